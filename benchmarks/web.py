@@ -68,7 +68,8 @@ def _add(session: Session, source_id: int, numbers: range, rng: random.Random, n
         {
             "id": number + 1, "title_key": str(number), "content_hash": "", "arxiv_id": f"2611.{number:05}",
             "first_listed_on": day, "last_listed_on": day, "created_at": now, "updated_at": now,
-            "authors": [page_weight.prose(rng, 2), page_weight.prose(rng, 2)], "author_count": 5,
+            "authors": [page_weight.generate_text(rng, 2), page_weight.generate_text(rng, 2)],
+            "author_count": 5,
             **_paper_text(rng),
             "url": f"https://arxiv.org/abs/2611.{number:05}",
             "pdf_url": f"https://arxiv.org/pdf/2611.{number:05}",
@@ -98,7 +99,7 @@ def _paper_text(rng: random.Random) -> dict[str, object]:
     )
     words = rng.sample(own, 3)
     title = f"{' '.join(words).title()} in {subject.title()} {rng.randrange(1000)}"
-    text = {"title": title, "abstract": " ".join(sentences), "tldr": page_weight.prose(rng, 28)}
+    text = {"title": title, "abstract": " ".join(sentences), "tldr": page_weight.generate_text(rng, 28)}
     return text | {"keywords": [subject, words[0]]}
 
 

@@ -1,6 +1,6 @@
-"""Fixtures: every test that asks for `app` gets the real application on its own migrated database.
+"""Define the shared fixtures. A test that uses `app` gets the real application on its own migrated database.
 
-`pytest --database postgres` runs those tests in which a database has a part on a real one, from the wheel.
+`pytest --database postgres` runs the tests that use a database on a real PostgreSQL server from a wheel.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--database") == "postgres":
-        _leave_out(config, items, [item for item in items if not _has_database(item)])
+        _deselect(config, items, [item for item in items if not _depends_on_database(item)])
     # Begun last, they would keep one worker busy for minutes while the others have nothing left to do.
     items.sort(key=lambda item: not any(name in item.path.parts for name in TAKE_LONG))
     if SHARED_DATA.is_dir():
@@ -60,22 +60,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(missing)
 
 
-def _has_database(item: pytest.Item) -> bool:
-    """Whether it could end otherwise on another database."""
+def _depends_on_database(item: pytest.Item) -> bool:
+    """Return True if the result of the test could depend on the kind of database."""
     return "new_database_url" in getattr(item, "fixturenames", ()) and "once" not in item.keywords
 
 
-def _leave_out(config: pytest.Config, items: list[pytest.Item], others: list[pytest.Item]) -> None:
-    out = set(others)
-    items[:] = [item for item in items if item not in out]
-    config.hook.pytest_deselected(items=others)
+def _deselect(config: pytest.Config, items: list[pytest.Item], deselected: list[pytest.Item]) -> None:
+    removed = set(deselected)
+    items[:] = [item for item in items if item not in removed]
+    config.hook.pytest_deselected(items=deselected)
 
 
 @pytest.fixture(scope="session")
 def new_database_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[], str]]:
-    """A function that makes a fresh, migrated database and returns its URL."""
+    """Return a function that creates a fresh, migrated database and returns its URL."""
     folder = tmp_path_factory.mktemp("databases")
     if request.config.getoption("--database") == "sqlite":
         template = folder / "template.db"
@@ -121,7 +121,10 @@ def new_database_url(
 
 @pytest.fixture
 def database_url(new_database_url: Callable[[], str]) -> Iterator[str]:
-    """A migrated database of the test's own. One has 300 files, so it is removed after the test."""
+    """Return the URL of a migrated database for one test.
+
+    It is dropped after the test, because it has 300 files.
+    """
     url = make_url(new_database_url())
     yield url.render_as_string(hide_password=False)
     if url.get_backend_name() == "postgresql":
@@ -133,14 +136,14 @@ def database_url(new_database_url: Callable[[], str]) -> Iterator[str]:
 
 @pytest.fixture
 def mail_server() -> Iterator[MailServer]:
-    """A real SMTP server. A test that asks for it has it as the relay of its settings."""
+    """Run a real SMTP server. If a test uses this fixture, `settings` names the server as the relay."""
     with MailServer() as server:
         yield server
 
 
 @pytest.fixture
 def settings(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> Settings:
-    """Settings of a service that sends mail to `mail_server`, or to a port where nobody listens."""
+    """Return settings whose relay is `mail_server` if the test uses it, and otherwise a closed port."""
     relay = request.getfixturevalue("mail_server").port if "mail_server" in request.fixturenames else 1
     return Settings(
         _env_file=None,
@@ -159,24 +162,24 @@ def settings(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) 
 
 @pytest.fixture
 def app(settings: Settings) -> Iterator[Application]:
-    """The real application, as `main.build` makes it."""
-    built = main.build(settings)
-    yield built
-    built.db.dispose()
+    """Return the real application, as built by `main.build`."""
+    application = main.build(settings)
+    yield application
+    application.db.dispose()
 
 
 @pytest.fixture
 def now() -> datetime:
-    """A fixed moment: Friday 2026-11-20, 09:30 UTC."""
+    """Return a fixed time: Friday 2026-11-20, 09:30 UTC."""
     return NOW
 
 
 @pytest.fixture
 def live_server(settings: Settings) -> Iterator[running_app.Live]:
-    """The real application, served on a free port of this machine, with links that lead there."""
-    bound = running_app.free_socket()
+    """Serve the real application on a free local port. Its links lead there."""
+    bound = running_app.bind_free_port()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-    built = main.build(settings.model_copy(update={"base_url": url}))
-    with running_app.served(main.create_app(built), bound):
-        yield running_app.Live(url, built)
-    built.db.dispose()
+    application = main.build(settings.model_copy(update={"base_url": url}))
+    with running_app.serve(main.create_app(application), bound):
+        yield running_app.Live(url, application)
+    application.db.dispose()

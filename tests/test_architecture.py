@@ -1,6 +1,6 @@
-"""Pure modules stay pure, the clock is read in one place, and the map names every module.
+"""Check the architecture: pure modules, one clock, and packages that list their modules.
 
-That packages depend one way only is held by import-linter: see `[tool.importlinter]` in pyproject.toml.
+import-linter checks the direction of dependencies: see `[tool.importlinter]` in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -84,18 +84,18 @@ def is_or_is_in(name: str, parents: tuple[str, ...] | set[str]) -> bool:
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if is_or_is_in(name_of(path), PURE)], ids=name_of)
-def test_deciding_is_pure(path: Path) -> None:
+def test_pure_modules_import_no_io(path: Path) -> None:
     """Pure modules use no database, network, clock, environment or randomness."""
     assert not {name for name in imports_of(path) if is_or_is_in(name, IMPURE)}
 
 
 def test_pure_modules_exist() -> None:
-    """Every listed module exists, so that none drops out of the test above when it is renamed."""
+    """A renamed module must not drop out of the test above."""
     names = {name_of(path) for path in MODULES}
     assert set(PURE) <= names
 
 
-def test_modules_that_call_themselves_pure_are_held_to_it() -> None:
+def test_modules_marked_pure_are_listed() -> None:
     """Every module whose docstring begins with PURE is listed."""
     claimed = {
         name_of(path)
@@ -106,8 +106,7 @@ def test_modules_that_call_themselves_pure_are_held_to_it() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
-def test_each_package_names_its_modules(package: Path) -> None:
-    """A package's docstring lists its modules."""
+def test_package_docstrings_list_their_modules(package: Path) -> None:
     dotted = ".".join(("app", *package.relative_to(ROOT).parts))
     described = set(re.findall(r"[a-z_]+", importlib.import_module(dotted).__doc__ or ""))
     modules = {path.stem for path in package.glob("*.py")} | {
@@ -124,8 +123,7 @@ def test_the_templates_are_listed() -> None:
     assert {path.stem for path in templates} | {path.parent.name for path in templates} <= described
 
 
-def test_the_clock_is_read_in_one_place() -> None:
-    """Only `clock` reads the time."""
+def test_only_clock_reads_the_time() -> None:
     readers = {
         name_of(path)
         for path in MODULES

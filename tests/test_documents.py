@@ -1,4 +1,4 @@
-"""Documents and packaging files name only settings, commands, files and columns that exist."""
+"""Check that documents and packaging files name only settings, commands, files and columns that exist."""
 
 from __future__ import annotations
 
@@ -38,23 +38,21 @@ def targets() -> set[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_make_target_that_is_named_exists(document: str) -> None:
-    """Every `make` target in a text can be run."""
+def test_make_targets_exist(document: str) -> None:
     named = set(re.findall(r"(?:^|`)make ([a-z.]+)", (ROOT / document).read_text(), re.MULTILINE))
     assert named <= targets()
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, "compose.yaml", "Dockerfile"])
-def test_every_setting_that_is_named_exists(document: str) -> None:
-    """A setting that was renamed is renamed everywhere."""
+def test_settings_exist(document: str) -> None:
     text = (ROOT / document).read_text()
     current = re.sub(r"(?m)^  \|[^|]*\|[^|]*\|", "", text)  # the changelog's table of names has the old ones
     assert set(re.findall(r"PAPERBOY_[A-Z_]*[A-Z]", current)) <= SETTINGS | FOR_TESTS
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_file_that_is_linked_exists(document: str) -> None:
-    """Pictures and links, to a file or to a heading in one, have a target."""
+def test_links_to_files_and_headings(document: str) -> None:
+    """This includes images."""
     links = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", (ROOT / document).read_text())
     folder = (ROOT / document).parent
     targets_of_links = [(folder / name if name else ROOT / document, heading) for name, heading in links]
@@ -63,22 +61,20 @@ def test_every_file_that_is_linked_exists(document: str) -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    """Return the anchors that GitHub makes of the headings of a file."""
+    """Return the anchors that GitHub generates for the headings of a file."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_path_that_is_named_exists(document: str) -> None:
-    """A module that was moved is renamed in all documents."""
+def test_paths_exist(document: str) -> None:
     paths = re.findall(
         r"(?<![\w/.])(?:app|benchmarks|scripts|templates|tests)/[\w./-]*\w", (ROOT / document).read_text()
     )
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-def test_every_command_that_is_named_exists() -> None:
-    """A line of the README can be typed, option by option."""
+def test_commands_and_options_exist() -> None:
     commands = re.findall(r"^\.venv/bin/paperboy (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
     commands += [
         " ".join(json.loads(each)[1:]) for each in re.findall(r"\[\"\.venv/bin/paperboy.*\]", COMPOSE)
@@ -86,49 +82,48 @@ def test_every_command_that_is_named_exists() -> None:
     assert len(commands) >= 6
     for command in commands:
         words = shlex.split(command)
-        result = CliRunner().invoke(cli, [*_named(words), "--help"], terminal_width=200)
+        result = CliRunner().invoke(cli, [*_command_of(words), "--help"], terminal_width=200)
         assert result.exit_code == 0, command
         assert [word for word in words if word.startswith("--") and word not in result.output] == []
 
 
-def _named(words: list[str]) -> list[str]:
-    """The command and its subcommand, without what is given to them."""
+def _command_of(words: list[str]) -> list[str]:
+    """Return the command and its subcommand without arguments."""
     groups = {"subscribers", "key", "sources", "model", "suppressions", "sending"}
     return words[:2] if words[0] in groups else words[:1]
 
 
-def test_its_examples_find_something_in_the_demo() -> None:
-    """Whoever has just run the demo tries these first."""
-    asked = re.findall(r'(?:preview --interest|backtest) "([^"]+)"', README)
+def test_readme_examples_match_the_demo() -> None:
+    """New users try them first."""
+    examples = re.findall(r'(?:preview --interest|backtest) "([^"]+)"', README)
     (reader, paper) = re.findall(r"paperboy explain (\S+) (\S+)", README)[0]
     texts = "".join(file.path.read_text().lower() for file in sample.sample_files())
-    assert len(asked) == 2
-    assert all(each in texts for each in [*asked, paper])
-    wanted = {person.email: person.preferences for person in sample_subscribers.SUBSCRIBERS}[reader]
-    assert set(asked) <= {wish.text for wish in wanted.interests}, "and it was sent"
+    assert len(examples) == 2
+    assert all(each in texts for each in [*examples, paper])
+    preferences = {person.email: person.preferences for person in sample_subscribers.SUBSCRIBERS}[reader]
+    assert set(examples) <= {interest.text for interest in preferences.interests}, "and it was sent"
 
 
-def test_every_column_of_an_imported_list_is_documented() -> None:
+def test_import_columns_are_documented() -> None:
     """The operating guide names each column of the CSV file, and no other."""
     (text,) = re.findall(r"\*\*Importing readers\.\*\*((?:.|\n)+?)\n- ", OPERATING)
     assert set(re.findall(r"`([a-z_]+)`", text)) == set(COLUMNS)
 
 
-def test_the_first_screen_holds_the_two_commands() -> None:
-    """Whoever opens the page sees how to try it and how to test it, and nothing else to type."""
+def test_readme_starts_with_two_commands() -> None:
+    """One tries the service and one runs the tests."""
     first = README.split("## ")[0]
     commands = re.findall(r"^(make .*?)\s+#", first, re.MULTILINE)
     assert commands == ["make demo", "make test"]
     assert first.count("```sh") == 1
 
 
-def test_the_changelog_has_room_for_the_next_release() -> None:
-    """Every change can be written down where it belongs."""
+def test_changelog_has_an_unreleased_section() -> None:
     assert "\n## [Unreleased]\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_the_locks_name_hashes_and_no_hosts() -> None:
-    """Whoever installs gets these very files, from the registry of their choice."""
+def test_lock_files_have_hashes_and_no_hosts() -> None:
+    """Installers get exactly these files from any registry."""
     for name in ("requirements.lock", "requirements-dev.lock"):
         lock = (ROOT / name).read_text()
         assert "--hash=sha256:" in lock
@@ -136,8 +131,8 @@ def test_the_locks_name_hashes_and_no_hosts() -> None:
         assert "\nsetuptools==" in lock
 
 
-def test_the_image_copies_only_what_exists_and_is_let_through() -> None:
-    """A file that .dockerignore hides can't be copied."""
+def test_container_image_copies_existing_files() -> None:
+    """Files in .dockerignore cannot be copied."""
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
     allowed = set(re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
     sources = {source for line in copied for source in line.split()}
@@ -145,8 +140,8 @@ def test_the_image_copies_only_what_exists_and_is_let_through() -> None:
     assert all((ROOT / source).exists() for source in sources)
 
 
-def test_whoever_sends_in_a_container_keeps_its_journal_and_has_time_to_end() -> None:
-    """A journal in memory is gone with its container, and all mails in hand would be of unknown fate."""
+def test_containers_that_send_have_a_journal_volume_and_stop_time() -> None:
+    """Without a volume the journal is lost with its container, and mails in flight are uncertain."""
     text = "\n".join(line for line in COMPOSE.splitlines() if not line.startswith("#"))
     shared, own = text.partition("services:")[::2]
     assert 'volumes: ["var:/app/var"]' in shared
@@ -155,8 +150,8 @@ def test_whoever_sends_in_a_container_keeps_its_journal_and_has_time_to_end() ->
     assert Settings.model_fields["journal_dir"].default.startswith("var/")
 
 
-def test_nothing_of_one_machine_is_written_down() -> None:
-    """No absolute path of a home or work folder is in any file that git keeps."""
+def test_no_absolute_paths_of_a_machine() -> None:
+    """Check every file in git for home and work folders."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S607
     here = str(ROOT)
     offenders = [
@@ -167,11 +162,11 @@ def test_nothing_of_one_machine_is_written_down() -> None:
     assert offenders == []
 
 
-def test_a_first_env_is_made_on_a_fresh_machine(tmp_path: Path) -> None:
-    """Whoever only wants containers has no virtual environment here; an empty file would pass for done."""
+def test_env_file_is_created_without_a_virtual_environment(tmp_path: Path) -> None:
+    """Container users have none; an empty file would look complete."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     subprocess.run(["make", ".env"], cwd=tmp_path, capture_output=True, check=True)  # noqa: S607
-    made = tmp_path / ".env"
-    assert "PAPERBOY_SECRET_KEYS=" in made.read_text()
-    assert made.stat().st_mode & 0o077 == 0
+    env_file = tmp_path / ".env"
+    assert "PAPERBOY_SECRET_KEYS=" in env_file.read_text()
+    assert env_file.stat().st_mode & 0o077 == 0

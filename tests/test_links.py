@@ -1,4 +1,4 @@
-"""Signed links: one purpose, one reader, a limited time."""
+"""Test signed links: one purpose, one reader, a limited time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def signer() -> LinkSigner:
     return LinkSigner([OLD], "https://paperboy.test")
 
 
-def test_a_token_grants_what_it_was_made_for(signer: LinkSigner, now: datetime) -> None:
+def test_valid_token(signer: LinkSigner, now: datetime) -> None:
     """The grant has the reader, the argument and the epoch."""
     token = signer.token(Purpose.VIEW, 7, now, epoch=2, argument=99)
     grant = signer.verify(Purpose.VIEW, token, now)
@@ -28,15 +28,14 @@ def test_a_token_grants_what_it_was_made_for(signer: LinkSigner, now: datetime) 
 
 
 @pytest.mark.parametrize("other", [purpose for purpose in Purpose if purpose is not Purpose.UNSUBSCRIBE])
-def test_a_token_never_passes_for_another_purpose(signer: LinkSigner, now: datetime, other: Purpose) -> None:
+def test_token_is_refused_for_another_purpose(signer: LinkSigner, now: datetime, other: Purpose) -> None:
     """A forwarded unsubscribe link cannot be used to read, change or erase data."""
     token = signer.token(Purpose.UNSUBSCRIBE, 7, now)
     with pytest.raises(LinkForged):
         signer.verify(other, token, now)
 
 
-def test_every_single_character_matters(signer: LinkSigner, now: datetime) -> None:
-    """Changing any character invalidates the token."""
+def test_changed_character_invalidates_a_token(signer: LinkSigner, now: datetime) -> None:
     token = signer.token(Purpose.CONFIRM, 7, now)
     for place, char in enumerate(token):
         forged = token[:place] + ("A" if char != "A" else "B") + token[place + 1 :]
@@ -44,7 +43,7 @@ def test_every_single_character_matters(signer: LinkSigner, now: datetime) -> No
             signer.verify(Purpose.CONFIRM, forged, now)
 
 
-def test_tokens_made_together_are_those_made_alone(signer: LinkSigner, now: datetime) -> None:
+def test_tokens_equals_single_tokens(signer: LinkSigner, now: datetime) -> None:
     """`tokens` returns what `token` returns for each purpose, in order."""
     links = [(Purpose.VIEW, 99), (Purpose.FEEDBACK, 0), (Purpose.PAUSE, 2**64 - 1)]
     tokens = [token.decode() for token in signer.tokens(7, now, 2, links)]
@@ -57,13 +56,13 @@ def test_tokens_made_together_are_those_made_alone(signer: LinkSigner, now: date
 
 
 @pytest.mark.parametrize("rubbish", ["", "x", "é" * TOKEN_CHARS, "=" * TOKEN_CHARS, "A" * 5000, " " * 51])
-def test_rubbish_is_forged(signer: LinkSigner, now: datetime, rubbish: str) -> None:
+def test_malformed_tokens(signer: LinkSigner, now: datetime, rubbish: str) -> None:
     """Malformed tokens raise LinkForged."""
     with pytest.raises(LinkForged):
         signer.verify(Purpose.CONFIRM, rubbish, now)
 
 
-def test_a_confirmation_expires_and_unsubscribing_never_does(signer: LinkSigner, now: datetime) -> None:
+def test_expiry(signer: LinkSigner, now: datetime) -> None:
     """Confirmations expire, but unsubscribing works from a mail of any age."""
     later = now + timedelta(days=3650)
     with pytest.raises(LinkExpired):
@@ -71,7 +70,7 @@ def test_a_confirmation_expires_and_unsubscribing_never_does(signer: LinkSigner,
     signer.verify(Purpose.UNSUBSCRIBE, signer.token(Purpose.UNSUBSCRIBE, 7, now), later)
 
 
-def test_keys_rotate(signer: LinkSigner, now: datetime) -> None:
+def test_key_rotation(signer: LinkSigner, now: datetime) -> None:
     """The first key signs. Links of an old key work until it is removed."""
     token = signer.token(Purpose.UNSUBSCRIBE, 7, now)
     assert LinkSigner([NEW, OLD], "").verify(Purpose.UNSUBSCRIBE, token, now).subscriber_id == 7
@@ -79,7 +78,7 @@ def test_keys_rotate(signer: LinkSigner, now: datetime) -> None:
         LinkSigner([NEW], "").verify(Purpose.UNSUBSCRIBE, token, now)
 
 
-def test_a_return_path_names_its_delivery_only_when_we_made_it(signer: LinkSigner) -> None:
+def test_return_path_must_be_signed(signer: LinkSigner) -> None:
     """Anybody can write to the bounce address, but only a signed return path identifies a delivery."""
     path = signer.return_path(1234, "paperboy.test")
     assert signer.delivery_of(path.upper()) == 1234
@@ -101,7 +100,7 @@ def test_a_return_path_names_its_delivery_only_when_we_made_it(signer: LinkSigne
 # --- what a token hides
 
 
-def bits_alike(one: bytes, other: bytes) -> float:
+def equal_bits(one: bytes, other: bytes) -> float:
     """Return the share of bits that two texts of one length have in common."""
     different = int.from_bytes(one) ^ int.from_bytes(other)
     return 1 - different.bit_count() / (8 * len(one))
@@ -111,7 +110,7 @@ def raw(token: str) -> bytes:
     return base64.urlsafe_b64decode(token + "=")
 
 
-def test_neighbours_have_nothing_in_common_that_can_be_seen(signer: LinkSigner, now: datetime) -> None:
+def test_similar_tokens_share_no_visible_part(signer: LinkSigner, now: datetime) -> None:
     """Tokens of neighbouring ids, or of one reader, share no visible part."""
     purposes = (Purpose.VIEW, Purpose.PREFERENCES, Purpose.UNSUBSCRIBE)
     tokens = {
@@ -120,14 +119,14 @@ def test_neighbours_have_nothing_in_common_that_can_be_seen(signer: LinkSigner, 
         for epoch in (0, 1) for later in (0, 1)
     }  # fmt: skip
     assert len(tokens) == 48
-    alike = [bits_alike(one, other) for one, other in combinations(tokens, 2)]
+    alike = [equal_bits(one, other) for one, other in combinations(tokens, 2)]
     assert min(alike) > 0.3
     assert max(alike) < 0.7
     for one, other in combinations(tokens, 2):
         assert not any(one[at : at + 4] == other[at : at + 4] for at in range(len(one) - 3))
 
 
-def test_no_number_stands_in_a_token(signer: LinkSigner, now: datetime) -> None:
+def test_tokens_contain_no_numbers(signer: LinkSigner, now: datetime) -> None:
     """A token contains neither reader, delivery, epoch nor time, in any byte order."""
     numbers = (0x0A0B0C0D, 0x10_2030_4050, int(now.timestamp()), 0x01020304)
     token = raw(signer.token(Purpose.VIEW, numbers[0], now, epoch=numbers[3], argument=numbers[1]))
@@ -137,7 +136,7 @@ def test_no_number_stands_in_a_token(signer: LinkSigner, now: datetime) -> None:
 
 
 @pytest.mark.parametrize("keys", [[OLD], [OLD, NEW], [NEW, OLD]], ids=["one key", "a second", "rotated"])
-def test_every_single_bit_of_a_token_matters(now: datetime, keys: list[str]) -> None:
+def test_flipped_bit_invalidates_a_token(now: datetime, keys: list[str]) -> None:
     """Flipping any bit invalidates the token, with any set of keys."""
     token = raw(LinkSigner([OLD], "").token(Purpose.CONFIRM, 7, now))
     reads = LinkSigner(keys, "")
@@ -147,23 +146,23 @@ def test_every_single_bit_of_a_token_matters(now: datetime, keys: list[str]) -> 
             reads.verify(Purpose.CONFIRM, base64.urlsafe_b64encode(changed).decode().rstrip("="), now)
 
 
-def test_a_token_has_one_spelling(signer: LinkSigner, now: datetime) -> None:
+def test_unused_bits_must_be_zero(signer: LinkSigner, now: datetime) -> None:
     """The last character has unused bits. A token with any of them set is refused."""
     token = signer.token(Purpose.CONFIRM, 7, now)
-    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    for char in set(letters) - {token[-1]}:
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    for char in set(alphabet) - {token[-1]}:
         with pytest.raises(LinkForged):
             signer.verify(Purpose.CONFIRM, token[:-1] + char, now)
 
 
-def test_the_largest_numbers_fit(signer: LinkSigner, now: datetime) -> None:
+def test_largest_numbers(signer: LinkSigner, now: datetime) -> None:
     """Each field is as wide as its column, so an epoch never wraps around."""
     token = signer.token(Purpose.VIEW, 2**31 - 1, now, epoch=2**31 - 1, argument=2**63 - 1)
     grant = signer.verify(Purpose.VIEW, token, now)
     assert (grant.subscriber_id, grant.epoch, grant.argument) == (2**31 - 1, 2**31 - 1, 2**63 - 1)
 
 
-def test_return_paths_tell_neither_order_nor_number(signer: LinkSigner) -> None:
+def test_return_paths_reveal_no_order(signer: LinkSigner) -> None:
     """Return paths of consecutive deliveries share no visible part."""
     paths = [signer.return_path(number, "paperboy.test") for number in range(1000, 1100)]
     local = [path.partition("@")[0] for path in paths]
@@ -171,12 +170,11 @@ def test_return_paths_tell_neither_order_nor_number(signer: LinkSigner) -> None:
     assert [signer.delivery_of(path) for path in paths] == list(range(1000, 1100))
     hidden = [bytes.fromhex(each.removeprefix("bounce+")) for each in local]
     assert hidden != sorted(hidden)
-    assert all(0.25 < bits_alike(one, other) < 0.75 for one, other in combinations(hidden, 2))
+    assert all(0.25 < equal_bits(one, other) < 0.75 for one, other in combinations(hidden, 2))
     assert not any(str(number) in each for number, each in zip(range(1000, 1003), local, strict=False))
 
 
-def test_every_digit_of_a_return_path_matters(signer: LinkSigner) -> None:
-    """Changing any digit of a return path invalidates it."""
+def test_changed_digit_invalidates_a_return_path(signer: LinkSigner) -> None:
     path = signer.return_path(1234, "paperboy.test")
     for place in range(len("bounce+"), path.index("@")):
         forged = path[:place] + ("0" if path[place] != "0" else "1") + path[place + 1 :]
@@ -184,7 +182,7 @@ def test_every_digit_of_a_return_path_matters(signer: LinkSigner) -> None:
             signer.delivery_of(forged)
 
 
-def test_return_paths_outlive_a_new_key() -> None:
+def test_return_paths_survive_key_rotation() -> None:
     """Return paths of an old key work until it is removed."""
     path = LinkSigner([OLD], "").return_path(1234, "paperboy.test")
     assert LinkSigner([NEW, OLD], "").delivery_of(path) == 1234

@@ -1,4 +1,4 @@
-"""Logs contain no secrets."""
+"""Test that logs contain no secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.conftest import SECRET
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _restore_logging() -> Iterator[None]:
     """Restore the logging configuration of other tests."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
@@ -30,7 +30,7 @@ def _as_before() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def test_neither_links_nor_keys_are_written(
+def test_links_and_keys_are_redacted(
     settings: Settings, now: datetime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Tokens and keys are redacted in messages, fields, exceptions and access logs."""
@@ -45,15 +45,15 @@ def test_neither_links_nor_keys_are_written(
         raise ValueError(f"no such token {token}")
     except ValueError:
         structlog.get_logger("app").exception("failed", key=key)
-    written = capsys.readouterr().err
-    assert token not in written
-    assert key not in written
-    assert token[:7] + "…" in written
-    assert "ValueError" in written
+    output = capsys.readouterr().err
+    assert token not in output
+    assert key not in output
+    assert token[:7] + "…" in output
+    assert "ValueError" in output
 
 
 @pytest.mark.parametrize(
-    "written",
+    "message",
     [
         "/unsubscribe/x{secret}",
         "/unsubscribe/{secret}9_",
@@ -69,10 +69,8 @@ def test_neither_links_nor_keys_are_written(
 @pytest.mark.parametrize(
     "spelling", ["plain", "percent-encoded", "soft break", "folded", "in bytes", "an exception", "a name"]
 )
-def test_a_secret_is_recognised_whatever_it_is_glued_to(
-    now: datetime, written: str, secret: str, spelling: str
-) -> None:
-    """A secret is redacted in any encoding and context: no 12 characters in a row remain."""
+def test_secrets_are_redacted_in_any_context(now: datetime, message: str, secret: str, spelling: str) -> None:
+    """No 12 characters of one in a row remain in any encoding."""
     signer = LinkSigner([SECRET], "")
     secrets = {
         "token": signer.token(Purpose.UNSUBSCRIBE, 7, now),
@@ -86,7 +84,7 @@ def test_a_secret_is_recognised_whatever_it_is_glued_to(
         "soft break": f"{bare[:20]}=\r\n{bare[20:]}",
         "folded": f"{bare[:20]}\r\n {bare[20:]}",
     }
-    text = written.format(secret=spelled.get(spelling, bare))
+    text = message.format(secret=spelled.get(spelling, bare))
     wrapped: dict[str, Any] = {
         "in bytes": text.encode(),
         "an exception": ValueError(text),
@@ -98,7 +96,7 @@ def test_a_secret_is_recognised_whatever_it_is_glued_to(
     assert "…" in redacted
 
 
-def test_what_is_no_secret_stays_readable(now: datetime) -> None:
+def test_other_text_is_not_redacted(now: datetime) -> None:
     """Names, paths, numbers and sentences are not redacted."""
     event = {
         "event": "training the model failed; the previous model stays in use",
@@ -112,31 +110,29 @@ def test_what_is_no_secret_stays_readable(now: datetime) -> None:
     assert logs.conceal(None, "", dict(event)) == event
 
 
-def test_logs_are_for_machines_where_the_settings_say_so(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_logs(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     """With `log_json`, each line is a JSON object, for our logs and those of libraries."""
     logs.configure(settings.model_copy(update={"log_json": True}))
     structlog.get_logger("app.storage.job_runs").info("run ended", job="refresh")
     twice = {"color_message": "Started \x1b[36m%s\x1b[0m"}
     logging.getLogger("uvicorn.error").warning("Started %s", "server", extra=twice)
-    ours, uvicorns = (json.loads(line) for line in capsys.readouterr().err.splitlines())
-    assert (ours["event"], ours["job"], ours["level"], ours["logger"]) == (
+    own, uvicorns = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert (own["event"], own["job"], own["level"], own["logger"]) == (
         "run ended",
         "refresh",
         "info",
         "app.storage.job_runs",
     )
-    assert ours["timestamp"].endswith("Z")
+    assert own["timestamp"].endswith("Z")
     assert (uvicorns["event"], uvicorns["level"]) == ("Started server", "warning")
     assert "color_message" not in uvicorns
 
 
-def test_the_level_is_kept(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_level_is_kept(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     """A command may set another level than the settings."""
     logs.configure(settings, level="WARNING")
     structlog.get_logger("app").info("quiet")
     structlog.get_logger("app").warning("loud")
-    written = capsys.readouterr().err
-    assert "quiet" not in written
-    assert "loud" in written
+    output = capsys.readouterr().err
+    assert "quiet" not in output
+    assert "loud" in output

@@ -1,4 +1,4 @@
-"""Each due reader gets one digest per edition, also after failures."""
+"""Test the pipeline: each due reader gets one digest per edition, also after failures."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ VIDEO = "Video Diffusion in Real Time"
 def app(app: Application) -> Application:
     """Return the application with two papers of today, and Alice, who is due at eight and likes agents."""
     with app.db.write() as session:
-        source = factories.source(session, NOW)
+        source = factories.add_source(session, NOW)
         for title in (AGENTS, VIDEO):
-            factories.paper(session, source, title, TODAY, NOW, abstract=f"{title}, at last.")
-        factories.reader(session, "alice@example.org", ["language agents"], NOW)
+            factories.add_paper(session, source, title, TODAY, NOW, abstract=f"{title}, at last.")
+        factories.add_subscriber(session, "alice@example.org", ["language agents"], NOW)
     return app
 
 
@@ -53,22 +53,22 @@ def deliveries(app: Application) -> list[Delivery]:
 
 
 def titles(app: Application, delivery: Delivery) -> list[str]:
-    return [pick.title for pick in factories.digest(app, delivery).picks]
+    return [pick.title for pick in factories.load_digest(app, delivery).picks]
 
 
-def list_paper(app: Application, title: str, day: date) -> None:
+def add_paper(app: Application, title: str, day: date) -> None:
     with app.db.write() as session:
         source = session.exec(select(factories.Source)).first()
         assert source
-        factories.paper(session, source, title, day, NOW, abstract=f"{title}, at last.")
+        factories.add_paper(session, source, title, day, NOW, abstract=f"{title}, at last.")
 
 
-def test_a_due_reader_gets_what_matches(app: Application) -> None:
+def test_due_reader_gets_matching_papers(app: Application) -> None:
     """One delivery has the matching paper and its reason. The next due time is tomorrow at eight."""
     assert plan(app, NOW) == {"planned": 1}
     (delivery,) = deliveries(app)
     assert titles(app, delivery) == [AGENTS]
-    assert "Language Agents" in factories.digest(app, delivery).picks[0].reason
+    assert "Language Agents" in factories.load_digest(app, delivery).picks[0].reason
     with app.db.read() as session:
         alice = session.exec(select(Subscriber)).one()
     assert alice.next_due_at == datetime(2026, 11, 21, 8, tzinfo=NOW.tzinfo)
@@ -82,11 +82,11 @@ def test_planning_twice_changes_nothing(app: Application) -> None:
     assert len(deliveries(app)) == 1
 
 
-def test_two_processes_plan_one_digest_each_reader(app: Application) -> None:
+def test_concurrent_planning_is_exact(app: Application) -> None:
     """Two concurrent runs on one database plan every reader exactly once."""
     with app.db.write() as session:
         for number in range(30):
-            factories.reader(session, f"reader{number}@example.org", [f"agents {number}"], NOW)
+            factories.add_subscriber(session, f"reader{number}@example.org", [f"agents {number}"], NOW)
     with ThreadPoolExecutor(4) as pool:
         planned = sum(pool.map(lambda _: plan(app, NOW), range(4)), start=Counter[str]())
     assert planned.total() == 31
@@ -94,7 +94,7 @@ def test_two_processes_plan_one_digest_each_reader(app: Application) -> None:
     assert len({(row.subscriber_id, row.edition) for row in rows}) == len(rows) == 31
 
 
-def test_the_same_paper_never_comes_twice(app: Application) -> None:
+def test_paper_is_not_sent_twice(app: Application) -> None:
     """The next day there is nothing new for Alice, and her edition is skipped."""
     plan(app, NOW)
     plan(app, NOW + timedelta(days=1))
@@ -106,13 +106,13 @@ def test_the_same_paper_never_comes_twice(app: Application) -> None:
     )
 
 
-def test_parting_papers_brings_none_back(app: Application) -> None:
+def test_undone_merge_sends_no_paper_again(app: Application) -> None:
     """A paper sent while merged counts as sent after the merge is undone, however late it is listed."""
     page = PaperRecord("Pigeons that Plan in Cities", abstract="We teach pigeons to plan.", listed_on=TODAY)
     own = replace(page, arxiv_id="2611.00001", listed_on=None)
     later = NOW + timedelta(days=30)
     with app.db.write() as session:
-        reader = factories.reader(session, "bob@example.org", ["pigeons"], NOW)
+        reader = factories.add_subscriber(session, "bob@example.org", ["pigeons"], NOW)
         source = session.exec(select(factories.Source)).one()
         ingest.store(session, source, ParseResult(2, (own, page)), NOW)
     plan(app, NOW)
@@ -125,7 +125,7 @@ def test_parting_papers_brings_none_back(app: Application) -> None:
     assert states == [DeliveryState.PENDING, DeliveryState.SKIPPED]
 
 
-def test_a_paper_of_a_failed_digest_comes_with_the_next(app: Application) -> None:
+def test_papers_of_a_failed_digest_are_sent_later(app: Application) -> None:
     """The papers of an abandoned digest were never read, so they may be sent again."""
     plan(app, NOW)
     with app.db.write() as session:
@@ -134,52 +134,52 @@ def test_a_paper_of_a_failed_digest_comes_with_the_next(app: Application) -> Non
     assert titles(app, deliveries(app)[1]) == [AGENTS]
 
 
-def test_after_an_outage_one_digest_holds_what_was_missed(app: Application) -> None:
+def test_one_digest_after_an_outage(app: Application) -> None:
     """After three days without planning there is one digest, not three."""
-    list_paper(app, "Language Agents that Remember", TODAY + timedelta(days=2))
+    add_paper(app, "Language Agents that Remember", TODAY + timedelta(days=2))
     plan(app, NOW + timedelta(days=3))
     (delivery,) = deliveries(app)
     assert delivery.edition == "2026-11-23"
     assert set(titles(app, delivery)) == {AGENTS, "Language Agents that Remember"}
 
 
-def test_two_interests_are_two_sections(app: Application) -> None:
+def test_each_interest_has_a_section(app: Application) -> None:
     """Each of Bob's interests has its own section."""
     with app.db.write() as session:
-        bob = factories.reader(session, "bob@example.org", ["video diffusion", "agents"], NOW)
+        bob = factories.add_subscriber(session, "bob@example.org", ["video diffusion", "agents"], NOW)
     plan(app, NOW)
-    (digest,) = [factories.digest(app, row) for row in deliveries(app) if row.subscriber_id == bob]
+    (digest,) = [factories.load_digest(app, row) for row in deliveries(app) if row.subscriber_id == bob]
     assert [(section.interest, len(section.picks)) for section in digest.sections] == [
         ("video diffusion", 1),
         ("agents", 1),
     ]
 
 
-def test_a_broken_reader_stops_no_other(app: Application) -> None:
+def test_reader_with_only_an_invalid_interest_is_skipped(app: Application) -> None:
     """An invalid interest is stored as the reason for Bob's skipped edition. Alice gets her mail."""
     with app.db.write() as session:
-        broken = factories.reader(session, "carol@example.org", ["!!!"], NOW)
+        carol = factories.add_subscriber(session, "carol@example.org", ["!!!"], NOW)
     plan(app, NOW)
     by_reader = {row.subscriber_id: row for row in deliveries(app)}
-    assert "something went wrong on our side, and was noted (InvalidInterest)" in by_reader[broken].reason
+    assert "something went wrong on our side, and was noted (InvalidInterest)" in by_reader[carol].reason
     assert sorted(row.state for row in by_reader.values()) == [DeliveryState.PENDING, DeliveryState.SKIPPED]
 
 
-def test_an_interest_that_cannot_be_understood_costs_itself_alone(app: Application) -> None:
+def test_invalid_interest_is_ignored(app: Application) -> None:
     """Carol gets the papers of her other interest, and a note about the invalid one."""
     with app.db.write() as session:
-        carol = factories.reader(session, "carol@example.org", ["!!!", "agents"], NOW)
+        carol = factories.add_subscriber(session, "carol@example.org", ["!!!", "agents"], NOW)
     plan(app, NOW)
     (delivery,) = [row for row in deliveries(app) if row.subscriber_id == carol]
-    digest = factories.digest(app, delivery)
+    digest = factories.load_digest(app, delivery)
     assert [section.interest for section in digest.sections] == ["agents"]
     assert "left out: !!!. Please write it anew" in digest.note
 
 
-def test_a_reader_who_cannot_be_planned_stops_no_other(app: Application) -> None:
+def test_reader_who_cannot_be_planned_is_retried(app: Application) -> None:
     """Bob has an unknown time zone: Alice gets her mail, and Bob is retried in an hour."""
     with app.db.write() as session:
-        bob = factories.reader(session, "bob@example.org", ["agents"], NOW, zone="Mars/Olympus")
+        bob = factories.add_subscriber(session, "bob@example.org", ["agents"], NOW, zone="Mars/Olympus")
     assert plan(app, NOW) == {"planned": 1, "not_planned": 1}
     with app.db.write() as session:
         row = session.get_one(Subscriber, bob)
@@ -188,23 +188,23 @@ def test_a_reader_who_cannot_be_planned_stops_no_other(app: Application) -> None
     assert plan(app, NOW + timedelta(hours=1)) == {"planned": 1}
 
 
-def test_nobody_waits_while_interests_are_matched(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Matching is slow, so no transaction is open meanwhile and others can write."""
-    real, written = matching.MatchIndex.match, list[str]()
+def test_no_transaction_is_open_during_matching(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matching is slow, and others must be able to write."""
+    real, writes = matching.MatchIndex.match, list[str]()
 
     def while_others_write(index: matching.MatchIndex, queries: Sequence[Query]) -> list[dict[int, float]]:
         if queries:  # with nothing new to match there is nothing to wait for
             with app.db.write() as session:
                 session.exec(select(Subscriber)).one().max_papers = 7
-        written.extend(query.text for query in queries)
+        writes.extend(query.text for query in queries)
         return real(index, queries)
 
     monkeypatch.setattr(matching.MatchIndex, "match", while_others_write)
     assert plan(app, NOW) == {"planned": 1}
-    assert written == ["language agents"]
+    assert writes == ["language agents"]
 
 
-def test_a_pause_ends_by_itself_and_begins_with_the_next_hour(app: Application) -> None:
+def test_digests_continue_after_a_pause(app: Application) -> None:
     """After a pause, the next digest comes at the reader's usual hour."""
     with app.db.write() as session:
         alice = session.exec(select(Subscriber)).one()
@@ -215,19 +215,19 @@ def test_a_pause_ends_by_itself_and_begins_with_the_next_hour(app: Application) 
 
 
 @pytest.mark.parametrize("state", [state for state in SubscriberState if state is not SubscriberState.ACTIVE])
-def test_nobody_but_the_active_is_planned_for(app: Application, state: SubscriberState) -> None:
+def test_only_active_readers_are_planned(app: Application, state: SubscriberState) -> None:
     """Pending, paused and unsubscribed readers get no digest, even if they are due."""
     with app.db.write() as session:
         session.exec(select(Subscriber)).one().state = state
     assert plan(app, NOW) == {}
 
 
-def test_a_weekly_reader_looks_back_on_the_week(app: Application) -> None:
+def test_weekly_digest_covers_a_week(app: Application) -> None:
     """Friday's weekly digest contains a paper of last Saturday."""
-    list_paper(app, "Language Agents on Saturday", date(2026, 11, 14))
+    add_paper(app, "Language Agents on Saturday", date(2026, 11, 14))
     with app.db.write() as session:
         weekly = {"cadence": Cadence.WEEKLY, "weekday": 4}
-        dave = factories.reader(session, "dave@example.org", ["language agents"], NOW, **weekly)
+        dave = factories.add_subscriber(session, "dave@example.org", ["language agents"], NOW, **weekly)
     plan(app, NOW)
     (row,) = [row for row in deliveries(app) if row.subscriber_id == dave]
     assert set(titles(app, row)) == {AGENTS, "Language Agents on Saturday"}
@@ -244,27 +244,27 @@ def test_a_weekly_reader_looks_back_on_the_week(app: Application) -> None:
         ({"cadence": Cadence.WEEKLY, "weekday": 4}, TODAY, True),
     ],
 )
-def test_what_is_kept_for_the_next_digest_is_in_it(
+def test_held_back_papers_are_in_the_next_digest(
     app: Application, rhythm: dict[str, Any], listed: date, waits: bool
 ) -> None:
     """A digest with too few papers is skipped only if its papers can still be in the next one."""
-    list_paper(app, "Pigeons that Plan", listed)
+    add_paper(app, "Pigeons that Plan", listed)
     with app.db.write() as session:
-        bob = factories.reader(session, "bob@example.org", ["pigeons"], NOW, min_papers=2, **rhythm)
+        bob = factories.add_subscriber(session, "bob@example.org", ["pigeons"], NOW, min_papers=2, **rhythm)
     plan(app, NOW)
-    list_paper(app, "Pigeons that Remember", TODAY + timedelta(days=1))
+    add_paper(app, "Pigeons that Remember", TODAY + timedelta(days=1))
     with app.db.read() as session:
         due = session.get_one(Subscriber, bob).next_due_at
     assert due
     plan(app, due)
-    sent = [
+    deliveries_sent = [
         row for row in deliveries(app) if row.subscriber_id == bob and row.state is not DeliveryState.SKIPPED
     ]
-    first, *_ = digests = [titles(app, row) for row in sent]
+    first, *_ = digests = [titles(app, row) for row in deliveries_sent]
     assert first == (["Pigeons that Remember", "Pigeons that Plan"] if waits else ["Pigeons that Plan"])
     assert [title for digest in digests for title in digest].count("Pigeons that Plan") == 1
     note = "No digest came on Friday, 20 November: 1 of at least 2 papers: kept for the next digest."
-    assert factories.digest(app, sent[0]).note == (note if waits else "")
+    assert factories.load_digest(app, deliveries_sent[0]).note == (note if waits else "")
 
 
 def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailServer) -> None:
@@ -276,7 +276,7 @@ def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailS
         assert session.exec(select(JobRun).where(JobRun.job == "send")).one().counts["sent"] == 1
 
 
-def test_a_preview_needs_no_reader_and_writes_nothing(app: Application) -> None:
+def test_preview_writes_nothing(app: Application) -> None:
     """A preview shows the digest of a day. On the day before there are no papers."""
     digest = pipeline.preview(app, Preferences(interests=(Interest("video"),)), NOW)
     assert isinstance(digest, Digest)
@@ -290,7 +290,7 @@ def test_a_preview_needs_no_reader_and_writes_nothing(app: Application) -> None:
     assert deliveries(app) == []
 
 
-def test_an_interest_named_twice_is_one_section(app: Application) -> None:
+def test_duplicate_interest_is_one_section(app: Application) -> None:
     """A preview with a duplicate interest shows each paper once."""
     digest = pipeline.preview(
         app,
@@ -307,7 +307,7 @@ def test_an_interest_named_twice_is_one_section(app: Application) -> None:
 
 
 @pytest.mark.parametrize("minutes", [1, 24 * 60])
-def test_pruning_never_brings_a_paper_back(app: Application, minutes: int) -> None:
+def test_pruned_deliveries_cannot_repeat_papers(app: Application, minutes: int) -> None:
     """When the delivery of a paper is pruned, the paper is too old to be a candidate."""
     plan(app, NOW)
     later = NOW + timedelta(days=app.settings.retention_days, minutes=minutes)
@@ -321,7 +321,7 @@ def test_pruning_never_brings_a_paper_back(app: Application, minutes: int) -> No
     assert plan(app, later) == {"skipped": 1}
 
 
-def test_a_bounce_that_came_later_goes_with_its_delivery(app: Application) -> None:
+def test_pruning_deletes_later_bounces_of_a_delivery(app: Application) -> None:
     """A younger bounce event does not prevent the pruning of older deliveries."""
     plan(app, NOW)
     with app.db.write() as session:
@@ -335,11 +335,11 @@ def test_a_bounce_that_came_later_goes_with_its_delivery(app: Application) -> No
     assert (pruned["deliveries"], pruned["events"]) == (1, 1)
 
 
-def test_pruning_goes_in_short_transactions(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_uses_short_transactions(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop between transactions keeps what is deleted. The next night continues."""
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     with app.db.write() as session:
-        reader = factories.reader(session, "bob@example.org", [], NOW)
+        reader = factories.add_subscriber(session, "bob@example.org", [], NOW)
         days = [NOW - timedelta(days=500 + number) for number in range(5)]
         skips = [ledger.Entry(reader, f"{at:%Y-%m-%d}", at, Skip("quiet")) for at in days]
         ledger.add_entries(session, skips, days[0])

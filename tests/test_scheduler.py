@@ -1,4 +1,4 @@
-"""The schedule: every job runs in its minutes, and a failing job does not affect others."""
+"""Test the schedule: every job runs at its minutes, and a failing job does not affect others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support import factories
 from tests.support.mail_server import MailServer
 
 
-def test_each_job_has_its_minutes(app: Application) -> None:
+def test_job_times(app: Application) -> None:
     """Each job has its cron fields, and at most one instance of it runs at a time."""
     background = scheduler.start(app)
     try:
@@ -60,43 +60,42 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
     assert [job.work for job in scheduler.JOBS] == verbs
 
 
-def test_a_job_that_fails_is_not_the_end(app: Application) -> None:
+def test_failing_job_is_run_again(app: Application) -> None:
     """A failure is logged, and the job runs again at its next time."""
     called = []
 
-    def broken(_app: Application, now: datetime) -> None:
+    def fail(_app: Application, now: datetime) -> None:
         called.append(now)
         raise ConnectionError("the database is away")
 
-    scheduler.run(app, Job(broken, minute="*"))
-    scheduler.run(app, Job(broken, minute="*"))
+    scheduler.run(app, Job(fail, minute="*"))
+    scheduler.run(app, Job(fail, minute="*"))
     assert len(called) == 2
     assert called[0].utcoffset() == timedelta()
 
 
-def test_stopping_waits_for_what_is_under_way(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`stop` waits for running jobs, so that a mail in flight is finished."""
-    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+def test_stop_waits_for_running_jobs(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mail in flight is finished."""
+    started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     def slow(_app: Application, _now: datetime) -> None:
-        begun.set()
+        started.set()
         may_end.wait(timeout=30)
         ended.set()
 
     monkeypatch.setattr(scheduler, "JOBS", (Job(slow, minute="*"),))
     background = scheduler.start(app)
     background.get_job("slow").modify(next_run_time=datetime.now(UTC))
-    assert begun.wait(timeout=30)
+    assert started.wait(timeout=30)
     threading.Timer(0.05, may_end.set).start()
     scheduler.stop(app, background)
     assert ended.is_set()
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_web_app_runs_the_schedule_where_the_settings_want_it(
+def test_web_app_starts_the_scheduler_if_enabled(
     enabled: bool, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The web app starts the scheduler only if the settings enable it."""
     monkeypatch.setattr(scheduler, "JOBS", ())
     started: list[Application] = []
     begin = scheduler.start
@@ -108,7 +107,7 @@ def test_the_web_app_runs_the_schedule_where_the_settings_want_it(
     built.db.dispose()
 
 
-def test_a_nightly_job_runs_once_a_day_on_all_machines(app: Application, settings: Settings) -> None:
+def test_nightly_job_runs_on_one_machine(app: Application, settings: Settings) -> None:
     """On the second machine it does not run again, unless it failed."""
     other, runs = main.build(settings), []
 
@@ -128,22 +127,21 @@ def test_a_nightly_job_runs_once_a_day_on_all_machines(app: Application, setting
     assert len(runs) == 3, "the next day it runs again"
 
 
-def test_nightly_jobs_say_so() -> None:
-    """Only the nightly jobs are limited to once a day."""
+def test_only_nightly_jobs_are_limited_to_once_a_day() -> None:
     assert {job.name for job in scheduler.JOBS if job.once_a_day} == {"train", "prune"}
 
 
-def test_mails_leave_while_others_are_planned(
+def test_sending_during_planning(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Alice's digest is sent while Bob's is still planned."""
     monkeypatch.setattr(planning, "SHARD", 1)
     monkeypatch.setattr(clock, "_ahead", now - clock.system_time())
     with app.db.write() as session:
-        source = factories.source(session, now)
-        factories.paper(session, source, "Agents that Plan", now.date(), now)
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Agents that Plan", now.date(), now)
         for name in ("alice", "bob"):
-            factories.reader(session, f"{name}@example.org", ["agents"], now)
+            factories.add_subscriber(session, f"{name}@example.org", ["agents"], now)
     shards, match_ahead = itertools.count(), planning._match_ahead
 
     def wait_for_the_first(*args: Any) -> None:

@@ -1,4 +1,6 @@
-"""Settings are documented in `.env.example`, and each wrong one is reported on its own line."""
+"""Test the settings: they are documented in `.env.example`, and each invalid one is reported on its own
+line.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ EXAMPLE = ROOT / ".env.example"
 
 
 @pytest.fixture(autouse=True)
-def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _clear_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Remove this machine's environment variables and `.env`."""
     for name in Settings.model_fields:
         monkeypatch.delenv(f"PAPERBOY_{name.upper()}", raising=False)
@@ -29,26 +31,25 @@ def example_values() -> dict[str, str]:
     return {name.lower(): value for name, value in lines}
 
 
-def test_the_example_explains_every_setting_in_order() -> None:
+def test_example_lists_all_settings_in_order() -> None:
     """`.env.example` lists the settings in the order of `Settings`."""
     assert list(example_values()) == list(Settings.model_fields)
 
 
-def test_the_example_shows_the_defaults() -> None:
+def test_example_has_the_defaults() -> None:
     """The values in the example are the defaults."""
     assert Settings(_env_file=EXAMPLE) == Settings(_env_file=None)
 
 
-def test_every_setting_has_a_comment() -> None:
-    """Each setting in the example has a comment."""
+def test_example_comments_every_setting() -> None:
     block = re.compile(r"(?:^#(?! ──).*\n)+(?:^PAPERBOY_.*\n)+", re.MULTILINE)
     commented = "".join(block.findall(EXAMPLE.read_text()))
     bare = [name for name in example_values() if f"PAPERBOY_{name.upper()}=" not in commented]
     assert bare == []
 
 
-def test_without_a_secret_it_does_not_start() -> None:
-    """Without a secret anybody could sign links."""
+def test_secret_is_required() -> None:
+    """Otherwise anybody could sign links."""
     with pytest.raises(InvalidSettings, match="PAPERBOY_SECRET_KEYS is not set"):
         settings.load()
 
@@ -85,34 +86,32 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("summary_url", "model.test/v1"),
     ],
 )
-def test_a_wrong_setting_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the environment variable."""
+def test_error_names_the_environment_variable(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"PAPERBOY_{name.upper()}", value)
     with pytest.raises(InvalidSettings, match=f"^PAPERBOY_{name.upper()}: "):
         settings.load(secret_keys=(GOOD,))
 
 
-def test_addresses_of_ours_are_as_dns_knows_them() -> None:
-    """Domains are encoded as IDNA, because relays without SMTPUTF8 accept only ASCII in headers."""
-    ours = settings.load(
+def test_domains_are_encoded_as_idna() -> None:
+    """Relays without SMTPUTF8 accept only ASCII in headers."""
+    encoded = settings.load(
         secret_keys=(GOOD,), from_address="digest@bücher.example", contact_address="help@bücher.example"
     )
-    assert (ours.from_address, ours.contact_address) == (
+    assert (encoded.from_address, encoded.contact_address) == (
         "digest@xn--bcher-kva.example",
         "help@xn--bcher-kva.example",
     )
-    assert ours.mail_domain == "xn--bcher-kva.example"
+    assert encoded.mail_domain == "xn--bcher-kva.example"
 
 
-def test_an_endpoint_needs_a_model() -> None:
-    """An endpoint for summaries without a model is refused."""
+def test_summary_endpoint_requires_a_model() -> None:
     with pytest.raises(InvalidSettings, match="PAPERBOY_SUMMARY_MODEL is not"):
         settings.load(secret_keys=(GOOD,), summary_url="https://model.test/v1")
-    chosen = settings.load(secret_keys=(GOOD,), summary_url="https://model.test/v1/", summary_model="small-1")
-    assert chosen.summary_url == "https://model.test/v1"
+    loaded = settings.load(secret_keys=(GOOD,), summary_url="https://model.test/v1/", summary_model="small-1")
+    assert loaded.summary_url == "https://model.test/v1"
 
 
-def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comma_separated_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment variable with commas becomes a tuple."""
     monkeypatch.setenv("PAPERBOY_ARXIV_CATEGORIES", "cs.CL, stat.ML,,")
     monkeypatch.setenv("PAPERBOY_SECRET_KEYS", f"{GOOD},{GOOD[::-1]}")
@@ -122,15 +121,15 @@ def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("password", ["hunter2", "p%40ss%2Fword%23"])
-def test_a_mailbox_has_a_login(password: str) -> None:
+def test_mailbox_url_with_encoded_password(password: str) -> None:
     """Any percent-encoded password is accepted."""
     url = f"imaps://bounces%40paperboy.test:{password}@mail.paperboy.test:993/INBOX/Bounces"
     assert settings.load(secret_keys=(GOOD,), bounce_mailbox=url).bounce_mailbox == url
 
 
 @pytest.mark.parametrize("login", ["", "me@", "me:@", "me:hunter2/x@", "me:p@hunter2/x@", "me:hunter2#x@"])
-def test_a_password_that_is_not_encoded_is_refused_unseen(login: str) -> None:
-    """Otherwise parts of it would be taken for host, port or folder, and displayed."""
+def test_unencoded_password_is_refused_and_not_shown(login: str) -> None:
+    """Parts of it would be parsed as host, port or folder, and displayed."""
     with pytest.raises(InvalidSettings, match="written as %40") as refused:
         settings.load(secret_keys=(GOOD,), bounce_mailbox=f"imaps://{login}mail.paperboy.test/INBOX")
     assert "hunter2" not in str(refused.value)
@@ -145,8 +144,7 @@ def test_private_sources_are_hosts_and_networks(wrong: str) -> None:
         settings.load(secret_keys=(GOOD,), allow_private_sources=f"10.0.0.0/8,{wrong}")
 
 
-def test_secrets_are_not_shown() -> None:
-    """The representation of the settings contains no secrets."""
+def test_repr_contains_no_secrets() -> None:
     text = repr(
         Settings(_env_file=None, secret_keys=(GOOD,), smtp_password="hunter2hunter2", summary_key="hunter2")
     )

@@ -1,5 +1,5 @@
-"""Fixtures of the admin API, for attacks on it."""
+"""Reuse the fixtures of the admin API."""
 
-from tests.web.api.conftest import alice, call, client, key_of, site
+from tests.web.api.conftest import alice, call, client, create_key, site
 
-__all__ = ["alice", "call", "client", "key_of", "site"]
+__all__ = ["alice", "call", "client", "create_key", "site"]

@@ -1,4 +1,4 @@
-"""What a leaked key of the API may do, and what somebody may do who guesses one."""
+"""Test abuse of the API with leaked or guessed keys."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MALLORY = {"email": "mallory@example.org", "consent": "none whatever", "interest
 READ = {"interests": [{"text": "agents"}]}
 
 
-def test_a_key_that_may_write_cannot_make_an_active_reader(app: Application, call: Call) -> None:
-    """With a source and active readers of its own, a key with `write` alone could mail anybody anything."""
+def test_write_key_cannot_add_active_subscribers(app: Application, call: Call) -> None:
+    """With a source and active subscribers, a key with `write` alone could mail anything to anybody."""
     added = call("POST", "/subscribers", json=MALLORY)
     assert (added.status_code, added.json()["state"], added.json()["next_due_at"]) == (201, "pending", None)
     mails = call("GET", f"/deliveries?subscriber_id={added.json()['id']}").json()["items"]
@@ -36,19 +36,19 @@ def test_a_key_that_may_write_cannot_make_an_active_reader(app: Application, cal
         assert session.exec(select(Subscriber.state)).all() == ["pending"]
 
 
-def test_who_is_invited_confirms_what_the_key_chose_for_them(app: Application, call: Call) -> None:
-    """Their interests are in the answer, can be changed while they wait, and hold when they confirm."""
+def test_invited_subscriber_confirms_the_given_preferences(app: Application, call: Call) -> None:
+    """They are in the response, can be changed while pending, and apply on confirmation."""
     added = call("POST", "/subscribers", json=MALLORY).json()
     assert [interest["text"] for interest in added["interests"]] == ["agents"]
     call("PATCH", f"/subscribers/{added['id']}", json={"interests": [{"text": "robotics"}]})
-    asked = call("GET", f"/deliveries?subscriber_id={added['id']}").json()["items"][0]["id"]
+    delivery_id = call("GET", f"/deliveries?subscriber_id={added['id']}").json()["items"][0]["id"]
     with app.db.write() as session:
-        reader = subscribers.confirm(session, added["id"], "", NOW, asked)
+        reader = subscribers.confirm(session, added["id"], "", NOW, delivery_id)
         assert [wish.text for wish in subscribers.preferences_of(session, reader).interests] == ["robotics"]
 
 
-def test_invitations_are_limited(app: Application, call: Call) -> None:
-    """A key with `write` alone is no way to fill mailboxes with questions for consent."""
+def test_invitations_are_rate_limited(app: Application, call: Call) -> None:
+    """A key with `write` alone cannot flood mailboxes with confirmations."""
     assert call("POST", "/subscribers", json={**MALLORY, "email": "first@example.org"}).status_code == 201
     with app.db.write() as session:
         session.exec(select(RateLimit)).one().hits = INVITATIONS_AN_HOUR
@@ -58,8 +58,8 @@ def test_invitations_are_limited(app: Application, call: Call) -> None:
     assert both.json()["state"] == "active"
 
 
-def test_a_key_expires(app: Application, client: TestClient) -> None:
-    """One that leaks in five years opens nothing; one that shall last says so."""
+def test_keys_expire(app: Application, client: TestClient) -> None:
+    """A key without expiry must be requested explicitly."""
     with app.db.write() as session:
         _, old = api_keys.create(session, "old", [Scope.READ], NOW - timedelta(days=31), days=30)
         _, lasting = api_keys.create(session, "lasting", [Scope.READ], NOW - timedelta(days=4000), days=None)
@@ -74,9 +74,9 @@ def test_a_key_expires(app: Application, client: TestClient) -> None:
         assert answer.status_code == status
 
 
-def test_a_key_is_limited(client: TestClient, key_of: Callable[..., str]) -> None:
-    """The answer past the limit says when to ask again. Another key is not held up."""
-    greedy, other = ({"Authorization": f"Bearer {key_of(scope)}"} for scope in (Scope.READ, Scope.SEND))
+def test_keys_are_rate_limited(client: TestClient, create_key: Callable[..., str]) -> None:
+    """The response has Retry-After. Other keys are not affected."""
+    greedy, other = ({"Authorization": f"Bearer {create_key(scope)}"} for scope in (Scope.READ, Scope.SEND))
     statuses = [client.get("/api/v1/runs", headers=greedy).status_code for _ in range(2)]
     limits = client.app.state.capacity.keys  # type: ignore[attr-defined]
     for _ in range(work_limits.REQUESTS_A_MINUTE - 2):
@@ -87,19 +87,19 @@ def test_a_key_is_limited(client: TestClient, key_of: Callable[..., str]) -> Non
     assert client.get("/api/v1/runs", headers=other).status_code == 403
 
 
-def test_guessing_is_limited_and_locks_nobody_out(
-    app: Application, client: TestClient, key_of: Callable[..., str]
+def test_guessing_keys_is_limited(
+    app: Application, client: TestClient, create_key: Callable[..., str]
 ) -> None:
-    """Past 20 wrong keys from one network the database is not asked; a key that worked goes on working."""
-    mine = {"Authorization": f"Bearer {key_of(Scope.READ)}"}
-    assert client.get("/api/v1/runs", headers=mine).status_code == 200
+    """After 20 wrong keys from a network the database is not queried; a valid key still works."""
+    headers = {"Authorization": f"Bearer {create_key(Scope.READ)}"}
+    assert client.get("/api/v1/runs", headers=headers).status_code == 200
     guesses = [
         client.get("/api/v1/runs", headers={"Authorization": f"Bearer pb_{number:043}"})
         for number in range(25)
     ]
     assert [guess.status_code for guess in guesses] == [401] * 20 + [429] * 5
     assert "Retry-After" in guesses[-1].headers
-    assert client.get("/api/v1/runs", headers=mine).status_code == 200
+    assert client.get("/api/v1/runs", headers=headers).status_code == 200
     with app.db.read() as session:
         assert len(session.exec(select(ApiKey)).all()) == 1
 
@@ -108,13 +108,13 @@ def test_guessing_is_limited_and_locks_nobody_out(
 @pytest.mark.parametrize(
     "path", ["/api/v1/subscribers", "/api/v1/nothing", "/api/openapi.json", "/hooks/bounces/ses", "/metrics"]
 )
-def test_nothing_for_machines_is_stored(path: str, client: TestClient) -> None:
-    """Neither by a browser nor by a proxy, whatever the answer is."""
+def test_api_responses_are_not_cached(path: str, client: TestClient) -> None:
+    """They have no-store, whatever the status."""
     assert client.get(path).headers["Cache-Control"] == "no-store"
 
 
-def test_few_backtests_are_made_at_once(client: TestClient, call: Call) -> None:
-    """A read key with 40 of them made the front page wait for 15 s; now the third is refused at once."""
+def test_concurrent_backtests_are_limited(client: TestClient, call: Call) -> None:
+    """A read key with 40 of them delayed the front page by 15 s; now the third is refused."""
     slots = client.app.state.capacity.analyses  # type: ignore[attr-defined]
     with slots.take(), slots.take():
         refused = call("POST", "/backtests", json=READ, scope=Scope.READ)
@@ -132,8 +132,8 @@ def test_few_backtests_are_made_at_once(client: TestClient, call: Call) -> None:
 
 
 @pytest.mark.once
-def test_jobs_of_keys_take_two_threads(client: TestClient, call: Call) -> None:
-    """Each refresh holds a thread for as long as its source takes: 40 of them took all."""
+def test_jobs_started_by_keys_use_two_threads(client: TestClient, call: Call) -> None:
+    """Each refresh holds a thread while its source is polled; 40 of them took all."""
     slots = client.app.state.capacity.jobs  # type: ignore[attr-defined]
     with slots.take(), slots.take():
         assert call("POST", "/models").status_code == 429
@@ -141,14 +141,16 @@ def test_jobs_of_keys_take_two_threads(client: TestClient, call: Call) -> None:
 
 
 @pytest.mark.once
-def test_all_calls_together_leave_threads(client: TestClient, call: Call, key_of: Callable[..., str]) -> None:
-    """However many keys there are, eight calls at once are under way; metrics and webhooks are among them."""
+def test_concurrent_api_calls_are_limited(
+    client: TestClient, call: Call, create_key: Callable[..., str]
+) -> None:
+    """At most eight run at once over all keys, including metrics and webhooks."""
     slots = client.app.state.capacity.api  # type: ignore[attr-defined]
     places = [slots.take() for _ in range(work_limits.API_REQUESTS)]
     for place in places:
         place.__enter__()
     assert call("GET", "/runs").status_code == 429
-    key = {"Authorization": f"Bearer {key_of(Scope.BOUNCES, Scope.READ)}"}
+    key = {"Authorization": f"Bearer {create_key(Scope.BOUNCES, Scope.READ)}"}
     assert client.get("/metrics", headers=key).status_code == 429
     assert client.post("/hooks/bounces/ses", headers=key, json={}).status_code == 429
     assert client.get("/healthz").status_code == 200
@@ -171,8 +173,8 @@ def test_all_calls_together_leave_threads(client: TestClient, call: Call, key_of
         ("/previews", {**READ, "muted": ["x"] * 100_000}),
     ],
 )
-def test_what_is_not_documented_is_not_accepted(path: str, body: object, call: Call) -> None:
-    """Pydantic takes 0 for 1970-01-01, and false for 0. A refusal lists 50 errors at most."""
+def test_undocumented_types_are_refused(path: str, body: object, call: Call) -> None:
+    """Pydantic would accept 0 for 1970-01-01, and false for 0. At most 50 errors are listed."""
     refused = call("POST", path, json=body, scope=Scope.READ)
     assert refused.status_code in (413, 422), refused.text
     assert len(refused.text) < 10_000
@@ -182,18 +184,18 @@ def test_what_is_not_documented_is_not_accepted(path: str, body: object, call: C
 @pytest.mark.parametrize(
     "query", ["/papers?day=0", "/merges?undone=1", "/runs?failed=yes", "/runs?limit=1_0"]
 )
-def test_a_query_is_taken_as_documented(query: str, call: Call) -> None:
-    """A day is a date, and true is true."""
+def test_query_parameters_are_parsed_as_documented(query: str, call: Call) -> None:
+    """A day is a date, and true is a boolean."""
     assert call("GET", query).status_code == 422
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("body", [b'{"name": "\xff"}', b"[" * 100_000, b"\xff\xfe", b"{"])
-def test_a_body_that_is_no_json_gets_a_documented_answer(
-    body: bytes, client: TestClient, key_of: Callable[..., str]
+def test_invalid_json_gets_a_documented_status(
+    body: bytes, client: TestClient, create_key: Callable[..., str]
 ) -> None:
-    """It was a 400, of which the documentation says nothing."""
-    headers = {"Authorization": f"Bearer {key_of(Scope.WRITE)}", "Content-Type": "application/json"}
+    """It was an undocumented 400."""
+    headers = {"Authorization": f"Bearer {create_key(Scope.WRITE)}", "Content-Type": "application/json"}
     refused = client.post("/api/v1/sources", content=body, headers=headers)
     assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
 
@@ -210,7 +212,7 @@ def test_a_body_that_is_no_json_gets_a_documented_answer(
         ("/models", "GET, POST"),
     ],
 )
-def test_every_method_of_a_path_is_named(path: str, allowed: str, call: Call) -> None:
-    """RFC 9110: Allow lists the methods of the resource, not those of the route that was looked at first."""
+def test_allow_header_lists_all_methods(path: str, allowed: str, call: Call) -> None:
+    """RFC 9110: Allow lists the methods of the resource, not those of one route."""
     refused = call("PUT", path)
     assert (refused.status_code, refused.headers["Allow"]) == (405, allowed)

@@ -1,4 +1,4 @@
-"""Whoever asks to be forgotten is forgotten: no table keeps a word of theirs."""
+"""Test erasure: no table keeps any text of an erased reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IP = "192.0.2.77"
 HOUR = timedelta(hours=1)
 
 
-def dump(app: Application) -> Iterator[tuple[str, str]]:
+def all_rows(app: Application) -> Iterator[tuple[str, str]]:
     """Yield every row of every table with the table's name."""
     with app.db.read() as session:
         for table in SQLModel.metadata.sorted_tables:
@@ -35,10 +35,12 @@ def dump(app: Application) -> Iterator[tuple[str, str]]:
                 yield table.name, repr(row._asdict())
 
 
-def holding(app: Application, *traces: str) -> list[tuple[str, str]]:
-    """Return the rows in which one of these stands, in whatever case."""
+def rows_with(app: Application, *traces: str) -> list[tuple[str, str]]:
+    """Return the rows that contain one of these texts, ignoring case."""
     return [
-        (name, row) for name, row in dump(app) if any(trace.casefold() in row.casefold() for trace in traces)
+        (name, row)
+        for name, row in all_rows(app)
+        if any(trace.casefold() in row.casefold() for trace in traces)
     ]
 
 
@@ -47,28 +49,28 @@ def queries(app: Application) -> set[str]:
         return set(session.exec(select(InterestQuery.text)))
 
 
-def join(session: Session, email: str, now: datetime, *wishes: str) -> int:
-    wanted = Preferences(interests=tuple(Interest(text) for text in wishes))
-    return subscribers.add(session, email, wanted, now)
+def add_reader(session: Session, email: str, now: datetime, *texts: str) -> int:
+    preferences = Preferences(interests=tuple(Interest(text) for text in texts))
+    return subscribers.add(session, email, preferences, now)
 
 
-def digest() -> object:
-    """A digest whose sections, reasons, note and best title say the word."""
-    made = sample_digest.digest("2026-11-20")
-    first = made.sections[0]
+def secret_digest() -> object:
+    """Return a digest with the word in sections, reasons, the note and the best title."""
+    sample = sample_digest.digest("2026-11-20")
+    first = sample.sections[0]
     pick = replace(first.picks[0], reason=f"matches “{WORD}” in the title")
     section = replace(first, interest=WORD, picks=(pick, *first.picks[1:]))
-    return replace(made, sections=(section, *made.sections[1:]), note=f"{WORD} was rare")
+    return replace(sample, sections=(section, *sample.sections[1:]), note=f"{WORD} was rare")
 
 
 @pytest.fixture
-def reader(app: Application, now: datetime) -> int:
-    """A reader with the word in every field that they, an operator or a mail server can fill."""
-    wanted = Preferences(
+def add_secret_reader(app: Application, now: datetime) -> int:
+    """Add a reader with the word in every field that they, an operator or a mail server can fill."""
+    preferences = Preferences(
         zone="Asia/Pyongyang", interests=(Interest(WORD), Interest("robotics")), muted=(f"no {WORD}",)
     )
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp(ADDRESS, wanted), IP, now - 3 * HOUR)
+        subscribers.sign_up(session, SignUp(ADDRESS, preferences), IP, now - 3 * HOUR)
         identity = session.exec(select(Subscriber.id).where(Subscriber.email == ADDRESS)).one() or 0
         subscribers.confirm(session, identity, IP, now - 3 * HOUR)
         pasted = PaperRecord(title=f"The {WORD} paper", abstract=f"On {WORD}.", authors=(f"A. {WORD}",))
@@ -80,16 +82,16 @@ def reader(app: Application, now: datetime) -> int:
     return identity
 
 
-def handle(session: Session, identity: int, now: datetime) -> int:
-    """Let operators, the relay and a mailbox say the word, too; the id of the reader's digest."""
+def add_secret_events(session: Session, identity: int, now: datetime) -> int:
+    """Add the word to texts of operators, the relay and a mailbox. Return the id of the reader's digest."""
     delivery_id = ledger.enqueue(
         session, subscriber_id=identity, kind=MailKind.DIGEST, edition="2026-11-20", due_at=now, now=now,
-        digest=digest(),  # type: ignore[arg-type]
+        digest=secret_digest(),  # type: ignore[arg-type]
     )  # fmt: skip
     assert delivery_id is not None
-    said = f"550 5.7.1 mailbox of {WORD} <{ADDRESS}> is busy"
+    reply = f"550 5.7.1 mailbox of {WORD} <{ADDRESS}> is busy"
     bounces.record_refusal(
-        session, delivery_id, identity, SendResult(SendOutcome.SOFT_BOUNCE, 550, said), now
+        session, delivery_id, identity, SendResult(SendOutcome.SOFT_BOUNCE, 550, reply), now
     )
     audit_log.record(
         session, "desk", "subscriber.add", identity, now, consent=f"{WORD} signed at the workshop"
@@ -101,44 +103,44 @@ def handle(session: Session, identity: int, now: datetime) -> int:
 
 
 @pytest.mark.parametrize("keep_off", [True, False], ids=["with the fingerprint", "without"])
-def test_no_table_keeps_a_word_of_an_erased_reader(
-    app: Application, mail_server: MailServer, reader: int, now: datetime, keep_off: bool
+def test_no_table_keeps_texts_of_an_erased_reader(
+    app: Application, mail_server: MailServer, add_secret_reader: int, now: datetime, keep_off: bool
 ) -> None:
-    """Interests, pasted papers, digests, the relay's words, operators' notes: all of it is gone."""
+    """Check interests, pasted papers, digests, replies of the relay and notes of operators."""
     with app.db.write() as session:
-        handle(session, reader, now)
+        add_secret_events(session, add_secret_reader, now)
     mail_server.reply("data", f"451 4.3.0 {WORD} <{ADDRESS}> later", to=ADDRESS, times=1)
     pipeline.send_pending(app, now)
     stranger = Notice(Kind.BOUNCE, ADDRESS, diagnostic=f"550 5.1.1 <{ADDRESS}> unknown", hard=True)
     _, rejections = processing.apply(app.bounce_context, [stranger], now)
     assert not any(ADDRESS in str(each) for each in rejections)
-    assert {name for name, _ in holding(app, WORD)} >= {
+    assert {name for name, _ in rows_with(app, WORD)} >= {
         "subscriber", "interest_query", "private_paper", "digest_content", "event", "delivery", "audit_entry",
     }  # fmt: skip
     with app.db.write() as session:
-        subscribers.erase(session, reader, now, suppress=keep_off)
+        subscribers.erase(session, add_secret_reader, now, suppress=keep_off)
     fingerprint = suppression.address_hash(ADDRESS)
-    assert holding(app, WORD, ADDRESS, IP, "Pyongyang") == []
-    assert {name for name, _ in holding(app, fingerprint)} == ({"suppression"} if keep_off else set())
+    assert rows_with(app, WORD, ADDRESS, IP, "Pyongyang") == []
+    assert {name for name, _ in rows_with(app, fingerprint)} == ({"suppression"} if keep_off else set())
 
 
-def test_an_operators_words_on_a_suppressed_address_go_with_its_reader(
-    app: Application, reader: int, now: datetime
+def test_erasure_deletes_the_note_on_a_suppression(
+    app: Application, add_secret_reader: int, now: datetime
 ) -> None:
-    """The address stays listed, by its hash; the words on it named somebody."""
+    """The address stays listed by its hash; the note named a person."""
     with app.db.write() as session:
         suppression.suppress(session, ADDRESS, f"{WORD} phoned, and was angry", now)
-        subscribers.erase(session, reader, now, suppress=False)
+        subscribers.erase(session, add_secret_reader, now, suppress=False)
         assert suppression.is_suppressed(session, ADDRESS)
-    assert holding(app, WORD) == []
+    assert rows_with(app, WORD) == []
 
 
-def test_a_pause_of_sending_names_nobody(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The relay's words stand there until an operator resumes, long after an erasure."""
+def test_pause_reason_contains_no_address(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """The relay's reply stays until an operator resumes, maybe long after an erasure."""
     with app.db.write() as session:
-        join(session, ADDRESS, now, "robotics")
-        reader = session.exec(select(Subscriber.id)).one() or 0
-        subscribers.request_erasure(session, reader, now)
+        add_reader(session, ADDRESS, now, "robotics")
+        add_secret_reader = session.exec(select(Subscriber.id)).one() or 0
+        subscribers.request_erasure(session, add_secret_reader, now)
     mail_server.reply("mail", f"550 5.7.1 <{ADDRESS}>: SPF check failed", times=9)
     pipeline.send_pending(app, now)
     with app.db.read() as session:
@@ -150,11 +152,11 @@ def test_a_pause_of_sending_names_nobody(app: Application, mail_server: MailServ
 # --- interests that nobody has any more
 
 
-def test_an_interest_is_kept_as_long_as_somebody_has_it(app: Application, now: datetime) -> None:
-    """Shared by two readers, it goes with the second; one that is given up goes at once."""
+def test_shared_interest_is_deleted_with_its_last_reader(app: Application, now: datetime) -> None:
+    """An interest that is removed from the preferences is deleted immediately."""
     with app.db.write() as session:
-        alice = join(session, "alice@example.org", now, "robotics", WORD)
-        bob = join(session, "bob@example.org", now, "robotics")
+        alice = add_reader(session, "alice@example.org", now, "robotics", WORD)
+        bob = add_reader(session, "bob@example.org", now, "robotics")
         subscribers.erase(session, alice, now)
     assert queries(app) == {"robotics"}
     with app.db.write() as session:
@@ -162,10 +164,10 @@ def test_an_interest_is_kept_as_long_as_somebody_has_it(app: Application, now: d
     assert queries(app) == {"proteins"}
 
 
-def test_texts_that_nobody_has_are_found_later_too(app: Application, now: datetime) -> None:
-    """For those that another transaction held on to, and never used."""
+def test_unused_interests_are_pruned(app: Application, now: datetime) -> None:
+    """Another transaction may have kept one and never used it."""
     with app.db.write() as session:
-        join(session, "alice@example.org", now, "robotics")
+        add_reader(session, "alice@example.org", now, "robotics")
         session.add(InterestQuery(text=WORD))
         session.flush()
         assert subscribers.forget_unused_queries(session) == 1
@@ -173,18 +175,19 @@ def test_texts_that_nobody_has_are_found_later_too(app: Application, now: dateti
     assert queries(app) == {"robotics"}
 
 
-def has(app: Application, reader: int) -> list[str]:
+def has_interest(app: Application, add_secret_reader: int) -> list[str]:
     with app.db.read() as session:
-        return [wish.text for wish in subscribers.interests_of(session, [reader]).get(reader, ())]
+        return [
+            interest.text
+            for interest in subscribers.interests_of(session, [add_secret_reader]).get(add_secret_reader, ())
+        ]
 
 
-def test_who_adopts_an_interest_while_its_only_reader_is_erased_has_it(
-    app: Application, now: datetime
-) -> None:
-    """Whichever transaction ends first, neither fails, and nobody loses an interest."""
+def test_interest_added_during_the_erasure_of_its_only_reader(app: Application, now: datetime) -> None:
+    """Neither transaction fails, and the new reader keeps the interest."""
     with app.db.write() as session:
-        alice = join(session, "alice@example.org", now, WORD)
-        bob = join(session, "bob@example.org", now, "robotics")
+        alice = add_reader(session, "alice@example.org", now, WORD)
+        bob = add_reader(session, "bob@example.org", now, "robotics")
 
     def erase() -> None:
         with app.db.write() as session:
@@ -197,15 +200,15 @@ def test_who_adopts_an_interest_while_its_only_reader_is_erased_has_it(
         if session.get_bind().dialect.name == "postgresql":
             leaving.join()  # it does not wait for Bob; on SQLite, it does
     leaving.join()
-    assert has(app, bob) == [WORD]
-    assert has(app, alice) == []
+    assert has_interest(app, bob) == [WORD]
+    assert has_interest(app, alice) == []
 
 
-def test_who_adopts_an_interest_right_after_it_was_deleted_has_it(app: Application, now: datetime) -> None:
-    """The text is on its way out: it is stored anew."""
+def test_interest_added_right_after_its_deletion(app: Application, now: datetime) -> None:
+    """The text is stored again."""
     with app.db.write() as session:
-        alice = join(session, "alice@example.org", now, WORD)
-        bob = join(session, "bob@example.org", now, "robotics")
+        alice = add_reader(session, "alice@example.org", now, WORD)
+        bob = add_reader(session, "bob@example.org", now, "robotics")
 
     def adopt() -> None:
         with app.db.write() as session:
@@ -216,27 +219,27 @@ def test_who_adopts_an_interest_right_after_it_was_deleted_has_it(app: Applicati
         subscribers.erase(session, alice, now)
         adopting.start()
     adopting.join()
-    assert has(app, bob) == [WORD, "robotics"]
+    assert has_interest(app, bob) == [WORD, "robotics"]
     assert queries(app) == {WORD, "robotics"}
 
 
 # --- what an export tells of others
 
 
-def test_an_export_holds_no_number_of_a_row(app: Application, reader: int, now: datetime) -> None:
-    """The next number would tell what happened to others since."""
+def test_export_contains_no_row_ids(app: Application, add_secret_reader: int, now: datetime) -> None:
+    """A later id would reveal the activity of others."""
     with app.db.write() as session:
-        handle(session, reader, now)
-        held = subscribers.export(session, reader)
-    rows = [held["subscriber"], *held["deliveries"], *held["events"], *held["feedback"]]
+        add_secret_events(session, add_secret_reader, now)
+        export = subscribers.export(session, add_secret_reader)
+    rows = [export["subscriber"], *export["deliveries"], *export["events"], *export["feedback"]]
     assert len(rows) > 8
     assert not any({"id", "delivery_id", "subscriber_id", "own_id", "key"} & row.keys() for row in rows)
 
 
-def test_a_suppression_names_its_hash_alone(app: Application, reader: int, now: datetime) -> None:
-    """What outlives a reader is one row, and says nothing that they wrote."""
+def test_suppression_contains_only_a_hash(app: Application, add_secret_reader: int, now: datetime) -> None:
+    """It is the only row that is kept after an erasure."""
     with app.db.write() as session:
-        subscribers.erase(session, reader, now)
+        subscribers.erase(session, add_secret_reader, now)
         (row,) = session.exec(select(Suppression).order_by(col(Suppression.id))).all()
     assert (row.address_hash, row.reason) == (
         suppression.address_hash(ADDRESS),

@@ -1,4 +1,4 @@
-"""A link that reached somebody else: what it still opens, what it tells, and how it is ended."""
+"""Test links that reached another person: what they allow, what they reveal, and how to revoke them."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ LINK = re.compile(r"https://paperboy\.test(/([a-z]+)/[\w-]{51})")
 
 @pytest.fixture
 def client(app: Application) -> Iterator[TestClient]:
-    """A visitor. What goes wrong inside is answered as in production."""
+    """Return a browser of a visitor. Internal errors give an error page, as in production."""
     site = main.create_app(app)
     with TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False) as visitor:
         yield visitor
 
 
-def reader(app: Application, email: str) -> int:
-    """A reader for two days."""
+def add_reader(app: Application, email: str) -> int:
+    """Add a reader who confirmed two days ago, and return the id."""
     with app.db.write() as session:
-        wanted = Preferences(interests=(Interest("robotics"),))
-        return subscribers.add(session, email, wanted, clock.utcnow() - timedelta(days=2))
+        preferences = Preferences(interests=(Interest("robotics"),))
+        return subscribers.add(session, email, preferences, clock.utcnow() - timedelta(days=2))
 
 
 @pytest.fixture
 def alice(app: Application) -> int:
-    return reader(app, ALICE)
+    return add_reader(app, ALICE)
 
 
 def text_of(mail: Received) -> str:
@@ -58,32 +58,32 @@ def text_of(mail: Received) -> str:
 
 
 def links_of(mail: Received) -> dict[str, str]:
-    """The paths of a mail's links, by what they are for; those of its papers left out."""
+    """Return the paths of a mail's links by purpose, without those of papers."""
     return {purpose: path for path, purpose in LINK.findall(text_of(mail)) if purpose != Purpose.FEEDBACK}
 
 
 def send_digest(
     app: Application, mail_server: MailServer, whose: int, edition: str = "2026-11-20"
 ) -> Received:
-    """A digest, as it arrived."""
+    """Send a digest, and return it as received."""
     now = clock.utcnow()
     with app.db.write() as session:
-        delivery_id = enter(session, whose, edition)
+        delivery_id = enqueue_digest(session, whose, edition)
     pipeline.send_pending(app, now, [delivery_id])
     return mail_server.messages[-1]
 
 
-def enter(session: Session, whose: int, edition: str) -> int:
+def enqueue_digest(session: Session, whose: int, edition: str) -> int:
     now = clock.utcnow()
-    given = ledger.enqueue(
+    delivery = ledger.enqueue(
         session, subscriber_id=whose, kind=MailKind.DIGEST, edition=edition, due_at=now, now=now,
         digest=sample_digest.digest(edition),
     )  # fmt: skip
-    assert given is not None
-    return given
+    assert delivery is not None
+    return delivery
 
 
-def opens(client: TestClient, path: str) -> bool:
+def is_valid(client: TestClient, path: str) -> bool:
     return client.get(path).status_code == 200
 
 
@@ -91,10 +91,10 @@ def opens(client: TestClient, path: str) -> bool:
 
 
 @pytest.mark.once
-def test_a_forwarded_digest_exports_nothing(
+def test_links_of_a_forwarded_digest_do_not_export(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """None of its links is, or leads to, the link of an export: that one goes to the owner's mailbox."""
+    """The link to an export is mailed to the owner."""
     forwarded = links_of(send_digest(app, mail_server, alice))
     assert "export" not in forwarded
     for path in forwarded.values():
@@ -111,27 +111,27 @@ def test_a_forwarded_digest_exports_nothing(
 
 
 @pytest.mark.once
-def test_an_export_takes_a_fresh_mail(
+def test_export_requires_a_mailed_link(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """Its link downloads everything, for two hours, and grants nothing else."""
+    """Its link downloads the data for two hours and allows nothing else."""
     digest = links_of(send_digest(app, mail_server, alice))
     client.post(digest["preferences"] + "/export")
     links = links_of(mail_server.messages[-1])
     assert links.keys() == {"export"}
     assert "works for 2 hours" in text_of(mail_server.messages[-1])
-    assert opens(client, links["export"])
-    held = json.loads(client.post(links["export"]).content)
-    assert held["subscriber"]["email"] == ALICE
+    assert is_valid(client, links["export"])
+    export = json.loads(client.post(links["export"]).content)
+    assert export["subscriber"]["email"] == ALICE
     with time_machine.travel(clock.utcnow() + timedelta(hours=2, minutes=1), tick=False):
         assert client.post(links["export"]).status_code == 410
 
 
 @pytest.mark.once
-def test_an_export_after_new_links_takes_a_new_mail(
+def test_export_after_renewing_links_is_mailed_again(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """The link mailed before is void, so the mail of the last hour does not count; its page says why."""
+    """The earlier link is revoked, so the hourly limit does not apply; its page gives the reason."""
     digest = links_of(send_digest(app, mail_server, alice))
     client.post(digest["preferences"] + "/export")
     before = links_of(mail_server.messages[-1])
@@ -141,7 +141,7 @@ def test_an_export_after_new_links_takes_a_new_mail(
         client.post(fresh["preferences"] + "/export")
     after = links_of(mail_server.messages[-1])
     assert len(mail_server.messages) == 4, "one mail an hour for each set of links"
-    assert opens(client, after["export"])
+    assert is_valid(client, after["export"])
     replaced = client.get(before["export"])
     assert replaced.status_code == 410
     assert "replaced by a newer link" in replaced.text
@@ -160,8 +160,8 @@ def renew_by_page(app: Application, client: TestClient, whose: int, preferences:
 
 def renew_by_api(app: Application, client: TestClient, whose: int, preferences: str) -> None:
     with app.db.write() as session:
-        held = {scope: api_keys.create(session, f"{scope}", [scope], clock.utcnow())[1] for scope in Scope}
-    for scope, key in held.items():
+        keys = {scope: api_keys.create(session, f"{scope}", [scope], clock.utcnow())[1] for scope in Scope}
+    for scope, key in keys.items():
         path, headers = f"/api/v1/subscribers/{whose}/new-links", {"Authorization": f"Bearer {key}"}
         answer = client.post(path, headers=headers)
         assert answer.status_code == (202 if scope is Scope.SEND else 403)
@@ -170,7 +170,7 @@ def renew_by_api(app: Application, client: TestClient, whose: int, preferences: 
             pipeline.send_pending(app, clock.utcnow(), [answer.json()["delivery_id"]])
 
 
-def renew_by_shell(app: Application, client: TestClient, whose: int, preferences: str) -> None:
+def renew_by_cli(app: Application, client: TestClient, whose: int, preferences: str) -> None:
     environment = {
         f"PAPERBOY_{name.upper()}": value
         for name in ("database_url", "base_url", "from_address", "smtp_security", "journal_dir")
@@ -187,53 +187,53 @@ def renew_by_shell(app: Application, client: TestClient, whose: int, preferences
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("renew", [renew_by_page, renew_by_api, renew_by_shell])
-def test_new_links_end_the_old_ones(
+@pytest.mark.parametrize("renew", [renew_by_page, renew_by_api, renew_by_cli])
+def test_renewing_links_revokes_earlier_ones(
     mail_server: MailServer, app: Application, client: TestClient, alice: int, renew: object
 ) -> None:
-    """Of every mail so far, and of the feed. Only unsubscribing still works from an old mail."""
-    other = links_of(send_digest(app, mail_server, reader(app, BOB)))
+    """This includes the feed. Only unsubscribing still works from an old mail."""
+    other = links_of(send_digest(app, mail_server, add_reader(app, BOB)))
     old = links_of(send_digest(app, mail_server, alice))
     page = client.get(old["preferences"]).text
-    found = re.search(r'href="(/feed/[\w-]{51})"', page)
-    assert found is not None
-    old["feed"] = found[1]
-    assert all(opens(client, path) for path in old.values())
+    match = re.search(r'href="(/feed/[\w-]{51})"', page)
+    assert match is not None
+    old["feed"] = match[1]
+    assert all(is_valid(client, path) for path in old.values())
     renew(app, client, alice, old["preferences"])  # type: ignore[operator]
-    assert {purpose for purpose, path in old.items() if opens(client, path)} == {"unsubscribe"}
+    assert {purpose for purpose, path in old.items() if is_valid(client, path)} == {"unsubscribe"}
     assert client.get(old["feed"] + ".json").status_code == 410
     assert client.post(old["preferences"] + "/links").status_code == 410
     fresh = links_of(mail_server.messages[-1])
     assert mail_server.messages[-1].recipient == ALICE
     assert fresh.keys() == {"preferences", "pause", "unsubscribe"}
-    assert all(opens(client, path) for path in fresh.values())
-    assert found[1] not in client.get(fresh["preferences"]).text, "the feed has a new address"
-    assert all(opens(client, path) for path in other.values()), "Bob's links are Bob's"
+    assert all(is_valid(client, path) for path in fresh.values())
+    assert match[1] not in client.get(fresh["preferences"]).text, "the feed has a new address"
+    assert all(is_valid(client, path) for path in other.values()), "Bob's links are Bob's"
     assert client.post(old["unsubscribe"]).status_code == 200
     with app.db.read() as session:
         assert subscribers.get(session, alice).state is SubscriberState.UNSUBSCRIBED
 
 
 @pytest.mark.once
-def test_new_links_are_made_once_an_hour(
+def test_links_are_renewed_at_most_once_an_hour(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """More would bomb a mailbox. What was mailed stays valid."""
+    """More would flood a mailbox. The mailed links stay valid."""
     old = links_of(send_digest(app, mail_server, alice))
     client.post(old["preferences"] + "/links")
     fresh = links_of(mail_server.messages[-1])
     refused = client.post(fresh["preferences"] + "/links")
     assert refused.status_code == 409
     assert "less than an hour ago" in refused.text
-    assert opens(client, fresh["preferences"])
+    assert is_valid(client, fresh["preferences"])
     assert len(mail_server.messages) == 2
 
 
 @pytest.mark.once
-def test_links_cannot_be_renewed_for_who_is_no_reader(
+def test_links_of_erased_or_unknown_readers_cannot_be_renewed(
     app: Application, client: TestClient, alice: int
 ) -> None:
-    """Erased, or unknown: the operator is told so, and nothing is written down."""
+    """The operator gets an error, and nothing is stored."""
     with app.db.write() as session:
         subscribers.erase(session, alice, clock.utcnow())
         key = api_keys.create(session, "desk", [Scope.SEND], clock.utcnow())[1]
@@ -245,16 +245,16 @@ def test_links_cannot_be_renewed_for_who_is_no_reader(
 
 
 @pytest.mark.once
-def test_a_digest_that_waits_leaves_with_the_new_links(
+def test_planned_digest_is_sent_with_renewed_links(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """Composed before, sent after: nobody gets a mail whose links are void."""
+    """A digest composed earlier must not be sent with revoked links."""
     now = clock.utcnow()
     with app.db.write() as session:
-        waiting = enter(session, alice, "2026-11-21")
+        waiting = enqueue_digest(session, alice, "2026-11-21")
         subscribers.new_links(session, alice, now)
     pipeline.send_pending(app, now, [waiting])
-    assert all(opens(client, path) for path in links_of(mail_server.messages[-1]).values())
+    assert all(is_valid(client, path) for path in links_of(mail_server.messages[-1]).values())
 
 
 # --- numbers
@@ -262,29 +262,29 @@ def test_a_digest_that_waits_leaves_with_the_new_links(
 
 @pytest.mark.once
 @pytest.mark.parametrize("asked_for", [BOB, "nobody@example.org"], ids=["a reader", "nobody"])
-def test_no_later_mail_tells_whether_somebody_is_a_reader(
+def test_mails_do_not_reveal_other_readers(
     mail_server: MailServer, app: Application, client: TestClient, alice: int, asked_for: str
 ) -> None:
-    """Two mails to the attacker, and between them their question after another address."""
-    reader(app, BOB)
-    mine = [send_digest(app, mail_server, alice, "2026-11-20")]
+    """The attacker compares two own mails, requested before and after asking about another address."""
+    add_reader(app, BOB)
+    own_mails = [send_digest(app, mail_server, alice, "2026-11-20")]
     client.post("/manage", data={"email": asked_for}, headers={"origin": "https://paperboy.test"})
     # Links are made of the moment as well: two mails of one second hold the same ones.
     with time_machine.travel(clock.utcnow() + timedelta(days=1), tick=False):
-        mine.append(send_digest(app, mail_server, alice, "2026-11-21"))
+        own_mails.append(send_digest(app, mail_server, alice, "2026-11-21"))
     with app.db.read() as session:
         ids = session.exec(select(Delivery.id).order_by(col(Delivery.id))).all()
     assert len(ids) == (3 if asked_for == BOB else 2)
-    seen = [names_in(mail) for mail in mine]
-    for one, other in pairwise(seen):
-        assert len(one) == len(other) > 5
-        for before, after in zip(one, other, strict=True):
+    identifiers = [identifiers_of(mail) for mail in own_mails]
+    for earlier, later in pairwise(identifiers):
+        assert len(earlier) == len(later) > 5
+        for before, after in zip(earlier, later, strict=True):
             assert len(before) == len(after), "nothing grows with the number"
             assert not any(before[at : at + 8] == after[at : at + 8] for at in range(len(before) - 7))
 
 
-def names_in(mail: Received) -> list[str]:
-    """What a mail is called and can do, in the order in which it stands there."""
+def identifiers_of(mail: Received) -> list[str]:
+    """Return the subjects, ids and links of a mail in their order."""
     local = mail.sender.partition("@")[0].removeprefix("bounce+")
     message_id = str(mail.parsed()["Message-ID"]).strip("<>").partition("@")[0]
     tokens = re.findall(
@@ -294,13 +294,13 @@ def names_in(mail: Received) -> list[str]:
 
 
 @pytest.mark.once
-def test_a_mail_holds_no_number_of_a_row(mail_server: MailServer, app: Application, alice: int) -> None:
-    """In no header, link or return path: papers alone have public numbers."""
+def test_mails_contain_no_row_ids(mail_server: MailServer, app: Application, alice: int) -> None:
+    """Check headers, links and return paths. Only ids of papers are public."""
     with app.db.write() as session:
-        now, done = clock.utcnow(), DeliveryState.SENT
+        now, sent = clock.utcnow(), DeliveryState.SENT
         session.add(
             Delivery(
-                id=7_654_321, subscriber_id=alice, edition="then", state=done, due_at=now, created_at=now
+                id=7_654_321, subscriber_id=alice, edition="then", state=sent, due_at=now, created_at=now
             )
         )
     mail = send_digest(app, mail_server, alice)
@@ -312,10 +312,10 @@ def test_a_mail_holds_no_number_of_a_row(mail_server: MailServer, app: Applicati
 
 
 @pytest.mark.once
-def test_pages_of_a_reader_hold_no_number_of_a_row(
+def test_reader_pages_contain_no_row_ids(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """Their digests are named by links, their pasted papers by what they are."""
+    """Digests are identified by links, pasted papers by their content."""
     preferences = links_of(send_digest(app, mail_server, alice))["preferences"]
     pasted = {"liked": "@article{a, title={A Paper that Nobody Knows}, author={Ada Lovelace}}"}
     client.post(preferences + "/papers", data=pasted, headers={"origin": "https://paperboy.test"})
@@ -329,16 +329,16 @@ def test_pages_of_a_reader_hold_no_number_of_a_row(
 
 @pytest.mark.once
 @pytest.mark.parametrize("purpose", [Purpose.PREFERENCES, Purpose.FEED, Purpose.VIEW])
-def test_a_neighbours_link_cannot_be_made_from_ones_own(
+def test_modified_links_are_refused(
     app: Application, client: TestClient, alice: int, purpose: Purpose
 ) -> None:
-    """Whichever bit is turned, the link is refused, and nothing tells which part was wrong."""
+    """Any flipped bit is refused, and the error does not reveal which part was wrong."""
     token = app.signer.token(purpose, alice, clock.utcnow())
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    said = set()
+    pages = set()
     for place in range(0, len(token), 3):
         turned = alphabet[alphabet.index(token[place]) ^ 4]
         answer = client.get(f"/{purpose}/{token[:place]}{turned}{token[place + 1 :]}")
-        said.add((answer.status_code, answer.text))
-    assert {status for status, _ in said} == {403}
-    assert len(said) == 1
+        pages.add((answer.status_code, answer.text))
+    assert {status for status, _ in pages} == {403}
+    assert len(pages) == 1

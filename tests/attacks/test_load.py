@@ -1,4 +1,4 @@
-"""Strangers and keys ask for as much as they can. Pages, signing up and sending go on."""
+"""Test overload by visitors and API clients: pages, sign-up and sending continue."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ SERVE = LIMIT + "from app.cli import main; main()"
 
 
 @contextmanager
-def served(settings: Settings, folder: Path) -> Iterator[str]:
-    """Serve the application in a process that may open few descriptors. Yields its URL."""
+def serve_limited(settings: Settings, folder: Path) -> Iterator[str]:
+    """Serve the application in a process with few file descriptors. Yields its URL."""
     environment = {
         "PYTHONPATH": str(ROOT),
         "PATH": os.environ["PATH"],
@@ -65,11 +65,11 @@ def served(settings: Settings, folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.once
-def test_unfinished_connections_keep_nobody_out(
+def test_unfinished_connections_do_not_block_others(
     settings: Settings, mail_server: MailServer, tmp_path: Path
 ) -> None:
-    """1,005 unfinished requests took all descriptors: pages were away for a minute, and sending failed."""
-    with served(settings, tmp_path) as url, ExitStack() as stack:
+    """1,005 unfinished requests used to take all descriptors for a minute, and sending failed."""
+    with serve_limited(settings, tmp_path) as url, ExitStack() as stack:
         address = httpx.URL(url)
         for _ in range(DESCRIPTORS + 50):
             unfinished = stack.enter_context(socket.create_connection((address.host, address.port or 0), 20))
@@ -84,7 +84,7 @@ def test_unfinished_connections_keep_nobody_out(
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    "sent",
+    "request_bytes",
     [
         b"",
         b"GET / HTTP/1.1\r\nHost: x\r\n",
@@ -92,21 +92,21 @@ def test_unfinished_connections_keep_nobody_out(
         b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\n",
     ],
 )
-def test_a_slow_request_ends_at_its_deadline(
-    sent: bytes, app: Application, monkeypatch: pytest.MonkeyPatch
+def test_slow_requests_are_closed_at_their_deadline(
+    request_bytes: bytes, app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A head that never ends, a body, and a second request on the connection: each is cut off."""
+    """Test an endless head, a slow body, and a second request on the connection."""
     ended = threading.Event()
     guarded = connection_limits.protocol(10)
     monkeypatch.setattr(guarded, "deadlines", dict.fromkeys(connection_limits.ConnectionPhase, 0.05))
     lost = guarded.connection_lost
     monkeypatch.setattr(guarded, "connection_lost", lambda *values: (lost(*values), ended.set()))
-    bound = running_app.free_socket()
+    bound = running_app.bind_free_port()
     with (
-        running_app.served(main.create_app(app), bound, http=guarded),
+        running_app.serve(main.create_app(app), bound, http=guarded),
         socket.create_connection(bound.getsockname()) as slow,
     ):
-        slow.sendall(sent)
+        slow.sendall(request_bytes)
         assert ended.wait(20)
         assert not guarded.waiting
 
@@ -115,22 +115,22 @@ def test_a_slow_request_ends_at_its_deadline(
     ("descriptors", "smtp_connections", "most"),
     [(65_536, 10, 1000), (1024, 10, 747), (256, 10, 132), (64, 10, 16)],
 )
-def test_descriptors_are_left_for_the_sender(descriptors: int, smtp_connections: int, most: int) -> None:
-    """For its connections, the database's and files, beside as many visitors as may come in between."""
-    held, backlog = connection_limits.places(descriptors, smtp_connections)
-    assert held == most
+def test_descriptors_are_reserved_for_the_sender(descriptors: int, smtp_connections: int, most: int) -> None:
+    """Visitors must leave enough for the sender, the database and files."""
+    connections, backlog = connection_limits.places(descriptors, smtp_connections)
+    assert connections == most
     if descriptors > 128:
-        assert held + backlog + smtp_connections + connection_limits.RESERVED <= descriptors
+        assert connections + backlog + smtp_connections + connection_limits.RESERVED <= descriptors
 
 
 @pytest.mark.once
 def test_public_pages_are_built_once_a_minute(
     app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each cost 23 to 43 ms, for whoever asked as often as they liked; who has a page gets none again."""
+    """Each took 23 to 43 ms for every request. A client with the current page gets 304."""
     with app.db.write() as session:
-        source = factories.source(session, NOW)
-        number = factories.paper(session, source, "Language Agents", NOW.date(), NOW, abstract="At last.")
+        source = factories.add_source(session, NOW)
+        number = factories.add_paper(session, source, "Language Agents", NOW.date(), NOW, abstract="At last.")
     read = queries.candidates, queries.most_voted, queries.paper_views
     calls: list[str] = []
     for each in read:
@@ -150,8 +150,8 @@ def test_public_pages_are_built_once_a_minute(
 
 
 @pytest.mark.once
-def test_a_form_with_mistakes_is_nobody_elses(app: Application, client: TestClient) -> None:
-    """What a visitor typed never comes to another one by way of the cache."""
+def test_invalid_forms_are_not_cached(app: Application, client: TestClient) -> None:
+    """One visitor's input must not be shown to another."""
     assert "mallory" not in client.get("/").text
     wrong = {"email": "mallory(at)example.org", "interest": "mallory's own"}
     assert "mallory" in client.post("/subscribe", data=wrong).text
@@ -160,11 +160,11 @@ def test_a_form_with_mistakes_is_nobody_elses(app: Application, client: TestClie
 
 
 @pytest.mark.once
-def test_a_visitor_who_asks_for_ever_other_pages_is_limited(app: Application, client: TestClient) -> None:
-    """Pages in the cache are not counted: the front page goes on."""
+def test_uncached_pages_are_rate_limited(app: Application, client: TestClient) -> None:
+    """Cached pages do not count, so the front page still works."""
     with app.db.write() as session:
-        source = factories.source(session, NOW)
-        factories.paper(session, source, "Language Agents", NOW.date(), NOW)
+        source = factories.add_source(session, NOW)
+        factories.add_paper(session, source, "Language Agents", NOW.date(), NOW)
     assert client.get("/").status_code == 200
     limit = client.app.state.capacity.page_limit  # type: ignore[attr-defined]
     for _ in range(work_limits.PAGES_A_MINUTE - 1):
@@ -174,8 +174,8 @@ def test_a_visitor_who_asks_for_ever_other_pages_is_limited(app: Application, cl
 
 
 @pytest.mark.once
-def test_an_old_page_serves_where_there_is_no_room_to_build_it() -> None:
-    """A crowd of crawlers keeps no reader from a page that was there a minute ago."""
+def test_stale_page_is_served_under_load() -> None:
+    """Crawlers must not make a recent page unavailable."""
     places = WorkSlots(1)
     pages = ResponseCache(KEEP_PAGES, places, STALE_PAGES)
     old, new = CachedResponse(b"old", "text/html"), CachedResponse(b"new", "text/html")
@@ -190,8 +190,8 @@ def test_an_old_page_serves_where_there_is_no_room_to_build_it() -> None:
 
 
 @pytest.mark.once
-def test_the_places_together_leave_threads_for_everybody_else() -> None:
-    """The web server has 40; what waits holds one, too."""
+def test_concurrency_limits_leave_free_threads() -> None:
+    """The web server has 40 threads, and waiting requests hold one too."""
     searches, previews = work_limits.SEARCHES + work_limits.SEARCHES_WAITING, work_limits.PREVIEWS
     pages_and_feeds, pastes, exports = 2 * http_cache.AT_ONCE, work_limits.PASTES, work_limits.ANALYSES
     keys = work_limits.API_REQUESTS + work_limits.JOBS
@@ -199,8 +199,8 @@ def test_the_places_together_leave_threads_for_everybody_else() -> None:
 
 
 @pytest.mark.once
-def test_searches_wait_for_a_place(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few of them, for a few seconds; health is told meanwhile, which takes no thread at all."""
+def test_concurrent_searches_wait_briefly(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a few wait, for a few seconds. The health check needs no thread."""
     state = client.app.state  # type: ignore[attr-defined]
     state.capacity.searches = WorkSlots(1, 1, 0.01)
     with state.capacity.searches.take():
@@ -210,12 +210,12 @@ def test_searches_wait_for_a_place(client: TestClient, monkeypatch: pytest.Monke
 
 
 @pytest.mark.once
-def test_a_slow_relay_takes_four_threads(
+def test_slow_relay_occupies_at_most_four_threads(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, mail_server: MailServer
 ) -> None:
-    """Further mails of sign-ups wait in the ledger for the next tick."""
-    sent: list[object] = []
-    monkeypatch.setattr(pipeline, "send_pending", lambda *_, **named: sent.append(named))
+    """Further confirmation mails wait in the ledger."""
+    calls: list[object] = []
+    monkeypatch.setattr(pipeline, "send_pending", lambda *_, **named: calls.append(named))
     form = {
         "email": "alice@example.org",
         "interest": "agents",
@@ -227,6 +227,6 @@ def test_a_slow_relay_takes_four_threads(
         for _ in range(work_limits.MAILS):
             busy.enter_context(client.app.state.capacity.mails.take())  # type: ignore[attr-defined]
         assert client.post("/subscribe", data=form).status_code == 200
-        assert sent == []
+        assert calls == []
     assert client.post("/subscribe", data=form | {"email": "bob@example.org"}).status_code == 200
-    assert len(sent) == 1
+    assert len(calls) == 1

@@ -1,4 +1,4 @@
-"""Mails that overlap leave the interpreter as they found it, and a single mail leaves nothing behind."""
+"""Test that concurrent senders restore interpreter settings, and that single mails leak nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.delivery.sender import TUNE_FROM
 from app.runtime import interpreter
 from app.settings import Settings
 from app.types import MailKind
-from tests.delivery.ledger.test_ledger import queue
+from tests.delivery.ledger.test_ledger import enqueue_mails
 from tests.support.mail_server import MailServer
 
 pytestmark = pytest.mark.once
@@ -36,14 +36,14 @@ def interpreter_settings() -> tuple[object, ...]:
     return gc.get_threshold(), sys.getswitchinterval(), gc.get_freeze_count()
 
 
-def test_senders_that_overlap_restore_the_collector(
+def test_overlapping_senders_restore_the_garbage_collector(
     app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
-    """Alice's sender begins first and ends first; Bob's must not restore what Alice's had changed."""
+    """Alice's sender starts and ends first; Bob's must not restore Alice's change."""
     usual = interpreter_settings()
     bob_is_sending, alice_is_sent = Event(), Event()
     # Each sender may take its own mail only, and so many ids that it tunes the interpreter.
-    alice, bob = ([*queue(app, now, name), *NOBODYS] for name in ("alice", "bob"))
+    alice, bob = ([*enqueue_mails(app, now, name), *NOBODYS] for name in ("alice", "bob"))
     with MailServer() as second, ThreadPoolExecutor() as threads:
         other = main.build(settings.model_copy(update={"smtp_port": second.port}))
 
@@ -63,20 +63,18 @@ def test_senders_that_overlap_restore_the_collector(
     assert interpreter_settings() == usual
 
 
-def test_a_single_mail_changes_no_setting_and_leaves_nothing(
-    app: Application, mail_server: MailServer, now: datetime
-) -> None:
-    """As confirmations leave, one at a time: no settings, no objects, no journals, no threads stay."""
-    usual, seen = interpreter_settings(), set[tuple[object, ...]]()
-    ids = queue(app, now, *[f"reader{n}" for n in range(WARMING + SINGLE)], kind=MailKind.CONFIRM)
-    mail_server.reply("end", LATER, times=1, first=lambda: seen.add(interpreter_settings()))
-    for one in ids[:WARMING]:
-        pipeline.send_pending(app, now, ids=[one])
-    before = objects()
-    for one in ids[WARMING:]:
-        pipeline.send_pending(app, now, ids=[one])
-    assert objects() - before < GROWTH
-    assert seen == {usual}
+def test_single_mails_leak_nothing(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """No setting changes, and no objects, journals or threads stay."""
+    usual, observed = interpreter_settings(), set[tuple[object, ...]]()
+    ids = enqueue_mails(app, now, *[f"reader{n}" for n in range(WARMING + SINGLE)], kind=MailKind.CONFIRM)
+    mail_server.reply("end", LATER, times=1, first=lambda: observed.add(interpreter_settings()))
+    for delivery_id in ids[:WARMING]:
+        pipeline.send_pending(app, now, ids=[delivery_id])
+    before = count_objects()
+    for delivery_id in ids[WARMING:]:
+        pipeline.send_pending(app, now, ids=[delivery_id])
+    assert count_objects() - before < GROWTH
+    assert observed == {usual}
     assert not list(Path(app.settings.journal_dir).glob("*.journal"))
 
 
@@ -103,7 +101,7 @@ print(os.read(reading, 1 << 16).count(b"<heap nr="))
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas")
 def test_threads_share_few_memory_arenas() -> None:
-    """Twelve at once, as single mails and requests are: each arena would keep megabytes for ever."""
+    """Twelve threads run at once. Each arena would keep megabytes."""
     environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
     ran = subprocess.run(  # noqa: S603 - our own code
         [sys.executable, "-c", COUNT_ARENAS], env=environment, capture_output=True, text=True, check=True
@@ -111,6 +109,6 @@ def test_threads_share_few_memory_arenas() -> None:
     assert int(ran.stdout) <= interpreter.ARENAS
 
 
-def objects() -> int:
+def count_objects() -> int:
     gc.collect()
     return len(gc.get_objects())

@@ -1,4 +1,6 @@
-"""Hostile servers: compression bombs, endless answers, private addresses. Only their own source fails."""
+"""Test hostile servers: compression bombs, endless responses, private addresses. Only their own source
+fails.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ from app.types import ParseResult, SourceKind
 from tests.delivery.test_presence import DEAD
 from tests.papers.sources import responses
 from tests.support import factories
-from tests.support.hostile_server import Stranger
-from tests.support.http_server import Peer
+from tests.support.hostile_server import HostileServer
+from tests.support.http_server import FakeHttpServer
 
 HERE = ("127.0.0.0/8",)
 PUBLIC = "93.184.215.14"
@@ -48,23 +50,23 @@ TODAY = date(2026, 11, 20)
 
 
 @pytest.fixture(autouse=True)
-def _once() -> Iterator[None]:
-    """Switch off retries."""
+def _no_retries() -> Iterator[None]:
+    """Disable retries."""
     stamina.set_testing(True, attempts=1)
     yield
     stamina.set_testing(False)
 
 
 @pytest.fixture
-def stranger() -> Iterator[Stranger]:
-    with Stranger() as server:
+def stranger() -> Iterator[HostileServer]:
+    with HostileServer() as server:
         yield server
 
 
-def ask(
+def fetch(
     now: datetime, wire: HttpTransport, url: str, allowed: Allowed | None = None, **options: object
 ) -> HttpResponse:
-    """Send one request with a client of its own."""
+    """Send one request with a new client."""
 
     async def work() -> HttpResponse:
         async with http_client.open_client("ops@paperboy.test", now, wire, allowed) as polite:
@@ -81,7 +83,7 @@ def raw(content: bytes, encoding: str, status: int = 200) -> httpx.Response:
 # --- bombs
 
 
-def bomb(blocks: int = 370) -> bytes:
+def gzip_bomb(blocks: int = 370) -> bytes:
     """Return gzip data that expands to zeros: 6.2 GB from 6 MB by default."""
     packing = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)
     zeros = bytes(1 << 24)
@@ -90,13 +92,13 @@ def bomb(blocks: int = 370) -> bytes:
     return head + block * (blocks - 1)
 
 
-def packed(content: bytes) -> bytes:
+def gzipped(content: bytes) -> bytes:
     packing = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)
     return packing.compress(content) + packing.flush()
 
 
-def peak_of(work: Callable[[], object]) -> float:
-    """Return the peak of Python's memory in megabytes during some work."""
+def peak_memory_mb(work: Callable[[], object]) -> float:
+    """Return the peak of Python's memory in megabytes during a call."""
     tracemalloc.start()
     try:
         work()
@@ -105,55 +107,54 @@ def peak_of(work: Callable[[], object]) -> float:
         tracemalloc.stop()
 
 
-def refused(now: datetime, answer: httpx.Response, why: str) -> Callable[[], object]:
+def fetch_error(now: datetime, answer: httpx.Response, why: str) -> Callable[[], object]:
     def work() -> None:
         with pytest.raises(UnreadableAnswer, match=why):
-            ask(now, HttpTransport(httpx.MockTransport(lambda _: answer)), "https://birds.test/rss")
+            fetch(now, HttpTransport(httpx.MockTransport(lambda _: answer)), "https://birds.test/rss")
 
     return work
 
 
-def test_gzip_within_gzip_is_not_even_begun(now: datetime) -> None:
+def test_nested_gzip_is_refused(now: datetime) -> None:
     """Less than ten kilobytes would expand to 6.2 GB."""
-    twice = packed(bomb())
+    twice = gzipped(gzip_bomb())
     assert len(twice) < 10_000
-    assert peak_of(refused(now, raw(twice, "gzip, gzip"), "'gzip, gzip'")) < 5
+    assert peak_memory_mb(fetch_error(now, raw(twice, "gzip, gzip"), "'gzip, gzip'")) < 5
 
 
-def test_a_bomb_is_decompressed_to_the_limit_and_no_further(now: datetime) -> None:
+def test_gzip_bomb_is_decompressed_only_to_the_limit(now: datetime) -> None:
     """Six megabytes with a single coding would expand to as much."""
-    answer = raw(bomb(), "gzip")
-    assert peak_of(refused(now, answer, "more than 20 MB")) < 80
+    answer = raw(gzip_bomb(), "gzip")
+    assert peak_memory_mb(fetch_error(now, answer, "more than 20 MB")) < 80
 
 
-def test_what_was_not_asked_for_is_refused(now: datetime) -> None:
-    """Other codings and truncated data are errors."""
+def test_other_codings_and_truncated_data_are_refused(now: datetime) -> None:
     for encoding in ("br", "deflate", "zstd", "gzip, identity", "identity, gzip"):
-        refused(now, raw(packed(b"<rss/>"), encoding), "was requested")()
-    refused(now, raw(packed(b"<rss/>" * 900)[:-20], "gzip"), "cut off")()
-    refused(now, raw(b"<rss/>", "gzip"), "cannot be decompressed")()
+        fetch_error(now, raw(gzipped(b"<rss/>"), encoding), "was requested")()
+    fetch_error(now, raw(gzipped(b"<rss/>" * 900)[:-20], "gzip"), "cut off")()
+    fetch_error(now, raw(b"<rss/>", "gzip"), "cannot be decompressed")()
 
 
-def test_the_status_of_an_error_counts_whatever_its_body_is(now: datetime) -> None:
+def test_error_status_counts_with_any_body(now: datetime) -> None:
     """arXiv's 429 stops all requests for ten minutes, even if its body is in Brotli."""
-    wire = HttpTransport(httpx.MockTransport(lambda _: raw(b"\x0b\x02\x80", "br", 429)), sleep=_at_once)
+    wire = HttpTransport(httpx.MockTransport(lambda _: raw(b"\x0b\x02\x80", "br", 429)), sleep=_no_sleep)
     with pytest.raises(SourceError) as caught:
-        ask(now, wire, "https://rss.arxiv.org/atom/cs.AI")
+        fetch(now, wire, "https://rss.arxiv.org/atom/cs.AI")
     assert caught.value.retry_at == now + timedelta(minutes=10)
 
 
-async def _at_once(_seconds: float) -> None:
-    """Return at once instead of sleeping."""
+async def _no_sleep(_seconds: float) -> None:
+    """Return immediately instead of sleeping."""
 
 
 # --- what takes the process down with it
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process was killed: no code after this runs."""
 
 
-def feeds(app: Application, now: datetime, *urls: str) -> list[int]:
+def add_feeds(app: Application, now: datetime, *urls: str) -> list[int]:
     """Add feeds that are due, as the only polled sources. Return their ids."""
     with app.db.write() as session:
         return [
@@ -162,12 +163,12 @@ def feeds(app: Application, now: datetime, *urls: str) -> list[int]:
         ]
 
 
-def source(app: Application, number: int) -> Source:
+def get_source(app: Application, number: int) -> Source:
     with app.db.read() as session:
         return source_registry.get(session, number)
 
 
-def on(app: Application, handler: Callable[[httpx.Request], httpx.Response]) -> Application:
+def with_handler(app: Application, handler: Callable[[httpx.Request], httpx.Response]) -> Application:
     return replace(app, http=HttpTransport(httpx.MockTransport(handler), resolve=_resolve))
 
 
@@ -176,53 +177,55 @@ async def _resolve(host: str, port: int) -> list[str]:
 
 
 def test_the_next_poll_is_postponed_before_a_poll(app: Application, now: datetime) -> None:
-    """The next poll is postponed even if the process is killed during this one."""
-    [number] = feeds(app, now, "https://bomb.test/rss")
+    """It stays postponed even if the process is killed during this poll."""
+    [number] = add_feeds(app, now, "https://bomb.test/rss")
     during_poll = []
 
     def handler(_request: httpx.Request) -> httpx.Response:
-        during_poll.append(source(app, number))
+        during_poll.append(get_source(app, number))
         return httpx.Response(200, text=responses.RSS)
 
-    pipeline.refresh(on(app, handler), now)
+    pipeline.refresh(with_handler(app, handler), now)
     (during,) = during_poll
     assert during.next_poll_at
     assert during.next_poll_at >= now + timedelta(minutes=5)
     assert (during.failures, during.last_error) == (0, source_registry.UNFINISHED)
-    after = source(app, number)
+    after = get_source(app, number)
     assert (after.failures, after.last_error, after.next_poll_at) == (0, None, now + timedelta(hours=1))
 
 
 def test_a_source_that_kills_the_process_is_polled_less_and_less(app: Application, now: datetime) -> None:
-    """The process restarts every five minutes for hours; all other sources are read nevertheless."""
-    bombs, *others = feeds(app, now, "https://bomb.test/rss", "https://birds.test/1", "https://birds.test/2")
+    """The process restarts every five minutes for hours, and all other sources are polled."""
+    bombs, *others = add_feeds(
+        app, now, "https://bomb.test/rss", "https://birds.test/1", "https://birds.test/2"
+    )
     deaths = []
 
     def handler(request: httpx.Request) -> httpx.Response:
         if request.headers["host"] == "bomb.test":
             deaths.append(len(deaths))
-            raise Killed
+            raise ProcessKilled
         return httpx.Response(200, text=responses.RSS)
 
     for minutes in range(0, 6 * 60, 5):
-        with suppress(Killed):
-            pipeline.refresh(on(app, handler), now + timedelta(minutes=minutes))
+        with suppress(ProcessKilled):
+            pipeline.refresh(with_handler(app, handler), now + timedelta(minutes=minutes))
         if minutes == 15:
-            assert all(source(app, number).polled_at for number in others)
+            assert all(get_source(app, number).polled_at for number in others)
     assert len(deaths) == 5
-    assert source(app, bombs).failures == len(deaths) - 1
-    polled = [source(app, number).polled_at for number in others]
+    assert get_source(app, bombs).failures == len(deaths) - 1
+    polled = [get_source(app, number).polled_at for number in others]
     assert all(at and at > now + timedelta(hours=4) for at in polled)
 
 
-def test_a_process_that_was_killed_delays_no_source(app: Application, now: datetime) -> None:
-    """Its lease is still valid, but the lock of the process is gone, so the next poll takes the lease."""
-    [number] = feeds(app, now, "https://birds.test/rss")
+def test_lease_of_a_killed_process_is_taken_over(app: Application, now: datetime) -> None:
+    """The lease is still valid, but the process lock is gone."""
+    [number] = add_feeds(app, now, "https://birds.test/rss")
     with app.db.write() as session:
         lease = source_registry.lease_of(source_registry.get(session, number))
         assert locks.acquire(session, lease, DEAD, now, timedelta(minutes=15))
-    assert pipeline.refresh(on(app, lambda _: httpx.Response(200, text=responses.RSS)), now).polled
-    assert source(app, number).polled_at == now
+    assert pipeline.refresh(with_handler(app, lambda _: httpx.Response(200, text=responses.RSS)), now).polled
+    assert get_source(app, number).polled_at == now
 
 
 def test_sources_are_due_by_the_databases_clock(
@@ -231,11 +234,13 @@ def test_sources_are_due_by_the_databases_clock(
     """A machine whose clock is a day ahead does not delay the polls of other machines."""
     if app.db.url.get_backend_name() == "sqlite":
         pytest.skip("SQLite has no clock of its own")
-    [number] = feeds(app, now, "https://birds.test/rss")
+    [number] = add_feeds(app, now, "https://birds.test/rss")
     right = clock.system_time
     monkeypatch.setattr(clock, "system_time", lambda: right() + timedelta(days=1))
-    pipeline.refresh(on(app, lambda _: httpx.Response(200, text=responses.RSS)), now + timedelta(days=1))
-    polled_at = source(app, number).polled_at
+    pipeline.refresh(
+        with_handler(app, lambda _: httpx.Response(200, text=responses.RSS)), now + timedelta(days=1)
+    )
+    polled_at = get_source(app, number).polled_at
     assert polled_at
     assert abs(polled_at - now) < timedelta(minutes=1)
 
@@ -243,48 +248,46 @@ def test_sources_are_due_by_the_databases_clock(
 # --- servers that never end
 
 
-def local(app: Application, **wire: object) -> Application:
+def allow_localhost(app: Application, **wire: object) -> Application:
     """Return the application with this machine as an allowed address."""
     settings = app.settings.model_copy(update={"allow_private_sources": HERE})
     return replace(app, settings=settings, http=HttpTransport(**wire))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", ["/head", "/body"])
-def test_an_answer_has_one_deadline(now: datetime, stranger: Stranger, path: str) -> None:
-    """A server that sent one byte in 20 seconds kept within all timeouts and blocked a run for 12 minutes."""
+def test_response_has_one_deadline(now: datetime, stranger: HostileServer, path: str) -> None:
+    """A server that sent one byte in 20 seconds met all timeouts and blocked a run for 12 minutes."""
     with pytest.raises(SourceError, match=r"no whole answer within 0\.2 seconds"):
-        ask(now, HttpTransport(answer_seconds=0.2), stranger.url + path)
+        fetch(now, HttpTransport(answer_seconds=0.2), stranger.url + path)
     assert stranger.paths == [path]
 
 
-def test_a_slow_source_does_not_hold_up_the_others(
-    app: Application, now: datetime, stranger: Stranger
-) -> None:
-    """The others are stored while it still sends; it fails alone, at its deadline."""
-    slow, good = feeds(app, now, f"{stranger.url}/body", f"{stranger.url}/rss?")
+def test_slow_source_does_not_delay_others(app: Application, now: datetime, stranger: HostileServer) -> None:
+    """The others are stored meanwhile; it fails alone at its deadline."""
+    slow, good = add_feeds(app, now, f"{stranger.url}/body", f"{stranger.url}/rss?")
     stored = threading.Event()
 
     def enough() -> bool:
-        if source(app, good).polled_at:
+        if get_source(app, good).polled_at:
             stored.set()
         return stored.is_set()
 
     stranger.enough = enough
     with app.db.write() as session:  # another host
         source_registry.get(session, good).config = {"url": f"http://localhost:{stranger.port}/rss"}
-    refreshed = pipeline.refresh(local(app, answer_seconds=30), now)
+    refreshed = pipeline.refresh(allow_localhost(app, answer_seconds=30), now)
     assert stored.is_set()
     assert [name[-5:] for name in refreshed.failed] == ["/body"]
     assert refreshed.summary.papers_new == 2
-    assert source(app, slow).failures == 1
+    assert get_source(app, slow).failures == 1
 
 
-def test_a_source_can_be_asked_while_another_one_hangs(
-    app: Application, now: datetime, stranger: Stranger
+def test_source_can_be_refreshed_while_another_hangs(
+    app: Application, now: datetime, stranger: HostileServer
 ) -> None:
-    """Each source has a lease of its own, so an operator's refresh works. Stopping ends the hanging poll."""
-    app = local(app)
-    slow, good = feeds(app, now, f"{stranger.url}/body", f"http://localhost:{stranger.port}/rss")
+    """Each source has its own lease. Stopping ends the hanging poll."""
+    app = allow_localhost(app)
+    slow, good = add_feeds(app, now, f"{stranger.url}/body", f"http://localhost:{stranger.port}/rss")
     with app.db.write() as session:
         source_registry.get(session, good).next_poll_at = now + timedelta(hours=1)
     hanging = threading.Thread(target=pipeline.refresh, args=(app, now))
@@ -294,7 +297,7 @@ def test_a_source_can_be_asked_while_another_one_hangs(
     assert pipeline.refresh(app, now, source_id=good).summary.papers_new == 2
     app.stopping.set()
     hanging.join()
-    assert source(app, slow).next_poll_at == now
+    assert get_source(app, slow).next_poll_at == now
     with app.db.read() as session:
         assert session.exec(select(Lock)).all() == []
 
@@ -320,15 +323,15 @@ def test_a_source_has_a_deadline_in_each_run(
         number = source_registry.add(session, "Days", SourceKind.HUGGINGFACE, {}, now).id or 0
         source_registry.get(session, number).failures = 3
     assert pipeline.refresh(app, now).failed == {"Days": polling.TIMED_OUT}
-    left = source(app, number)
+    left = get_source(app, number)
     assert (left.watermark, left.failures) == (TODAY - timedelta(days=2), 1)
     assert left.next_poll_at == now + timedelta(minutes=5)
 
 
-def test_all_of_arxiv_shares_one_lease(app: Application, now: datetime) -> None:
-    """Its terms allow one connection, so all its interfaces share one lease."""
-    peer = Peer(httpx.Response(200, text=responses.RSS))
-    app = replace(app, http=HttpTransport(httpx.MockTransport(peer), _at_once, _resolve))
+def test_arxiv_interfaces_share_one_lease(app: Application, now: datetime) -> None:
+    """Its terms allow one connection."""
+    peer = FakeHttpServer(httpx.Response(200, text=responses.RSS))
+    app = replace(app, http=HttpTransport(httpx.MockTransport(peer), _no_sleep, _resolve))
     with app.db.write() as session:
         source_registry.add(session, "Query", SourceKind.ARXIV, {"query": "all:owl"}, now)
         source_registry.add(session, "Daily", SourceKind.ARXIV_FEED, {"categories": ["cs.AI"]}, now)
@@ -337,30 +340,30 @@ def test_all_of_arxiv_shares_one_lease(app: Application, now: datetime) -> None:
         )
         locks.acquire(session, "arxiv.org", "another process", now, timedelta(minutes=15))
     assert pipeline.refresh(app, now).busy
-    [other] = feeds(app, now, "https://birds.test/rss")
+    [other] = add_feeds(app, now, "https://birds.test/rss")
     assert pipeline.refresh(app, now).polled == ("https://birds.test/rss",)
-    assert source(app, other).polled_at == now
+    assert get_source(app, other).polled_at == now
     moved = httpx.Response(302, headers={"location": "https://export.arxiv.org/api/query"})
     with pytest.raises(SourceError, match="redirects to arXiv"):
-        ask(now, HttpTransport(httpx.MockTransport(Peer(moved))), "https://birds.test/rss")
+        fetch(now, HttpTransport(httpx.MockTransport(FakeHttpServer(moved))), "https://birds.test/rss")
 
 
 # --- stopping
 
 
 @pytest.mark.once
-def test_the_schedule_stops_while_a_source_trickles(
-    app: Application, now: datetime, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+def test_sigterm_during_a_slow_response(
+    app: Application, now: datetime, stranger: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM once had no effect for 90 seconds."""
-    app = local(app)
-    [number] = feeds(app, now, f"{stranger.url}/body")
+    app = allow_localhost(app)
+    [number] = add_feeds(app, now, f"{stranger.url}/body")
     monkeypatch.setattr(scheduler, "JOBS", (Job(pipeline.refresh, minute="0"),))
     background = scheduler.start(app)
     background.get_job("refresh").modify(next_run_time=datetime.now(UTC))
     assert stranger.trickling.wait(30)
     scheduler.stop(app, background)
-    assert "stopped" in (source(app, number).last_error or "")
+    assert "stopped" in (get_source(app, number).last_error or "")
     with app.db.read() as session:
         assert session.exec(select(JobRun.error)).all() == [""]
 
@@ -369,12 +372,12 @@ def test_the_schedule_stops_while_a_source_trickles(
 @pytest.mark.parametrize(
     "answer", [httpx.Response(500), httpx.Response(429, headers={"retry-after": "299"})], ids=["500", "429"]
 )
-def test_stopping_interrupts_the_wait_before_another_attempt(
+def test_stop_interrupts_the_wait_before_a_retry(
     app: Application, now: datetime, answer: httpx.Response
 ) -> None:
-    """The wait may be seconds, or the five minutes that a source asks for."""
+    """The wait may be seconds, or five minutes if the source requests it."""
     stamina.set_testing(False)
-    feeds(app, now, "https://birds.test/rss")
+    add_feeds(app, now, "https://birds.test/rss")
     requests = []
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -382,17 +385,17 @@ def test_stopping_interrupts_the_wait_before_another_attempt(
         app.stopping.set()
         return answer
 
-    assert pipeline.refresh(on(app, handler), now).failed == {}
+    assert pipeline.refresh(with_handler(app, handler), now).failed == {}
     assert len(requests) == 1
-    assert pipeline.refresh(on(app, handler), now).polled == (), "nothing is begun"
+    assert pipeline.refresh(with_handler(app, handler), now).polled == (), "nothing is begun"
 
 
 @pytest.mark.once
-def test_stopping_does_not_wait_for_a_feed_that_is_being_read(
+def test_stop_does_not_wait_for_a_feed_parser(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parsing a hostile feed may take a child process ten seconds of CPU time."""
-    [number] = feeds(app, now, "https://birds.test/rss")
+    [number] = add_feeds(app, now, "https://birds.test/rss")
     read, stopped = threading.Event(), threading.Event()
 
     def parse(*_: object) -> ParseResult:
@@ -402,45 +405,45 @@ def test_stopping_does_not_wait_for_a_feed_that_is_being_read(
         return ParseResult(0, ())
 
     monkeypatch.setattr(feed, "parse", parse)
-    pipeline.refresh(on(app, lambda _: httpx.Response(200, text=responses.RSS)), now)
+    pipeline.refresh(with_handler(app, lambda _: httpx.Response(200, text=responses.RSS)), now)
     assert not read.is_set()
     stopped.set()
-    assert "stopped" in (source(app, number).last_error or "")
+    assert "stopped" in (get_source(app, number).last_error or "")
 
 
 @pytest.mark.once
-def test_stopping_does_not_wait_for_a_name_server(
-    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stop_does_not_wait_for_dns(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's resolver cannot be interrupted and takes half a minute to give up."""
-    feeds(app, now, "https://birds.test/rss")
-    answered = threading.Event()
+    add_feeds(app, now, "https://birds.test/rss")
+    resolved = threading.Event()
 
     def getaddrinfo(*_arguments: object, **_options: object) -> list[object]:
         app.stopping.set()
-        answered.wait(60)
+        resolved.wait(60)
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     assert pipeline.refresh(app, now).failed == {}
-    answered.set()
+    resolved.set()
 
 
 @pytest.mark.once
-def test_stopping_interrupts_a_language_model(app: Application, now: datetime) -> None:
-    """The next run asks about the paper again."""
+def test_stop_interrupts_a_language_model_request(app: Application, now: datetime) -> None:
+    """The next run requests the summary again."""
     with app.db.write() as session:
-        shelf = factories.source(session, now)
-        factories.paper(session, shelf, "Bookmark", now=now, abstract="We keep pages.", listed_on=now.date())
+        paper_ids = factories.add_source(session, now)
+        factories.add_paper(
+            session, paper_ids, "Bookmark", now=now, abstract="We keep pages.", listed_on=now.date()
+        )
 
     async def never(_request: httpx.Request) -> httpx.Response:
         app.stopping.set()
         await asyncio.Event().wait()
         raise AssertionError
 
-    chosen = {"summary_url": "https://model.test/v1", "summary_model": "small-1"}
+    fields = {"summary_url": "https://model.test/v1", "summary_model": "small-1"}
     app = replace(
-        app, settings=app.settings.model_copy(update=chosen), http=HttpTransport(httpx.MockTransport(never))
+        app, settings=app.settings.model_copy(update=fields), http=HttpTransport(httpx.MockTransport(never))
     )
     assert pipeline.summarise(app, now) == {"written": 0, "rejected": 0}
     with app.db.read() as session:
@@ -450,10 +453,10 @@ def test_stopping_interrupts_a_language_model(app: Application, now: datetime) -
 
 @pytest.mark.once
 @pytest.mark.parametrize("how", ["stopping", "deadline"])
-def test_a_mailbox_that_never_answers_is_left(
+def test_slow_imap_server_is_abandoned(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """A server that sends single bytes keeps within the timeout of the connection."""
+    """A server that sends single bytes never exceeds the timeout of the connection."""
     ended = threading.Event()
 
     def trickle(listening: socket.socket) -> None:
@@ -481,7 +484,7 @@ def test_a_mailbox_that_never_answers_is_left(
 
 
 @pytest.mark.once
-def test_the_web_server_tells_of_its_end_at_once() -> None:
+def test_web_server_signals_shutdown_immediately() -> None:
     """Otherwise it first waits for requests, such as a refresh through the API."""
     stopping = threading.Event()
     server = serve.Server(uvicorn.Config(app=lambda: None, log_config=None), stopping)  # type: ignore[arg-type]
@@ -505,25 +508,25 @@ OUTSIDE = [PUBLIC, "1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::1.1
 
 
 @pytest.mark.parametrize("address", INSIDE)
-def test_no_form_of_an_inner_address_passes(now: datetime, address: str) -> None:
-    """It is rejected alone and beside a public one, without any connection."""
+def test_private_addresses_are_refused_in_any_form(now: datetime, address: str) -> None:
+    """They are refused alone and beside a public one, without any connection."""
 
     async def resolve(host: str, port: int) -> list[str]:
         return [PUBLIC, address]
 
-    peer = Peer(httpx.Response(200))
+    peer = FakeHttpServer(httpx.Response(200))
     with pytest.raises(SourceError, match="private"):
-        ask(
+        fetch(
             now,
             HttpTransport(httpx.MockTransport(peer), resolve=resolve),
             "http://a.test/",
             public_only=True,
         )
-    assert peer.asked == []
+    assert peer.requests == []
 
 
-def test_public_addresses_pass() -> None:
-    """IPv4 addresses in NAT64 pass, too: networks without IPv4 need them."""
+def test_public_addresses_are_allowed() -> None:
+    """This includes IPv4 addresses in NAT64, which networks without IPv4 need."""
     assert [address for address in OUTSIDE if not Allowed().permits(address)] == []
     assert Allowed.parse(["10.0.0.0/8", "wiki.lab"]).permits("::ffff:10.0.0.7")
     assert not Allowed.parse(["10.0.0.0/8", "wiki.lab"]).permits("192.168.1.1")
@@ -533,49 +536,49 @@ def test_public_addresses_pass() -> None:
 @pytest.mark.parametrize(
     "host", ["127.1", "2130706433", "0x7f000001", "017700000001", "[::127.0.0.1]", "[::ffff:7f00:1]", "[::]"]
 )
-def test_no_spelling_of_this_machine_passes(now: datetime, host: str) -> None:
+def test_spellings_of_localhost_are_refused(now: datetime, host: str) -> None:
     """The operating system accepts numbers in several notations."""
-    peer = Peer(httpx.Response(200))
+    peer = FakeHttpServer(httpx.Response(200))
     with pytest.raises(SourceError):
-        ask(now, HttpTransport(httpx.MockTransport(peer)), f"http://{host}/", public_only=True)
-    assert peer.asked == []
+        fetch(now, HttpTransport(httpx.MockTransport(peer)), f"http://{host}/", public_only=True)
+    assert peer.requests == []
 
 
-def test_a_name_is_resolved_once_and_connected_to_as_it_was_checked(now: datetime) -> None:
-    """A name server that answers with a public address first and 127.0.0.1 later gains nothing."""
+def test_dns_rebinding_is_prevented(now: datetime) -> None:
+    """The name is resolved once, and the connection goes to the checked address."""
     addresses = iter([[PUBLIC], ["127.0.0.1"]])
 
     async def rebinding(host: str, port: int) -> list[str]:
         return next(addresses)
 
-    peer = Peer(httpx.Response(200, content=b"ok"))
+    peer = FakeHttpServer(httpx.Response(200, content=b"ok"))
     wire = HttpTransport(httpx.MockTransport(peer), resolve=rebinding)
-    assert ask(now, wire, "https://feeds.test/rss", public_only=True).body == b"ok"
-    (request,) = peer.asked
+    assert fetch(now, wire, "https://feeds.test/rss", public_only=True).body == b"ok"
+    (request,) = peer.requests
     assert request.url == f"https://{PUBLIC}/rss"
     assert request.headers["host"] == "feeds.test"
     assert request.extensions["sni_hostname"] == "feeds.test"
     with pytest.raises(SourceError, match="private"):
-        ask(now, wire, "https://feeds.test/rss", public_only=True)
+        fetch(now, wire, "https://feeds.test/rss", public_only=True)
 
 
-def test_the_next_address_is_tried_where_one_cannot_be_reached(now: datetime) -> None:
+def test_unreachable_address_falls_back_to_the_next(now: datetime) -> None:
     """A machine without IPv6 reaches a host that has IPv6 and IPv4."""
 
     async def two(host: str, port: int) -> list[str]:
         return ["2606:4700::1111", PUBLIC]
 
-    peer = Peer(httpx.ConnectError("no route"), httpx.Response(200, content=b"ok"))
+    peer = FakeHttpServer(httpx.ConnectError("no route"), httpx.Response(200, content=b"ok"))
     wire = HttpTransport(httpx.MockTransport(peer), resolve=two)
-    assert ask(now, wire, "https://feeds.test/rss", public_only=True).body == b"ok"
-    assert [request.url.host for request in peer.asked] == ["2606:4700::1111", PUBLIC]
+    assert fetch(now, wire, "https://feeds.test/rss", public_only=True).body == b"ok"
+    assert [request.url.host for request in peer.requests] == ["2606:4700::1111", PUBLIC]
 
 
 @pytest.mark.once
-def test_the_certificate_must_be_of_the_name(
+def test_certificate_is_checked_against_the_name(
     now: datetime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The certificate is checked against the name although the connection is to an address."""
+    """The connection is to an address."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
@@ -587,52 +590,56 @@ def test_the_certificate_must_be_of_the_name(
     async def resolve(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
-    with Stranger(context) as stranger:
+    with HostileServer(context) as stranger:
         wire, allowed = HttpTransport(resolve=resolve), Allowed.parse(HERE)
         good = f"https://feeds.test:{stranger.port}/rss"
-        assert b"Owls" in ask(now, wire, good, allowed, public_only=True).body
+        assert b"Owls" in fetch(now, wire, good, allowed, public_only=True).body
         with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
-            ask(now, wire, good.replace("feeds", "other"), allowed, public_only=True)
+            fetch(now, wire, good.replace("feeds", "other"), allowed, public_only=True)
     assert named == ["feeds.test", "other.test"]
     assert stranger.hosts == [f"feeds.test:{stranger.port}"]
 
 
 @pytest.mark.once
-def test_a_proxy_of_the_environment_is_no_way_around(
-    now: datetime, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+def test_proxy_settings_of_the_environment_are_ignored(
+    now: datetime, stranger: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proxy would resolve the name by itself."""
     monkeypatch.setenv("HTTP_PROXY", stranger.url)
     with pytest.raises(SourceError, match="private"):
-        ask(now, HttpTransport(), "http://localhost:1/rss", public_only=True)
+        fetch(now, HttpTransport(), "http://localhost:1/rss", public_only=True)
     assert stranger.paths == []
 
 
-def test_a_redirect_to_another_host_is_checked_whoever_sends_it(now: datetime) -> None:
+def test_redirects_to_other_hosts_are_checked(now: datetime) -> None:
     """An open redirect of a known service may lead anywhere."""
-    moved = Peer(httpx.Response(302, headers={"location": "http://169.254.169.254/latest/meta-data"}))
+    moved = FakeHttpServer(
+        httpx.Response(302, headers={"location": "http://169.254.169.254/latest/meta-data"})
+    )
     with pytest.raises(SourceError, match="private"):
-        ask(now, HttpTransport(httpx.MockTransport(moved)), "https://huggingface.co/api/daily_papers")
-    assert len(moved.asked) == 1
+        fetch(now, HttpTransport(httpx.MockTransport(moved)), "https://huggingface.co/api/daily_papers")
+    assert len(moved.requests) == 1
     for location in ("http://[::1", "file:///etc/passwd", "gopher://a.test"):
-        nowhere = Peer(httpx.Response(302, headers={"location": location}))
+        nowhere = FakeHttpServer(httpx.Response(302, headers={"location": location}))
         with pytest.raises(SourceError):
-            ask(now, HttpTransport(httpx.MockTransport(nowhere)), "https://huggingface.co/api/daily_papers")
-        assert len(nowhere.asked) == 1
+            fetch(now, HttpTransport(httpx.MockTransport(nowhere)), "https://huggingface.co/api/daily_papers")
+        assert len(nowhere.requests) == 1
 
 
 @pytest.mark.parametrize("allow", [True, False])
-def test_no_key_allows_private_addresses(app: Application, now: datetime, allow: bool) -> None:
+def test_api_keys_cannot_allow_private_addresses(app: Application, now: datetime, allow: bool) -> None:
     """Only the operator can, in the settings."""
     config = {"url": "http://wiki.lab/rss", "allow_private": allow}
     with app.db.write() as session, pytest.raises(InvalidInput, match="PAPERBOY_ALLOW_PRIVATE_SOURCES"):
         source_registry.add(session, "Wiki", SourceKind.FEED, config, now)
 
 
-def test_the_operator_allows_private_addresses(app: Application, now: datetime, stranger: Stranger) -> None:
-    """The setting takes networks and names; without it the feed's error names the setting."""
+def test_operator_can_allow_private_addresses(
+    app: Application, now: datetime, stranger: HostileServer
+) -> None:
+    """The setting accepts networks and names; the error of a refused feed names the setting."""
     by_name = f"http://localhost:{stranger.port}/rss"
-    numbers = feeds(app, now, f"{stranger.url}/rss", by_name)
+    numbers = add_feeds(app, now, f"{stranger.url}/rss", by_name)
     # What was stored before it became a setting has no say.
     with app.db.write() as session:
         source_registry.get(session, numbers[0]).config = {

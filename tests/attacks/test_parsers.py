@@ -1,4 +1,4 @@
-"""Hostile text: no parser hangs, raises or fills the memory, and only that text is lost."""
+"""Test hostile text: no parser hangs, raises or fills the memory, and only that text is lost."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.once
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Fail when the block takes more CPU time than this, in this process."""
+def cpu_time_limit(seconds: float) -> Iterator[None]:
+    """Fail if the block takes more CPU time than this in this process."""
     began = time.process_time()
     yield
     assert time.process_time() - began < seconds
@@ -45,16 +45,16 @@ def at_most(seconds: float) -> Iterator[None]:
     ],
     ids=["roots", "fractions", "many roots", "mathematics", "accents", "cites", "links", "braces", "slashes"],
 )
-def test_latex_that_is_left_open_stays_as_it_is(text: str) -> None:
+def test_unclosed_latex_is_kept_as_text(text: str) -> None:
     """Each level doubled the work: one abstract stopped ingesting, four pastes blocked the web server."""
-    with at_most(1):
+    with cpu_time_limit(1):
         assert latex.latex_to_unicode(text) == text
 
 
 @pytest.mark.parametrize("token", ["@a{", "@a{\n", "@a(", "@a{b}", "@string{a=b}", "@a{b,c={d},"])
-def test_bibtex_of_nothing_but_beginnings_is_read_as_far_as_it_counts(token: str) -> None:
-    """590 kB of them took 3.5 s, although only the first 200 are shown."""
-    with at_most(2):
+def test_bibtex_with_many_unclosed_entries(token: str) -> None:
+    """590 kB took 3.5 s, although only the first 200 entries are used."""
+    with cpu_time_limit(2):
         parsed = bibliography.parse_file((token * 200_000)[:590_000].encode())
     assert len(parsed.records) + len(parsed.rejections) <= 401
 
@@ -63,16 +63,16 @@ RSS = '<?xml version="1.0"?><rss version="2.0"><channel><title>Pigeons</title>'
 DAY = date(2026, 11, 20)
 
 
-def test_a_tag_of_40_000_attributes_is_an_unreadable_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """428 kB took 20 s: the time grows with the square of their number."""
+def test_tag_with_40_000_attributes_makes_a_feed_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """428 kB took 20 s, because the time grows with the square of their number."""
     monkeypatch.setattr(sandbox, "SECONDS", 1)
     monkeypatch.setattr(sandbox, "WALL_SECONDS_PER_CPU_SECOND", 60)
     attributes = " ".join(f'a{number}="b"' for number in range(40_000))
-    with at_most(1), pytest.raises(UnreadableAnswer, match="more time or memory"):
+    with cpu_time_limit(1), pytest.raises(UnreadableAnswer, match="more time or memory"):
         feed.parse(f"{RSS}<item><title>a</title><link {attributes}/></item></channel></rss>", DAY)
 
 
-def test_an_entry_that_breaks_the_library_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_feed_entry_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutated feed made feedparser raise KeyError, and the whole feed was lost."""
     parse = feed.feedparser.parse
 
@@ -88,14 +88,14 @@ def test_an_entry_that_breaks_the_library_costs_itself_alone(monkeypatch: pytest
     assert [(rejection.row, rejection.reason) for rejection in parsed.rejections] == [(2, feed.BROKEN_ENTRY)]
 
 
-def test_a_feed_that_breaks_the_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If entries cannot be separated, the whole answer is unreadable."""
+def test_invalid_feed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If entries cannot be separated, the whole response is unreadable."""
     monkeypatch.setattr(feed.feedparser, "parse", lambda *_, **__: {}["broken"])
     with pytest.raises(UnreadableAnswer, match="KeyError"):
         feed.parse(f"{RSS}</channel></rss>", DAY)
 
 
-def test_a_feed_has_an_end() -> None:
+def test_feed_entries_are_limited() -> None:
     """378 kB of similar titles locked the database for a minute."""
     parsed = feed.parse(f"{RSS}{'<item><title>Pigeons</title></item>' * 2_345}</channel></rss>", DAY)
     assert len(parsed.records) == json_rows.MOST_ENTRIES
@@ -104,7 +104,7 @@ def test_a_feed_has_an_end() -> None:
     ]
 
 
-def test_a_feed_of_arxiv_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arxiv_feed_entries_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is above any day of all categories."""
     monkeypatch.setattr(arxiv, "MOST_ENTRIES", 2)
     entry = "<entry><id>http://arxiv.org/abs/2611.0000{}v1</id><title>Pigeons</title></entry>"
@@ -120,12 +120,12 @@ HEAD = (
 )
 
 
-def report(kind: str, words: str, fields: str) -> bytes:
+def build_report(kind: str, words: str, fields: str) -> bytes:
     """Return a report with a human-readable part, and fields."""
     return f"{HEAD}--b\r\nContent-Type: {kind}\r\n\r\n{words}\r\n--b\r\n{fields}\r\n--b--\r\n".encode()
 
 
-def recipients(diagnostic: str, count: int) -> str:
+def recipient_fields(diagnostic: str, count: int) -> str:
     """Return the fields of a delivery status notice."""
     field = "Final-Recipient: rfc822; u{}@x.test\r\nAction: failed\r\nDiagnostic-Code: smtp; {}\r\n\r\n"
     fields = "".join(field.format(number, diagnostic) for number in range(count))
@@ -138,66 +138,68 @@ COMPLAINT = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r
 @pytest.mark.parametrize(
     "mail",
     [
-        report("text/plain", "no", recipients("550 user " * 440, 60)),
-        report("text/plain", "a\r\n" * 40_000, recipients("550", 1_500)),
-        report("text/html", "<p>a&amp;b</p>" * 5_000, COMPLAINT + "Original-Rcpt-To: u@x.test\r\n" * 5_000),
+        build_report("text/plain", "no", recipient_fields("550 user " * 440, 60)),
+        build_report("text/plain", "a\r\n" * 40_000, recipient_fields("550", 1_500)),
+        build_report(
+            "text/html", "<p>a&amp;b</p>" * 5_000, COMPLAINT + "Original-Rcpt-To: u@x.test\r\n" * 5_000
+        ),
     ],
     ids=["long answers", "short lines", "a complaint"],
 )
-def test_a_notice_about_many_recipients_is_read_once(mail: bytes) -> None:
-    """All words were read again for each recipient: 250 kB took 4 to 28 s."""
-    with at_most(2):
+def test_notice_with_many_recipients_is_parsed_in_linear_time(mail: bytes) -> None:
+    """The text was parsed again for each recipient: 250 kB took 4 to 28 s."""
+    with cpu_time_limit(2):
         assert 10 < len(parse_mail(mail)) <= 50
 
 
-def test_a_webhook_of_long_answers_is_read_as_far_as_answers_go() -> None:
+def test_long_diagnostics_in_webhooks_are_truncated() -> None:
     """SMTP replies have a few lines; 50 replies of 20 kB took 7 s."""
     events = [{"kind": "bounce", "recipient": "a@x.test", "diagnostic": "550 user " * 2_000}] * 20
-    with at_most(2):
+    with cpu_time_limit(2):
         assert len(parse_webhook("generic", json.dumps(events).encode())) == 20
 
 
-def test_endless_marks_on_a_letter_are_cut() -> None:
+def test_combining_marks_are_limited() -> None:
     """Python sorts them in quadratic time: one abstract of 160 kB took half a minute."""
     marks = "\u0301\u0316" * 80_000
-    with at_most(1):
+    with cpu_time_limit(1):
         assert len(sanitize.clean_text("e" + marks)) < 100
         with pytest.raises(InvalidInterest):
             query_language.parse("e" * 400 + marks)
 
 
-def test_an_endless_number_is_no_entity() -> None:
+def test_huge_numeric_entity_is_kept_as_text() -> None:
     """Python raises an error for it, and the paste got a 500."""
     number = "&#" + "1" * 5_000 + ";"
     parsed = bibliography.parse(f"@article{{a, title={{Pigeons {number[:900]}}}, abstract={{{number}}}}}")
     assert len(parsed.records) == 1
-    assert b"&#1" in read_mail_text(f"Content-Type: text/html\n\n{number}".encode())
+    assert b"&#1" in parse_mail_text(f"Content-Type: text/html\n\n{number}".encode())
 
 
-def read_mail_text(mail: bytes) -> bytes:
-    """Return the text of a mail as it is read."""
+def parse_mail_text(mail: bytes) -> bytes:
+    """Parse a mail and return its text."""
     return mime_parser.parse(mail).text.encode()
 
 
-def test_a_paste_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is well-formed and within the limits: 200 kB of it kept a web worker busy for 6 s."""
+def test_slow_paste_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 kB of well-formed text within the limits kept a web worker busy for 6 s."""
     monkeypatch.setattr(sandbox, "SECONDS", 1)
     monkeypatch.setattr(sandbox, "WALL_SECONDS_PER_CPU_SECOND", 60)
     entry = "@a{b, title={%s}, abstract={%s}}\n"
     hostile = entry % (r"$\alpha$" * 100, r"\'{e}" * 400)
-    with at_most(1), pytest.raises(InvalidInput, match="too long to process"):
+    with cpu_time_limit(1), pytest.raises(InvalidInput, match="too long to process"):
         pasted_papers.parse_file((hostile * 180).encode())
 
 
 @pytest.mark.parametrize(
     "mark", [*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c", "\u200b"]
 )
-def test_no_title_turns_the_text_around_it(mark: str) -> None:
+def test_bidi_controls_are_removed_from_titles(mark: str) -> None:
     """U+202E in a title reversed the text after it on a page."""
     assert sanitize.title(f"Pigeons {mark}exe.sluop") == "Pigeons exe.sluop"
 
 
-def test_scripts_keep_what_they_need() -> None:
-    """Arabic and Hebrew need no marks; Persian and emoji need joiners."""
+def test_required_joiners_are_kept() -> None:
+    """Arabic and Hebrew need no controls; Persian and emoji need joiners."""
     for title in ("مدل‌های زبانی بزرگ", "מודלים של שפה", "क्‍ष", "👩‍🔬 at work"):
         assert sanitize.title(title) == title

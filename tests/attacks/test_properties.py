@@ -1,6 +1,6 @@
-"""Whatever a stranger sends, a parser returns, or raises its documented error, within a second of CPU time.
+"""Fuzz the parsers: each returns, or raises its documented error, within a second of CPU time.
 
-`PAPERBOY_ATTACKS=10` makes ten times as many inputs, and pumped ones of up to 200 kB.
+`PAPERBOY_ATTACKS=10` tries ten times as many inputs, and repeated tokens of up to 200 kB.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from app.relevance import query_language
 from app.text import abbreviations, sanitize, summarizer, tokenizer
 from tests.bounces import mails
 from tests.papers.sources import responses
-from tests.support.mutations import distorted, mutated, pumped
+from tests.support.mutations import distort, mutate, repeat_token
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(3_000)]
 
@@ -113,7 +113,7 @@ MARKS = "\u0316\u0301".encode()
 
 @dataclass(frozen=True)
 class Parser:
-    """One parser, a whole input of its own, the tokens of its format, and the errors it documents."""
+    """A parser, a valid input, the tokens of its format, and the errors that it documents."""
 
     read: Callable[[bytes], object]
     seed: bytes
@@ -125,21 +125,21 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def read_prose(data: bytes) -> object:
-    """Everything that reads an abstract that was cleaned."""
+def parse_prose(data: bytes) -> object:
+    """Call every function that reads a cleaned abstract."""
     text = sanitize.clean_text(text_of(data))
     return tokenizer.tokenise(text), summarizer.summarize("Pigeons", text), abbreviations.learn([text], {})
 
 
-def read_interest(data: bytes) -> object:
+def parse_interest(data: bytes) -> object:
     return query_language.parse(text_of(data)[:2_000]), query_language.parse_muted(text_of(data)[:100])
 
 
-def of_pages(data: bytes) -> object:
+def parse_page(data: bytes) -> object:
     return saved_pages.parse(data, today=DAY)
 
 
-def of_any_kind(data: bytes) -> object:
+def parse_file(data: bytes) -> object:
     return sources.parse_file("2026-11-20.json", data, DAY)
 
 
@@ -149,7 +149,7 @@ PARAGRAPHS = (b"\n\n", b"\n", b"Nov 3 ", b"4 authors ", b" \n")
 WISH = b'"world models" -robot author:"Ada" cat:cs.CL'
 
 
-def of_hook(shape: str) -> Parser:
+def webhook_parser(shape: str) -> Parser:
     """Return the parser of a relay's events."""
     return Parser(
         lambda data: parse_webhook(shape, data), json.dumps(HOOKS[shape]).encode(), JSON, (InvalidPayload,)
@@ -162,22 +162,22 @@ PARSERS = {
     "feed": Parser(feed.parse, responses.RSS.encode(), XML, SOURCE),
     "huggingface": Parser(huggingface.parse, responses.hf(responses.hf_row()).encode(), JSON, SOURCE),
     "jsonl": Parser(jsonl.parse, LINES, JSON, SOURCE),
-    "pages": Parser(of_pages, responses.PAGE.encode(), PARAGRAPHS, SOURCE),
-    "any": Parser(of_any_kind, responses.RSS.encode(), XML + JSON, SOURCE),
+    "pages": Parser(parse_page, responses.PAGE.encode(), PARAGRAPHS, SOURCE),
+    "any": Parser(parse_file, responses.RSS.encode(), XML + JSON, SOURCE),
     "bibtex": Parser(bibliography.parse_file, BIBTEX, BIB + TEX, (InvalidInput,)),
     "ris": Parser(bibliography.parse_file, RIS, (b"TY  - ", b"AU  - a\n", b"\n", b" "), (InvalidInput,)),
     "csl": Parser(bibliography.parse_file, CSL.encode(), JSON, (InvalidInput,)),
     "csv": Parser(bibliography.parse_file, CSV, (b'"', b'","', b"\n", b'""', b"; "), (InvalidInput,)),
-    "prose": Parser(read_prose, PROSE, (*TEX, MARKS, b"e.g. ", b"(LV) ", b"A. ", b"!? ", b"a b ")),
-    "interest": Parser(read_interest, WISH, (b'"', b"-", b"author:", MARKS, b" "), (InvalidInput,)),
+    "prose": Parser(parse_prose, PROSE, (*TEX, MARKS, b"e.g. ", b"(LV) ", b"A. ", b"!? ", b"a b ")),
+    "interest": Parser(parse_interest, WISH, (b'"', b"-", b"author:", MARKS, b" "), (InvalidInput,)),
     "bounces": Parser(parse_mail, mails.dsn(US), MIME),
-    **{f"webhook-{shape}": of_hook(shape) for shape in HOOKS},
+    **{f"webhook-{shape}": webhook_parser(shape) for shape in HOOKS},
 }
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Libraries that log each thing they stumble over would take longer for that than for the rest."""
+def silence_libraries() -> Iterator[None]:
+    """Silence libraries whose logging would dominate the time."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -197,24 +197,24 @@ def check(parser: Parser, inputs: Iterator[bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_no_mutation_raises_or_takes_long(name: str) -> None:
-    """Bytes that are lost, doubled, mixed or random."""
-    parser, dice = PARSERS[name], random.Random(name)  # noqa: S311
+def test_mutated_inputs(name: str) -> None:
+    """Bytes are removed, repeated, mixed or random."""
+    parser, rng = PARSERS[name], random.Random(name)  # noqa: S311
     others = [other.seed for other in PARSERS.values()]
-    check(parser, (mutated(parser.seed, dice.choice(others), dice) for _ in range(MUTATIONS)))
+    check(parser, (mutate(parser.seed, rng.choice(others), rng) for _ in range(MUTATIONS)))
 
 
 @pytest.mark.parametrize("name", ["huggingface", "jsonl", "csl", *(f"webhook-{shape}" for shape in HOOKS)])
-def test_no_field_of_another_type_raises(name: str) -> None:
-    """JSON that is JSON, with values that nobody expects where they are."""
-    parser, dice = PARSERS[name], random.Random(name)  # noqa: S311
+def test_json_values_of_other_types(name: str) -> None:
+    """The input is valid JSON with unexpected values."""
+    parser, rng = PARSERS[name], random.Random(name)  # noqa: S311
     whole = json.loads(parser.seed.splitlines()[0] if name == "jsonl" else parser.seed)
-    check(parser, (json.dumps(distorted(whole, dice)).encode() for _ in range(MUTATIONS)))
+    check(parser, (json.dumps(distort(whole, rng)).encode() for _ in range(MUTATIONS)))
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_no_pumped_input_raises_or_takes_long(name: str) -> None:
-    """A token of the format thousands of times: repeated, nested, left open."""
-    parser, dice = PARSERS[name], random.Random(name)  # noqa: S311
+def test_repeated_tokens(name: str) -> None:
+    """A token of the format is repeated thousands of times, nested or left open."""
+    parser, rng = PARSERS[name], random.Random(name)  # noqa: S311
     tokens = itertools.islice(itertools.cycle(parser.tokens), PUMPED)
-    check(parser, (pumped(parser.seed, token, dice.choice(SIZES), dice) for token in tokens))
+    check(parser, (repeat_token(parser.seed, token, rng.choice(SIZES), rng) for token in tokens))

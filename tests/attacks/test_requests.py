@@ -1,4 +1,4 @@
-"""Requests that no browser sends: forms, headers and bodies made to break the service or to hold it up."""
+"""Test hostile requests: forms, headers and bodies that could break or block the service."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ FORM = "application/x-www-form-urlencoded"
 @pytest.mark.once
 @pytest.mark.parametrize("path", ["/subscribe", "/preview", "/manage"])
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "null", "//", "http://]"])
-def test_an_origin_that_is_no_url_is_refused(path: str, origin: str, client: TestClient) -> None:
-    """`Origin: http://[` was a 500 on three forms."""
+def test_malformed_origin_is_refused(path: str, origin: str, client: TestClient) -> None:
+    """`Origin: http://[` caused a 500 on three forms."""
     assert client.post(path, headers={"Origin": origin}).status_code == 403
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("host", ["[", "http://[", "evil.test", "a b", "x:99999"])
 @pytest.mark.parametrize("path", ["/search/", "/day/", "/manage/", "/api/v1/runs/", "/hooks/bounces/ses/"])
-def test_no_answer_repeats_the_host(path: str, host: str, client: TestClient) -> None:
-    """A path with a slash too many led to whatever the Host header said."""
+def test_responses_do_not_use_the_host_header(path: str, host: str, client: TestClient) -> None:
+    """A path with a double slash redirected to the host of the Host header."""
     answer = client.get(path, headers={"Host": host}, follow_redirects=False)
     assert answer.status_code in (401, 404)
     assert "Location" not in answer.headers
@@ -52,8 +52,8 @@ def test_no_answer_repeats_the_host(path: str, host: str, client: TestClient) ->
 
 @pytest.mark.once
 @pytest.mark.parametrize("path", ["/day/0", "/day/0/feed.atom", "/day/1e3", "/day/20261120"])
-def test_a_number_is_no_day(path: str, client: TestClient) -> None:
-    """0 was the first of January 1970."""
+def test_number_is_not_accepted_as_a_day(path: str, client: TestClient) -> None:
+    """0 was read as 1970-01-01."""
     assert client.get(path).status_code == 422
 
 
@@ -72,8 +72,8 @@ def test_a_number_is_no_day(path: str, client: TestClient) -> None:
         b"+" * MEGABYTE,
     ],
 )
-def test_a_large_form_costs_little(body: bytes) -> None:
-    """Up to 0.7 s of CPU, in the event loop; 1.6 s for whoever asked meanwhile."""
+def test_large_form_is_parsed_quickly(body: bytes) -> None:
+    """It took up to 0.7 s of CPU in the event loop, and delayed other requests by 1.6 s."""
     began = time.process_time()
     with suppress(HTTPException):  # of too many fields
         request_bodies.parse(body)
@@ -81,8 +81,8 @@ def test_a_large_form_costs_little(body: bytes) -> None:
 
 
 @pytest.mark.once
-def test_a_large_form_is_parsed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other requests are answered while a form of 1 MB is looked at; a usual one takes no thread."""
+def test_large_form_is_parsed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other requests are answered while a form of 1 MB is parsed; a small one needs no thread."""
     loops: list[bool] = []
     parse = request_bodies.parse
 
@@ -120,16 +120,14 @@ def test_a_large_form_is_parsed_beside_the_event_loop(monkeypatch: pytest.Monkey
         {"empty": "", "plus": "1+1"},
     ],
 )
-def test_a_form_is_read_as_it_was_written(fields: dict[str, str]) -> None:
-    """As every browser encodes it."""
+def test_form_decoding(fields: dict[str, str]) -> None:
+    """Forms are decoded as browsers encode them."""
     assert dict(request_bodies.parse(urlencode(fields).encode())) == fields
 
 
 @pytest.mark.once
-def test_bodies_that_come_slowly_do_not_fill_the_memory(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Many of them at once are refused; afterwards there is room again."""
+def test_concurrent_slow_bodies_are_limited(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Excess requests are refused; later ones are accepted again."""
     form = {"email": "alice@example.org", "interest": "x" * 1000}
     monkeypatch.setattr(security, "MAX_HELD_BYTES", 500)
     refused = client.post("/preview", data=form)
@@ -140,7 +138,7 @@ def test_bodies_that_come_slowly_do_not_fill_the_memory(
 
 @pytest.mark.once
 def test_addresses_and_searches_are_not_logged(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The web server logs each path with its query."""
+    """The web server logs paths with their query."""
     access = logging.getLogger("uvicorn.access")
     monkeypatch.setattr(
         access, "propagate", True
@@ -160,15 +158,15 @@ def test_addresses_and_searches_are_not_logged(settings: Settings, monkeypatch: 
     finally:
         root.handlers, root.level = before, level
         structlog.reset_defaults()
-    written = stream.getvalue()
-    assert "alice" not in written
-    assert "illness" not in written
-    assert "?email=…&limit=5&q=…&state=active HTTP/1.1" in written
+    log = stream.getvalue()
+    assert "alice" not in log
+    assert "illness" not in log
+    assert "?email=…&limit=5&q=…&state=active HTTP/1.1" in log
 
 
 @pytest.mark.once
-def test_what_is_stored_is_for_its_owner_alone(tmp_path: Path, settings: Settings) -> None:
-    """Under umask 022 everybody on the machine could read all addresses; the doctor tells of old files."""
+def test_stored_files_are_private(tmp_path: Path, settings: Settings) -> None:
+    """With umask 022 every local user could read all addresses; the doctor reports older files."""
     before = os.umask(0o022)
     try:
         file = tmp_path / "var" / "paperboy.db"
@@ -183,24 +181,24 @@ def test_what_is_stored_is_for_its_owner_alone(tmp_path: Path, settings: Setting
         opened.dispose()
     finally:
         os.umask(before)
-    ours = settings.model_copy(update={"database_url": f"sqlite:///{file}"})
-    assert "database file" not in {finding.check for finding in configuration.check(ours)}
+    new_settings = settings.model_copy(update={"database_url": f"sqlite:///{file}"})
+    assert "database file" not in {finding.check for finding in configuration.check(new_settings)}
     file.chmod(0o644)
     file.parent.chmod(0o755)
-    (found,) = [finding for finding in configuration.check(ours) if finding.check == "database file"]
+    (found,) = [finding for finding in configuration.check(new_settings) if finding.check == "database file"]
     assert f"chmod 600 {file}" in found.fix
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("path", "files", "kept"),
+    ("path", "files", "is_kept"),
     [("/confirm/{}", None, True), ("/preferences/{}/papers", {"file": ("a.bib", b"@a{b}")}, False)],
 )
-def test_a_form_that_meets_a_busy_database_can_be_sent_again(
-    path: str, files: dict[str, tuple[str, bytes]] | None, kept: bool, client: TestClient,
+def test_form_refused_by_a_busy_database_can_be_resent(
+    path: str, files: dict[str, tuple[str, bytes]] | None, is_kept: bool, client: TestClient,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Also a button without fields. A file cannot be kept: the page says so."""
+    """This includes a button without fields. A file cannot be kept, and the page says so."""
 
     def locked(*_: object) -> None:
         raise OperationalError("SELECT", {}, sqlite3.OperationalError("database is locked"))
@@ -208,4 +206,4 @@ def test_a_form_that_meets_a_busy_database_can_be_sent_again(
     monkeypatch.setattr(signed_links, "granted", locked)
     answer = client.post(path.format("x"), files=files)
     assert answer.status_code == 503
-    assert ("Send again" in answer.text, "choose your file again" in answer.text) == (kept, not kept)
+    assert ("Send again" in answer.text, "choose your file again" in answer.text) == (is_kept, not is_kept)

@@ -1,4 +1,4 @@
-"""Strangers type other people's addresses: nobody is flooded, overwritten, found out or locked out."""
+"""Test abuse of sign-up: no mailbox is flooded, no data overwritten or revealed, and nobody locked out."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ FORM = {"email": ALICE, "interest": "robotics", "cadence": "daily", "hour": "8",
 
 @pytest.fixture
 def admission(app: Application) -> Admission:
-    """The admission of sign-ups, with hardly any work in a challenge."""
+    """Return the admission control of sign-ups with a minimal proof of work."""
     return Admission(app.db, PER_VISITOR, app.settings.secret_keys, attempts=1)
 
 
 @pytest.fixture
 def client(app: Application) -> Iterator[TestClient]:
-    """A visitor of a service that asks for hardly any work, from the second sign-up on."""
+    """Return a visitor of a service that requires minimal work from the second sign-up on."""
     site = main.create_app(app)
     site.state.admission = Admission(app.db, 1, app.settings.secret_keys, attempts=2)
     with TestClient(site, base_url="https://paperboy.test") as visitor:
         yield visitor
 
 
-def solved(proof: str) -> str:
-    """What the script would send back."""
+def solve_challenge(proof: str) -> str:
+    """Return what the script would send."""
     challenge = altcha.Challenge.from_dict(json.loads(base64.b64decode(proof))["challenge"])
     solution = altcha.solve_challenge(challenge)
     assert solution is not None
     return altcha.Payload(challenge, solution).to_base64()
 
 
-def asked_for_work(admission: Admission, ip: str, email: str, now: datetime, proof: str = "") -> Challenge:
+def requires_work(admission: Admission, ip: str, email: str, now: datetime, proof: str = "") -> Challenge:
     challenge = admission.admit(ip, email, proof, now)
     assert challenge is not None
     return challenge
@@ -74,7 +74,7 @@ def mails(session: Session) -> int:
     return session.exec(select(func.count()).select_from(Delivery)).one()
 
 
-def joined(session: Session, email: str, now: datetime) -> int:
+def sign_up_and_confirm(session: Session, email: str, now: datetime) -> int:
     subscribers.sign_up(session, SignUp(email, WANTED), "", now)
     reader = session.exec(select(Subscriber).where(Subscriber.email == email)).one()
     return subscribers.confirm(session, reader.id or 0, "", now).id or 0
@@ -83,10 +83,8 @@ def joined(session: Session, email: str, now: datetime) -> int:
 # --- one mailbox
 
 
-def test_a_stranger_who_asks_every_hour_reaches_a_mailbox_five_times_in_three_days(
-    app: Application, now: datetime
-) -> None:
-    """It was 72 times. The stranger comes from another network each time."""
+def test_at_most_five_confirmations_in_three_days(app: Application, now: datetime) -> None:
+    """It was 72 mails. Each request comes from another network."""
     with app.db.write() as session:
         for hour in range(72):
             subscribers.sign_up(session, SignUp(ALICE, STRANGE), f"192.0.2.{hour}", now + hour * HOUR)
@@ -97,13 +95,13 @@ def test_a_stranger_who_asks_every_hour_reaches_a_mailbox_five_times_in_three_da
         assert mails(session) == 8
 
 
-def test_who_declined_is_left_alone_for_ninety_days(app: Application, now: datetime) -> None:
-    """It was five mails within an hour. Another spelling of the address changes nothing."""
+def test_declined_address_gets_no_mail_for_ninety_days(app: Application, now: datetime) -> None:
+    """It was five mails within an hour. Other spellings of the address are included."""
     spellings = [ALICE, "alice+news@example.org", "alice+x@example.org"]
     with app.db.write() as session:
-        asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
-        alice = session.get_one(Delivery, asked).subscriber_id
-        subscribers.decline(session, alice, now, asked)
+        request_id = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
+        alice = session.get_one(Delivery, request_id).subscriber_id
+        subscribers.decline(session, alice, now, request_id)
         for hour in range(1, 24 * 89, 24 * 8):
             for email in spellings:
                 subscribers.sign_up(session, SignUp(email, STRANGE), "", now + hour * HOUR)
@@ -119,10 +117,8 @@ def test_who_declined_is_left_alone_for_ninety_days(app: Application, now: datet
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 91 * DAY) is not None
 
 
-def test_who_declined_may_take_it_back_by_the_link_in_that_mail(
-    mail_server: MailServer, client: TestClient
-) -> None:
-    """The link proves that the mailbox is theirs. The page answers as ever meanwhile."""
+def test_decline_can_be_undone_by_its_mailed_link(mail_server: MailServer, client: TestClient) -> None:
+    """The link proves ownership of the mailbox. Sign-up responses do not change meanwhile."""
     answers = [client.post("/subscribe", data=FORM)]
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     decline = re.search(r"https://paperboy\.test(/decline/\S+)", text)
@@ -131,7 +127,9 @@ def test_who_declined_may_take_it_back_by_the_link_in_that_mail(
 
     def sign_up() -> None:
         again = client.post("/subscribe", data=FORM)
-        answers.append(client.post("/subscribe", data={**FORM, "proof": solved(proof_on(again.text))}))
+        answers.append(
+            client.post("/subscribe", data={**FORM, "proof": solve_challenge(proof_on(again.text))})
+        )
 
     sign_up()
     assert len(mail_server.messages) == 1
@@ -142,32 +140,36 @@ def test_who_declined_may_take_it_back_by_the_link_in_that_mail(
     assert len({answer.text for answer in answers}) == 1
 
 
-def test_an_operator_may_add_who_declined(app: Application, now: datetime) -> None:
-    """They agreed elsewhere, and may sign up by themselves later on."""
+def test_operator_can_add_a_declined_address(app: Application, now: datetime) -> None:
+    """The owner agreed elsewhere, and may sign up again later."""
     with app.db.write() as session:
-        asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
-        subscribers.decline(session, session.get_one(Delivery, asked).subscriber_id, now, asked)
+        request_id = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
+        subscribers.decline(session, session.get_one(Delivery, request_id).subscriber_id, now, request_id)
         alice = subscribers.add(session, ALICE, WANTED, now)
         subscribers.erase(session, alice, now, suppress=False)
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + HOUR) is not None
 
 
 @pytest.mark.parametrize("former", [True, False], ids=["a former reader", "a stranger"])
-def test_a_decline_counts_after_the_sign_up_has_ended(app: Application, now: datetime, former: bool) -> None:
-    """The link to decline lives 30 days, the sign-up a week: the page promised what was not remembered."""
+def test_decline_after_the_sign_up_expired(app: Application, now: datetime, former: bool) -> None:
+    """The link is valid for 30 days, the sign-up for a week; the decline was forgotten."""
     with app.db.write() as session:
         if former:
-            subscribers.unsubscribe(session, joined(session, ALICE, now - 60 * DAY), now - 60 * DAY)
-        asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
-        alice = session.get_one(Delivery, asked).subscriber_id
+            subscribers.unsubscribe(
+                session, sign_up_and_confirm(session, ALICE, now - 60 * DAY), now - 60 * DAY
+            )
+        request_id = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
+        alice = session.get_one(Delivery, request_id).subscriber_id
     pipeline.prune(app, now + 10 * DAY)
     with app.db.write() as session:
-        assert subscribers.decline(session, alice, now + 10 * DAY, asked)
+        assert subscribers.decline(session, alice, now + 10 * DAY, request_id)
         assert subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now + 20 * DAY) is None
 
 
-def test_a_reader_who_declines_is_told_how_to_leave(mail_server: MailServer, client: TestClient) -> None:
-    """The page said that the address was forgotten, and digests went on."""
+def test_active_reader_who_declines_is_told_how_to_unsubscribe(
+    mail_server: MailServer, client: TestClient
+) -> None:
+    """The page said that the address was deleted, but digests continued."""
     client.post("/subscribe", data=FORM)
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     confirm, decline = re.findall(r"https://paperboy\.test(/(?:confirm|decline)/\S+)", text)
@@ -175,14 +177,14 @@ def test_a_reader_who_declines_is_told_how_to_leave(mail_server: MailServer, cli
     assert "This sign-up was confirmed" in client.post(decline).text
 
 
-def test_a_sign_up_from_before_an_operators_add_brings_nobody_back(app: Application, now: datetime) -> None:
-    """Its link replaced the preferences of whoever had left since, and made them a reader again."""
+def test_older_sign_up_does_not_resubscribe(app: Application, now: datetime) -> None:
+    """After an operator's add and an unsubscription, its link changed preferences and resubscribed."""
     with app.db.write() as session:
-        asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
+        request_id = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
         alice = subscribers.add(session, ALICE, WANTED, now)
         subscribers.unsubscribe(session, alice, now)
         with pytest.raises(Conflict):
-            subscribers.confirm(session, alice, "", now + HOUR, asked)
+            subscribers.confirm(session, alice, "", now + HOUR, request_id)
 
 
 @pytest.mark.once
@@ -197,11 +199,11 @@ def test_a_sign_up_from_before_an_operators_add_brings_nobody_back(app: Applicat
     ],
 )
 def test_spellings_of_one_mailbox_share_its_limits(first: str, second: str, same: bool) -> None:
-    """They are folded for limits alone: both may be readers of their own."""
+    """They are normalised only for limits, so both may subscribe."""
     assert (subscribers.mailbox_hash(first) == subscribers.mailbox_hash(second)) is same
 
 
-def test_tags_from_one_network_neither_fill_a_mailbox_nor_close_the_door(
+def test_address_tags_from_one_network_are_limited(
     app: Application, admission: Admission, now: datetime
 ) -> None:
     """494 mails came from one IPv6 /56, and nobody else could sign up for an hour."""
@@ -221,16 +223,14 @@ def test_tags_from_one_network_neither_fill_a_mailbox_nor_close_the_door(
 # --- many visitors
 
 
-def test_a_laboratory_behind_one_address_signs_up_within_the_hour(
-    app: Application, admission: Admission, now: datetime
-) -> None:
-    """300 people, one IP address: all are admitted, the later ones after some work; every tenth is mailed."""
+def test_many_people_behind_one_ip_can_sign_up(app: Application, admission: Admission, now: datetime) -> None:
+    """300 people share an IP address: all are admitted, some after work; every tenth gets a mail."""
     worked = 0
     for number in range(300):
         email, at = f"member{number}@example.org", now + number * timedelta(seconds=10)
         if challenge := admission.admit("192.0.2.1", email, "", at):
             worked += 1
-            assert admission.admit("192.0.2.1", email, solved(challenge.proof), at) is None
+            assert admission.admit("192.0.2.1", email, solve_challenge(challenge.proof), at) is None
         if number % 10 == 9:
             with app.db.write() as session:
                 subscribers.sign_up(session, SignUp(email, WANTED), "192.0.2.1", at)
@@ -240,26 +240,26 @@ def test_a_laboratory_behind_one_address_signs_up_within_the_hour(
         assert len(set(session.exec(recipients))) == 30
 
 
-def test_the_work_grows_with_the_flood(app: Application, now: datetime) -> None:
-    """Up to 16 times as much: it does not stay cheap for a robot."""
+def test_work_grows_with_the_number_of_sign_ups(app: Application, now: datetime) -> None:
+    """It grows to 16 times the minimum, so that it is expensive for robots."""
     admission = Admission(app.db, PER_VISITOR, app.settings.secret_keys, attempts=10)
     for number in range(PER_VISITOR):
         assert admission.admit("192.0.2.1", f"{number}@example.org", "", now) is None
     work = [
-        asked_for_work(admission, "192.0.2.1", f"x{n}@example.org", now).attempts for n in range(PER_VISITOR)
+        requires_work(admission, "192.0.2.1", f"x{n}@example.org", now).attempts for n in range(PER_VISITOR)
     ]
     assert work == sorted(work)
     assert (work[0], work[-1]) == (11, 20)
 
 
-def test_a_flood_from_everywhere_costs_everybody_a_little_work(app: Application, now: datetime) -> None:
-    """Nobody is refused, and what is asked of each is the least."""
+def test_distributed_flood_requires_minimal_work(app: Application, now: datetime) -> None:
+    """Nobody is refused, and each visitor gets the easiest challenge."""
     admission = Admission(app.db, 1, app.settings.secret_keys, attempts=2)
     for number in range(25):
         assert admission.admit(f"198.51.100.{number}", f"{number}@example.org", "", now) is None
-    challenge = asked_for_work(admission, "203.0.113.1", ALICE, now)
+    challenge = requires_work(admission, "203.0.113.1", ALICE, now)
     assert challenge.attempts == 2
-    assert admission.admit("203.0.113.1", ALICE, solved(challenge.proof), now) is None
+    assert admission.admit("203.0.113.1", ALICE, solve_challenge(challenge.proof), now) is None
     assert admission.admit("203.0.113.2", BOB, "", now + HOUR) is None, "an hour later it is over"
 
 
@@ -275,20 +275,20 @@ def test_a_flood_from_everywhere_costs_everybody_a_little_work(app: Application,
         ("fe80::1%eth0", "fe80::2", True),
     ],
 )
-def test_one_network_is_one_visitor(first: str, second: str, same: bool) -> None:
-    """All visitors whose IPv4 address came as ::ffff:… shared one limit once."""
+def test_limits_are_per_network(first: str, second: str, same: bool) -> None:
+    """IPv4 addresses mapped to ::ffff:… all shared one limit."""
     assert (network(first) == network(second)) is same
 
 
-def test_processes_share_their_limits_and_a_restart_keeps_them(app: Application, now: datetime) -> None:
-    """Each process had a limit of its own, and forgot it when it ended."""
+def test_limits_are_shared_and_persistent(app: Application, now: datetime) -> None:
+    """Each process had its own limits and lost them at its end."""
     for number in range(PER_VISITOR):
         other = main.build(app.settings)
-        one = Admission(other.db, PER_VISITOR, app.settings.secret_keys)
-        assert one.admit("192.0.2.1", f"{number}@example.org", "", now) is None
+        first = Admission(other.db, PER_VISITOR, app.settings.secret_keys)
+        assert first.admit("192.0.2.1", f"{number}@example.org", "", now) is None
         other.db.dispose()
     admission = Admission(app.db, PER_VISITOR, app.settings.secret_keys, attempts=2)
-    proof = solved(asked_for_work(admission, "192.0.2.1", ALICE, now).proof)
+    proof = solve_challenge(requires_work(admission, "192.0.2.1", ALICE, now).proof)
     other = main.build(app.settings)
     elsewhere = Admission(other.db, PER_VISITOR, app.settings.secret_keys, attempts=2)
     assert elsewhere.admit("192.0.2.1", ALICE, proof, now) is None
@@ -299,42 +299,42 @@ def test_processes_share_their_limits_and_a_restart_keeps_them(app: Application,
 # --- the challenge
 
 
-def test_without_scripts_a_pause_is_enough(admission: Admission, now: datetime) -> None:
-    """The same form is taken a minute later, once; sent too early, it keeps its place."""
+def test_without_scripts_a_wait_replaces_the_work(admission: Admission, now: datetime) -> None:
+    """The same form is accepted once, a minute later; sent too early, it keeps its place."""
     for number in range(PER_VISITOR):
         admission.admit("192.0.2.1", f"{number}@example.org", "", now)
-    first = asked_for_work(admission, "192.0.2.1", ALICE, now)
+    first = requires_work(admission, "192.0.2.1", ALICE, now)
     assert first.pause == 60
-    early = asked_for_work(admission, "192.0.2.1", ALICE, now + timedelta(seconds=20), first.proof)
+    early = requires_work(admission, "192.0.2.1", ALICE, now + timedelta(seconds=20), first.proof)
     assert (early.pause, early.proof) == (40, first.proof)
     ready = now + timedelta(seconds=60)
     assert admission.admit("192.0.2.1", ALICE, first.proof, ready) is None
     assert admission.admit("192.0.2.1", ALICE, first.proof, ready), "only once"
-    late = asked_for_work(admission, "192.0.2.1", BOB, now)
+    late = requires_work(admission, "192.0.2.1", BOB, now)
     assert late.pause == 80, "one after the other: ten seconds apart"
     assert admission.admit("192.0.2.1", ALICE, late.proof, now + HOUR / 2), "for Bob alone"
     assert admission.admit("192.0.2.1", BOB, late.proof, now + 0.9 * HOUR), "it has expired"
 
 
-def test_a_pause_is_never_longer_than_an_hour(app: Application, admission: Admission, now: datetime) -> None:
-    """Who would have to wait longer needs a script, or comes back when the hour is over."""
+def test_wait_is_at_most_an_hour(app: Application, admission: Admission, now: datetime) -> None:
+    """A visitor who would wait longer needs a script, or returns when the hour is over."""
     with app.db.write() as session:
         session.add(RateLimit(name="visitor 192.0.2.1", hits=PER_VISITOR + 354, expires_at=now + HOUR))
-    assert asked_for_work(admission, "192.0.2.1", BOB, now).pause == 3600
-    challenge = asked_for_work(admission, "192.0.2.1", ALICE, now)
+    assert requires_work(admission, "192.0.2.1", BOB, now).pause == 3600
+    challenge = requires_work(admission, "192.0.2.1", ALICE, now)
     assert challenge.pause is None
     assert admission.admit("192.0.2.1", ALICE, challenge.proof, now + HOUR / 2) is not None
-    assert admission.admit("192.0.2.1", ALICE, solved(challenge.proof), now) is None
+    assert admission.admit("192.0.2.1", ALICE, solve_challenge(challenge.proof), now) is None
 
 
 @pytest.mark.once
-def test_a_proof_that_is_not_ours_admits_nobody(app: Application, now: datetime) -> None:
-    """Forged, cut, deep, huge, of the wrong types, or signed with another secret."""
+def test_invalid_proofs_are_refused(app: Application, now: datetime) -> None:
+    """Test forged, truncated, deeply nested, huge and wrongly typed ones, and another secret."""
     admission = Admission(app.db, 1, app.settings.secret_keys, attempts=2)
     foreign = Admission(app.db, 1, ("another secret",), attempts=2)
     admission.admit("192.0.2.1", BOB, "", now)
-    good = asked_for_work(admission, "192.0.2.1", ALICE, now).proof
-    payload = json.loads(base64.b64decode(solved(good)))
+    good = requires_work(admission, "192.0.2.1", ALICE, now).proof
+    payload = json.loads(base64.b64decode(solve_challenge(good)))
     easier = json.loads(json.dumps(payload))
     easier["challenge"]["parameters"]["data"]["ready"] = 1
     bad = [
@@ -346,13 +346,13 @@ def test_a_proof_that_is_not_ours_admits_nobody(app: Application, now: datetime)
         [], 7, None, "text",
     ]  # fmt: skip
     forged = [base64.b64encode(json.dumps(each).encode()).decode() for each in bad]
-    foreign_proof = solved(asked_for_work(foreign, "192.0.2.1", ALICE, now).proof)
+    foreign_proof = solve_challenge(requires_work(foreign, "192.0.2.1", ALICE, now).proof)
     for proof in [*forged, foreign_proof, "", "%%%", good[:-8], "A" * 100_000, "W" * 1999, "ü" * 50]:
         assert admission.admit("192.0.2.1", ALICE, proof, now) is not None, proof[:80]
 
 
-def test_a_form_that_has_to_wait_comes_back_whole(app: Application, client: TestClient) -> None:
-    """Every interest, and what was pasted; nothing is stored before it is sent again."""
+def test_delayed_form_keeps_its_fields(app: Application, client: TestClient) -> None:
+    """Interests and the paste are kept, and nothing is stored before it is sent again."""
     client.post("/subscribe", data=FORM)
     form = {**FORM, "email": BOB, "interest": ['"a" & <b>', "second"], "liked": "\nLine one\nLine two"}
     answer = client.post("/subscribe", data=form)
@@ -369,52 +369,52 @@ def test_a_form_that_has_to_wait_comes_back_whole(app: Application, client: Test
 # --- nobody is found out
 
 
-def test_whatever_is_known_of_an_address_the_same_is_done_before_the_answer(
-    app: Application, now: datetime
-) -> None:
-    """The statements tell nothing, so their time cannot either. AUC .69 told readers from others once."""
+def test_sign_up_runs_the_same_statements_for_every_address(app: Application, now: datetime) -> None:
+    """Response times could reveal readers; they once did with an AUC of .69."""
     with app.db.write() as session:
-        joined(session, "reader@example.org", now)
-        gone = joined(session, "gone@example.org", now)
-        subscribers.unsubscribe(session, gone, now)
+        sign_up_and_confirm(session, "reader@example.org", now)
+        unsubscribed = sign_up_and_confirm(session, "gone@example.org", now)
+        subscribers.unsubscribe(session, unsubscribed, now)
         suppression.suppress(session, "blocked@example.org", "complained", now)
         asked = subscribers.sign_up(session, SignUp("declined@example.org", WANTED), "", now)
         subscribers.decline(session, session.get_one(Delivery, asked).subscriber_id, now, asked)
         subscribers.sign_up(session, SignUp("waiting@example.org", WANTED), "", now)
-    heard: list[str] = []
-    answered: list[tuple[str, ...]] = []
+    statements: list[str] = []
+    before_response: list[tuple[str, ...]] = []
     site = main.create_app(app)
 
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:
         async def note_response(message: Message) -> None:
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body"):
-                answered.append(tuple(heard))
+                before_response.append(tuple(statements))
 
         await site(scope, receive, note_response)
 
-    event.listen(app.db.engine, "before_cursor_execute", lambda _c, _u, text, *_: heard.append(text))
+    event.listen(app.db.engine, "before_cursor_execute", lambda _c, _u, text, *_: statements.append(text))
     names = ("new", "reader", "gone", "blocked", "declined", "waiting", "other")
     with TestClient(watched, base_url="https://paperboy.test") as visitor:
         for path in ("/subscribe", "/manage"):
             for name in names:
-                heard.clear()
+                statements.clear()
                 visitor.post(path, data={**FORM, "email": f"{name}@example.org"})
-            assert len(answered) == len(names)
-            assert len(set(answered)) == 1
-            assert any("INSERT INTO form_submission" in text for text in answered[0])
-            answered.clear()
+            assert len(before_response) == len(names)
+            assert len(set(before_response)) == 1
+            assert any("INSERT INTO form_submission" in text for text in before_response[0])
+            before_response.clear()
 
 
 # --- nothing is overwritten
 
 
-def test_a_stranger_leaves_an_unsubscribed_reader_as_they_were(app: Application, now: datetime) -> None:
-    """Their interests were replaced at once, and a decline did not bring them back."""
+def test_sign_up_by_a_stranger_does_not_change_an_unsubscribed_reader(
+    app: Application, now: datetime
+) -> None:
+    """Interests were replaced immediately, and declining did not restore them."""
     with app.db.write() as session:
-        alice = joined(session, ALICE, now)
+        alice = sign_up_and_confirm(session, ALICE, now)
         subscribers.unsubscribe(session, alice, now)
-        own = MatchedReferences(own=(PaperRecord(title="Pasted by a Stranger"),))
+        own = MatchedReferences(own=(PaperRecord(title="Pasted by a HostileServer"),))
         asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE, own), "203.0.113.9", now + HOUR)
         reader = subscribers.get(session, alice)
         assert reader.state is SubscriberState.UNSUBSCRIBED
@@ -428,10 +428,9 @@ def test_a_stranger_leaves_an_unsubscribed_reader_as_they_were(app: Application,
         assert subscribers.feedback_for_ranking(session, [alice]) == {}
 
 
-def test_the_choices_of_two_sign_ups_never_mix(
+def test_confirmation_uses_the_preferences_of_its_mail(
     mail_server: MailServer, app: Application, client: TestClient
 ) -> None:
-    """Whoever confirms gets what that very mail was sent for."""
     for interest in ("a stranger's interest", "her own interest"):
         client.app.state.admission = Admission(app.db, 9, app.settings.secret_keys)  # type: ignore[attr-defined]
         client.post("/subscribe", data={**FORM, "interest": interest})
@@ -449,16 +448,16 @@ def test_the_choices_of_two_sign_ups_never_mix(
     assert "You are subscribed" in client.get(links[0]).text
 
 
-def test_choices_wait_a_week_and_are_exported_and_erased(app: Application, now: datetime) -> None:
-    """What nobody can confirm any more is deleted; hashes and times stay for the limits, a month."""
+def test_pending_preferences_expire_after_a_week(app: Application, now: datetime) -> None:
+    """They are exported and erased with the reader; hashes and times are kept for the limits for a month."""
     own = MatchedReferences(own=(PaperRecord(title="A Pasted Paper"),))
     with app.db.write() as session:
         for email in (ALICE, BOB):
             subscribers.sign_up(session, SignUp(email, STRANGE, own), "192.0.2.1", now)
         alice = session.exec(select(Subscriber.id).where(Subscriber.email == ALICE)).one() or 0
-        (held,) = subscribers.export(session, alice)["unconfirmed"]
-        assert held["preferences"]["interests"][0]["text"] == "something else"
-        assert held["liked"]["own"][0]["title"] == "A Pasted Paper"
+        (pending,) = subscribers.export(session, alice)["unconfirmed"]
+        assert pending["preferences"]["interests"][0]["text"] == "something else"
+        assert pending["liked"]["own"][0]["title"] == "A Pasted Paper"
         subscribers.erase(session, alice, now)
         assert subscribers.export(session, alice)["unconfirmed"] == []
     pipeline.prune(app, now + 7 * DAY - HOUR)
@@ -469,19 +468,19 @@ def test_choices_wait_a_week_and_are_exported_and_erased(app: Application, now: 
     assert rows(app) == []
 
 
-def test_a_form_that_nobody_processed_leaves_no_address(app: Application, now: datetime) -> None:
-    """After a day nobody waits for its answer; the address and the visitor stood there for a week."""
+def test_unprocessed_sign_up_is_deleted_after_a_day(app: Application, now: datetime) -> None:
+    """Its address and network were stored for a week."""
     with app.db.write() as session:
         subscribers.request_sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
     pipeline.prune(app, now + DAY + HOUR)
     assert [(row.email, row.visitor, row.preferences) for row in rows(app)] == [("", "", {})]
 
 
-def test_an_export_does_not_count_the_sign_ups_of_others(app: Application, now: datetime) -> None:
-    """The edition of a confirmation ended with the number of its row."""
+def test_export_does_not_reveal_the_number_of_sign_ups(app: Application, now: datetime) -> None:
+    """The edition of a confirmation ended with its row id."""
     with app.db.write() as session:
         session.add(FormSubmission(id=4711, kind="link", mailbox="", created_at=now, processed_at=now))
-        alice = joined(session, ALICE, now)
+        alice = sign_up_and_confirm(session, ALICE, now)
         assert "4712" not in str(subscribers.export(session, alice)["deliveries"])
 
 
@@ -493,21 +492,21 @@ def rows(app: Application) -> list[FormSubmission]:
 # --- what a crash leaves
 
 
-def test_a_form_that_a_crash_left_behind_is_answered_within_the_minute(
+def test_sign_up_left_by_a_crash_is_processed_by_the_job(
     mail_server: MailServer, app: Application, now: datetime
 ) -> None:
-    """Once, however often the job runs; one that cannot be processed holds up nobody."""
+    """It is processed once within a minute; an invalid one does not block the others."""
     with app.db.write() as session:
-        broken = subscribers.request_sign_up(session, SignUp(BOB, WANTED), "", now)
+        invalid = subscribers.request_sign_up(session, SignUp(BOB, WANTED), "", now)
         subscribers.request_sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
-        session.get_one(FormSubmission, broken).email = ""
+        session.get_one(FormSubmission, invalid).email = ""
     for minute in range(1, 4):
         pipeline.answer_requests(app, now + timedelta(minutes=minute))
     assert [mail.recipient for mail in mail_server.messages] == [ALICE]
 
 
-def test_ended_counts_are_deleted(app: Application, now: datetime) -> None:
-    """They hold visitors' networks: an hour's counts are gone after the next night."""
+def test_expired_counts_are_deleted(app: Application, now: datetime) -> None:
+    """They contain networks of visitors, and are deleted the next night."""
     with app.db.write() as session:
         rate_limits.hit(session, "visitor 192.0.2.1", now, HOUR)
         assert rate_limits.hit(session, "visitor 192.0.2.1", now + HOUR / 2, HOUR) == (2, now + HOUR)
@@ -517,11 +516,11 @@ def test_ended_counts_are_deleted(app: Application, now: datetime) -> None:
         assert session.exec(select(RateLimit)).all() == []
 
 
-def test_a_visitor_of_the_real_clock_is_admitted(app: Application, client: TestClient) -> None:
-    """Solved at once, as a script does it."""
+def test_sign_up_with_a_real_challenge(app: Application, client: TestClient) -> None:
+    """The challenge is solved at once, as the script does, with the real clock."""
     assert client.post("/subscribe", data=FORM).status_code == 200
-    asked = client.post("/subscribe", data={**FORM, "email": BOB})
-    form = {**FORM, "email": BOB, "proof": solved(proof_on(asked.text))}
+    response = client.post("/subscribe", data={**FORM, "email": BOB})
+    form = {**FORM, "email": BOB, "proof": solve_challenge(proof_on(response.text))}
     assert client.post("/subscribe", data=form).status_code == 200
     assert client.post("/subscribe", data=form).status_code == 429, "a proof admits once"
     assert len(rows(app)) == 2

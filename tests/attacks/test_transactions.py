@@ -1,4 +1,4 @@
-"""The write lock is held briefly, and requests that wait too long for it get 503 with Retry-After."""
+"""Test write locks: they are held briefly, and requests that wait too long get 503 with Retry-After."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ WORDS = [f"{a}{b}" for a in ("grap", "latt", "mosa", "pris", "quar") for b in ("
 
 
 @contextmanager
-def locked(app: Application) -> Iterator[None]:
-    """Hold the lock that writers wait for, on a connection of its own."""
+def lock_database(app: Application) -> Iterator[None]:
+    """Hold the write lock on a separate connection."""
     other = create_engine(app.db.url, isolation_level="AUTOCOMMIT")
     with other.connect() as connection:
         postgres = connection.dialect.name == "postgresql"
@@ -57,15 +57,15 @@ def visitor(app: Application, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestC
         yield client
 
 
-def test_a_sign_up_under_a_lock_can_be_sent_again(app: Application, visitor: TestClient) -> None:
-    """The answer has Retry-After and a form with all that was typed; sending that form signs up."""
+def test_sign_up_under_a_lock_can_be_resent(app: Application, visitor: TestClient) -> None:
+    """The response has Retry-After and the filled form; sending it signs up."""
     typed = FORM | {
         "email": "alice@example.org",
         "interest": 'birds & "bees"',
         "zone": "Europe/Berlin",
         "liked": "a\nb",
     }
-    with locked(app):
+    with lock_database(app):
         answer = visitor.post("/subscribe", data=typed)
     assert answer.status_code == 503
     assert int(answer.headers["Retry-After"]) > 0
@@ -76,19 +76,19 @@ def test_a_sign_up_under_a_lock_can_be_sent_again(app: Application, visitor: Tes
 
 
 @pytest.mark.parametrize("path", ["/manage", "/subscribe"])
-def test_every_form_answers_under_a_lock(app: Application, visitor: TestClient, path: str) -> None:
-    """The status is 503 or that of the usual page, never 500."""
-    with locked(app):
+def test_forms_never_fail_with_500_under_a_lock(app: Application, visitor: TestClient, path: str) -> None:
+    """The status is 503 or that of the usual page."""
+    with lock_database(app):
         assert visitor.post(path, data=FORM | {"email": "bob@example.org"}).status_code in (200, 503)
 
 
-def test_the_api_answers_503_with_retry_after(app: Application, visitor: TestClient, now: datetime) -> None:
-    """The body is a problem document. Requests that only read still work."""
+def test_api_returns_503_with_retry_after(app: Application, visitor: TestClient, now: datetime) -> None:
+    """The body is a problem document. Read requests still work."""
     with app.db.write() as session:
         key = api_keys.create(session, "lab", [Scope.READ, Scope.WRITE], now)[1]
     caller = {"Authorization": f"Bearer {key}"}
     visitor.get("/api/v1/papers", headers=caller).raise_for_status()  # records the use of the key
-    with locked(app):
+    with lock_database(app):
         suppression = {"email": "carol@example.org", "reason": "asked by phone"}
         answer = visitor.post("/api/v1/suppressions", headers=caller, json=suppression)
         assert visitor.get("/api/v1/papers", headers=caller).status_code == 200
@@ -99,7 +99,7 @@ def test_the_api_answers_503_with_retry_after(app: Application, visitor: TestCli
 
 @pytest.mark.once
 def test_a_missing_database_gives_503(app: Application, visitor: TestClient, tmp_path: Path) -> None:
-    """The database file cannot be opened, as on a disk that was removed."""
+    """The database file cannot be opened, as on a removed disk."""
     app.db.dispose()
     Path(app.db.url.database or "").rename(tmp_path / "away")
     Path(app.db.url.database or "").mkdir()
@@ -110,7 +110,7 @@ def test_a_missing_database_gives_503(app: Application, visitor: TestClient, tmp
 # --- storing
 
 
-def similar(count: int, **fields: Any) -> tuple[PaperRecord, ...]:
+def similar_papers(count: int, **fields: Any) -> tuple[PaperRecord, ...]:
     """Return papers whose titles share all words but two, by different authors."""
     draw = random.Random(1)  # noqa: S311 - no secret
     start = " ".join(WORDS[:10])
@@ -134,8 +134,8 @@ def source_of(session: Session) -> Source:
     return source
 
 
-class Comparisons:
-    """Counts of compared titles and papers, in total and while the archive is locked."""
+class ComparisonCounter:
+    """Count compared titles and papers, in total and while the archive is locked."""
 
     def __init__(self, app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
         self.writing = False
@@ -168,13 +168,13 @@ class Comparisons:
 def test_similar_titles_are_compared_outside_of_the_lock(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Among 3,000 similar titles 100 new ones need no quadratic search, and none under the lock."""
-    records = similar(SIMILAR)
+    """100 new titles among 3,000 similar ones need no quadratic search, and none under the lock."""
+    records = similar_papers(SIMILAR)
     common = {"content_hash": "", "created_at": now, "updated_at": now}
     rows = [{"title": r.title, "title_key": dedupe.title_key(r.title), **common} for r in records[:-NEW]]
     with app.db.write() as session:
         session.execute(insert(Paper), rows)
-    comparisons = Comparisons(app, monkeypatch)
+    comparisons = ComparisonCounter(app, monkeypatch)
     summary = ingest.store_in_batches(app.db, ParseResult(NEW, records[-NEW:]), now, source_of)
     assert summary.papers_new + summary.papers_merged == NEW
     assert comparisons.transactions == NEW / ingest.BATCH
@@ -190,7 +190,7 @@ def test_a_large_file_is_stored_in_short_transactions(
     """Each transaction has at most BATCH rows. Reading the file again changes nothing."""
     rows = [
         {"title": r.title, "arxiv_id": f"2611.{n:05}", "abstract": r.abstract}
-        for n, r in enumerate(similar(220))
+        for n, r in enumerate(similar_papers(220))
     ]
     file = tmp_path / "rows.json"
     file.write_text(json.dumps(rows))
@@ -209,14 +209,14 @@ def test_a_large_file_is_stored_in_short_transactions(
     assert pipeline.read_files(app, [file], now).summary.unchanged == 220
 
 
-def test_the_rows_of_a_batch_are_inserted_at_once(app: Application, now: datetime) -> None:
-    """New papers, listings and votes take one statement per table, because other writers wait meanwhile."""
+def test_batch_is_inserted_with_one_statement_per_table(app: Application, now: datetime) -> None:
+    """Other writers wait meanwhile."""
     inserts: list[str] = []
 
     def record_insert(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         inserts.extend(re.findall(r"^INSERT INTO (paper|listing|vote_count)\b", statement))
 
-    records = similar(ingest.BATCH, upvotes=3, listed_on=now.date())
+    records = similar_papers(ingest.BATCH, upvotes=3, listed_on=now.date())
     records = tuple(replace(record, arxiv_id=f"2611.{n:05}") for n, record in enumerate(records))
     event.listen(app.db.engine, "before_cursor_execute", record_insert)
     summary = ingest.store_in_batches(app.db, ParseResult(len(records), records), now, source_of)
@@ -225,9 +225,9 @@ def test_the_rows_of_a_batch_are_inserted_at_once(app: Application, now: datetim
     assert sorted(inserts) == ["listing", "paper", "vote_count"]
 
 
-def test_a_crash_between_batches_loses_nothing_and_repeats_nothing(app: Application, now: datetime) -> None:
-    """The source is read again from the same place: its state only changes with the last batch."""
-    parsed = ParseResult(130, similar(130, upvotes=3))
+def test_crash_between_batches_is_recovered(app: Application, now: datetime) -> None:
+    """The source is read again from the same place, because its state changes with the last batch."""
+    parsed = ParseResult(130, similar_papers(130, upvotes=3))
     batches = 0
 
     def fail_in_third_batch(session: Session) -> Source:
@@ -249,14 +249,14 @@ def test_a_crash_between_batches_loses_nothing_and_repeats_nothing(app: Applicat
 
 
 def test_a_poll_renews_its_lease_and_records_progress_at_the_end(app: Application, now: datetime) -> None:
-    """The lease is renewed with each batch; the ETag of the page is stored with the last one."""
+    """The lease is renewed with each batch; the ETag is stored with the last one."""
     with app.db.write() as session:
         source = source_of(session)
     holder = live_processes.new_holder()
     group = polling._LeaseGroup(app.poll_context, now, "poll-1", holder, [source], alone=False)
     with app.db.write() as session:
         assert group.renew_lease(session)
-    page = FetchedPage(ParseResult(120, similar(120)), etag="new")
+    page = FetchedPage(ParseResult(120, similar_papers(120)), etag="new")
     summary = polling._store_page(group, source, page)
     assert summary.papers_new == 120
     with app.db.read() as session:
@@ -264,9 +264,9 @@ def test_a_poll_renews_its_lease_and_records_progress_at_the_end(app: Applicatio
 
 
 @pytest.mark.once
-def test_a_title_that_very_many_papers_share(app: Application, now: datetime) -> None:
-    """50 papers without an id are told apart; further ones are rejected, also when they are read again."""
-    records = similar(70)
+def test_papers_with_the_same_title_are_limited(app: Application, now: datetime) -> None:
+    """50 papers without an id are kept apart; further ones are rejected, also when read again."""
+    records = similar_papers(70)
     weekly = tuple(
         replace(
             record,
@@ -284,7 +284,7 @@ def test_a_title_that_very_many_papers_share(app: Application, now: datetime) ->
 
 
 def test_papers_of_another_process_are_compared_too(app: Application, now: datetime) -> None:
-    """This includes papers that it stored after the candidates were found."""
+    """This includes papers stored after the candidates were found."""
     with_id = PaperRecord("Pigeons That Plan in Small Cities", arxiv_id="2611.00001", authors=("Mei Tanaka",))
     page = PaperRecord("Pigeons That Plan in Small Citys", authors=("Mei Tanaka",))
 

@@ -1,4 +1,4 @@
-"""Notices for tests, as mail servers write them."""
+"""Build notices as mail servers write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def dsn(
     diagnostic: str = "smtp; 550 5.1.1 <alice@example.org>... User unknown",
     action: str = "failed",
 ) -> bytes:
-    """A delivery status notice (RFC 3464) that came to one of our return paths."""
+    """Build a delivery status notice (RFC 3464) to a return path."""
     return (
         f"Return-Path: <>\r\nFrom: MAILER-DAEMON@mx.example.org\r\nTo: <{to}>\r\n"
         "Subject: Undelivered Mail Returned to Sender\r\nAuto-Submitted: auto-replied\r\n"
@@ -24,7 +24,7 @@ def dsn(
 
 
 def complaint(to: str, kind: str = "abuse", returned: str = "") -> bytes:
-    """A feedback report (RFC 5965)."""
+    """Build a feedback report (RFC 5965)."""
     return (
         f"From: fbl@example.net\r\nTo: <{to}>\r\nSubject: FW: your digest\r\n"
         'Content-Type: multipart/report; report-type=feedback-report; boundary="=_b"\r\n\r\n'
@@ -36,7 +36,7 @@ def complaint(to: str, kind: str = "abuse", returned: str = "") -> bytes:
 
 
 def vacation(to: str) -> bytes:
-    """An automatic reply (RFC 3834)."""
+    """Build an automatic reply (RFC 3834)."""
     return (
         f"From: alice@example.org\r\nTo: <{to}>\r\nSubject: Out of office: Your papers\r\n"
         "Auto-Submitted: auto-replied\r\n\r\nI am away. Mail to unknown users could not be delivered.\r\n"

@@ -1,4 +1,4 @@
-"""Mails as strangers write them: read as far as can be, and never for long."""
+"""Test the tolerant MIME parser: it parses malformed mails as far as possible in limited time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ REPORT = (
 )
 
 
-def test_a_mail_is_taken_apart() -> None:
-    """Folded headers, encoded words, transfer encodings and charsets are undone."""
+def test_mail_is_decoded() -> None:
+    """Folded headers, encoded words, transfer encodings and charsets are decoded."""
     mail = mime_parser.parse(REPORT)
     assert mail.header("subject") == "Café!"
     assert [part.kind for part in mail.walk()] == ["multipart/mixed", "text/plain", "text/html"]
@@ -43,20 +43,19 @@ def test_a_mail_is_taken_apart() -> None:
         (b"Content-Type: multipart/mixed\n\nplain", "plain"),
     ],
 )
-def test_what_is_broken_is_read_as_text(raw: bytes, text: str) -> None:
-    """A person could make something of it, and so do we."""
+def test_malformed_parts_are_parsed_as_text(raw: bytes, text: str) -> None:
     assert mime_parser.parse(raw).text.strip() == text.strip()
 
 
-def test_a_boundary_that_was_torn_off_is_found() -> None:
-    """A relay broke the folded header; the parts are there."""
+def test_missing_boundary_is_recovered() -> None:
+    """A relay damaged the folded header, but the parts are there."""
     parts = b"----__part\n\none\n----__part\n\ntwo\n----__part--"
     torn = b"Content-Type: multipart/mixed;\nboundary=--__part\n\n" + parts
     assert [part.text for part in mime_parser.parse(torn).parts] == ["one", "two"]
 
 
-def test_an_attached_mail_is_not_walked_into() -> None:
-    """What it says is not what the notice says; it is there for whom asks."""
+def test_attached_mail_is_not_parsed() -> None:
+    """Its text is not part of the notice, but it is available on request."""
     mail = mime_parser.parse(b"Content-Type: message/rfc822\n\nSubject: inner\n\nwords")
     assert [part.kind for part in mail.walk()] == ["message/rfc822"]
     assert mail.parts[0].header("subject") == "inner"
@@ -81,8 +80,8 @@ def depth(part: mime_parser.Part) -> int:
     ],
     ids=["multiparts", "mails", "parts", "headers", "line", "folds", "words", "tags", "body"],
 )
-def test_no_mail_is_too_deep_or_too_large(raw: bytes) -> None:
-    """What is beyond the limits is not looked at."""
+def test_depth_and_size_limits(raw: bytes) -> None:
+    """Parts beyond the limits are ignored."""
     began = time.process_time()
     mail = mime_parser.parse(raw)
     assert depth(mail) <= mime_parser.MAX_DEPTH + 1

@@ -1,4 +1,4 @@
-"""What axe-core finds wrong with a page for people who cannot see it, or not well, or use no mouse."""
+"""Find accessibility problems with axe-core."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ARROW = "contains only non-text characters"  # how well it stands out is for our
 
 
 def violations(page: Page) -> list[str]:
-    """`rule: element: what to mend`, a line each; what axe cannot decide by itself counts, too."""
-    found: dict[str, Any] = AXE.run(page, options=OPTIONS).response
+    """Return a line `rule: element: fix` for each problem, including those that axe cannot decide."""
+    results: dict[str, Any] = AXE.run(page, options=OPTIONS).response
     return [
         f"{rule['id']}: {node['html'][:160]}: {node['failureSummary']}"
-        for rule in (*found["violations"], *found["incomplete"])
+        for rule in (*results["violations"], *results["incomplete"])
         for node in rule["nodes"]
         if ARROW not in node["failureSummary"]
     ]

@@ -1,4 +1,4 @@
-"""Past a threshold: the browser works for a moment, or the visitor waits."""
+"""Test sign-up past the threshold: the browser solves a challenge, or the visitor waits."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.support.running_app import Live
 pytestmark = pytest.mark.browser
 
 
-def test_past_the_threshold_a_browser_works_and_a_visitor_without_scripts_waits(
+def test_challenge_with_and_without_scripts(
     live_server: Live, page: Page, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both ways lead to the mail, with all that was typed; the policy for scripts allows the first."""
+    """Both ways keep the form and send the mail, and the content security policy allows the script."""
     app, now = live_server.app, clock.utcnow()
     with app.db.write() as session:
         session.add(RateLimit(name="everybody", hits=10_000, expires_at=now + timedelta(hours=1)))
@@ -44,4 +44,4 @@ def test_past_the_threshold_a_browser_works_and_a_visitor_without_scripts_waits(
     with app.db.read() as session:
         stored = session.exec(select(FormSubmission).order_by(FormSubmission.id)).all()  # type: ignore[arg-type]
     assert len(stored) == 2
-    assert [wish["text"] for wish in stored[0].preferences["interests"]] == ['"world models" & more']
+    assert [interest["text"] for interest in stored[0].preferences["interests"]] == ['"world models" & more']

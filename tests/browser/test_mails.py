@@ -1,4 +1,4 @@
-"""Mails as a browser shows them: by day and by night, on a phone and on a desk."""
+"""Test mails in a browser: light and dark, on a phone and on a desktop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BREAKS = "word-break:break-word;"
 
 @pytest.fixture
 def mails(settings: Settings, now: datetime) -> dict[str, str]:
-    """The HTML of every kind of mail, with addresses and, in the digest, a title that are hard to lay out."""
+    """Return the HTML of every kind of mail, with long addresses and a difficult title."""
     long = {"postal_address": "1 " + "Example" * 12 + " Street, " * 9, "contact_address": LONG_ADDRESS}
     settings = settings.model_copy(update=long)
     signer = LinkSigner(settings.secret_keys, settings.base_url)
@@ -43,12 +43,10 @@ def mails(settings: Settings, now: datetime) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("scheme", "width"), [("light", 320), ("dark", 320), ("light", 1280), ("dark", 1280)]
 )
-def test_every_mail_is_there_for_everybody(
-    page: Page, mails: dict[str, str], scheme: str, width: int
-) -> None:
-    """axe-core finds nothing to mend, nobody scrolls sideways, and nothing is fetched."""
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+def test_mails_are_accessible(page: Page, mails: dict[str, str], scheme: str, width: int) -> None:
+    """axe-core finds no problem, nothing scrolls sideways, and nothing is loaded."""
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.set_viewport_size({"width": width, "height": 800})
     for kind, html in mails.items():
@@ -61,4 +59,4 @@ def test_every_mail_is_there_for_everybody(
         assert BREAKS in html
         page.set_content(html.replace(BREAKS, ""))  # which Yahoo does not know
         assert page.evaluate("document.documentElement.scrollWidth") <= width, kind
-    assert asked == []
+    assert requested == []

@@ -1,4 +1,4 @@
-"""The pages as people meet them: any width, by day and by night, with keyboard only, without scripts."""
+"""Test the pages at any width, in light and dark mode, with a keyboard only, and without scripts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WANTED = Preferences(zone="Europe/Berlin", interests=(Interest("world models"), 
 
 @pytest.fixture
 def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A page of every kind, with texts that nobody planned for."""
+    """Return a page of every kind, with difficult texts."""
     monkeypatch.setattr(web_papers, "ON_DAY", 4)
     app, now = live_server.app, clock.utcnow()
     papers = [
@@ -77,7 +77,7 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
     named = {purpose.value: path(purpose, argument=1) for purpose in Purpose if purpose not in NO_PAGE}
     feedback = named.pop("feedback")
-    named |= {said: f"{feedback}/{said}/1" for said in ("like", "mute", "follow")}
+    named |= {action: f"{feedback}/{action}/1" for action in ("like", "mute", "follow")}
     named["view"] = path(Purpose.VIEW, digest_id or 0)
     named["forget"] = path(Purpose.PREFERENCES) + "/forget"
     named["said"] = path(Purpose.PREFERENCES) + "/papers"
@@ -93,7 +93,7 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 @pytest.fixture
 def forms(paths: dict[str, str]) -> Forms:
-    """The pages that answer a form, with what is sent to them: mistakes first, the others change things."""
+    """Return the pages that answer a form, with the data: mistakes first, because others change data."""
     mute, follow, preferences = (paths[name] for name in ("mute", "follow", "preferences"))
     return {
         "nothing muted": (mute, {"other": "the"}),
@@ -111,7 +111,7 @@ def forms(paths: dict[str, str]) -> Forms:
 
 
 def go(page: Page, url: str, form: dict[str, str] | None = None) -> None:
-    """To a page, or to what it answers a form."""
+    """Open a page, or the response to a form."""
 
     def send(route: Route) -> None:
         headers = {**route.request.headers, "content-type": "application/x-www-form-urlencoded"}
@@ -124,13 +124,11 @@ def go(page: Page, url: str, form: dict[str, str] | None = None) -> None:
 
 
 @pytest.mark.once
-def test_every_page_is_there_for_everybody(
-    live_server: Live, page: Page, paths: dict[str, str], forms: Forms
-) -> None:
-    """Nobody scrolls sideways; by day on a phone and by night on a desk, axe-core finds nothing to mend."""
+def test_pages_are_accessible(live_server: Live, page: Page, paths: dict[str, str], forms: Forms) -> None:
+    """axe-core finds no problem and nothing scrolls sideways, on a light phone and a dark desktop."""
     visits = [(name, path, None) for name, path in paths.items() if name != "view"]  # see test_mails
     page.emulate_media(reduced_motion="reduce")
-    for name, path, form in [*visits, *((name, *asked) for name, asked in forms.items())]:
+    for name, path, form in [*visits, *((name, *request) for name, request in forms.items())]:
         go(page, live_server.url + path, form)
         for width in (320, 768, 1920, 375, 1280):
             page.set_viewport_size({"width": width, "height": 800})
@@ -141,16 +139,20 @@ def test_every_page_is_there_for_everybody(
 
 
 @pytest.mark.once
-def test_no_title_is_too_much(live_server: Live, page: Page, paths: dict[str, str]) -> None:
-    """LaTeX and markup in a long one, or from right to left: as it is meant, on a phone, too."""
+def test_difficult_titles(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """Test a long title with LaTeX and markup, and a right-to-left one, on a phone."""
     assert len(HARD) == 175
     page.set_viewport_size({"width": 320, "height": 800})
     lists = [paths["day"], paths["week"], "/search?q=retrieval"]
-    for path in [*lists, "/paper/4", *(paths[said].replace("/1", "/4") for said in ("mute", "follow"))]:
+    for path in [*lists, "/paper/4", *(paths[action].replace("/1", "/4") for action in ("mute", "follow"))]:
         page.goto(live_server.url + path)
         assert page.get_by_text(READ, exact=True).first.is_visible(), path
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
-    for path in [*lists[:2], "/paper/5", *(paths[said].replace("/1", "/5") for said in ("mute", "follow"))]:
+    for path in [
+        *lists[:2],
+        "/paper/5",
+        *(paths[action].replace("/1", "/5") for action in ("mute", "follow")),
+    ]:
         page.goto(live_server.url + path)
         title = page.get_by_text(RIGHT_TO_LEFT, exact=True).first
         assert title.evaluate("e => getComputedStyle(e).direction") == "rtl", path
@@ -159,7 +161,7 @@ def test_no_title_is_too_much(live_server: Live, page: Page, paths: dict[str, st
 
 @pytest.mark.once
 def test_pages_can_be_printed(live_server: Live, page: Page, paths: dict[str, str]) -> None:
-    """By night, too: black on white, nothing to press, and where the paper is in full."""
+    """In dark mode too, prints are black on white, without controls and with the paper's URL."""
     page.emulate_media(color_scheme="dark", media="print")
     for name in ("day", "week", "paper", "found", "preferences"):
         page.goto(live_server.url + paths[name])
@@ -174,13 +176,12 @@ def test_pages_can_be_printed(live_server: Live, page: Page, paths: dict[str, st
     page.goto(live_server.url + paths["found"])
     expect(page.get_by_role("heading", level=1)).to_have_text("Papers on short -script")
     expect(page.get_by_role("heading", level=1)).to_be_in_viewport()
-    shown = page.get_by_role("heading", level=1).bounding_box()
-    assert shown
-    assert shown["height"] > 10
+    box = page.get_by_role("heading", level=1).bounding_box()
+    assert box
+    assert box["height"] > 10
 
 
-def test_mistakes_stand_out_too(live_server: Live, page: Page) -> None:
-    """The form tells what to mend, and puts a keyboard there."""
+def test_form_errors_are_visible_and_focused(live_server: Live, page: Page) -> None:
     page.goto(live_server.url)
     page.get_by_label("E-mail address").fill("nobody")
     page.get_by_label("Interest 1").fill("???")
@@ -191,8 +192,8 @@ def test_mistakes_stand_out_too(live_server: Live, page: Page) -> None:
     assert axe.violations(page) == []
 
 
-def test_the_form_meets_a_visitor_halfway(live_server: Live, page: Page) -> None:
-    """Their zone is chosen, the weekday asked for when it matters, and lines do not run out."""
+def test_sign_up_form_helps(live_server: Live, page: Page) -> None:
+    """The browser's zone is selected, the weekday shown only when needed, and new lines added."""
     page.goto(live_server.url)
     way = page.get_by_role("link", name="Get your digest")
     expect(way).to_be_hidden()  # the form stands beside it
@@ -211,8 +212,8 @@ def test_the_form_meets_a_visitor_halfway(live_server: Live, page: Page) -> None
             field.fill(f"topic {number}")
 
 
-def test_words_are_offered_while_typing(live_server: Live, page: Page, paths: dict[str, str]) -> None:
-    """From what the archive holds."""
+def test_interest_suggestions(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """They come from the archive."""
     page.goto(live_server.url)
     with page.expect_response("**/suggest?q=wor"):
         page.get_by_label("Interest 1").press_sequentially("wor")
@@ -220,8 +221,7 @@ def test_words_are_offered_while_typing(live_server: Live, page: Page, paths: di
     expect(page.locator("#words option")).to_have_attribute("value", "world models")
 
 
-def test_everything_works_without_scripts(live_server: Live, browser: Browser) -> None:
-    """A visitor who blocks them signs up all the same."""
+def test_sign_up_without_scripts(live_server: Live, browser: Browser) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(live_server.url)
@@ -234,11 +234,11 @@ def test_everything_works_without_scripts(live_server: Live, browser: Browser) -
     with live_server.app.db.read() as session:
         stored = session.exec(select(FormSubmission.preferences)).one()
     assert stored["zone"] == "America/Sao_Paulo"
-    assert [wish["text"] for wish in stored["interests"]] == ["robotics"]
+    assert [interest["text"] for interest in stored["interests"]] == ["robotics"]
 
 
-def test_a_keyboard_is_enough_to_sign_up(live_server: Live, page: Page) -> None:
-    """Enter leads from interest to interest, past an empty one to the address, and from there it sends."""
+def test_sign_up_by_keyboard(live_server: Live, page: Page) -> None:
+    """Enter moves between interests, from an empty one to the address, and sends the form from there."""
     page.goto(live_server.url)
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -258,8 +258,8 @@ def test_a_keyboard_is_enough_to_sign_up(live_server: Live, page: Page) -> None:
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
 
 
-def test_a_keyboard_is_enough(live_server: Live, page: Page) -> None:
-    """The first key leads past the head; whatever has the focus shows it; Enter sends."""
+def test_keyboard_navigation(live_server: Live, page: Page) -> None:
+    """The first key skips the header, the focus is visible, and Enter sends."""
     page.goto(live_server.url + "/manage")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
@@ -272,10 +272,8 @@ def test_a_keyboard_is_enough(live_server: Live, page: Page) -> None:
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
 
 
-def test_preferences_are_changed_and_left_by_hand(
-    live_server: Live, page: Page, paths: dict[str, str]
-) -> None:
-    """Save, pause, go on, unsubscribe, come back: each with its own answer."""
+def test_preferences_buttons(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """Save, pause, resume, unsubscribe and resubscribe each show their own message."""
     page.goto(live_server.url + paths["preferences"])
     page.get_by_label("Interest 1", exact=True).fill("")
     page.get_by_label("Interest 3", exact=True).fill("graph learning")
@@ -294,10 +292,8 @@ def test_preferences_are_changed_and_left_by_hand(
     expect(page.get_by_role("status")).to_have_text("Welcome back. You are subscribed again.")
 
 
-def test_papers_are_pasted_removed_and_forgotten(
-    live_server: Live, page: Page, paths: dict[str, str]
-) -> None:
-    """What was learned is on the page, in reach of every finger and eye."""
+def test_paste_remove_and_delete_papers(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """The list is large enough to touch and accessible."""
     page.set_viewport_size({"width": 320, "height": 800})
     page.goto(live_server.url + paths["preferences"])
     page.get_by_text("Add papers you like").click()
@@ -317,8 +313,8 @@ def test_papers_are_pasted_removed_and_forgotten(
     expect(page.get_by_text("No feedback yet.")).to_be_visible()
 
 
-def test_a_digest_is_shown_with_its_styles(live_server: Live, page: Page, paths: dict[str, str]) -> None:
-    """Under a policy that lets it do nothing, it looks as it was mailed."""
+def test_digest_page_has_styles(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """The sandbox policy allows the styles of the mail."""
     page.goto(live_server.url + paths["view"])
     expect(page.get_by_text("Read or Retrieve").first).to_be_visible()
     assert "Georgia" in page.get_by_text("Paperboy").first.evaluate("e => getComputedStyle(e).fontFamily")

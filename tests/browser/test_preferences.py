@@ -1,4 +1,4 @@
-"""A reader's own page, from the first change to the last: with a keyboard alone, and without scripts."""
+"""Test the preferences page with a keyboard only, and without scripts."""
 
 from __future__ import annotations
 
@@ -27,80 +27,83 @@ RIS = b"TY  - GEN\nTI  - A Paper Out of Zotero\nER  - \nTY  - GEN\nER  - \n"
 
 @pytest.fixture
 def alice(live_server: Live) -> int:
-    """A reader of a service that has a paper on agents."""
+    """Add a reader to a service that has a paper on agents."""
     now = clock.utcnow()
     with live_server.app.db.write() as session:
-        factories.paper(session, factories.source(session, now), "Language Agents", now.date(), now)
+        factories.add_paper(session, factories.add_source(session, now), "Language Agents", now.date(), now)
         return subscribers.add(session, "alice@example.org", WANTED, now - timedelta(days=2))
 
 
 @pytest.fixture
 def preferences(live_server: Live, alice: int) -> str:
-    """Where her preferences are."""
+    """Return the URL of Alice's preferences."""
     token = live_server.app.signer.token(Purpose.PREFERENCES, alice, clock.utcnow())
     return f"{live_server.url}/{Purpose.PREFERENCES}/{token}"
 
 
-def reach(page: Page, wanted: Locator) -> None:
-    """Go there as a keyboard does."""
+def focus_by_keyboard(page: Page, target: Locator) -> None:
+    """Press Tab until the element has the focus."""
     for _ in range(150):
         page.keyboard.press("Tab")
-        if wanted.evaluate("element => element === document.activeElement"):
+        if target.evaluate("element => element === document.activeElement"):
             return
-    raise AssertionError(f"no key leads to {wanted}")
+    raise AssertionError(f"no key leads to {target}")
 
 
-def chosen(live_server: Live, reader: int) -> Preferences:
+def preferences_of(live_server: Live, reader: int) -> Preferences:
     with live_server.app.db.read() as session:
         return subscribers.preferences_of(session, subscribers.get(session, reader))
 
 
-def test_a_keyboard_is_enough(
+def test_preferences_by_keyboard(
     mail_server: MailServer, live_server: Live, page: Page, alice: int, preferences: str
 ) -> None:
-    """To change interests with a look ahead, add papers, take a break, and have everything erased."""
+    """Change interests with a preview, add papers, pause, and erase everything."""
     page.goto(preferences)
-    reach(page, page.get_by_label("Interest 2", exact=True))
+    focus_by_keyboard(page, page.get_by_label("Interest 2", exact=True))
     page.keyboard.type("agents")
     expect(page.get_by_role("region", name="Preview of your digest")).to_contain_text("Language Agents")
     expect(page.get_by_label("Interest 2", exact=True)).to_be_focused()
     assert axe.violations(page) == []
     page.keyboard.press("Enter")
     expect(page.get_by_role("status")).to_have_text("Saved.")
-    assert [wish.text for wish in chosen(live_server, alice).interests] == ["robots", "agents"]
+    assert [interest.text for interest in preferences_of(live_server, alice).interests] == [
+        "robots",
+        "agents",
+    ]
 
-    reach(page, page.get_by_text("Add papers you like"))
+    focus_by_keyboard(page, page.get_by_text("Add papers you like"))
     page.keyboard.press("Enter")
-    reach(page, page.get_by_label("Papers you like", exact=True))
+    focus_by_keyboard(page, page.get_by_label("Papers you like", exact=True))
     page.keyboard.type("A Paper That Was Pasted")
     file = page.get_by_label("Or upload a file")
-    reach(page, file)
+    focus_by_keyboard(page, file)
     file.set_input_files({"name": "big.ris", "mimeType": "text/plain", "buffer": RIS * 20_000})
     expect(page.get_by_text("This file is too large")).to_be_visible()
     file.set_input_files({"name": "mine.ris", "mimeType": "text/plain", "buffer": RIS})
     expect(page.get_by_text("This file is too large")).to_have_count(0)
-    reach(page, page.get_by_role("button", name="Add papers"))
+    focus_by_keyboard(page, page.get_by_role("button", name="Add papers"))
     page.keyboard.press("Enter")
     expect(page.get_by_text("2 papers were added.")).to_be_visible()
     expect(page.get_by_text("mine.ris, line 4: a RIS entry without title")).to_be_visible()
     assert axe.violations(page) == []
-    reach(page, page.get_by_role("link", name="Back to your preferences"))
+    focus_by_keyboard(page, page.get_by_role("link", name="Back to your preferences"))
     page.keyboard.press("Enter")
 
-    take_a_break(page)
-    reach(page, page.get_by_role("button", name="Erase everything"))
+    check_pause(page)
+    focus_by_keyboard(page, page.get_by_role("button", name="Erase everything"))
     page.keyboard.press("Enter")
     expect(page.get_by_role("status")).to_contain_text("We sent you an e-mail")
     page.goto(link_to(mail_server.wait_for(1)[0], "erase"))
-    reach(page, page.get_by_role("button", name="Erase everything"))
+    focus_by_keyboard(page, page.get_by_role("button", name="Erase everything"))
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("erased")
     with live_server.app.db.read() as session:
         assert subscribers.get(session, alice).state is SubscriberState.ERASED
 
 
-def test_a_mistake_in_what_is_wanted_is_told_beside_its_field(page: Page, preferences: str) -> None:
-    """By the preview, while typing; and it goes with it, so that the field's own hint is told again."""
+def test_invalid_preference_is_marked_until_corrected(page: Page, preferences: str) -> None:
+    """The preview marks it while typing, and restores the field's hint."""
     page.goto(preferences)
     muted, least = page.get_by_label("Muted"), page.get_by_label("At least")
     hint = page.locator("#muted-hint").inner_text()
@@ -116,27 +119,29 @@ def test_a_mistake_in_what_is_wanted_is_told_beside_its_field(page: Page, prefer
     expect(page.locator(".problem")).to_have_count(1)
 
 
-def take_a_break(page: Page) -> None:
-    """Half a day is not taken for none, nor one that is over for one to come."""
+def check_pause(page: Page) -> None:
+    """Check that an incomplete date and a past date are refused."""
     today, until = clock.utcnow().date(), page.get_by_label("Resume on")
     # The browser asks for day and month in the order of its own language.
     back = next(day for n in range(2, 40) if (day := today + timedelta(days=n)).day == day.month)
-    reach(page, until)
+    focus_by_keyboard(page, until)
     for typed in (f"{back:%d}", f"{back:%d%m}2019"):
         page.keyboard.type(typed)
         page.keyboard.press("Enter")
         assert until.evaluate("field => document.activeElement === field && !field.validity.valid")
         for _ in range(3):
             page.keyboard.press("Shift+Tab")
-        reach(page, until)
+        focus_by_keyboard(page, until)
     page.keyboard.type(f"{back:%d%m%Y}")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status")).to_have_text("Paused.")
     expect(page.get_by_text(f"{back.day}\N{NO-BREAK SPACE}{back:%b %Y}").first).to_be_visible()
 
 
-def test_it_works_without_scripts(live_server: Live, browser: Browser, alice: int, preferences: str) -> None:
-    """To look ahead by a button loses nothing and saves nothing; to save saves it."""
+def test_preferences_without_scripts(
+    live_server: Live, browser: Browser, alice: int, preferences: str
+) -> None:
+    """The preview keeps the form and saves nothing; the save button saves."""
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(preferences)
@@ -147,11 +152,11 @@ def test_it_works_without_scripts(live_server: Live, browser: Browser, alice: in
     page.get_by_role("button", name="Split them").click()
     expect(page.get_by_role("region", name="Preview of your digest")).to_contain_text("Language Agents")
     expect(page.get_by_label("Interest 3", exact=True)).to_have_value("memory")
-    assert chosen(live_server, alice).interests == WANTED.interests
+    assert preferences_of(live_server, alice).interests == WANTED.interests
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_have_text("Saved.")
-    saved = chosen(live_server, alice)
-    assert [(wish.text, wish.weight) for wish in saved.interests] == [
+    saved = preferences_of(live_server, alice)
+    assert [(interest.text, interest.weight) for interest in saved.interests] == [
         ("robots", 1),
         ("agents", 2),
         ("memory", 2),

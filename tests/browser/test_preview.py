@@ -1,4 +1,4 @@
-"""Looking before signing up: while typing, and by a button where scripts are blocked."""
+"""Test the preview before sign-up: while typing, and by a button without scripts."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ BUTTON = "Preview today’s digest"
 
 @pytest.fixture
 def url(live_server: Live) -> str:
-    """Where a service is that has papers on agents."""
+    """Return the URL of a service that has papers on agents."""
     now = clock.utcnow()
     with live_server.app.db.write() as session:
-        source = factories.source(session, now)
+        source = factories.add_source(session, now)
         for title in (AGENTS, HEBREW, f"{LONG} agents", "Video Diffusion"):
             votes = 90 if title == "Video Diffusion" else 10
-            factories.paper(
+            factories.add_paper(
                 session, source, title, now.date(), now, votes, abstract=title, url="https://example.org"
             )
         day = now - timedelta(days=3)
-        factories.paper(session, source, "Agents of Old", day.date(), day)
+        factories.add_paper(session, source, "Agents of Old", day.date(), day)
     return live_server.url
 
 
-def test_it_comes_while_typing(url: str, page: Page) -> None:
-    """Nothing but the interests leaves the form, and nothing that was typed is touched."""
-    asked: list[Request] = []
-    page.on("request", lambda request: asked.append(request) if request.url.endswith("/preview") else None)
+def test_preview_while_typing(url: str, page: Page) -> None:
+    """Only the interests are sent, and the form is unchanged."""
+    requests: list[Request] = []
+    page.on("request", lambda request: requests.append(request) if request.url.endswith("/preview") else None)
     page.goto(url)
     page.get_by_label("E-mail address").fill("bob@example.org")
     page.get_by_label("Interest 1").press_sequentially("agents")
@@ -56,14 +56,14 @@ def test_it_comes_while_typing(url: str, page: Page) -> None:
     )
     expect(page.get_by_label("Interest 1")).to_be_focused()
     expect(page.get_by_label("E-mail address")).to_have_value("bob@example.org")
-    assert [name for request in asked for name, _ in parse_qsl(request.post_data or "")] == ["interest"]
+    assert [name for request in requests for name, _ in parse_qsl(request.post_data or "")] == ["interest"]
     expect(page).to_have_url(url + "/")
 
 
-def test_the_last_word_counts(url: str, page: Page) -> None:
-    """Whoever types on while an answer is under way is shown what they ended with; one is asked at a time."""
-    held: list[Route] = []
-    page.route("**/preview", lambda route: route.continue_() if held else held.append(route))
+def test_last_input_is_shown(url: str, page: Page) -> None:
+    """Only one request runs at a time, and the preview matches the final text."""
+    routes: list[Route] = []
+    page.route("**/preview", lambda route: route.continue_() if routes else routes.append(route))
     page.clock.install()
     page.goto(url)
     field = page.get_by_label("Interest 1")
@@ -72,16 +72,16 @@ def test_the_last_word_counts(url: str, page: Page) -> None:
     for typed in ("agents and", "video"):
         field.fill(typed)
         page.clock.run_for(500)
-    assert len(held) == 1
+    assert len(routes) == 1
     with page.expect_request("**/preview") as last:
-        held[0].continue_()
+        routes[0].continue_()
     assert last.value.post_data == "interest=video&interest=&interest="
     preview = page.get_by_role("region", name="Preview of your digest")
     expect(preview.get_by_role("link").first).to_have_text("Video Diffusion")
 
 
-def test_a_mistake_is_told_beside_its_line_and_goes_with_it(url: str, page: Page) -> None:
-    """In lines that the page has added, too; the others are looked for all the same."""
+def test_invalid_interest_is_marked_until_corrected(url: str, page: Page) -> None:
+    """Added lines are included, and the other interests are previewed."""
     page.goto(url)
     page.get_by_label("Interest 1").fill("agents")
     page.get_by_label("Interest 3").fill("cooking")
@@ -97,8 +97,8 @@ def test_a_mistake_is_told_beside_its_line_and_goes_with_it(url: str, page: Page
     assert wrong.get_attribute("aria-invalid") is None
 
 
-def test_one_line_is_kept_apart_by_a_button(url: str, page: Page) -> None:
-    """Everything else stays as it was typed, the zone that was chosen as well."""
+def test_split_button(url: str, page: Page) -> None:
+    """All other fields, such as the time zone, keep their values."""
     page.goto(url)
     page.get_by_label("E-mail address").fill("bob@example.org")
     page.get_by_label("Time zone").select_option("Africa/Cairo")
@@ -114,8 +114,8 @@ def test_one_line_is_kept_apart_by_a_button(url: str, page: Page) -> None:
 
 
 @pytest.mark.once
-def test_it_fits_and_stands_out(url: str, page: Page) -> None:
-    """Whatever papers and interests are called, in either direction of writing, by day and by night."""
+def test_preview_layout(url: str, page: Page) -> None:
+    """Test long texts, both writing directions, and light and dark mode."""
     page.emulate_media(reduced_motion="reduce")
     page.goto(url)
     page.get_by_label("Interest 1").fill("agents")
@@ -135,8 +135,8 @@ def test_it_fits_and_stands_out(url: str, page: Page) -> None:
     assert name["x"] == bars["x"]
 
 
-def test_a_button_does_it_without_scripts(url: str, live_server: Live, browser: Browser) -> None:
-    """The page comes back with all that was typed; Enter still signs up, with what was kept apart."""
+def test_preview_without_scripts(url: str, live_server: Live, browser: Browser) -> None:
+    """The form keeps its values. Enter signs up, with the split interests."""
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(url)

@@ -1,4 +1,4 @@
-"""The whole story, from the sign-up form to the last mail, with nothing but real parts."""
+"""Test the whole story from sign-up to unsubscribing with real parts only."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ OTHER = "Folding Proteins on a Laptop"
 
 @contextmanager
 def service(settings: Settings) -> Iterator[tuple[Application, str]]:
-    """The real application, served where its own links lead."""
-    bound = running_app.free_socket()
+    """Serve the real application at its own base URL."""
+    bound = running_app.bind_free_port()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     app = main.build(settings.model_copy(update={"base_url": url}))
-    with running_app.served(main.create_app(app), bound):
+    with running_app.serve(main.create_app(app), bound):
         yield app, url
     app.db.dispose()
 
 
-def row(arxiv_id: str, title: str, upvotes: int) -> dict[str, Any]:
-    """A paper as Hugging Face lists it."""
+def paper_row(arxiv_id: str, title: str, upvotes: int) -> dict[str, Any]:
+    """Return a paper as listed by Hugging Face."""
     paper = {
         "id": arxiv_id,
         "title": title,
@@ -63,13 +63,13 @@ def plain_text(mail: Received) -> str:
 
 
 def link_to(mail: Received, purpose: str) -> str:
-    found = re.search(rf"http://127\.0\.0\.1:\d+/{purpose}/\S+", plain_text(mail))
-    assert found, plain_text(mail)
-    return found.group()
+    match = re.search(rf"http://127\.0\.0\.1:\d+/{purpose}/\S+", plain_text(mail))
+    assert match, plain_text(mail)
+    return match.group()
 
 
 def sign_up(page: Page, url: str, mail_server: MailServer) -> Received:
-    """Fill in the form as a person does; the mail that asks to confirm."""
+    """Fill in the form and return the confirmation mail."""
     page.goto(url)
     page.get_by_label("E-mail address").fill(ALICE)
     page.get_by_label("Interest 1").fill("language agents")
@@ -78,56 +78,56 @@ def sign_up(page: Page, url: str, mail_server: MailServer) -> Received:
     return mail_server.wait_for(1)[0]
 
 
-def like_it(app: Application, page: Page, digest: Received) -> None:
-    """From the received mail through the real page: a scanner changes nothing, the button does, and undo."""
+def give_feedback(app: Application, page: Page, digest: Received) -> None:
+    """Follow the links of the received mail: GET changes nothing, the button records, and undo removes."""
     more = link_to(digest, r"feedback/[\w-]+/like")
     for _ in range(2):
         assert httpx.get(more).status_code == 200
-    assert said(app) == []
+    assert feedback_of_alice(app) == []
     page.goto(more)
     assert FITTING in page.inner_text("main")
     page.get_by_role("button", name="More like this").click()
     expect(page.get_by_text("Saved")).to_be_visible()
-    assert said(app) == [(FITTING, True)]
+    assert feedback_of_alice(app) == [(FITTING, True)]
     page.goto(link_to(digest, r"feedback/[\w-]+/dislike"))
     page.get_by_role("button", name="Less like this").click()
     expect(page.get_by_text("Saved")).to_be_visible()
-    assert said(app) == [(FITTING, False)]
+    assert feedback_of_alice(app) == [(FITTING, False)]
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_have_text("Your feedback was removed.")
-    assert said(app) == []
+    assert feedback_of_alice(app) == []
     page.goto(link_to(digest, "view"))  # the cards have the same links there
     page.get_by_role("link", name="More like this").first.click()
     page.get_by_role("button", name="More like this").click()
     expect(page.get_by_text("Saved")).to_be_visible()
-    assert said(app) == [(FITTING, True)]
+    assert feedback_of_alice(app) == [(FITTING, True)]
 
 
 def mute_and_follow(app: Application, page: Page, digest: Received) -> None:
-    """From the received mail, too: one button each, and one to take it back."""
+    """Follow the links of the received mail: each has a button and an undo."""
     page.goto(link_to(digest, r"feedback/[\w-]+/mute"))
     page.get_by_role("radio", name="Plan Ahead").check()
     page.get_by_role("button", name="Mute").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Plan Ahead")
-    assert chosen(app).muted == ("Plan Ahead",)
+    assert preferences_of_alice(app).muted == ("Plan Ahead",)
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("No longer muted")
-    assert chosen(app).muted == ()
+    assert preferences_of_alice(app).muted == ()
     page.goto(link_to(digest, r"feedback/[\w-]+/follow"))
     page.get_by_role("button", name="Follow").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
-    assert chosen(app).interests[-1].text == 'author:"Ada Lovelace"'
+    assert preferences_of_alice(app).interests[-1].text == 'author:"Ada Lovelace"'
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_have_text("You no longer follow Ada Lovelace.")
-    assert len(chosen(app).interests) == 1
+    assert len(preferences_of_alice(app).interests) == 1
 
 
-def chosen(app: Application) -> subscribers.Preferences:
+def preferences_of_alice(app: Application) -> subscribers.Preferences:
     with app.db.read() as session:
         return subscribers.preferences_of(session, session.exec(select(Subscriber)).one())
 
 
-def said(app: Application) -> list[tuple[str, bool]]:
+def feedback_of_alice(app: Application) -> list[tuple[str, bool]]:
     with app.db.read() as session:
         reader = session.exec(select(Subscriber.id)).one() or 0
         return [
@@ -136,20 +136,20 @@ def said(app: Application) -> list[tuple[str, bool]]:
         ]
 
 
-def tick(app: Application, at: datetime) -> None:
-    """What the schedule does in a thread of its own, too."""
-    running_app.elsewhere(lambda: pipeline.send_due(app, at))
+def run_schedule(app: Application, at: datetime) -> None:
+    """Run the scheduled jobs in a thread, as the scheduler does."""
+    running_app.run_in_thread(lambda: pipeline.send_due(app, at))
 
 
 @pytest.mark.browser
 def test_from_sign_up_to_the_last_mail(
     settings: Settings, mail_server: MailServer, page: Page, tmp_path: Path
 ) -> None:
-    """Sign up → confirm → one digest with the right paper and its reason → one click → silence."""
+    """Sign up, confirm, get one digest with the right paper and reason, unsubscribe, get no more."""
     with service(settings) as (app, url):
-        asked = sign_up(page, url, mail_server)
-        assert asked.recipient == ALICE
-        confirm = link_to(asked, "confirm")
+        confirmation = sign_up(page, url, mail_server)
+        assert confirmation.recipient == ALICE
+        confirm = link_to(confirmation, "confirm")
         for _ in range(2):  # a mail scanner opens every link
             assert httpx.get(confirm).status_code == 200
         assert state_of(app) is SubscriberState.PENDING
@@ -160,16 +160,18 @@ def test_from_sign_up_to_the_last_mail(
 
         now = clock.utcnow()
         answer = tmp_path / f"{now:%Y-%m-%d}.json"
-        answer.write_text(json.dumps([row("2611.00001", FITTING, 40), row("2611.00002", OTHER, 90)]))
+        answer.write_text(
+            json.dumps([paper_row("2611.00001", FITTING, 40), paper_row("2611.00002", OTHER, 90)])
+        )
         assert pipeline.read_files(app, [answer], now).summary.papers_new == 2
 
         with app.db.read() as session:
             due = session.exec(select(Subscriber)).one().next_due_at
         assert due
-        tick(app, due - timedelta(minutes=1))
+        run_schedule(app, due - timedelta(minutes=1))
         assert len(mail_server.messages) == 1
         for _ in range(2):  # a tick may come twice
-            tick(app, due)
+            run_schedule(app, due)
         assert len(mail_server.messages) == 2
         digest = mail_server.messages[1]
         assert FITTING in str(digest.parsed()["Subject"])
@@ -179,15 +181,15 @@ def test_from_sign_up_to_the_last_mail(
         assert OTHER not in fitting
         assert OTHER in trending
 
-        like_it(app, page, digest)
+        give_feedback(app, page, digest)
         mute_and_follow(app, page, digest)
 
         headers = digest.parsed()
         assert headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
         target = re.findall(r"<(http[^>]*)>", str(headers["List-Unsubscribe"]))[0]
-        answered = httpx.post(target, data={"List-Unsubscribe": "One-Click"})
-        assert answered.status_code == 200
+        response = httpx.post(target, data={"List-Unsubscribe": "One-Click"})
+        assert response.status_code == 200
         assert state_of(app) is SubscriberState.UNSUBSCRIBED
         for days in range(1, 9):
-            tick(app, due + timedelta(days=days))
+            run_schedule(app, due + timedelta(days=days))
         assert len(mail_server.messages) == 2

@@ -1,4 +1,4 @@
-"""`paperboy bounces` and `paperboy suppressions`."""
+"""Test `paperboy bounces` and `paperboy suppressions`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALICE = "alice@example.org"
 
 @pytest.fixture
 def mails(tmp_path: Path) -> Path:
-    """A folder with three mails, of which one is hostile."""
+    """Write a folder with three mails, one of them hostile."""
     diagnostic = "smtp; 550 5.1.1 \x1b[31m[bold]no such user"
     for name, mail in (
         ("gone", dsn(US, diagnostic=diagnostic)),
@@ -35,8 +35,8 @@ def mails(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_line_a_file(mails: Path) -> None:
-    """JSON for machines, without any configuration or database."""
+def test_bounces_json_has_one_line_per_file(mails: Path) -> None:
+    """It needs no configuration and no database."""
     files = [str(mails / f"{name}.eml") for name in ("gone", "away", "letter")]
     ran = CliRunner().invoke(cli, ["bounces", *files, "--json"], env={"PAPERBOY_SECRET_KEYS": "weak"})
     assert ran.exit_code == 0
@@ -49,8 +49,8 @@ def test_a_line_a_file(mails: Path) -> None:
     assert (results[0]["recipient"], results[0]["status"]) == (ALICE, "5.1.1")
 
 
-def test_several_recipients_stand_in_one_line(mails: Path) -> None:
-    """The first decides, the others follow."""
+def test_several_recipients_in_one_line(mails: Path) -> None:
+    """The first one decides; the others follow."""
     two = dsn(US).replace(
         b"\r\n\r\n--=_b--", b"\r\n\r\nFinal-Recipient: rfc822; b@example.org\r\nStatus: 5.2.2\r\n\r\n--=_b--"
     )
@@ -59,8 +59,8 @@ def test_several_recipients_stand_in_one_line(mails: Path) -> None:
     assert [each["reason"] for each in json.loads(line)["others"]] == ["mailboxfull"]
 
 
-def test_a_file_that_cannot_be_read_has_its_own_line(mails: Path) -> None:
-    """The others are read, and the exit code says that something failed."""
+def test_unreadable_file_is_reported(mails: Path) -> None:
+    """The other files are read, and the exit code reports a failure."""
     files = [str(mails / "missing.eml"), str(mails), str(mails / "gone.eml")]
     ran = CliRunner().invoke(cli, ["bounces", *files, "--json"])
     assert ran.exit_code == 1
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_read_has_its_own_line(mails: Path) -> None:
     ]
 
 
-def test_people_get_a_table(mails: Path) -> None:
+def test_bounces_table(mails: Path) -> None:
     """Untrusted text is printed without control characters and markup."""
     ran = CliRunner().invoke(cli, ["bounces", str(mails / "gone.eml"), str(mails / "missing.eml")])
     assert ran.exit_code == 1
@@ -81,30 +81,29 @@ def test_people_get_a_table(mails: Path) -> None:
     assert "No such file" in ran.stdout
 
 
-def test_without_a_file_there_is_nothing_to_read() -> None:
-    """The command was used wrongly."""
+def test_missing_argument_is_wrong_usage() -> None:
     assert CliRunner().invoke(cli, ["bounces"]).exit_code == 2
 
 
 @pytest.fixture
 def run(app: Application, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    """The command line on the test's own database."""
+    """Return a runner of commands on the test's database."""
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", app.settings.database_url)
     monkeypatch.setenv("PAPERBOY_SECRET_KEYS", SECRET)
     return CliRunner()
 
 
-def test_an_address_is_listed_and_lifted(app: Application, run: CliRunner) -> None:
-    """By name where its reader is known; whose mail came back is a reader again; both are in the audit."""
+def test_list_and_lift_suppressions(app: Application, run: CliRunner) -> None:
+    """Known addresses are shown. Lifting one reactivates its reader and is in the audit log."""
     with app.db.write() as session:
-        reader = session.get_one(Subscriber, factories.reader(session, ALICE, ["agents"], NOW))
+        reader = session.get_one(Subscriber, factories.add_subscriber(session, ALICE, ["agents"], NOW))
         reader.state, reader.confirmed_at = SubscriberState.BOUNCING, NOW
         suppression.suppress(session, ALICE, "bounced: 550 \x1b[31mgone", NOW)
         suppression.suppress(session, "bob@example.org", "asked for it", NOW)
-    shown = run.invoke(cli, ["suppressions", "list"])
-    assert ALICE in shown.stdout
-    assert "bob@example.org" not in shown.stdout
-    assert "\x1b" not in shown.stdout
+    result = run.invoke(cli, ["suppressions", "list"])
+    assert ALICE in result.stdout
+    assert "bob@example.org" not in result.stdout
+    assert "\x1b" not in result.stdout
     listed = json.loads(run.invoke(cli, ["suppressions", "list", "--json"]).stdout)
     assert [(each["email"], each["reason"]) for each in listed][1] == ("", "asked for it")
 
@@ -118,8 +117,8 @@ def test_an_address_is_listed_and_lifted(app: Application, run: CliRunner) -> No
         assert [row.action for row in session.exec(select(AuditEntry))] == ["suppression.lift"]
 
 
-def test_an_address_is_added(app: Application, run: CliRunner) -> None:
-    """With the reason; one that is no address is refused."""
+def test_add_suppression(app: Application, run: CliRunner) -> None:
+    """A reason is required, and invalid addresses are refused."""
     assert run.invoke(cli, ["suppressions", "add", ALICE, "--reason", "asked by telephone"]).exit_code == 0
     with app.db.read() as session:
         assert suppression.reasons_for(session, [ALICE]) == {ALICE: "asked by telephone"}

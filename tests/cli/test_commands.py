@@ -1,4 +1,4 @@
-"""The command line: a readable answer for people, one document for machines, and an honest exit code."""
+"""Test the commands: readable output, one JSON document with `--json`, and exit codes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ROWS = [
 def environment(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mail_server: MailServer
 ) -> None:
-    """What an operator has set; no `.env` has a say."""
+    """Set the operator's environment, without any `.env` file."""
     for name in Settings.model_fields:
         monkeypatch.delenv(f"PAPERBOY_{name.upper()}", raising=False)
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", settings.database_url)
@@ -73,7 +73,7 @@ def environment(
 
 @pytest.fixture
 def run() -> Run:
-    """Run a command in this process."""
+    """Return a function that runs a command in this process."""
 
     def invoke(*arguments: str, code: int = 0) -> Result:
         result = CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
@@ -84,24 +84,24 @@ def run() -> Run:
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    """A day of Hugging Face, as it answers."""
+def papers_file(tmp_path: Path) -> Path:
+    """Write a day of Hugging Face's API as a file."""
     file = tmp_path / "2026-11-20.json"
     file.write_text(json.dumps(ROWS))
     return file
 
 
-def says(result: Result) -> Any:
-    """The JSON document that is all there is on standard output."""
+def parse_output(result: Result) -> Any:
+    """Parse standard output as one JSON document."""
     return json.loads(result.stdout)
 
 
 # --- ingest
 
 
-def test_reading_files_tells_what_came_of_them(run: Run, rows: Path) -> None:
-    """Once everything is new, the second time nothing changes."""
-    first = says(run("ingest", str(rows), "--json"))
+def test_ingest_reports_counts(run: Run, papers_file: Path) -> None:
+    """Reading the same file again changes nothing."""
+    first = parse_output(run("ingest", str(papers_file), "--json"))
     assert first == {
         "files": 1,
         "rows": 2,
@@ -114,48 +114,48 @@ def test_reading_files_tells_what_came_of_them(run: Run, rows: Path) -> None:
         "failed": [],
         "rejections": [],
     }
-    second = says(run("ingest", str(rows), "--json"))
+    second = parse_output(run("ingest", str(papers_file), "--json"))
     assert (second["papers_new"], second["unchanged"], second["listings"]) == (0, 2, 0)
 
 
-def test_a_bad_row_is_shown_and_costs_nothing_else(run: Run, rows: Path) -> None:
-    """With its file, its number and the reason."""
-    rows.write_text(json.dumps([ROWS[0], "what?", ROWS[1]]))
-    told = says(run("ingest", str(rows), "--json"))
-    assert (told["rows"], told["papers_new"], told["rejected"]) == (3, 2, 1)
-    (rejection,) = told["rejections"]
-    assert (rejection["file"], rejection["row"]) == (str(rows), 2)
+def test_ingest_reports_rejected_rows(run: Run, papers_file: Path) -> None:
+    """A rejected row has its file, number and reason; other rows are stored."""
+    papers_file.write_text(json.dumps([ROWS[0], "what?", ROWS[1]]))
+    report = parse_output(run("ingest", str(papers_file), "--json"))
+    assert (report["rows"], report["papers_new"], report["rejected"]) == (3, 2, 1)
+    (rejection,) = report["rejections"]
+    assert (rejection["file"], rejection["row"]) == (str(papers_file), 2)
     assert rejection["reason"]
-    assert str(rows) in run("ingest", str(rows)).stdout
+    assert str(papers_file) in run("ingest", str(papers_file)).stdout
 
 
 @pytest.mark.parametrize("content", [b"<html>please log in</html>", b"\x00\xff", b"", None])
-def test_a_file_that_cannot_be_read_fails_after_the_rest_was_done(
-    content: bytes | None, run: Run, rows: Path, tmp_path: Path
+def test_ingest_continues_after_an_unreadable_file(
+    content: bytes | None, run: Run, papers_file: Path, tmp_path: Path
 ) -> None:
-    """Exit code 1, one clear line, and the other file is in the archive."""
-    broken = tmp_path / "broken.json"
+    """The exit code is 1, the error is one line, and the other file is stored."""
+    invalid = tmp_path / "broken.json"
     if content is not None:
-        broken.write_bytes(content)
-    told = says(run("ingest", str(broken), str(rows), "--json", code=1))
-    assert (told["files"], told["papers_new"], told["rejected"]) == (2, 2, 1)
-    assert told["failed"] == [str(broken)]
-    assert told["rejections"][0]["row"] is None
+        invalid.write_bytes(content)
+    report = parse_output(run("ingest", str(invalid), str(papers_file), "--json", code=1))
+    assert (report["files"], report["papers_new"], report["rejected"]) == (2, 2, 1)
+    assert report["failed"] == [str(invalid)]
+    assert report["rejections"][0]["row"] is None
 
 
-def test_papers_without_a_day_are_pointed_out(run: Run, tmp_path: Path) -> None:
-    """They are in the archive, but no digest looks at a paper that was listed on no day."""
+def test_ingest_warns_about_papers_without_a_date(run: Run, tmp_path: Path) -> None:
+    """They are stored, but digests need a listing date."""
     undated = tmp_path / "papers.jsonl"
     undated.write_text(json.dumps({"id": "2611.00009", "title": "A Paper of No Day"}) + "\n")
     assert "No listing day is known" in run("ingest", str(undated)).stdout
 
 
-def test_kind_and_day_can_be_told(run: Run, tmp_path: Path) -> None:
-    """Where content and name do not say it."""
+def test_ingest_accepts_kind_and_day(run: Run, tmp_path: Path) -> None:
+    """The options are needed if neither content nor name tell them."""
     file = tmp_path / "list.txt"
     file.write_text('{"title": "Language Agents that Plan", "abstract": "At last."}\n')
-    told = says(run("ingest", str(file), "--as", "jsonl", "--day", "2026-11-18", "--json"))
-    assert (told["papers_new"], told["listings"]) == (1, 1)
+    report = parse_output(run("ingest", str(file), "--as", "jsonl", "--day", "2026-11-18", "--json"))
+    assert (report["papers_new"], report["listings"]) == (1, 1)
     assert "2026-11-18" in run("preview", "--interest", "agents", "--day", "2026-11-18", "--json").stdout
 
 
@@ -173,29 +173,29 @@ def test_kind_and_day_can_be_told(run: Run, tmp_path: Path) -> None:
         ("fly",),
     ],
 )
-def test_wrong_usage_is_2(arguments: tuple[str, ...], run: Run) -> None:
-    """A script can tell it from a failure."""
+def test_wrong_usage_has_exit_code_2(arguments: tuple[str, ...], run: Run) -> None:
+    """Scripts can distinguish it from a failure."""
     run(*arguments, code=2)
 
 
-def test_polling_tells_which_sources_failed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 1, and what the others brought is told."""
+def test_polling_reports_failed_sources(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code is 1, and the results of the other sources are reported."""
     brought = PollResult(
         summary=IngestSummary(rows=3, papers_new=2, rejections=(Rejection("no title", 3, "", "hub"),)),
         polled=("hub", "arxiv"),
         failed={"arxiv": "it answered 503"},
     )
     monkeypatch.setattr(pipeline, "refresh", lambda _app, _now: brought)
-    told = says(run("ingest", "--json", code=1))
-    assert (told["sources"], told["papers_new"]) == (["hub", "arxiv"], 2)
-    assert told["failed"] == {"arxiv": "it answered 503"}
-    shown = run("ingest", code=1).stdout
-    assert "it answered 503" in shown
-    assert "no title" in shown
+    report = parse_output(run("ingest", "--json", code=1))
+    assert (report["sources"], report["papers_new"]) == (["hub", "arxiv"], 2)
+    assert report["failed"] == {"arxiv": "it answered 503"}
+    output = run("ingest", code=1).stdout
+    assert "it answered 503" in output
+    assert "no title" in output
 
 
-def test_asked_to_end_while_polling(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGTERM ends what is under way in order: leases are given back."""
+def test_sigterm_while_polling(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polling ends in order and releases its leases."""
 
     def refresh(app: Application, _now: object) -> PollResult:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -206,8 +206,8 @@ def test_asked_to_end_while_polling(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert "none is due" in run("ingest").stdout
 
 
-def test_nothing_due_is_no_failure(run: Run, app: Application) -> None:
-    """A cron job may ask as often as it likes."""
+def test_polling_without_due_sources_succeeds(run: Run, app: Application) -> None:
+    """A cron job may run it at any time."""
     now = clock.utcnow()
     with app.db.write() as session:
         source_registry.seed(session, (), now)
@@ -219,73 +219,70 @@ def test_nothing_due_is_no_failure(run: Run, app: Application) -> None:
 # --- preview and send
 
 
-def test_a_preview_shows_the_digest_without_a_subscriber(run: Run, rows: Path, tmp_path: Path) -> None:
-    """As a document, as a page, and for people."""
-    run("ingest", str(rows))
-    wanted = ("preview", "--interest", "language agents", "--max-trending", "0", "--day", "2026-11-20")
-    told = says(run(*wanted, "--json"))
-    assert told["skipped"] is None
-    assert [pick["title"] for section in told["sections"] for pick in section["picks"]] == [
+def test_preview_formats(run: Run, papers_file: Path, tmp_path: Path) -> None:
+    """It is shown as JSON, as HTML and as text."""
+    run("ingest", str(papers_file))
+    arguments = ("preview", "--interest", "language agents", "--max-trending", "0", "--day", "2026-11-20")
+    document = parse_output(run(*arguments, "--json"))
+    assert document["skipped"] is None
+    assert [pick["title"] for section in document["sections"] for pick in section["picks"]] == [
         "Language Agents that Plan"
     ]
-    run(*wanted, "--html", str(tmp_path / "digest.html"))
+    run(*arguments, "--html", str(tmp_path / "digest.html"))
     assert "Language Agents that Plan" in (tmp_path / "digest.html").read_text()
-    assert "Language Agents that Plan" in run(*wanted).stdout
+    assert "Language Agents that Plan" in run(*arguments).stdout
 
 
-def test_a_preview_takes_what_a_reader_may_choose(run: Run, rows: Path) -> None:
-    """As a new reader has it, where nothing is said."""
-    run("ingest", str(rows))
-    wanted = ("preview", "--interest", "language agents", "--day", "2026-11-20")
-    assert "Trending beyond your interests\n" in run(*wanted).stdout
-    assert "Trending" not in run(*wanted, "--max-trending", "0").stdout
-    assert "Language Agents" not in run(*wanted, "--mute", "author:nobody", "--mute", "agents").stdout
-    assert "at least 9 papers" in says(run(*wanted, "--min-papers", "9", "--json"))["skipped"]
-    assert "1 of 2 papers" in run(*wanted, "--max-papers", "1").stdout
-    assert "cannot be muted" in run(*wanted, "--mute", "the", code=1).stderr
+def test_preview_accepts_the_preferences_of_a_subscriber(run: Run, papers_file: Path) -> None:
+    """The defaults are those of a new subscriber."""
+    run("ingest", str(papers_file))
+    arguments = ("preview", "--interest", "language agents", "--day", "2026-11-20")
+    assert "Trending beyond your interests\n" in run(*arguments).stdout
+    assert "Trending" not in run(*arguments, "--max-trending", "0").stdout
+    assert "Language Agents" not in run(*arguments, "--mute", "author:nobody", "--mute", "agents").stdout
+    assert "at least 9 papers" in parse_output(run(*arguments, "--min-papers", "9", "--json"))["skipped"]
+    assert "1 of 2 papers" in run(*arguments, "--max-papers", "1").stdout
+    assert "cannot be muted" in run(*arguments, "--mute", "the", code=1).stderr
 
 
-def test_a_section_under_no_interest_is_called_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not everything there trends beyond the interests."""
+def test_sections_without_an_interest_have_their_own_heading(capsys: pytest.CaptureFixture[str]) -> None:
     sections = (Section("", (), "Close to what you liked"), Section("", (), "Trending now"), Section("", ()))
     preview.print_digest(Digest("2026-11-20", sections))
     headings = ["Close to what you liked", "Trending now", "Trending beyond your interests"]
     assert [line for line in capsys.readouterr().out.splitlines() if line][:3] == headings
 
 
-def test_a_preview_without_new_papers_says_why(app: Application, run: Run) -> None:
-    """That is an answer, not a failure."""
+def test_preview_without_papers_gives_the_reason(app: Application, run: Run) -> None:
+    """The exit code is 0."""
     with app.db.write() as session:
-        factories.archive(session, 1, clock.utcnow())
-    told = says(run("preview", "--interest", "agents", "--json"))
-    assert told["skipped"]
-    assert told["sections"] == []
+        factories.add_unlisted_papers(session, 1, clock.utcnow())
+    document = parse_output(run("preview", "--interest", "agents", "--json"))
+    assert document["skipped"]
+    assert document["sections"] == []
 
 
 @pytest.mark.parametrize("command", [("preview", "--interest", "agents"), ("backtest", "agents")])
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
-def test_an_empty_archive_foretells_nothing(
-    run: Run, command: tuple[str, ...], as_json: tuple[str, ...]
-) -> None:
-    """Said once, with what to run: nothing was ingested, so no interest can be judged."""
+def test_preview_of_an_empty_archive(run: Run, command: tuple[str, ...], as_json: tuple[str, ...]) -> None:
+    """One message names the command that ingests papers."""
     failed = run(*command, *as_json, code=1)
     assert failed.stderr == "paperboy: no paper has been ingested yet: run `paperboy ingest` first\n"
     assert failed.stdout == ""
 
 
 @pytest.mark.usefixtures("alice_is_due")
-def test_a_look_back_from_an_earlier_moment(run: Run) -> None:
-    """An archive of long ago can be looked at, too; and an interest may begin with a minus."""
-    days = says(run("backtest", "agents", "--days", "2", "--at", "2026-04-02", "--json"))
+def test_backtest_at_an_earlier_time(run: Run) -> None:
+    """The help explains interests that begin with a minus sign."""
+    days = parse_output(run("backtest", "agents", "--days", "2", "--at", "2026-04-02", "--json"))
     assert [day["edition"] for day in days] == ["2026-03-31", "2026-04-01"]
     assert "between 1991-08-14" in run("backtest", "agents", "--at", "0001-01-01", code=1).stderr
     assert 'backtest -- "-' in " ".join(run("backtest", "--help").stdout.split())
 
 
-def test_a_port_that_is_taken_is_one_line(run: Run) -> None:
-    """Which one, and how to choose another, before anything is started."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_occupied_port_is_a_one_line_error(run: Run) -> None:
+    """It names the port and the option, before anything is started."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         failed = run("serve", "--port", str(port), code=1)
     assert failed.stderr.startswith(f"paperboy: port {port} of 127.0.0.1 is in use")
     assert "--port" in failed.stderr
@@ -293,8 +290,8 @@ def test_a_port_that_is_taken_is_one_line(run: Run) -> None:
 
 
 @pytest.mark.parametrize("text", ["?!", "x" * 10_000])
-def test_an_interest_that_cannot_be_searched_for_is_one_line(text: str, run: Run) -> None:
-    """No traceback: exit code 1 and what to change."""
+def test_invalid_interest_is_a_one_line_error(text: str, run: Run) -> None:
+    """The exit code is 1, without a traceback."""
     failed = run("preview", "--interest", text, code=1)
     assert failed.stderr.startswith("paperboy: ")
     assert failed.stderr.count("\n") == 1
@@ -302,73 +299,75 @@ def test_an_interest_that_cannot_be_searched_for_is_one_line(text: str, run: Run
 
 
 @pytest.fixture
-def alice_is_due(app: Application, run: Run, rows: Path) -> None:
-    """Papers of today, and a reader who waits for them."""
+def alice_is_due(app: Application, run: Run, papers_file: Path) -> None:
+    """Add papers of today and a reader who is due."""
     now = clock.utcnow()
     with app.db.write() as session:
-        source = factories.source(session, now)
-        factories.paper(session, source, "Language Agents that Plan", now.date(), now, abstract="At last.")
-        factories.reader(session, "alice@example.org", ["language agents"], now, hour=now.hour)
+        source = factories.add_source(session, now)
+        factories.add_paper(
+            session, source, "Language Agents that Plan", now.date(), now, abstract="At last."
+        )
+        factories.add_subscriber(session, "alice@example.org", ["language agents"], now, hour=now.hour)
 
 
-def test_why_a_paper_would_be_sent(run: Run, alice_is_due: None) -> None:
-    """The sentence first, then the numbers; one document for machines, and one line for what is missing."""
-    told = run("explain", "alice@example.org", "1").stdout
-    assert told.startswith("Would be sent in the next digest")
-    assert "language agents" in told
-    assert "at least 0.33 is needed" in told
-    assert re.search(r"relevance +weight +weighted\n", told)
-    assert "Weighted = 1 − (1 − relevance)^weight." in told
+def test_explain(run: Run, alice_is_due: None) -> None:
+    """It prints the verdict and the scores, as text or JSON. Unknown ids are one-line errors."""
+    output = run("explain", "alice@example.org", "1").stdout
+    assert output.startswith("Would be sent in the next digest")
+    assert "language agents" in output
+    assert "at least 0.33 is needed" in output
+    assert re.search(r"relevance +weight +weighted\n", output)
+    assert "Weighted = 1 − (1 − relevance)^weight." in output
     assert all(
-        name.replace("_", " ") in told
+        name.replace("_", " ") in output
         for name in MatchDetails.__dataclass_fields__
         if name != "rejection_reason"
     )
-    assert not re.search(r"similarity|left out|none|0\.000", told), "what says nothing is left out"
-    assert "next digest" in told
-    explained = says(run("explain", "alice@example.org", "1", "--json"))
+    assert not re.search(r"similarity|left out|none|0\.000", output), "what parse_output nothing is left out"
+    assert "next digest" in output
+    explained = parse_output(run("explain", "alice@example.org", "1", "--json"))
     assert explained["rank"]["outcome"] == "picked"
-    earlier = says(run("explain", "1", "1", "--at", "2026-01-01", "--json"))
+    earlier = parse_output(run("explain", "1", "1", "--at", "2026-01-01", "--json"))
     assert earlier["ineligible_reason"].startswith("no source lists it before")
-    told = run("explain", "1", "1", "--at", "2026-01-01").stdout
-    assert "next digest" not in told
-    assert "The paper, at 2026-01-01 00:00 UTC" in told
+    output = run("explain", "1", "1", "--at", "2026-01-01").stdout
+    assert "next digest" not in output
+    assert "The paper, at 2026-01-01 00:00 UTC" in output
     assert "settings and interests are today's" in " ".join(run("explain", "--help").stdout.split())
     assert "no paper 99 in the archive" in run("explain", "1", "99", code=1).stderr
     assert "between 1991-08-14" in run("explain", "1", "1", "--at", "0001-01-01", code=1).stderr
 
 
-def test_what_was_sent_is_explained_from_the_ledger(run: Run, alice_is_due: None) -> None:
-    """With the delivery, and what was said then."""
+def test_explain_a_sent_paper(run: Run, alice_is_due: None) -> None:
+    """It shows the delivery with its score, and the current scores."""
     run("send")
-    told = run("explain", "1", "1").stdout
-    assert told.startswith("Sent on ")
-    assert "score then" in told
-    ledger, numbers = told.split("The paper, now", 1)
+    output = run("explain", "1", "1").stdout
+    assert output.startswith("Sent on ")
+    assert "score then" in output
+    ledger, numbers = output.split("The paper, now", 1)
     assert "In the ledger" in ledger
     assert "relevance" in numbers
-    assert "no candidate" not in told
-    assert "no digest" not in told
+    assert "no candidate" not in output
+    assert "no digest" not in output
 
 
-def test_what_interests_would_have_brought(run: Run, alice_is_due: None) -> None:
-    """A line a paper, a line for a day without any; the same for machines."""
+def test_backtest(run: Run, alice_is_due: None) -> None:
+    """It prints a line for each paper and for each day without papers, or JSON."""
     hour = clock.utcnow().hour
-    told = run("backtest", "language agents", "video", "--days", "2").stdout
-    assert told.count("nothing: ") == (1 if hour >= 8 else 2)
-    days = says(run("backtest", "language agents", "--days", "2", "--json"))
+    output = run("backtest", "language agents", "video", "--days", "2").stdout
+    assert output.count("nothing: ") == (1 if hour >= 8 else 2)
+    days = parse_output(run("backtest", "language agents", "--days", "2", "--json"))
     assert [bool(day["digest"].get("sections")) for day in days] == [False, hour >= 8]
     assert "from 1 to 60" in run("backtest", "agents", "--days", "0", code=1).stderr
 
 
 @pytest.mark.usefixtures("alice_is_due")
-def test_sending_sends_and_a_dry_run_does_not(run: Run, mail_server: MailServer) -> None:
-    """Who is due, and what they would get; then they get it, once."""
-    (due,) = says(run("send", "--dry-run", "--json"))
+def test_send_and_dry_run(run: Run, mail_server: MailServer) -> None:
+    """The dry run lists due readers and their digests; sending sends each once."""
+    (due,) = parse_output(run("send", "--dry-run", "--json"))
     assert due["email"] == "alice@example.org"
     assert "alice@example.org" in run("send", "--dry-run").stdout
     assert mail_server.messages == []
-    assert says(run("send", "--json"))["sent"] == 1
+    assert parse_output(run("send", "--json"))["sent"] == 1
     (mail,) = mail_server.messages
     assert mail.recipient == "alice@example.org"
     assert "No digest is due" in run("send").stdout
@@ -376,122 +375,124 @@ def test_sending_sends_and_a_dry_run_does_not(run: Run, mail_server: MailServer)
 
 
 @pytest.mark.usefixtures("alice_is_due")
-def test_what_is_paused_is_told_and_goes_on_when_resumed(
-    run: Run, app: Application, mail_server: MailServer
-) -> None:
-    """Whoever wonders why nothing leaves reads the reason, and how to end it."""
+def test_send_while_paused(run: Run, app: Application, mail_server: MailServer) -> None:
+    """The output has the reason and the command to resume."""
     assert "Sending is paused." in run("sending", "pause", "--reason", "the [key] is wrong").stdout
-    told = run("send")
-    assert "No digest is due" not in told.output
-    assert "the [key] is wrong" in told.stderr
-    assert "paperboy sending resume" in told.stderr
-    status = says(run("sending", "status", "--json"))
+    result = run("send")
+    assert "No digest is due" not in result.output
+    assert "the [key] is wrong" in result.stderr
+    assert "paperboy sending resume" in result.stderr
+    status = parse_output(run("sending", "status", "--json"))
     assert [status["balance"]["due"], status["balance"]["pending"]] == [1, 1]
     assert [pause["reason"] for pause in status["pauses"]] == ["the [key] is wrong"]
     assert mail_server.messages == []
     run("sending", "resume")
     run("sending", "resume", code=1)
-    assert says(run("send", "--json"))["sent"] == 1
+    assert parse_output(run("send", "--json"))["sent"] == 1
     with app.db.read() as session:
         assert [row.action for row in session.exec(select(AuditEntry))] == ["sending.pause", "sending.resume"]
 
 
-def test_mails_that_wait_are_told(run: Run, app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A confirmation that finds no relay is no digest: it is seen all the same, and when it is tried."""
-    assert says(run("sending", "status", "--json"))["others"] == []
+def test_send_reports_deferred_mails(run: Run, app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deferred confirmation is reported with its next attempt."""
+    assert parse_output(run("sending", "status", "--json"))["others"] == []
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PAPERBOY_SMTP_PORT", str(closed.getsockname()[1]))
         with app.db.write() as session:
-            wanted = SignUp("alice@example.org", Preferences(interests=(Interest("agents"),)))
-            subscribers.sign_up(session, wanted, "192.0.2.1", clock.utcnow())
+            request = SignUp("alice@example.org", Preferences(interests=(Interest("agents"),)))
+            subscribers.sign_up(session, request, "192.0.2.1", clock.utcnow())
         assert "1 mail waits, to be tried at 20" in run("send").stdout
-        told = run("send").stdout
-    assert "No digest is due" not in told
-    assert "1 mail waits, to be tried at 20" in told
+        output = run("send").stdout
+    assert "No digest is due" not in output
+    assert "1 mail waits, to be tried at 20" in output
     assert "Confirmations: 1 mail waits, to be tried at 20" in run("sending", "status").stdout
-    status = says(run("sending", "status", "--json"))
+    status = parse_output(run("sending", "status", "--json"))
     assert status["balance"]["due"] == 0
     (waiting,) = status["others"]
     assert (waiting["kind"], waiting["mails"]) == ("confirm", 1)
 
 
 @pytest.mark.usefixtures("alice_is_due")
-def test_an_edition_is_cancelled(run: Run, app: Application, mail_server: MailServer) -> None:
-    """What had not left ends as skipped; an edition that never was is told apart."""
+def test_cancel_an_edition(run: Run, app: Application, mail_server: MailServer) -> None:
+    """Unsent digests are skipped; an unknown edition is an error."""
     run("sending", "pause", "--reason", "a wrong digest")
     run("send")
     with app.db.read() as session:
         edition = session.exec(select(Delivery.edition)).one()
     assert "1 mail of" in run("sending", "cancel", edition).stdout
-    assert says(run("sending", "status", "--edition", edition, "--json"))["balance"]["skipped"] == 1
+    assert parse_output(run("sending", "status", "--edition", edition, "--json"))["balance"]["skipped"] == 1
     assert "was ever due" in run("sending", "cancel", "1999-01-01", code=1).stderr
     run("sending", "resume")
     run("send")
     assert mail_server.messages == []
 
 
-def test_only_what_is_of_unknown_fate_is_released(run: Run) -> None:
-    """The number is the delivery's; there is none yet."""
+def test_resend_of_an_unknown_delivery_is_an_error(run: Run) -> None:
     assert "no delivery 7" in run("sending", "resend", "7", code=1).stderr
 
 
 @pytest.mark.usefixtures("alice_is_due")
-def test_asked_to_end_while_sending(run: Run, mail_server: MailServer) -> None:
-    """SIGTERM lets the mail in flight get its answer; what was done with signals before holds afterwards."""
-    asked: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _frame: asked.append(number))
+def test_sigterm_while_sending(run: Run, mail_server: MailServer) -> None:
+    """The mail in flight gets its reply, and the previous signal handlers are restored."""
+    signals: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: signals.append(number))
     mail_server.reply("end", "250 queued", first=lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
-        assert says(run("send", "--json"))["sent"] == 1
-        assert asked == []
+        assert parse_output(run("send", "--json"))["sent"] == 1
+        assert signals == []
         os.kill(os.getpid(), signal.SIGTERM)
-        assert asked == [signal.SIGTERM]
+        assert signals == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.usefixtures("alice_is_due")
-def test_a_mail_that_failed_is_exit_code_1(run: Run, mail_server: MailServer) -> None:
-    """The counts say how many."""
+def test_send_with_failed_mails_has_exit_code_1(run: Run, mail_server: MailServer) -> None:
+    """The counts include the failures."""
     mail_server.reply("rcpt", "550 5.1.1 no such user")
-    assert says(run("send", "--json", code=1))["failed"] == 1
+    assert parse_output(run("send", "--json", code=1))["failed"] == 1
 
 
 # --- model
 
 
-def test_a_model_is_learned_and_listed(run: Run, app: Application) -> None:
-    """A young archive says why not; a corrupt model is shown, and the one before it is in use."""
+def test_train_and_list_models(run: Run, app: Application) -> None:
+    """With too few papers the reason is shown; a corrupt model is listed and the one before it used."""
     assert "too few papers" in run("model", "learn").stdout
     assert "The bundled model is in use" in run("model", "list").stdout
     now = clock.utcnow()
     with app.db.write() as session:
-        factories.archive(session, MIN_PAPERS, now)
-    assert says(run("model", "learn", "--json")) == {"model_id": 1, "papers": MIN_PAPERS, "why_not": ""}
+        factories.add_unlisted_papers(session, MIN_PAPERS, now)
+    assert parse_output(run("model", "learn", "--json")) == {
+        "model_id": 1,
+        "papers": MIN_PAPERS,
+        "why_not": "",
+    }
     with app.db.write() as session:
-        factories.archive(session, 1, now, first=MIN_PAPERS)
+        factories.add_unlisted_papers(session, 1, now, first=MIN_PAPERS)
     assert f"Model 2 was trained on {MIN_PAPERS + 1} papers" in run("model", "learn").stdout
     with app.db.write() as session:
         session.get_one(TrainedModel, 2).data = b"torn"
     listed = {
-        each["id"]: (not each["fault"], each["in_use"]) for each in says(run("model", "list", "--json"))
+        each["id"]: (not each["fault"], each["in_use"])
+        for each in parse_output(run("model", "list", "--json"))
     }
     assert listed == {2: (False, False), 1: (True, True)}
-    shown = run("model", "list").stdout
-    assert "refused: The stored bytes do not match their SHA-256 checksum." in shown
-    assert "in use" in shown
+    output = run("model", "list").stdout
+    assert "refused: The stored bytes do not match their SHA-256 checksum." in output
+    assert "in use" in output
 
 
 # --- subscribers
 
 
-def test_a_reader_is_added_by_hand(run: Run, app: Application) -> None:
-    """Active at once, because consent was given elsewhere; the audit says who did it."""
-    told = says(
+def test_add_subscriber(run: Run, app: Application) -> None:
+    """The subscriber is active immediately, because consent was given elsewhere. It is in the audit log."""
+    document = parse_output(
         run("subscribers", "add", "Bob@example.org", "--interest", "robots", "--zone", "Asia/Tokyo", "--json")
     )
-    assert told["email"] == "bob@example.org"
+    assert document["email"] == "bob@example.org"
     with app.db.read() as session:
         bob = session.exec(select(Subscriber)).one()
         assert (bob.state, bob.zone, bob.hour) == ("active", "Asia/Tokyo", 8)
@@ -503,8 +504,8 @@ def test_a_reader_is_added_by_hand(run: Run, app: Application) -> None:
     assert "known already" in run("subscribers", "add", "bob@example.org", "--interest", "x", code=1).stderr
 
 
-def test_importing_skips_bad_rows_and_shows_them(run: Run, app: Application, tmp_path: Path) -> None:
-    """As spreadsheets write it: a mark at the beginning, semicolons, and CRLF."""
+def test_import_reports_and_skips_bad_rows(run: Run, app: Application, tmp_path: Path) -> None:
+    """The file has a BOM, semicolons and CRLF, as written by spreadsheets."""
     file = tmp_path / "readers.csv"
     lines = [
         "email,interests,hour,zone,cadence,max_trending,muted",
@@ -516,31 +517,31 @@ def test_importing_skips_bad_rows_and_shows_them(run: Run, app: Application, tmp
         "dave@example.org,robots,,,,,",
     ]
     file.write_bytes(("\ufeff" + "\r\n".join(lines)).encode())
-    told = says(run("subscribers", "import", str(file), "--json", code=1))
-    assert (told["added"], told["rejected"]) == (2, 4)
-    assert [(each["row"], bool(each["reason"])) for each in told["rejections"]] == [
+    report = parse_output(run("subscribers", "import", str(file), "--json", code=1))
+    assert (report["added"], report["rejected"]) == (2, 4)
+    assert [(each["row"], bool(each["reason"])) for each in report["rejections"]] == [
         (3, True), (4, True), (5, True), (6, True),
     ]  # fmt: skip
     with app.db.read() as session:
-        found = session.exec(select(Subscriber).order_by(col(Subscriber.id))).all()
-    assert [(each.email, each.hour, each.cadence, each.max_trending, each.muted) for each in found] == [
+        imported = session.exec(select(Subscriber).order_by(col(Subscriber.id))).all()
+    assert [(each.email, each.hour, each.cadence, each.max_trending, each.muted) for each in imported] == [
         ("alice@example.org", 7, "weekly", 0, ["games", "cat:cs.CR"]),
         ("dave@example.org", 8, "daily", 3, []),
     ]
     assert "hour cannot be “seven”" in run("subscribers", "import", str(file), code=1).stdout
 
 
-def test_semicolons_separate_columns_where_the_first_line_says_so(run: Run, tmp_path: Path) -> None:
-    """As spreadsheets of half of Europe write it."""
+def test_import_detects_semicolons(run: Run, tmp_path: Path) -> None:
+    """The header line decides."""
     file = tmp_path / "readers.csv"
     file.write_text('email;interests;hour\nalice@example.org;"agents; robots";7\n')
-    assert says(run("subscribers", "import", str(file), "--json"))["added"] == 1
-    assert says(run("subscribers", "export", "--json"))[0]["interests"] == ["agents", "robots"]
+    assert parse_output(run("subscribers", "import", str(file), "--json"))["added"] == 1
+    assert parse_output(run("subscribers", "export", "--json"))[0]["interests"] == ["agents", "robots"]
 
 
 @pytest.mark.parametrize("content", ["", "name,age\nalice,7\n", "email,interests\n"])
-def test_a_file_without_readers_is_refused(content: str, run: Run, tmp_path: Path) -> None:
-    """Importing nothing must not look like success."""
+def test_import_of_an_empty_file_is_refused(content: str, run: Run, tmp_path: Path) -> None:
+    """It must not look like a success."""
     file = tmp_path / "readers.csv"
     file.write_text(content)
     assert "first line" in run("subscribers", "import", str(file), code=1).stderr
@@ -549,8 +550,8 @@ def test_a_file_without_readers_is_refused(content: str, run: Run, tmp_path: Pat
 @pytest.mark.parametrize(
     "content", [b"email,interests\nb\xe9b@example.org,agents\n", b'email,interests\n"a,b\n']
 )
-def test_a_file_that_is_no_csv_is_one_line(content: bytes, run: Run, tmp_path: Path) -> None:
-    """In another encoding, or with a quotation mark that never ends."""
+def test_import_of_an_invalid_csv_is_a_one_line_error(content: bytes, run: Run, tmp_path: Path) -> None:
+    """Test another encoding and an unclosed quotation mark."""
     file = tmp_path / "readers.csv"
     file.write_bytes(content)
     failed = run("subscribers", "import", str(file), code=1)
@@ -558,39 +559,46 @@ def test_a_file_that_is_no_csv_is_one_line(content: bytes, run: Run, tmp_path: P
     assert failed.stderr.count("\n") == 1
 
 
-def test_an_export_can_be_imported_again(run: Run, app: Application, tmp_path: Path) -> None:
-    """Every reader, in a form that a spreadsheet does not run as formulas."""
+def test_export_of_subscribers(run: Run, app: Application, tmp_path: Path) -> None:
+    """Cells are escaped, so that a spreadsheet does not run them as formulas."""
     with app.db.write() as session:
-        wanted = ["-negative thoughts", '"agents"']
-        factories.reader(session, "=cmd@example.org", wanted, clock.utcnow(), muted=["games", "cat:cs.CR"])
-        factories.reader(session, "gone@example.org", [], clock.utcnow(), state="erased")
+        interests = ["-negative thoughts", '"agents"']
+        factories.add_subscriber(
+            session, "=cmd@example.org", interests, clock.utcnow(), muted=["games", "cat:cs.CR"]
+        )
+        factories.add_subscriber(session, "gone@example.org", [], clock.utcnow(), state="erased")
     text = run("subscribers", "export").stdout
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["email"] == "'=cmd@example.org"
     assert row["interests"].startswith("'-negative")
     assert (row["cadence"], row["muted"]) == ("daily", "games; cat:cs.CR")
-    (told,) = says(run("subscribers", "export", "--json"))
-    assert (told["email"], told["interests"]) == ("=cmd@example.org", ["-negative thoughts", '"agents"'])
+    (document,) = parse_output(run("subscribers", "export", "--json"))
+    assert (document["email"], document["interests"]) == (
+        "=cmd@example.org",
+        ["-negative thoughts", '"agents"'],
+    )
     run("subscribers", "export", "--json", "--csv", code=2)
 
 
-def test_what_was_learned_from_a_reader_is_shown_and_forgotten(run: Run, app: Application) -> None:
-    """By their address or their number; who is not there is said in a line."""
+def test_show_and_delete_feedback(run: Run, app: Application) -> None:
+    """Readers are given by address or id; unknown ones are one-line errors."""
     now = clock.utcnow()
     with app.db.write() as session:
-        alice = factories.reader(session, "alice@example.org", ["robots"], now)
-        paper = factories.paper(session, factories.source(session, now), "[red]Plans[/red]", now.date(), now)
+        alice = factories.add_subscriber(session, "alice@example.org", ["robots"], now)
+        paper = factories.add_paper(
+            session, factories.add_source(session, now), "[red]Plans[/red]", now.date(), now
+        )
         subscribers.set_feedback(session, alice, paper, True, now)
         subscribers.ignore_author(session, alice, "Ada Lovelace")
-    shown = says(run("subscribers", "show", str(alice), "--json"))
-    assert (shown["email"], shown["interests"]) == ("alice@example.org", ["robots"])
-    assert shown["ignored_authors"] == ["Ada Lovelace"]
-    assert [(each["title"], each["liked"]) for each in shown["feedback"]] == [("[red]Plans[/red]", True)]
-    told = run("subscribers", "show", "Alice@example.org").stdout
-    assert re.search(r"more like this +\[red\]Plans\[/red\]", told)
+    document = parse_output(run("subscribers", "show", str(alice), "--json"))
+    assert (document["email"], document["interests"]) == ("alice@example.org", ["robots"])
+    assert document["ignored_authors"] == ["Ada Lovelace"]
+    assert [(each["title"], each["liked"]) for each in document["feedback"]] == [("[red]Plans[/red]", True)]
+    output = run("subscribers", "show", "Alice@example.org").stdout
+    assert re.search(r"more like this +\[red\]Plans\[/red\]", output)
     for _ in range(2):
         assert "alice@example.org" in run("subscribers", "delete-feedback", "alice@example.org").stdout
-    assert says(run("subscribers", "show", str(alice), "--json"))["feedback"] == []
+    assert parse_output(run("subscribers", "show", str(alice), "--json"))["feedback"] == []
     for name in ("4711", "nobody@example.org", "nobody"):
         for command in ("show", "delete-feedback"):
             assert run("subscribers", command, name, code=1).stderr
@@ -599,54 +607,54 @@ def test_what_was_learned_from_a_reader_is_shown_and_forgotten(run: Run, app: Ap
 # --- keys and sources
 
 
-def test_a_key_is_shown_once(run: Run, app: Application) -> None:
-    """It works, it is listed without itself, and it ends when it is revoked."""
-    told = says(run("key", "create", "grafana", "--scope", "read", "--scope", "send", "--json"))
+def test_api_key_is_shown_only_when_created(run: Run, app: Application) -> None:
+    """The key works, is listed without its secret, and stops working when revoked."""
+    document = parse_output(run("key", "create", "grafana", "--scope", "read", "--scope", "send", "--json"))
     with app.db.read() as session:
-        holder = api_keys.authenticate(session, told["key"], clock.utcnow())
+        holder = api_keys.authenticate(session, document["key"], clock.utcnow())
     assert holder is not None
     assert holder.scopes == {Scope.READ, Scope.SEND}
     listed = run("key", "list")
     assert "grafana" in listed.stdout
-    assert told["key"] not in listed.stdout
+    assert document["key"] not in listed.stdout
     assert "key_hash" not in run("key", "list", "--json").stdout
     assert "already" in run("key", "create", "grafana", "--scope", "read", code=1).stderr
     run("key", "revoke", "grafana")
     with app.db.read() as session:
-        assert api_keys.authenticate(session, told["key"], clock.utcnow()) is None
+        assert api_keys.authenticate(session, document["key"], clock.utcnow()) is None
         assert session.exec(select(ApiKey)).one().revoked_at
     run("key", "revoke", "grafana", code=1)
 
 
-def test_only_the_key_is_on_standard_output(run: Run) -> None:
-    """So that it can be piped into a secret store."""
-    made = run("key", "create", "grafana", "--scope", "read")
-    assert re.fullmatch(r"pb_[\w-]{43}\n", made.stdout)
-    assert "not shown again" in made.stderr
+def test_key_create_prints_only_the_key_to_stdout(run: Run) -> None:
+    """It can be piped into a secret store."""
+    result = run("key", "create", "grafana", "--scope", "read")
+    assert re.fullmatch(r"pb_[\w-]{43}\n", result.stdout)
+    assert "not shown again" in result.stderr
 
 
-def test_a_secret_needs_no_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is what one makes before there are any."""
+def test_key_secret_needs_no_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is run before settings exist."""
     monkeypatch.delenv("PAPERBOY_SECRET_KEYS")
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", "nonsense")
-    made = run("key", "secret").stdout.strip()
-    good = Settings(_env_file=None, database_url="sqlite://", secret_keys=(made,))
-    assert good.secret_keys == (made,)
+    secret = run("key", "secret").stdout.strip()
+    good = Settings(_env_file=None, database_url="sqlite://", secret_keys=(secret,))
+    assert good.secret_keys == (secret,)
 
 
-def test_without_a_secret_what_signs_links_does_not_start(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what needs none does."""
+def test_commands_that_sign_links_require_a_secret(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other commands work without one."""
     monkeypatch.delenv("PAPERBOY_SECRET_KEYS")
     assert "paperboy key secret" in run("send", code=1).stderr
     run("sources", "list")
 
 
-def test_sources_are_added_paused_and_resumed(run: Run, app: Application) -> None:
-    """By their names."""
+def test_source_commands(run: Run, app: Application) -> None:
+    """Sources are given by name."""
     run("sources", "add", "A lab's blog", "--kind", "feed", "--url", "https://lab.example/feed.xml")
     run("sources", "add", "stat", "--kind", "arxiv", "--category", "stat.ML", "--category", "stat.ME")
     run("sources", "pause", "stat")
-    listed = {each["name"]: each for each in says(run("sources", "list", "--json"))}
+    listed = {each["name"]: each for each in parse_output(run("sources", "list", "--json"))}
     assert listed["stat"]["paused"]
     assert listed["stat"]["config"] == {"categories": ["stat.ML", "stat.ME"]}
     assert "paused" in run("sources", "list").stdout
@@ -660,20 +668,20 @@ def test_sources_are_added_paused_and_resumed(run: Run, app: Application) -> Non
 # --- the service
 
 
-def test_the_doctor_says_what_to_mend(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 1 only where something does not work."""
-    told = says(run("doctor", "--json"))
-    levels = {finding["check"]: finding["level"] for finding in told["findings"]}
+def test_doctor_reports_what_to_fix(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code is 1 only for errors."""
+    findings = parse_output(run("doctor", "--json"))
+    levels = {finding["check"]: finding["level"] for finding in findings["findings"]}
     assert (levels["database"], levels["relay"], levels["base_url"]) == ("ok", "ok", "warning")
     monkeypatch.setenv("PAPERBOY_SMTP_PORT", "1")
-    shown = run("doctor", code=1).stdout
-    assert "PAPERBOY_SMTP_HOST" in shown
+    output = run("doctor", code=1).stdout
+    assert "PAPERBOY_SMTP_HOST" in output
     monkeypatch.setenv("PAPERBOY_SMTP_PORT", "many")
     assert "PAPERBOY_SMTP_PORT" in run("doctor", code=1).stdout
 
 
-def test_a_database_that_is_away_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a traceback of the driver's, and no password."""
+def test_unreachable_database_is_a_one_line_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no traceback and no password."""
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", "postgresql+psycopg://me:hunter2@127.0.0.1:1/none")
     failed = run("sources", "list", code=1)
     assert failed.stderr.startswith("paperboy: the database cannot be used")
@@ -681,37 +689,36 @@ def test_a_database_that_is_away_is_one_line(run: Run, monkeypatch: pytest.Monke
     assert "hunter2" not in failed.stderr
 
 
-def test_the_first_command_makes_the_database(
+def test_first_command_creates_the_database(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing has to be prepared."""
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new/paperboy.db")
-    assert says(run("sources", "list", "--json")) == []
+    assert parse_output(run("sources", "list", "--json")) == []
     assert "is at revision" in run("migrate").stdout
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[2Jgone", "[red]markup[/]", "[/nonsense]"])
-def test_foreign_text_does_not_steer_the_terminal(
+def test_control_characters_are_removed_from_output(
     hostile: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A title or an error comes from whoever wrote the upstream's answer."""
+    """Titles and errors contain text from other servers."""
     failed = PollResult(polled=("hub",), failed={"hub": hostile})
     monkeypatch.setattr(pipeline, "refresh", lambda _app, _now: failed)
-    shown = run("ingest", code=1).stdout
-    assert "\x1b" not in shown
-    assert hostile.replace("\x1b", " ") in shown
+    output = run("ingest", code=1).stdout
+    assert "\x1b" not in output
+    assert hostile.replace("\x1b", " ") in output
 
 
-def test_every_command_is_explained(run: Run) -> None:
-    """`--help` says what it does, and which exit codes there are."""
+def test_every_command_has_help(run: Run) -> None:
+    """The help describes the command and its exit codes."""
     assert "Exit codes" in run("--help").stdout
     for command in ("serve", "worker", "ingest", "preview", "send", "doctor", "demo", "key", "subscribers"):
         assert len(run(command, "--help").stdout) > 200
 
 
 @pytest.fixture
-def serving(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """A function that starts a command in a process of its own; whatever still runs is ended afterwards."""
+def start_process(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Return a function that starts a command in a process. Processes end after the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
@@ -734,19 +741,19 @@ def serving(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def wait_for(process: subprocess.Popen[str], words: str) -> str:
-    """Read the log until these words are in a line of it."""
+    """Read the log until a line contains these words."""
     assert process.stderr
-    seen = ""
+    log = ""
     for line in process.stderr:
-        seen += line
+        log += line
         if words in line:
             return line
-    raise AssertionError(f"it ended without saying “{words}”:\n{seen}")
+    raise AssertionError(f"it ended without saying “{words}”:\n{log}")
 
 
-def test_serving_answers_and_ends_in_order(serving: Callable[..., subprocess.Popen[str]]) -> None:
-    """On a port that was free; with the schedule; and a polite signal is enough to end it."""
-    process = serving("serve", "--port", "0")
+def test_serve_until_sigterm(start_process: Callable[..., subprocess.Popen[str]]) -> None:
+    """It answers on the given port and runs the schedule."""
+    process = start_process("serve", "--port", "0")
     line = wait_for(process, "running on")
     url = re.search(r"http://[\d.:]+", line)
     assert url, line
@@ -758,9 +765,8 @@ def test_serving_answers_and_ends_in_order(serving: Callable[..., subprocess.Pop
     assert process.returncode in (0, -signal.SIGTERM)
 
 
-def test_a_worker_runs_the_schedule_alone(serving: Callable[..., subprocess.Popen[str]]) -> None:
-    """Until a signal asks it to end."""
-    process = serving("worker")
+def test_worker_runs_the_schedule_until_sigterm(start_process: Callable[..., subprocess.Popen[str]]) -> None:
+    process = start_process("worker")
     wait_for(process, "scheduler started")
     process.send_signal(signal.SIGTERM)
     _, logged = process.communicate(timeout=60)
@@ -768,16 +774,15 @@ def test_a_worker_runs_the_schedule_alone(serving: Callable[..., subprocess.Pope
     assert process.returncode == 0
 
 
-def test_a_command_works_as_a_program(serving: Callable[..., subprocess.Popen[str]]) -> None:
-    """The real console script's way in, with its exit code."""
-    process = serving("key", "secret")
-    made, _ = process.communicate(timeout=60)
-    assert len(made.strip()) == 43
-    failing = serving("key", "revoke", "nobody")
-    _, told = failing.communicate(timeout=60)
-    assert (failing.returncode, told.count("\n")) == (1, 1)
+def test_console_script(start_process: Callable[..., subprocess.Popen[str]]) -> None:
+    """Run the installed entry point and check its exit codes."""
+    process = start_process("key", "secret")
+    output, _ = process.communicate(timeout=60)
+    assert len(output.strip()) == 43
+    failing = start_process("key", "revoke", "nobody")
+    _, error = failing.communicate(timeout=60)
+    assert (failing.returncode, error.count("\n")) == (1, 1)
 
 
-def test_the_columns_of_an_export_are_those_of_an_import() -> None:
-    """What can be read can be written."""
+def test_export_and_import_have_the_same_columns() -> None:
     assert set(COLUMNS) <= set(EXPORTED)

@@ -1,4 +1,4 @@
-"""The journal: every written line can be recovered, and damaged lines are skipped."""
+"""Test the journal: every complete line is recovered, and damaged lines are skipped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def end(sender: Journal, *delivery_ids: int, answer: SendResult = QUEUED) -> Non
         sender.end(AttemptResult(delivery_id, answer, 1001.25))
 
 
-def die(sender: Journal) -> None:
+def kill_sender(sender: Journal) -> None:
     """Close the files as the system does for a killed process."""
     sender._map.close()
     os.close(sender._file)
@@ -48,13 +48,13 @@ def only_file(folder: Path) -> Path:
     return path
 
 
-def test_a_dead_senders_journal_is_read_once(folder: Path) -> None:
-    """It has answered and unanswered mails; afterwards it is deleted."""
+def test_journal_of_a_dead_sender_is_recovered_once(folder: Path) -> None:
+    """It has answered and unanswered mails, and is deleted afterwards."""
     sender = Journal(folder, OWNER)
     begin(sender, 1, 2)
     end(sender, 1)
     end(sender, 3, answer=SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"))
-    die(sender)
+    kill_sender(sender)
     assert journal.any_abandoned(folder)
     assert recover_one(folder) == AbandonedJournal(
         OWNER,
@@ -69,8 +69,8 @@ def test_a_dead_senders_journal_is_read_once(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_living_sender_is_left_alone(folder: Path) -> None:
-    """Its journal is locked, and names its owner."""
+def test_journal_of_a_living_sender_is_not_recovered(folder: Path) -> None:
+    """It is locked and names its owner."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     assert not journal.any_abandoned(folder)
@@ -80,11 +80,11 @@ def test_a_living_sender_is_left_alone(folder: Path) -> None:
     assert journal.live_owners(folder) == set()
 
 
-def test_a_journal_stays_until_it_was_recovered(folder: Path) -> None:
-    """A process that fails during recovery leaves it for the next one."""
+def test_journal_is_kept_if_recovery_fails(folder: Path) -> None:
+    """The next process recovers it."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
-    die(sender)
+    kill_sender(sender)
     telling = journal.abandoned(folder)
     assert next(telling).unanswered.keys() == {1}
     with pytest.raises(ZeroDivisionError):
@@ -93,18 +93,18 @@ def test_a_journal_stays_until_it_was_recovered(folder: Path) -> None:
 
 
 def test_two_processes_never_recover_the_same_journal(folder: Path) -> None:
-    """While one recovers it, another finds nothing."""
+    """While one recovers it, another one finds none."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
-    die(sender)
-    one = journal.abandoned(folder)
-    assert next(one).unanswered.keys() == {1}
+    kill_sender(sender)
+    recovering = journal.abandoned(folder)
+    assert next(recovering).unanswered.keys() == {1}
     assert list(journal.abandoned(folder)) == []
-    one.close()  # type: ignore[attr-defined]
+    recovering.close()  # type: ignore[attr-defined]
 
 
 def test_a_complete_journal_is_deleted(folder: Path) -> None:
-    """When all results are in the ledger, the file is deleted."""
+    """All its results are in the ledger."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     end(sender, 1)
@@ -115,7 +115,7 @@ def test_a_complete_journal_is_deleted(folder: Path) -> None:
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_an_incomplete_journal_is_kept(folder: Path, ended: bool) -> None:
-    """A sender that had to end early leaves its results in the file."""
+    """A sender that stopped early leaves its results in the file."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     if ended:
@@ -127,26 +127,25 @@ def test_an_incomplete_journal_is_kept(folder: Path, ended: bool) -> None:
     assert (len(recovered.results), len(recovered.unanswered)) == (ended, not ended)
 
 
-def test_a_file_that_ends_anywhere(folder: Path) -> None:
+def test_truncated_file(folder: Path) -> None:
     """All complete lines are read, and a torn line is skipped."""
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     end(sender, 1)
     begin(sender, 2)
-    die(sender)
+    kill_sender(sender)
     whole = only_file(folder).read_bytes().rstrip(b"\0")
-    seen = set()
+    collected = set()
     for size in range(len(whole) + 1):
         recovered = journal._parse(whole[:size] + b"\0" * 7)
-        seen.add(recovered and (len(recovered.unanswered), len(recovered.results)))
-    assert seen == {None, (0, 0), (1, 0), (0, 1), (1, 1)}
+        collected.add(recovered and (len(recovered.unanswered), len(recovered.results)))
+    assert collected == {None, (0, 0), (1, 0), (0, 1), (1, 1)}
 
 
-def test_foreign_lines_are_skipped(folder: Path) -> None:
-    """Lines with a wrong checksum, or without one."""
+def test_lines_without_a_valid_checksum_are_skipped(folder: Path) -> None:
     sender = Journal(folder, OWNER)
     begin(sender, 1)
-    die(sender)
+    kill_sender(sender)
     path = only_file(folder)
     lines = path.read_bytes().rstrip(b"\0").split(b"\n")
     spoiled = lines[1].replace(b"\t1\t", b"\t7\t")
@@ -156,7 +155,7 @@ def test_foreign_lines_are_skipped(folder: Path) -> None:
 
 
 def test_a_file_that_is_not_a_journal_is_renamed(folder: Path) -> None:
-    """It is not deleted, and not read again."""
+    """It is neither deleted nor read again."""
     folder.mkdir()
     (folder / "letter.journal").write_text("Dear Alice,")
     assert list(journal.abandoned(folder)) == []
@@ -164,19 +163,19 @@ def test_a_file_that_is_not_a_journal_is_renamed(folder: Path) -> None:
     assert not journal.any_abandoned(folder)
 
 
-def test_a_hostile_reply_stays_one_field(folder: Path) -> None:
-    """Its text is one field of one line, with a bounded length."""
+def test_hostile_reply_is_one_field(folder: Path) -> None:
+    """Its text is escaped and has a limited length."""
     words = "x\n00000000\tB\t9\ty\t" + "é" * 2000
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     end(sender, 1, answer=SendResult(SendOutcome.SOFT_BOUNCE, 554, words))
-    die(sender)
+    kill_sender(sender)
     (attempt,) = recover_one(folder).results
     assert attempt.result.text.startswith("x 00000000\tB\t9\ty\téé")
     assert len(attempt.result.text.encode()) <= journal.MAX_REPLY_BYTES
 
 
-class Disk:
+class LimitedDisk:
     """A disk with a limited number of bytes for each file."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
@@ -191,40 +190,40 @@ class Disk:
         return self._write(file, data[:free], at)
 
 
-def test_a_full_disk_stops_before_the_body_leaves(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every mail that began has space for its result, even the longest one."""
+def test_full_disk_stops_before_the_body_is_sent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every mail that was started has space for its result, even the longest."""
     monkeypatch.setattr(journal, "ALLOCATION", 4000)
-    disk = Disk(monkeypatch, 50_000)
+    disk = LimitedDisk(monkeypatch, 50_000)
     sender = Journal(folder, OWNER)
     with pytest.raises(JournalError, match="No space left"):
         begin(sender, *range(1, 1000))
-    begun = sorted(sender.in_flight)
+    started = sorted(sender.in_flight)
     disk.size = sender._allocated  # by now another has taken the rest
     longest = SendResult(SendOutcome.SOFT_BOUNCE, 554, "é" * 5000)
-    end(sender, *begun, answer=longest)
-    die(sender)
+    end(sender, *started, answer=longest)
+    kill_sender(sender)
     recovered = recover_one(folder)
-    assert [attempt.delivery_id for attempt in recovered.results] == begun
+    assert [attempt.delivery_id for attempt in recovered.results] == started
     assert recovered.unanswered == {}
-    assert len(begun) > 20
+    assert len(started) > 20
 
 
-def test_a_disk_that_has_space_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that the full disk tore is overwritten by the next one."""
+def test_writing_continues_when_space_is_freed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next line overwrites the torn one."""
     monkeypatch.setattr(journal, "ALLOCATION", 100)
-    disk = Disk(monkeypatch, 4000)
+    disk = LimitedDisk(monkeypatch, 4000)
     sender = Journal(folder, OWNER)
     begin(sender, 1)
     with pytest.raises(JournalError):
         begin(sender, 2, 3, 4)
     disk.size = 10_000
     begin(sender, 5)
-    die(sender)
+    kill_sender(sender)
     assert recover_one(folder).unanswered.keys() >= {1, 5}
 
 
-def test_the_file_is_compacted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Acknowledged lines are dropped; those of a slow mail are kept."""
+def test_compaction(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acknowledged lines are dropped; those of pending mails are kept."""
     monkeypatch.setattr(journal, "COMPACT_AT", 5000)
     monkeypatch.setattr(journal, "ALLOCATION", 1000)
     sender = Journal(folder, OWNER)
@@ -236,7 +235,7 @@ def test_the_file_is_compacted(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
             sender.acknowledge([delivery_id])
     assert only_file(folder).stat().st_size < 9000
     assert journal.live_owners(folder) == {OWNER}
-    die(sender)
+    kill_sender(sender)
     recovered = recover_one(folder)
     assert recovered.unanswered.keys() == {7}
     assert recovered.results[-1].delivery_id == 399
@@ -244,56 +243,54 @@ def test_the_file_is_compacted(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_failed_compaction_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the disk has no space for the new file, the old one is used further."""
+    """Without space for the new file, the old one stays in use."""
     monkeypatch.setattr(journal, "COMPACT_AT", 200)
     monkeypatch.setattr(journal, "ALLOCATION", 40_000)
     sender = Journal(folder, OWNER)
     begin(sender, 1, 2, 3)
     end(sender, 2)
-    Disk(monkeypatch, 30_000)
+    LimitedDisk(monkeypatch, 30_000)
     sender.acknowledge([2])
     end(sender, 3)
-    die(sender)
+    kill_sender(sender)
     recovered = recover_one(folder)
     assert recovered.unanswered.keys() == {1}
     assert [attempt.delivery_id for attempt in recovered.results][-1] == 3
     assert list(folder.iterdir()) == []
 
 
-def another_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def change_boot_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "boot").write_text("another\n")
     monkeypatch.setattr(journal, "_BOOT", tmp_path / "boot")
 
 
-def test_a_journal_of_a_crashed_machine(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_journal_after_a_machine_crash(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without fsync the last lines may be lost, so the journal may be incomplete."""
     sender = Journal(folder, OWNER)
-    die(sender)
-    another_boot(monkeypatch, tmp_path)
+    kill_sender(sender)
+    change_boot_id(monkeypatch, tmp_path)
     assert not recover_one(folder).complete
 
 
 @pytest.mark.parametrize("same_boot", [True, False])
-def test_synced_intents_count_after_a_crash_of_the_machine(
+def test_synced_intents_after_a_machine_crash(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_boot: bool
 ) -> None:
-    """Then all intended mails may have been sent; after a crash of the process, only those that began."""
+    """All intended mails may have been sent; after a process crash, only those that were started."""
     sender = Journal(folder, OWNER, durable=True)
     sender.intend([1, 2, 3])
     sender.sync()
     begin(sender, 1, 2)
     end(sender, 2)
-    die(sender)
+    kill_sender(sender)
     if not same_boot:
-        another_boot(monkeypatch, tmp_path)
+        change_boot_id(monkeypatch, tmp_path)
     recovered = recover_one(folder)
     assert recovered.complete
     assert recovered.unanswered.keys() == ({1} if same_boot else {1, 3})
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_folder_is_an_error(tmp_path: Path) -> None:
     """The error names the file."""
     (tmp_path / "journal").write_text("in the way")
     with pytest.raises(JournalError, match=r"journal/abc\.journal cannot be written"):

@@ -1,4 +1,4 @@
-"""Detection of live processes by locks that end with them."""
+"""Test the detection of live processes by file locks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def folder(app: Application) -> Path:
 
 
 def test_a_process_without_a_lock_is_dead(app: Application, now: datetime) -> None:
-    """Its lease is free at once. A holder without a process id keeps its lease to the end."""
+    """Its lease is free immediately. A holder without a process id keeps its lease to the end."""
     with app.db.write() as session:
         assert locks.acquire(session, "learn", DEAD, now, HOUR)
         assert locks.acquire(session, "prune", "host:1:abc", now, HOUR)
@@ -31,8 +31,8 @@ def test_a_process_without_a_lock_is_dead(app: Application, now: datetime) -> No
         assert live_processes.is_alive(session, DEAD) is False
 
 
-def test_the_lock_is_given_back(app: Application) -> None:
-    """`dispose` releases the lock, and `announce` takes it again."""
+def test_dispose_releases_the_lock(app: Application) -> None:
+    """`announce` acquires it again."""
     for _ in range(2):
         app.db.presence.announce()
         app.db.presence.announce()
@@ -42,22 +42,20 @@ def test_the_lock_is_given_back(app: Application) -> None:
 
 
 @pytest.mark.once
-def test_nobody_else_reads_the_locks(app: Application) -> None:
-    """Only the owner can access the folder and its files. Files of dead processes are removed."""
+def test_lock_files_are_private(app: Application) -> None:
+    """Only the owner can access them. Files of dead processes are removed."""
     folder(app).mkdir(mode=0o700)
-    left = folder(app) / "0123456789ab-000000.lock"
-    left.touch()
+    stale = folder(app) / "0123456789ab-000000.lock"
+    stale.touch()
     app.db.presence.announce()
     (lock_file,) = folder(app).iterdir()
-    assert lock_file != left
+    assert lock_file != stale
     assert [stat.S_IMODE(path.stat().st_mode) for path in (folder(app), lock_file)] == [0o700, 0o600]
 
 
 @pytest.mark.once
-def test_a_file_system_without_locks(
-    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No process is declared dead there, so leases end only with their time."""
+def test_file_system_without_locks(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process is declared dead, so leases end only by time."""
 
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

@@ -1,4 +1,4 @@
-"""Digests are signed before they are due, and sent with that signature."""
+"""Test presigning: digests are signed before they are due and sent with that signature."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.settings import Settings
 from app.storage.models import Delivery, DigestContent, Subscriber
 from app.storage.models import DeliveryState as State
 from app.types import MailRequest
-from tests.delivery.ledger.test_ledger import queue
+from tests.delivery.ledger.test_ledger import enqueue_mails
 from tests.support.mail_server import MailServer
 
 HOUR = timedelta(hours=1)
@@ -29,7 +29,7 @@ NAMES = ["alice", "bob", "carol"]
 
 @pytest.fixture
 def signer(settings: Settings, tmp_path: Path) -> Iterator[Application]:
-    """The application, with a key that signs quickly."""
+    """Return the application with a key that signs quickly."""
     dkim.create(dkim.Algorithm.ED25519, tmp_path / "key.pem")
     app = main.build(settings.model_copy(update={"dkim_keys": (f"s1:{tmp_path / 'key.pem'}",)}))
     yield app
@@ -38,15 +38,15 @@ def signer(settings: Settings, tmp_path: Path) -> Iterator[Application]:
 
 def signatures(app: Application) -> dict[str, str]:
     """Return the stored signatures by the reader's name."""
-    theirs = (
+    query = (
         select(Subscriber.email, DigestContent.signature)
         .select_from(Delivery)
         .join(Subscriber)
         .join(DigestContent)
     )
     with app.db.read() as session:
-        found = session.exec(theirs).all()
-    return {email.partition("@")[0]: made for email, made in found}
+        rows = session.exec(query).all()
+    return {email.partition("@")[0]: signature for email, signature in rows}
 
 
 def test_presigned_digests_are_sent_without_signing(
@@ -54,7 +54,7 @@ def test_presigned_digests_are_sent_without_signing(
 ) -> None:
     """Each is sent with its stored signature."""
     monkeypatch.setattr(presigning, "BATCH_SIZE", 2)
-    queue(signer, now, *NAMES, due_at=now + HOUR)
+    enqueue_mails(signer, now, *NAMES, due_at=now + HOUR)
     assert presigning.sign_ahead(signer.sender, now) == 3
     assert presigning.sign_ahead(signer.sender, now) == 0
     ahead = signatures(signer)
@@ -67,7 +67,7 @@ def test_presigned_digests_are_sent_without_signing(
 
 def test_a_changed_mail_is_signed_again(signer: Application, mail_server: MailServer, now: datetime) -> None:
     """The stored signature would not verify."""
-    queue(signer, now, "alice", due_at=now + HOUR)
+    enqueue_mails(signer, now, "alice", due_at=now + HOUR)
     presigning.sign_ahead(signer.sender, now)
     with signer.db.write() as session:
         session.get_one(Subscriber, 1).email = "alice@elsewhere.org"
@@ -81,25 +81,25 @@ def test_a_changed_mail_is_signed_again(signer: Application, mail_server: MailSe
 def test_a_digest_that_cannot_be_composed_is_skipped(
     signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error is recorded when it is to be sent."""
-    queue(signer, now, *NAMES, due_at=now + HOUR)
+    """The error is recorded when it is due."""
+    enqueue_mails(signer, now, *NAMES, due_at=now + HOUR)
     draft = Composer.draft
 
-    def spoiled(composer: Composer, letter: MailRequest) -> Draft:
-        if letter.email.startswith("bob"):
+    def fail_for_bob(composer: Composer, request: MailRequest) -> Draft:
+        if request.email.startswith("bob"):
             raise DeliveryError("no", permanent=True)
-        return draft(composer, letter)
+        return draft(composer, request)
 
-    monkeypatch.setattr(Composer, "draft", spoiled)
+    monkeypatch.setattr(Composer, "draft", fail_for_bob)
     assert presigning.sign_ahead(signer.sender, now) == 2
-    assert {name for name, made in signatures(signer).items() if not made} == {"bob"}
+    assert {name for name, signature in signatures(signer).items() if not signature} == {"bob"}
 
 
 def test_only_waiting_digests_are_signed(signer: Application, mail_server: MailServer, now: datetime) -> None:
-    """Sent and due ones are skipped, and nothing is signed when the process is to end."""
-    queue(signer, now, "alice")
+    """Sent and due ones are skipped, and a stopping process signs nothing."""
+    enqueue_mails(signer, now, "alice")
     assert presigning.sign_ahead(signer.sender, now) == 0
-    queue(signer, now, "bob", due_at=now + HOUR)
+    enqueue_mails(signer, now, "bob", due_at=now + HOUR)
     signer.stopping.set()
     assert presigning.sign_ahead(signer.sender, now) == 0
     assert set(signatures(signer).values()) == {""}
@@ -110,8 +110,8 @@ def test_no_digest_is_selected_twice(
 ) -> None:
     """Digests that cannot be signed, were sent or are due get an empty signature."""
     monkeypatch.setattr(Composer, "signature", None)
-    ids = queue(signer, now, "alice", "bob", due_at=now + HOUR)
-    queue(signer, now, "carol")
+    ids = enqueue_mails(signer, now, "alice", "bob", due_at=now + HOUR)
+    enqueue_mails(signer, now, "carol")
     with signer.db.write() as session:
         session.get_one(Delivery, ids[1]).state = State.SENT
         session.flush()
@@ -121,17 +121,17 @@ def test_no_digest_is_selected_twice(
         assert not presigning.has_unsigned(signer.sender, session, now)
 
 
-def test_without_keys_nothing_is_signed(app: Application, now: datetime) -> None:
+def test_no_presigning_without_keys(app: Application, now: datetime) -> None:
     """The relay may sign."""
-    queue(app, now, "alice", due_at=now + HOUR)
+    enqueue_mails(app, now, "alice", due_at=now + HOUR)
     assert presigning.sign_ahead(app.sender, now) == 0
 
 
-def test_a_failure_does_not_fail_the_run(
+def test_presigning_error_does_not_fail_the_run(
     signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mails that are due are sent, and the run has no error."""
-    queue(signer, now, "alice")
+    """Due mails are sent, and the run has no error."""
+    enqueue_mails(signer, now, "alice")
 
     def fail(_app: Application, _now: datetime) -> int:
         raise OSError("no threads")
@@ -143,14 +143,14 @@ def test_a_failure_does_not_fail_the_run(
 def test_four_processes_sign_each_mail_once(
     signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each skips what another one is signing."""
+    """Each skips the mails that another one is signing."""
     monkeypatch.setattr(presigning, "BATCH_SIZE", 10)
-    queue(signer, now, *(f"reader{n}" for n in range(120)), due_at=now + HOUR)
-    made = []
+    enqueue_mails(signer, now, *(f"reader{n}" for n in range(120)), due_at=now + HOUR)
+    drafts = []
     signature = Composer.signature
 
     def counted(composer: Composer, draft: Draft) -> tuple[str, str]:
-        made.append(draft)
+        drafts.append(draft)
         return signature(composer, draft)
 
     monkeypatch.setattr(Composer, "signature", counted)
@@ -159,5 +159,5 @@ def test_four_processes_sign_each_mail_once(
         signed = sum(machines.map(lambda app: presigning.sign_ahead(app.sender, now), apps))
     for app in apps:
         app.db.dispose()
-    assert signed == len(made) == 120
+    assert signed == len(drafts) == 120
     assert "" not in signatures(signer).values()

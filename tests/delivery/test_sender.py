@@ -1,4 +1,4 @@
-"""The sender: claimed mails are composed, sent and recorded; a run that must end ends in time."""
+"""Test the sender: it composes, sends and records claimed mails, and stops in time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from app.delivery.smtp.connection_pool import ConnectionPool
 from app.errors import JournalError
 from app.settings import Settings
 from app.types import MailKind
-from tests.delivery.ledger.test_ledger import queue, rows, states
-from tests.delivery.test_journal import Disk
+from tests.delivery.ledger.test_ledger import deliveries_by_name, enqueue_mails, states_by_name
+from tests.delivery.test_journal import LimitedDisk
 from tests.support.mail_server import MailServer
 
 NAMES = [f"reader{n}" for n in range(40)]
@@ -31,20 +31,20 @@ def build(settings: Settings, **changed: object) -> Application:
     return main.build(settings.model_copy(update=changed))
 
 
-def test_more_than_one_batch(
+def test_several_batches(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mails of every kind are sent once each."""
+    """Each mail of every kind is sent once."""
     monkeypatch.setattr(ledger.claims, "BATCH_SIZE", 7)
     monkeypatch.setattr(sender_ledger, "FLUSH_SIZE", 5)
-    queue(app, now, *NAMES)
-    queue(app, now, "alice", "bob", kind=MailKind.CONFIRM)
+    enqueue_mails(app, now, *NAMES)
+    enqueue_mails(app, now, "alice", "bob", kind=MailKind.CONFIRM)
     assert pipeline.send_pending(app, now) == {"sent": 42}
     assert len({mail.recipient for mail in mail_server.messages}) == len(mail_server.messages) == 42
-    assert set(states(app).values()) == {"sent"}
+    assert set(states_by_name(app).values()) == {"sent"}
 
 
-def test_signed_by_threads(
+def test_signing_in_threads(
     settings: Settings, mail_server: MailServer, now: datetime, tmp_path: Path
 ) -> None:
     """Each mail has its own valid signature."""
@@ -52,24 +52,23 @@ def test_signed_by_threads(
     pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (tmp_path / "key.pem").write_bytes(key.private_bytes(*pem))
     app = build(settings, dkim_keys=(f"s1:{tmp_path}/key.pem",))
-    queue(app, now, *NAMES, *[f"more{n}" for n in range(80)])
+    enqueue_mails(app, now, *NAMES, *[f"more{n}" for n in range(80)])
     assert pipeline.send_pending(app, now) == {"sent": 120}
     signatures = {str(mail.parsed()["DKIM-Signature"]) for mail in mail_server.messages}
     assert len(signatures) == 120
     app.db.dispose()
 
 
-def test_with_fsync(settings: Settings, mail_server: MailServer, now: datetime) -> None:
-    """The result is the same."""
+def test_sending_with_fsync(settings: Settings, mail_server: MailServer, now: datetime) -> None:
     app = build(settings, journal_fsync=True)
-    queue(app, now, *NAMES)
+    enqueue_mails(app, now, *NAMES)
     assert pipeline.send_pending(app, now) == {"sent": 40}
     app.db.dispose()
 
 
-def test_the_circuit_breaker_stops_the_run(app: Application, mail_server: MailServer, now: datetime) -> None:
+def test_circuit_breaker_stops_the_run(app: Application, mail_server: MailServer, now: datetime) -> None:
     """The pause has the reason; untried mails are sent after it."""
-    queue(app, now, *NAMES)
+    enqueue_mails(app, now, *NAMES)
     mail_server.reply("end", "554 5.6.0 there is something odd about this")
     counts = pipeline.send_pending(app, now)
     assert counts.total() == 40
@@ -79,44 +78,44 @@ def test_the_circuit_breaker_stops_the_run(app: Application, mail_server: MailSe
         assert "554 5.6.0 there is something odd about this" in pause.reason
         assert "of the last" in pause.reason
         ledger.resume(session)
-    mail_server.behave()
+    mail_server.clear_rules()
     assert pipeline.send_pending(app, now) == {"sent": counts["pending"]}
 
 
-def test_asked_to_end(
+def test_stop_while_sending(
     settings: Settings, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mails in flight get their replies; the rest waits for the next start, and its attempts do not count."""
+    """Mails in flight get their replies; the others wait, and their attempts do not count."""
     app = build(settings, smtp_connections=1)
-    queue(app, now, *NAMES)
+    enqueue_mails(app, now, *NAMES)
     stop, stopped = ConnectionPool.stop, Event()
 
-    def told(relay: ConnectionPool, why: str = "") -> None:
+    def stop_and_signal(relay: ConnectionPool, why: str = "") -> None:
         stop(relay, why)
         stopped.set()
 
-    def ask() -> None:
+    def request_stop() -> None:
         app.stopping.set()
         assert stopped.wait(20)
 
-    monkeypatch.setattr(ConnectionPool, "stop", told)
-    mail_server.reply("end", "250 queued", to="reader3@example.org", first=ask)
+    monkeypatch.setattr(ConnectionPool, "stop", stop_and_signal)
+    mail_server.reply("end", "250 queued", to="reader3@example.org", first=request_stop)
     counts = pipeline.send_pending(app, now)
     assert counts.total() == 40
     assert counts["sent"] == len(mail_server.messages) + len(mail_server.swallowed) < 40
-    assert {row.attempts for row in rows(app).values() if row.state == "pending"} == {0}
+    assert {row.attempts for row in deliveries_by_name(app).values() if row.state == "pending"} == {0}
     assert pipeline.send_pending(app, now)["sent"] == 0
     app.stopping.clear()
     assert pipeline.send_pending(app, now) == {"sent": counts["pending"]}
     app.db.dispose()
 
 
-def test_asked_to_end_while_a_relay_is_silent(
+def test_stop_while_the_relay_is_silent(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After some seconds the connection is closed, and that mail is uncertain."""
+    """The connection is closed after some seconds, and the mail is uncertain."""
     monkeypatch.setattr(sender, "SHUTDOWN_GRACE", 0.1)
-    queue(app, now, "alice")
+    enqueue_mails(app, now, "alice")
 
     def wait() -> None:
         app.stopping.set()
@@ -128,20 +127,20 @@ def test_asked_to_end_while_a_relay_is_silent(
         assert pipeline.send_pending(app, now) == {"uncertain": 1}
     finally:
         released.set()
-    assert rows(app)["alice"].possibly_delivered
+    assert deliveries_by_name(app)["alice"].possibly_delivered
 
 
-def test_a_full_disk(
+def test_full_disk_stops_the_run(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run ends with the reason; nothing is lost, and the rest is sent later."""
-    queue(app, now, *NAMES)
+    """The run reports the reason; nothing is lost, and the rest is sent later."""
+    enqueue_mails(app, now, *NAMES)
     monkeypatch.setattr(journal, "ALLOCATION", 12_000)
     whole = os.pwrite
-    Disk(monkeypatch, 12_000)
+    LimitedDisk(monkeypatch, 12_000)
     with pytest.raises(JournalError, match="No space left"):
         pipeline.send_pending(app, now)
-    before = list(states(app).values())
+    before = list(states_by_name(app).values())
     assert before.count("sent") == len(mail_server.messages)
     assert before.count("sent") + before.count("pending") == 40
     monkeypatch.setattr(journal.os, "pwrite", whole)
@@ -149,7 +148,7 @@ def test_a_full_disk(
 
 
 def test_a_stopped_run_leaves_no_journal(app: Application, settings: Settings, now: datetime) -> None:
-    """Also if the relay cannot be reached."""
-    queue(app, now, *NAMES)
+    """This also holds if the relay is unreachable."""
+    enqueue_mails(app, now, *NAMES)
     assert pipeline.send_pending(app, now).total() == 40
     assert list(Path(settings.journal_dir).iterdir()) == []

@@ -1,4 +1,4 @@
-"""The suppression list."""
+"""Test the suppression list."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from app.delivery import suppression
 
 
 @pytest.mark.parametrize("spelling", ["alice@example.org", "Alice@Example.ORG", " alice@example.org\n"])
-def test_spelling_does_not_matter(app: Application, now: datetime, spelling: str) -> None:
-    """Neither case nor surrounding spaces."""
+def test_lookup_ignores_case_and_spaces(app: Application, now: datetime, spelling: str) -> None:
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "bounced", now)
         assert suppression.is_suppressed(session, spelling)
@@ -20,15 +19,15 @@ def test_spelling_does_not_matter(app: Application, now: datetime, spelling: str
         assert suppression.reasons_for(session, [spelling, "bob@example.org"]) == {spelling: "bounced"}
 
 
-def test_only_a_hash_is_kept(app: Application, now: datetime) -> None:
-    """The list outlives an erasure, because it contains no address."""
+def test_only_a_hash_is_stored(app: Application, now: datetime) -> None:
+    """The list outlives an erasure, so it must not contain addresses."""
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "erased at her own wish", now)
         (row,) = suppression.list_page(session)
     assert "alice" not in row.model_dump_json()
 
 
-def test_the_first_reason_stands(app: Application, now: datetime) -> None:
+def test_first_reason_is_kept(app: Application, now: datetime) -> None:
     """A second entry for the same address changes nothing."""
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "bounced", now)
@@ -38,7 +37,7 @@ def test_the_first_reason_stands(app: Application, now: datetime) -> None:
     assert (entry.reason, entry.since) == ("bounced", now)
 
 
-def test_an_address_can_be_removed(app: Application, now: datetime) -> None:
+def test_remove(app: Application, now: datetime) -> None:
     """The second removal returns False."""
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "bounced", now)
@@ -47,8 +46,8 @@ def test_an_address_can_be_removed(app: Application, now: datetime) -> None:
         assert not suppression.is_suppressed(session, "alice@example.org")
 
 
-def test_the_list_comes_in_pages(app: Application, now: datetime) -> None:
-    """Each page begins after the last entry of the page before."""
+def test_list_is_paginated(app: Application, now: datetime) -> None:
+    """Each page begins after the last entry of the previous page."""
     with app.db.write() as session:
         for n in range(5):
             suppression.suppress(session, f"reader{n}@example.org", f"reason {n}", now)

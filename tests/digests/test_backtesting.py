@@ -1,4 +1,4 @@
-"""Backtesting: each past day with the papers, listings and votes of that day, and no paper twice."""
+"""Test backtests: each past day uses the papers, listings and votes of that day."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TODAY = NOW.date()
 AGENTS = [Interest("agents")]
 
 
-def list_paper(app: Application, title: str, ago: int, upvotes: int = 10) -> int:
-    """Store a paper listed some days ago, with votes of eight o'clock that day. Return its id."""
+def add_paper(app: Application, title: str, ago: int, upvotes: int = 10) -> int:
+    """Add a paper listed `ago` days ago, with votes of eight o'clock that day. Return its id."""
     with app.db.write() as session:
-        source = session.exec(select(Source)).first() or factories.source(session, NOW)
+        source = session.exec(select(Source)).first() or factories.add_source(session, NOW)
         day = NOW - timedelta(days=ago, hours=2)
-        return factories.paper(
+        return factories.add_paper(
             session, source, title, day.date(), day, upvotes=upvotes, abstract=f"{title}, at last."
         )
 
@@ -43,11 +43,11 @@ def papers_by_day(editions: list[BacktestedEdition]) -> dict[str, list[int]]:
     }
 
 
-def test_each_day_brings_what_was_listed_by_then(app: Application) -> None:
-    """The first looks back as every digest does; then each paper comes once, on its day."""
-    older = list_paper(app, "Agents Before", 4)
-    first, second = list_paper(app, "Agents that Plan", 2), list_paper(app, "Agents that Rest", 0)
-    list_paper(app, "Video Diffusion", 1)
+def test_each_day_uses_papers_listed_by_then(app: Application) -> None:
+    """The first day looks back like a first digest; then each paper appears once."""
+    older = add_paper(app, "Agents Before", 4)
+    first, second = add_paper(app, "Agents that Plan", 2), add_paper(app, "Agents that Rest", 0)
+    add_paper(app, "Video Diffusion", 1)
     editions = pipeline.backtest(app, NOW, AGENTS, 3)
     assert [each.edition for each in editions] == ["2026-11-18", "2026-11-19", "2026-11-20"]
     assert papers_by_day(editions) == {"2026-11-18": [first, older], "2026-11-20": [second]}
@@ -55,21 +55,21 @@ def test_each_day_brings_what_was_listed_by_then(app: Application) -> None:
     assert editions[1].digest.reason == "the one new paper did not match your interests."
 
 
-def test_it_agrees_with_what_planning_did(app: Application) -> None:
-    """A reader who was subscribed on these days got the same papers in the same order."""
+def test_backtest_agrees_with_planning(app: Application) -> None:
+    """A subscribed reader got the same papers in the same order."""
     for ago in range(6):
         for number in range(3):
-            list_paper(app, f"Agents {ago} of {number}", ago, upvotes=5 * number + ago)
+            add_paper(app, f"Agents {ago} of {number}", ago, upvotes=5 * number + ago)
     start = NOW - timedelta(days=4)
     with app.db.write() as session:
-        factories.reader(
+        factories.add_subscriber(
             session, "alice@example.org", ["agents"], start.replace(hour=8, minute=0), max_papers=4
         )
     for ago in reversed(range(5)):
         planning.plan(app.digest_context, (NOW - timedelta(days=ago)).replace(hour=8, minute=0))
     with app.db.read() as session:
         rows = session.exec(select(Delivery).order_by(Delivery.edition)).all()  # type: ignore[arg-type]
-        real = {row.edition: factories.digest(app, row) for row in rows}
+        real = {row.edition: factories.load_digest(app, row) for row in rows}
     editions = pipeline.backtest(app, NOW, AGENTS, 5, max_papers=4)
     backtested = {edition.edition: edition.digest for edition in editions}
     assert len(backtested) == 5
@@ -78,9 +78,9 @@ def test_it_agrees_with_what_planning_did(app: Application) -> None:
         assert [pick.paper_id for pick in digest.picks] == [pick.paper_id for pick in real[name].picks]
 
 
-def test_votes_are_those_of_then(app: Application) -> None:
-    """What the readers of a source thought later does not rank an earlier day."""
-    quiet, loud = list_paper(app, "Agents one", 1, upvotes=3), list_paper(app, "Agents two", 1, upvotes=8)
+def test_votes_of_the_past_day_are_used(app: Application) -> None:
+    """Later votes do not affect earlier days."""
+    quiet, loud = add_paper(app, "Agents one", 1, upvotes=3), add_paper(app, "Agents two", 1, upvotes=8)
     with app.db.write() as session:
         source_id = session.exec(select(Source)).one().id
         votes = {"paper_id": quiet, "original_paper_id": quiet, "source_id": source_id}
@@ -93,9 +93,8 @@ def test_votes_are_those_of_then(app: Application) -> None:
     ]
 
 
-def test_listed_again_is_not_listed_earlier(app: Application) -> None:
-    """A later listing makes no paper fresher on the days before it."""
-    number = list_paper(app, "Agents again", 6)
+def test_later_listing_does_not_affect_earlier_days(app: Application) -> None:
+    number = add_paper(app, "Agents again", 6)
     with app.db.write() as session:
         source_id = session.exec(select(Source)).one().id
         session.add(Listing(paper_id=number, original_paper_id=number, source_id=source_id, listed_on=TODAY))
@@ -107,7 +106,7 @@ def test_listed_again_is_not_listed_earlier(app: Application) -> None:
 
 
 def test_the_oldest_votes_are_used_for_days_before_them() -> None:
-    """Votes that were read later are a better estimate than none; momentum is not computed from them."""
+    """They are a better estimate than none, but no momentum is computed from them."""
     later = VoteSample(NOW, 40)
     paper = PaperView(1, "Paper", upvotes=90, votes=(later, VoteSample(NOW + timedelta(days=1), 90)))
     then = queries.as_of(replace(paper, listed_on=(TODAY,)), NOW - timedelta(days=1))
@@ -115,20 +114,20 @@ def test_the_oldest_votes_are_used_for_days_before_them() -> None:
     assert queries.as_of(PaperView(1, "Paper"), NOW).votes == ()
 
 
-def test_nothing_is_written(app: Application) -> None:
-    """Backtests do not change the ledger or each other."""
-    list_paper(app, "Agents that Plan", 0)
+def test_backtest_writes_nothing(app: Application) -> None:
+    """Backtests do not affect the ledger or each other."""
+    add_paper(app, "Agents that Plan", 0)
     assert pipeline.backtest(app, NOW, AGENTS) == pipeline.backtest(app, NOW, AGENTS)
     with app.db.read() as session:
         assert session.exec(select(Delivery)).all() == []
 
 
-def test_each_day_has_its_own_new_papers(app: Application) -> None:
-    """A paper counts on the day on which it was new, however often it is listed."""
-    again = list_paper(app, "Agents again", 2)
+def test_paper_counts_on_its_first_day(app: Application) -> None:
+    """Later listings do not count again."""
+    again = add_paper(app, "Agents again", 2)
     for ago in (0, 0, 2, 5):
-        list_paper(app, f"Agents of {ago}", ago)
-    list_paper(app, "Video Diffusion", 1)
+        add_paper(app, f"Agents of {ago}", ago)
+    add_paper(app, "Video Diffusion", 1)
     with app.db.write() as session:
         source_id = session.exec(select(Source)).one().id
         session.add(Listing(paper_id=again, original_paper_id=again, source_id=source_id, listed_on=TODAY))
@@ -141,15 +140,14 @@ def test_each_day_has_its_own_new_papers(app: Application) -> None:
 
 
 @pytest.mark.parametrize("days", [0, -1, 61])
-def test_the_number_of_days_is_limited(app: Application, days: int) -> None:
-    """From 1 to 60."""
+def test_number_of_days_is_between_1_and_60(app: Application, days: int) -> None:
     with pytest.raises(InvalidInput, match="from 1 to 60"):
         pipeline.backtest(app, NOW, AGENTS, days)
 
 
-def test_an_index_is_made_once(app: Application) -> None:
-    """The match index is cached while papers' texts and the model stay the same; votes do not matter."""
-    number = list_paper(app, "Agents that Plan", 0)
+def test_match_index_is_cached(app: Application) -> None:
+    """It is rebuilt when texts or the model change; votes do not matter."""
+    number = add_paper(app, "Agents that Plan", 0)
     with app.db.read() as session:
         papers, corpus = queries.paper_views(session, [number]), app.models.current(session)
     index = app.indexes.get(papers, corpus)

@@ -1,4 +1,4 @@
-"""Building digests from candidates, interests and feedback."""
+"""Test how digests are built from candidates, interests and feedback."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ from tests.support import factories, sample_archive
 from tests.support.mail_server import MailServer
 
 
-def test_what_a_reader_liked_brings_papers_of_its_kind(
+def test_likes_select_similar_papers(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Papers like the liked ones come although no interest matches; the liked and disliked ones do not."""
+    """They need not match an interest. Papers with feedback are not selected again."""
     monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
     day = now.date()
     liked = [paper for paper in sample_archive.papers() if "protein folding" in paper.abstract][:6]
     with app.db.write() as session:
-        source = factories.source(session, now)
+        source = factories.add_source(session, now)
         ids = {
-            paper.id: factories.paper(session, source, paper.title, day, now, abstract=paper.abstract)
+            paper.id: factories.add_paper(session, source, paper.title, day, now, abstract=paper.abstract)
             for paper in sample_archive.papers()
         }
         sequels = {
-            factories.paper(session, source, f"More on {paper.title}", day, now, abstract=paper.abstract)
+            factories.add_paper(session, source, f"More on {paper.title}", day, now, abstract=paper.abstract)
             for paper in liked
         }
-        alice, bob = (factories.reader(session, f"{name}@example.org", [], now) for name in ("alice", "bob"))
+        alice, bob = (
+            factories.add_subscriber(session, f"{name}@example.org", [], now) for name in ("alice", "bob")
+        )
     with app.db.write() as session:
         for paper in liked:
             subscribers.set_feedback(session, alice, ids[paper.id], True, now)
@@ -70,10 +72,10 @@ def test_an_invalid_interest_affects_only_its_own_reader(
 
     monkeypatch.setattr(matching.MatchIndex, "match", recording)
     with app.db.write() as session:
-        factories.paper(session, factories.source(session, now), "Video Agents", now.date(), now)
-        alice = factories.reader(session, "alice@example.org", ['"an open quotation mark'], now)
+        factories.add_paper(session, factories.add_source(session, now), "Video Agents", now.date(), now)
+        alice = factories.add_subscriber(session, "alice@example.org", ['"an open quotation mark'], now)
         bob, carol = (
-            factories.reader(session, f"{name}@example.org", [text], now)
+            factories.add_subscriber(session, f"{name}@example.org", [text], now)
             for name, text in (("bob", "agents"), ("carol", "video"))
         )
     planning.plan(app.digest_context, now)
@@ -86,14 +88,14 @@ def test_an_invalid_interest_affects_only_its_own_reader(
     assert [texts for texts in batches if texts] == [["agents", "video"]]
 
 
-def likes(title: str, now: datetime) -> tuple[Feedback, ...]:
+def add_like(title: str, now: datetime) -> tuple[Feedback, ...]:
     return (Feedback(title, "An abstract.", (), True, now),)
 
 
-def test_profiles_are_built_before_anything_is_locked(
+def test_profiles_are_built_before_rows_are_locked(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planning keeps rows locked for as short a time as possible."""
+    """Planning keeps rows locked as briefly as possible."""
     monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
     calls: list[str] = []
     original = DigestBuilder.ranked
@@ -118,9 +120,11 @@ def test_profiles_are_built_before_anything_is_locked(
     monkeypatch.setattr(user_profile, "UserProfile", RecordedProfile)
     monkeypatch.setattr(matching.MatchIndex, "excluded_papers", excluded)
     with app.db.write() as session:
-        paper = factories.paper(session, factories.source(session, now), "Video Agents", now.date(), now)
-        wanted = {"muted": ["games", "GAME", "lions"]}
-        alice = factories.reader(session, "alice@example.org", ["agents"], now, **wanted)
+        paper = factories.add_paper(
+            session, factories.add_source(session, now), "Video Agents", now.date(), now
+        )
+        fields = {"muted": ["games", "GAME", "lions"]}
+        alice = factories.add_subscriber(session, "alice@example.org", ["agents"], now, **fields)
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, paper, True, now)
     planning.plan(app.digest_context, now)
@@ -128,26 +132,24 @@ def test_profiles_are_built_before_anything_is_locked(
     assert calls.count("muted") == 2, "spellings of the same word are searched once"
 
 
-def test_the_cache_of_profiles_is_bounded(
-    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each profile belongs to one reader, and there may be very many readers."""
+def test_profile_cache_is_bounded(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reader has a profile, and there may be many readers."""
     monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
     monkeypatch.setattr(builder, "MAX_CACHED_PROFILES", 1)
     with app.db.write() as session:
-        factories.paper(session, factories.source(session, now), "Video Agents", now.date(), now)
+        factories.add_paper(session, factories.add_source(session, now), "Video Agents", now.date(), now)
     with app.db.read() as session:
         digest_builder = DigestBuilder(app.digest_context, session, now)
-    first = digest_builder.profile_of(likes("Tumours", now))
-    assert digest_builder.profile_of(likes("Tumours", now)) is first
-    assert digest_builder.profile_of(likes("Galaxies", now))
-    assert digest_builder.profile_of(likes("Tumours", now)) is not first
+    first = digest_builder.profile_of(add_like("Tumours", now))
+    assert digest_builder.profile_of(add_like("Tumours", now)) is first
+    assert digest_builder.profile_of(add_like("Galaxies", now))
+    assert digest_builder.profile_of(add_like("Tumours", now)) is not first
 
 
-def test_an_interest_typed_twice_counts_once(app: Application, now: datetime) -> None:
-    """A preview deduplicates interests as signing up does."""
+def test_duplicate_interests_count_once(app: Application, now: datetime) -> None:
+    """A preview deduplicates interests as sign-up does."""
     with app.db.write() as session:
-        factories.paper(session, factories.source(session, now), "Video Agents", now.date(), now)
+        factories.add_paper(session, factories.add_source(session, now), "Video Agents", now.date(), now)
     once = pipeline.preview(app, Preferences(interests=(Interest("agents"),)), now)
     assert (
         pipeline.preview(

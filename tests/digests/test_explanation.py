@@ -1,4 +1,4 @@
-"""Explanations: the sentence is true, and agrees with what planning then does."""
+"""Test explanations: the verdict is correct and agrees with planning."""
 
 from __future__ import annotations
 
@@ -44,16 +44,19 @@ TITLES = (
 
 @pytest.fixture
 def papers(app: Application) -> dict[str, int]:
-    """Four papers of today by title, and Alice, who likes language agents, but no markets."""
+    """Add four papers of today, and Alice, who likes language agents but no markets.
+
+    Return the ids by title.
+    """
     with app.db.write() as session:
-        source = factories.source(session, NOW - timedelta(days=30))
+        source = factories.add_source(session, NOW - timedelta(days=30))
         ids = {
-            title: factories.paper(
+            title: factories.add_paper(
                 session, source, title, TODAY, NOW, upvotes=40 - number, abstract=f"{title}, at last."
             )
             for number, title in enumerate(TITLES)
         }
-        factories.reader(session, ALICE, ["language agents -markets"], NOW)
+        factories.add_subscriber(session, ALICE, ["language agents -markets"], NOW)
     return ids
 
 
@@ -61,8 +64,8 @@ def explain(app: Application, paper: object, **options: Any) -> Explanation:
     return pipeline.explain(app, options.pop("now", NOW), ALICE, str(paper), **options)
 
 
-def change(app: Application, **fields: Any) -> None:
-    """Change columns of Alice's row."""
+def update_alice(app: Application, **fields: Any) -> None:
+    """Set columns of Alice's row."""
     with app.db.write() as session:
         alice = session.exec(select(Subscriber)).one()
         for name, value in fields.items():
@@ -92,11 +95,11 @@ def planned_papers(app: Application) -> set[int]:
     ],
 )
 @pytest.mark.parametrize("interests", [True, False])
-def test_it_predicts_what_planning_does(
+def test_explanation_agrees_with_planning(
     app: Application, papers: dict[str, int], preference: dict[str, Any], interests: bool
 ) -> None:
-    """With any preferences: a paper would be sent if, and only if, it is then planned."""
-    change(app, **preference)
+    """For any preferences, a paper is planned if and only if the explanation says so."""
+    update_alice(app, **preference)
     if not interests:
         with app.db.write() as session:
             session.delete(session.exec(select(InterestRow)).one())
@@ -106,8 +109,8 @@ def test_it_predicts_what_planning_does(
     assert promised == {n for n, each in explanations.items() if each.card}
 
 
-def test_every_number_of_a_paper_that_fits(app: Application, papers: dict[str, int]) -> None:
-    """They are those of matching and composing, and combine to the score as documented."""
+def test_scores_of_a_matching_paper(app: Application, papers: dict[str, int]) -> None:
+    """They are those of matching and composing, and combine as documented."""
     explanation = explain(app, papers[TITLES[0]])
     assert explanation.verdict.startswith(
         "Would be sent in the next digest, due 2026-11-20 09:30 UTC, under “language agents -markets”: "
@@ -129,8 +132,8 @@ def test_every_number_of_a_paper_that_fits(app: Application, papers: dict[str, i
     assert explanation.paper.listings == ((TODAY, "Hugging Face Daily Papers"),)
 
 
-def test_weights_make_the_relevance(app: Application, papers: dict[str, int]) -> None:
-    """Each relevance is weighted; together they are the paper's relevance."""
+def test_weights_are_applied_to_relevance(app: Application, papers: dict[str, int]) -> None:
+    """The weighted relevances combine to that of the paper."""
     with app.db.write() as session:
         interests = (Interest("language agents", 3.0), Interest("plan"), Interest("video", 0.5))
         subscribers.change(session, 1, Preferences(zone="UTC", interests=interests), NOW)
@@ -138,30 +141,30 @@ def test_weights_make_the_relevance(app: Application, papers: dict[str, int]) ->
     heavy = explanation.interests[0]
     assert heavy.weighted == pytest.approx(1 - (1 - heavy.details.relevance) ** 3)
     assert heavy.weighted > heavy.details.relevance > 0
-    left = math.prod(1 - match.weighted for match in explanation.interests)
+    remainder = math.prod(1 - match.weighted for match in explanation.interests)
     assert explanation.rank
-    assert explanation.rank.breakdown.relevance == pytest.approx(1 - left)
+    assert explanation.rank.breakdown.relevance == pytest.approx(1 - remainder)
 
 
-def test_what_does_not_fit_is_under_the_floor(app: Application, papers: dict[str, int]) -> None:
-    """The sentence names its relevance and the floor."""
+def test_paper_below_the_score_threshold(app: Application, papers: dict[str, int]) -> None:
+    """The verdict names its relevance and the threshold."""
     explanation = explain(app, papers["Video Diffusion in Real Time"])
     assert explanation.verdict == "Not sent: its relevance 0.00 is under the floor of 0.33."
     assert explanation.rank
     assert (explanation.rank.outcome, explanation.rank.position) == (None, None)
 
 
-def test_a_dislike_that_keeps_a_paper_out_is_named(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interest alone would bring it."""
+def test_excluding_dislike_is_named(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interest alone would include the paper."""
     monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
     like = next(paper for paper in sample_archive.papers() if "protein folding" in paper.abstract)
     with app.db.write() as session:
-        source = factories.source(session, NOW)
+        source = factories.add_source(session, NOW)
         disliked, other = (
-            factories.paper(session, source, title, TODAY, NOW, abstract=like.abstract)
+            factories.add_paper(session, source, title, TODAY, NOW, abstract=like.abstract)
             for title in (like.title, "A Sequel")
         )
-        alice = factories.reader(session, ALICE, ["protein folding"], NOW)
+        alice = factories.add_subscriber(session, ALICE, ["protein folding"], NOW)
         session.exec(select(InterestRow)).one().weight = 0.6
     assert explain(app, other).verdict.startswith("Would be sent")
     with app.db.write() as session:
@@ -174,24 +177,23 @@ def test_a_dislike_that_keeps_a_paper_out_is_named(app: Application, monkeypatch
     )
 
 
-def test_an_exclusion_is_named(app: Application, papers: dict[str, int]) -> None:
-    """It fits, but the interest leaves it out."""
+def test_matching_exclusion_is_named(app: Application, papers: dict[str, int]) -> None:
     explanation = explain(app, papers["Language Agents that Trade in Markets"])
     excluded = "a word or phrase that the interest excludes is in it"
     assert explanation.interests[0].details.rejection_reason == excluded
     assert explanation.verdict.startswith(f"Not sent: “language agents -markets” leaves it out ({excluded})")
 
 
-def test_a_full_digest_and_a_quota(app: Application, papers: dict[str, int]) -> None:
+def test_full_digest_and_full_quota(app: Application, papers: dict[str, int]) -> None:
     """The papers with better scores are named."""
-    change(app, max_papers=1)
+    update_alice(app, max_papers=1)
     explanation = explain(app, papers[TITLES[1]])
     assert explanation.verdict == (
         "Not in the next digest: it has room for one paper, and this one is number 2 of 2 by its score."
     )
     assert explanation.rank
     assert [better.title for better in explanation.rank.higher_ranked] == [TITLES[0]]
-    change(app, max_papers=10)
+    update_alice(app, max_papers=10)
     with app.db.write() as session:
         session.exec(select(InterestRow)).one().quota = 1
     assert explain(app, papers[TITLES[1]]).verdict == (
@@ -200,8 +202,8 @@ def test_a_full_digest_and_a_quota(app: Application, papers: dict[str, int]) -> 
 
 
 @pytest.fixture
-def twins(app: Application, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Three papers on protein folding, the best first: the second says what the first one says."""
+def similar_papers(app: Application, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Add three papers on protein folding, best first. The second repeats the first."""
     monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
     about = [paper.abstract for paper in sample_archive.papers() if "protein folding" in paper.abstract]
     abstracts = {
@@ -210,32 +212,34 @@ def twins(app: Application, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         "More Protein Folding": about[1],
     }
     with app.db.write() as session:
-        source = factories.source(session, NOW)
+        source = factories.add_source(session, NOW)
         return [
-            factories.paper(session, source, title, TODAY, NOW, upvotes=40 - 10 * place, abstract=abstract)
+            factories.add_paper(
+                session, source, title, TODAY, NOW, upvotes=40 - 10 * place, abstract=abstract
+            )
             for place, (title, abstract) in enumerate(abstracts.items())
         ]
 
 
-def test_a_paper_that_says_what_a_picked_one_says(app: Application, twins: list[int]) -> None:
-    """A paper with a lower score is picked: no place explains that, but what it is like does."""
+def test_duplicate_content_is_named(app: Application, similar_papers: list[int]) -> None:
+    """A paper with a lower score is picked, so the verdict names the similarity instead of the rank."""
     with app.db.write() as session:
-        factories.reader(session, ALICE, ["protein folding"], NOW, max_papers=2)
-    explanation, picked = explain(app, twins[1]), explain(app, twins[2])
+        factories.add_subscriber(session, ALICE, ["protein folding"], NOW, max_papers=2)
+    explanation, selected = explain(app, similar_papers[1]), explain(app, similar_papers[2])
     assert explanation.rank
-    assert picked.card
-    assert explanation.rank.breakdown.score > picked.card.score
+    assert selected.card
+    assert explanation.rank.breakdown.score > selected.card.score
     assert explanation.rank.outranked_by is OutrankedBy.VARIETY
     assert explanation.verdict == (
         "Not in the next digest: it says much the same as “Protein Folding”, which is in it (likeness 1.00), "
         "and papers that repeat less go first, though their scores are lower."
     )
-    assert planned_papers(app) == {twins[0], twins[2]}
+    assert planned_papers(app) == {similar_papers[0], similar_papers[2]}
 
 
 def test_a_small_similarity_is_not_called_large(app: Application, papers: dict[str, int]) -> None:
-    """If two scores are nearly the same, a small similarity decides."""
-    change(app, max_papers=1)
+    """If two scores are nearly equal, a small similarity decides."""
+    update_alice(app, max_papers=1)
     explanation = explain(app, papers[TITLES[1]])
     assert explanation.rank
     near = replace(explanation.rank, outranked_by=OutrankedBy.VARIETY, similar_to="Another", similarity=0.16)
@@ -245,31 +249,31 @@ def test_a_small_similarity_is_not_called_large(app: Application, papers: dict[s
     )
 
 
-def test_the_best_paper_of_another_interest_goes_first(app: Application, twins: list[int]) -> None:
-    """Though its score is lower: that is said, and not that they are alike."""
+def test_best_paper_of_another_interest_is_preferred(app: Application, similar_papers: list[int]) -> None:
+    """Its score is lower; the verdict names that reason and not the similarity."""
     with app.db.write() as session:
         source = session.exec(select(Source)).one()
-        hens = factories.paper(session, source, "Honey Bees", TODAY, NOW, upvotes=0)
-        factories.reader(session, ALICE, ["protein folding", "honey bees"], NOW, max_papers=2)
-    explanation = explain(app, twins[2])
+        hens = factories.add_paper(session, source, "Honey Bees", TODAY, NOW, upvotes=0)
+        factories.add_subscriber(session, ALICE, ["protein folding", "honey bees"], NOW, max_papers=2)
+    explanation = explain(app, similar_papers[2])
     assert explanation.rank
     assert explanation.rank.outranked_by is OutrankedBy.BEST_OF_INTEREST
     assert explanation.verdict == (
         "Not in the next digest: it has room for 2 papers; this one is number 3 of 4 by its score, "
         "and each interest's best paper goes first."
     )
-    assert planned_papers(app) == {twins[0], hens}
+    assert planned_papers(app) == {similar_papers[0], hens}
 
 
-def test_a_thin_day_keeps_it(app: Application, papers: dict[str, int]) -> None:
-    """It was picked, but the digest waits for more."""
-    change(app, min_papers=5)
+def test_paper_waiting_for_the_minimum(app: Application, papers: dict[str, int]) -> None:
+    """It was picked, but the digest waits for more papers."""
+    update_alice(app, min_papers=5)
     verdict = explain(app, papers[TITLES[0]]).verdict
     assert verdict == "Not sent yet: 2 of at least 5 papers: kept for the next digest."
 
 
-def test_a_paper_that_was_sent_is_explained_from_the_ledger(app: Application, papers: dict[str, int]) -> None:
-    """With the reason and score of then, beside the numbers of now; before it was planned, as before."""
+def test_sent_paper_is_explained_from_the_ledger(app: Application, papers: dict[str, int]) -> None:
+    """The stored reason and score are shown beside the current ones."""
     number = papers[TITLES[0]]
     before = explain(app, number)
     planning.plan(app.digest_context, NOW)
@@ -308,10 +312,10 @@ def test_a_paper_that_was_sent_is_explained_from_the_ledger(app: Application, pa
         (DeliveryState.FAILED, False, "Would be sent"),
     ],
 )
-def test_a_delivery_that_failed_or_is_uncertain(
+def test_failed_and_uncertain_deliveries(
     app: Application, papers: dict[str, int], state: DeliveryState, maybe: bool, verdict: str
 ) -> None:
-    """A paper of a digest that never left comes with the next one."""
+    """Papers of a digest that was never sent appear in the next one."""
     planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         (row,) = deliveries(session)
@@ -332,16 +336,16 @@ def test_a_delivery_that_failed_or_is_uncertain(
         ({"state": SubscriberState.ERASED}, "Not sent: the reader was erased."),
     ],
 )
-def test_a_reader_who_gets_nothing(
+def test_inactive_reader(
     app: Application, papers: dict[str, int], fields: dict[str, Any], verdict: str
 ) -> None:
-    """The reader's state comes before any number."""
-    change(app, **fields)
+    """The reader's state comes before any score."""
+    update_alice(app, **fields)
     assert explain(app, papers[TITLES[0]]).verdict == verdict
 
 
-def test_a_suppressed_address_gets_nothing(app: Application, papers: dict[str, int]) -> None:
-    """With the reason for which it is on the list."""
+def test_suppressed_address(app: Application, papers: dict[str, int]) -> None:
+    """The reason of the suppression is given."""
     with app.db.write() as session:
         suppression.suppress(session, ALICE, "complaint", NOW)
     assert explain(app, papers[TITLES[0]]).verdict == "Not sent: the address gets no mail (complaint)."
@@ -357,10 +361,10 @@ def test_a_suppressed_address_gets_nothing(app: Application, papers: dict[str, i
         (3, "Not sent: the reader has unsubscribed."),
     ],
 )
-def test_the_state_of_the_reader_at_the_time(
+def test_state_of_the_reader_at_an_earlier_time(
     app: Application, papers: dict[str, int], days: int, verdict: str
 ) -> None:
-    """Not how they are today; and the digest that is next today was not the next one then."""
+    """Today's state and today's next digest are not used."""
     day, bob = timedelta(days=1), "bob@example.org"
     with app.db.write() as session:
         wants = Preferences(interests=(Interest("language agents"),))
@@ -375,7 +379,7 @@ def test_the_state_of_the_reader_at_the_time(
     assert explanation.reader.next_due_at is None
 
 
-def test_without_events_the_day_of_the_confirmation_counts(app: Application, papers: dict[str, int]) -> None:
+def test_state_without_events_uses_the_confirmation(app: Application, papers: dict[str, int]) -> None:
     """Old events are deleted."""
     day = timedelta(days=1)
     with app.db.write() as session:
@@ -387,28 +391,28 @@ def test_without_events_the_day_of_the_confirmation_counts(app: Application, pap
         assert subscribers.state_at(session, alice, NOW + day) is SubscriberState.UNSUBSCRIBED
 
 
-def test_papers_that_are_no_candidates(app: Application, papers: dict[str, int]) -> None:
-    """Too old, too new, withdrawn or never listed: each is named, and interests are matched all the same."""
+def test_reasons_for_not_being_a_candidate(app: Application, papers: dict[str, int]) -> None:
+    """Too old, too new, withdrawn or never listed. Interests are matched in any case."""
     with app.db.write() as session:
         source = session.exec(select(Source)).one()
-        old = factories.paper(session, source, "Old Language Agents", TODAY - timedelta(days=9), NOW)
-        gone = factories.paper(session, source, "Withdrawn Agents", TODAY, NOW, withdrawn_at=NOW)
-        factories.archive(session, 1, NOW)
+        old = factories.add_paper(session, source, "Old Language Agents", TODAY - timedelta(days=9), NOW)
+        withdrawn = factories.add_paper(session, source, "Withdrawn Agents", TODAY, NOW, withdrawn_at=NOW)
+        factories.add_unlisted_papers(session, 1, NOW)
     explanation = explain(app, old)
     assert explanation.verdict == (
         "Not sent: it was last listed on 2026-11-11, and the reader's digests look back to 2026-11-14."
     )
     assert explanation.interests[0].details.relevance > 0
     assert explanation.rank is None
-    assert explain(app, gone).verdict == "Not sent: it was withdrawn by 2026-11-20."
-    assert explain(app, gone + 1).verdict == "Not sent: no source listed it."
+    assert explain(app, withdrawn).verdict == "Not sent: it was withdrawn by 2026-11-20."
+    assert explain(app, withdrawn + 1).verdict == "Not sent: no source listed it."
     yesterday = explain(app, papers[TITLES[0]], now=NOW - timedelta(days=1))
     assert yesterday.verdict == "Not sent: no source lists it before 2026-11-20."
 
 
 @pytest.mark.parametrize("liked", [True, False])
 def test_a_paper_with_feedback_is_not_sent(app: Application, papers: dict[str, int], liked: bool) -> None:
-    """They may have pasted it at sign-up: it is not news."""
+    """The reader may have pasted it at sign-up, so it is not new."""
     with app.db.write() as session:
         alice = session.exec(select(Subscriber)).one()
         subscribers.set_feedback(session, alice.id or 0, papers[TITLES[0]], liked, NOW)
@@ -419,8 +423,8 @@ def test_a_paper_with_feedback_is_not_sent(app: Application, papers: dict[str, i
     assert planned_papers(app) == {papers[TITLES[1]]}
 
 
-def test_a_merged_paper_is_the_one_it_is_now(app: Application, papers: dict[str, int]) -> None:
-    """Under either id, and what was sent under either was sent."""
+def test_merged_paper_is_explained_under_either_id(app: Application, papers: dict[str, int]) -> None:
+    """A paper sent under either id counts as sent."""
     page = PaperRecord(
         "Pigeons that Plan in Cities", abstract="Language agents for pigeons.", listed_on=TODAY
     )
@@ -461,9 +465,9 @@ def test_an_unknown_reader_or_paper_is_an_error(
         pipeline.explain(app, NOW, subscriber, paper)
 
 
-def test_a_muted_paper_names_the_muted_text(app: Application, papers: dict[str, int]) -> None:
-    """And no digest has it."""
-    change(app, muted=["plan", "no longer: understood"], max_trending=3)
+def test_muted_paper_names_the_muted_text(app: Application, papers: dict[str, int]) -> None:
+    """No digest contains it."""
+    update_alice(app, muted=["plan", "no longer: understood"], max_trending=3)
     muted = papers["Language Agents that Plan"]
     explanation = explain(app, muted)
     assert explanation.verdict == "Not sent: the reader has muted “plan”, which is in it."

@@ -1,4 +1,4 @@
-"""Planning: digests are composed before they are due, a shard of readers at a time, and sent when due."""
+"""Test planning: digests are composed ahead, by shards of readers, and sent when due."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ VIDEO = "Video Diffusion in Real Time"
 
 @pytest.fixture
 def app(app: Application) -> Application:
-    """An archive with two papers of today, and Alice, who is due at eight and likes agents."""
+    """Add two papers of today, and Alice, who is due at eight and interested in agents."""
     with app.db.write() as session:
-        source = factories.source(session, NOW)
+        source = factories.add_source(session, NOW)
         for title in (AGENTS, VIDEO):
-            factories.paper(session, source, title, NOW.date(), NOW, abstract=f"{title}, at last.")
-        factories.reader(session, "alice@example.org", ["language agents"], HOUR)
+            factories.add_paper(session, source, title, NOW.date(), NOW, abstract=f"{title}, at last.")
+        factories.add_subscriber(session, "alice@example.org", ["language agents"], HOUR)
     return app
 
 
@@ -45,19 +45,19 @@ def deliveries(app: Application) -> list[Delivery]:
 
 
 def titles(app: Application) -> list[list[str]]:
-    return [[pick.title for pick in factories.digest(app, row).picks] for row in deliveries(app)]
+    return [[pick.title for pick in factories.load_digest(app, row).picks] for row in deliveries(app)]
 
 
-def change(app: Application, now: datetime, **wanted: object) -> None:
+def change_preferences(app: Application, now: datetime, **fields: object) -> None:
     with app.db.write() as session:
-        subscribers.change(session, 1, Preferences(**wanted), now)  # type: ignore[arg-type]
+        subscribers.change(session, 1, Preferences(**fields), now)  # type: ignore[arg-type]
 
 
 # --- ahead of the hour
 
 
-def test_a_digest_is_composed_ahead_and_leaves_at_its_hour(app: Application, mail_server: MailServer) -> None:
-    """It is not sent before; edition and times are computed from the due time."""
+def test_digest_is_composed_ahead_and_sent_when_due(app: Application, mail_server: MailServer) -> None:
+    """Its edition and times are computed from the due time."""
     assert pipeline.send_due(app, HOUR - timedelta(minutes=11)) == {}
     assert pipeline.send_due(app, AHEAD) == {"planned": 1}
     (row,) = deliveries(app)
@@ -69,19 +69,19 @@ def test_a_digest_is_composed_ahead_and_leaves_at_its_hour(app: Application, mai
     assert len(mail_server.messages) == 1
 
 
-def test_composing_ahead_can_be_turned_off(app: Application) -> None:
-    """Then a digest is composed at its hour."""
+def test_composing_ahead_can_be_disabled(app: Application) -> None:
+    """Then a digest is composed when it is due."""
     at_once = app.settings.model_copy(update={"compose_ahead_minutes": 0})
     object.__setattr__(app, "settings", at_once)
     assert planning.plan(app.digest_context, AHEAD) == {}
     assert planning.plan(app.digest_context, HOUR) == {"planned": 1}
 
 
-def test_the_edition_is_that_of_the_hour(app: Application) -> None:
-    """Bob's day begins at midnight in Tokyo, and so does his digest, composed the evening before."""
+def test_edition_is_the_local_day_of_the_due_time(app: Application) -> None:
+    """Bob is due at midnight in Tokyo; his digest is composed the evening before."""
     midnight = datetime(2026, 11, 20, 15, tzinfo=NOW.tzinfo)
     with app.db.write() as session:
-        factories.reader(session, "bob@example.org", ["video"], midnight, hour=0, zone="Asia/Tokyo")
+        factories.add_subscriber(session, "bob@example.org", ["video"], midnight, hour=0, zone="Asia/Tokyo")
         session.get_one(Subscriber, 1).next_due_at = HOUR + DAY
     planning.plan(app.digest_context, midnight - timedelta(minutes=1))
     (row,) = deliveries(app)
@@ -89,7 +89,7 @@ def test_the_edition_is_that_of_the_hour(app: Application) -> None:
 
 
 def test_after_an_outage_only_the_coming_edition_is_composed(app: Application) -> None:
-    """Minutes before eight, after an outage of two days: one digest, for the coming hour."""
+    """After an outage of two days, one digest is composed for the next due time."""
     with app.db.write() as session:
         session.get_one(Subscriber, 1).next_due_at = HOUR - 2 * DAY
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
@@ -98,24 +98,22 @@ def test_after_an_outage_only_the_coming_edition_is_composed(app: Application) -
 
 
 @pytest.mark.parametrize(("age", "waits"), [(6, False), (5, True)])
-def test_a_thin_digest_waits_for_the_one_after_its_hour(app: Application, age: int, waits: bool) -> None:
-    """The window of tomorrow's digest decides, however early today's is composed."""
+def test_digest_below_the_minimum_waits_for_the_next_one(app: Application, age: int, waits: bool) -> None:
+    """The next due time decides, however early the digest is composed."""
     with app.db.write() as session:
         source = session.exec(select(factories.Source)).one()
-        factories.paper(session, source, "Pigeons that Plan", (NOW - age * DAY).date(), NOW)
-        factories.reader(session, "bob@example.org", ["pigeons"], HOUR, min_papers=2)
+        factories.add_paper(session, source, "Pigeons that Plan", (NOW - age * DAY).date(), NOW)
+        factories.add_subscriber(session, "bob@example.org", ["pigeons"], HOUR, min_papers=2)
     assert planning.plan(app.digest_context, AHEAD)["skipped"] == waits
 
 
 # --- between composing and sending
 
 
-def test_changed_interests_are_in_the_digest_that_was_composed(
-    app: Application, mail_server: MailServer
-) -> None:
-    """It is composed again by the next run, and sent once, when due."""
+def test_changed_interests_recompose_a_planned_digest(app: Application, mail_server: MailServer) -> None:
+    """The next run composes it again, and it is sent once."""
     planning.plan(app.digest_context, AHEAD)
-    change(app, AHEAD, interests=(Interest("video diffusion"),))
+    change_preferences(app, AHEAD, interests=(Interest("video diffusion"),))
     assert deliveries(app) == []
     assert planning.plan(app.digest_context, AHEAD + timedelta(minutes=1)) == {"planned": 1}
     assert titles(app) == [[VIDEO]]
@@ -123,18 +121,17 @@ def test_changed_interests_are_in_the_digest_that_was_composed(
     assert len(mail_server.messages) == 1
 
 
-def test_a_silence_composed_ahead_is_broken_by_other_interests(app: Application) -> None:
-    """What was to be written down as skipped may become a digest, too."""
-    change(app, AHEAD - DAY, interests=(Interest("pigeons"),))
+def test_changed_interests_can_replace_a_planned_skip(app: Application) -> None:
+    change_preferences(app, AHEAD - DAY, interests=(Interest("pigeons"),))
     assert planning.plan(app.digest_context, AHEAD) == {"skipped": 1}
-    change(app, AHEAD, interests=(Interest("video diffusion"),))
+    change_preferences(app, AHEAD, interests=(Interest("video diffusion"),))
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
 
 
-def test_a_changed_hour_moves_the_digest_that_was_composed(app: Application, mail_server: MailServer) -> None:
-    """Nothing comes at eight, and one digest at six in the evening."""
+def test_changed_hour_moves_a_planned_digest(app: Application, mail_server: MailServer) -> None:
+    """Nothing is sent at eight, and one digest at six in the evening."""
     planning.plan(app.digest_context, AHEAD)
-    change(app, AHEAD, hour=18, interests=(Interest("language agents"),))
+    change_preferences(app, AHEAD, hour=18, interests=(Interest("language agents"),))
     assert pipeline.send_due(app, HOUR) == {}
     assert pipeline.send_due(app, HOUR.replace(hour=18))["sent"] == 1
     assert len(mail_server.messages) == 1
@@ -144,28 +141,28 @@ def test_a_sent_digest_is_not_composed_again(app: Application, mail_server: Mail
     """Changes after the due time apply to the next digest."""
     pipeline.send_due(app, AHEAD)
     pipeline.send_due(app, HOUR)
-    change(app, HOUR + timedelta(minutes=1), hour=18, interests=(Interest("video"),))
+    change_preferences(app, HOUR + timedelta(minutes=1), hour=18, interests=(Interest("video"),))
     assert [row.state for row in deliveries(app)] == [DeliveryState.SENT]
     assert pipeline.send_due(app, HOUR.replace(hour=18)) == {}
 
 
-def pause(session: Session) -> None:
+def pause_alice(session: Session) -> None:
     subscribers.pause(session, 1, None, AHEAD)
 
 
-def leave(session: Session) -> None:
+def unsubscribe_alice(session: Session) -> None:
     subscribers.unsubscribe(session, 1, AHEAD)
 
 
-def suppress(session: Session) -> None:
+def suppress_alice(session: Session) -> None:
     suppression.suppress(session, "alice@example.org", "she complained", AHEAD)
 
 
-@pytest.mark.parametrize("leave_by", [pause, leave, suppress])
-def test_a_reader_who_leaves_before_the_hour_gets_nothing(
+@pytest.mark.parametrize("leave_by", [pause_alice, unsubscribe_alice, suppress_alice])
+def test_planned_digest_is_not_sent_to_an_inactive_reader(
     app: Application, mail_server: MailServer, leave_by: Callable[[Session], None]
 ) -> None:
-    """Although the digest was planned."""
+    """Test a pause, an unsubscription and a suppression after planning."""
     planning.plan(app.digest_context, AHEAD)
     with app.db.write() as session:
         leave_by(session)
@@ -179,27 +176,25 @@ def test_a_reader_who_leaves_before_the_hour_gets_nothing(
 # --- what is stored
 
 
-def test_a_digest_is_the_same_byte_for_byte_after_its_papers_changed(app: Application) -> None:
-    """Papers are changed, and the snapshots are read anew, as another process would."""
+def test_planned_digest_does_not_change_with_its_papers(app: Application) -> None:
+    """Snapshots are read by a new cache, as in another process."""
 
-    def mail() -> bytes:
+    def build_mail() -> bytes:
         with app.db.read() as session:
-            (letter,) = ledger.mail_requests(session, [1], ledger.SnapshotStore())
-        return app.composer.sign_and_serialize(app.composer.draft(letter)).data
+            (request,) = ledger.mail_requests(session, [1], ledger.SnapshotStore())
+        return app.composer.sign_and_serialize(app.composer.draft(request)).data
 
     planning.plan(app.digest_context, AHEAD)
-    before = mail()
+    before = build_mail()
     with app.db.write() as session:
         for paper in session.exec(select(Paper)):
             paper.title, paper.abstract, paper.url = "Withdrawn", "", "https://elsewhere.test/"
-    assert mail() == before
+    assert build_mail() == before
     assert b"Language Agents" in before
 
 
-def test_a_digest_that_the_database_rejects_affects_only_its_reader(
-    app: Application, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A text cannot be stored: the rest of the shard is planned, and Alice is tried again in an hour."""
+def test_unstorable_digest_affects_only_its_reader(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the shard is planned, and Alice is tried again after an hour."""
     original = DigestBuilder.digest
 
     def digest(self: DigestBuilder, reader: Subscriber, *of: object) -> object:
@@ -208,7 +203,7 @@ def test_a_digest_that_the_database_rejects_affects_only_its_reader(
     monkeypatch.setattr(DigestBuilder, "digest", digest)
     with app.db.write() as session:
         for name in ("bob", "carol"):
-            factories.reader(session, f"{name}@example.org", ["video"], HOUR)
+            factories.add_subscriber(session, f"{name}@example.org", ["video"], HOUR)
     assert planning.plan(app.digest_context, HOUR) == {"planned": 2, "not_planned": 1}
     assert {row.subscriber_id for row in deliveries(app)} == {2, 3}
     with app.db.read() as session:
@@ -217,8 +212,8 @@ def test_a_digest_that_the_database_rejects_affects_only_its_reader(
     assert due > HOUR + planning.TRY_AGAIN
 
 
-def test_a_broken_digest_of_yesterday_does_not_stop_today(app: Application) -> None:
-    """Papers of a digest that cannot be parsed do not count as sent."""
+def test_unreadable_earlier_digest_does_not_stop_planning(app: Application) -> None:
+    """Its papers do not count as sent."""
     planning.plan(app.digest_context, HOUR - DAY)
     with app.db.write() as session:
         session.get_one(Subscriber, 1).next_due_at = HOUR
@@ -226,17 +221,17 @@ def test_a_broken_digest_of_yesterday_does_not_stop_today(app: Application) -> N
         session.add(delivery)
         session.flush()
         columns = {"cards": [1], "papers": ["one"], "why": [0], "scores": [0], "reasons": []}
-        broken = {"sections": [{"cards": 7}, {"interest": "", "heading": "", **columns}]}
-        session.add(DigestContent(delivery_id=delivery.id or 0, digest=broken))
+        fields = {"sections": [{"cards": 7}, {"interest": "", "heading": "", **columns}]}
+        session.add(DigestContent(delivery_id=delivery.id or 0, digest=fields))
     assert planning.plan(app.digest_context, HOUR) == {"planned": 1}
 
 
-def test_shards_share_their_cards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A paper has one snapshot a day, for all readers and shards."""
+def test_shards_share_paper_snapshots(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paper has one snapshot a day."""
     monkeypatch.setattr(planning, "SHARD", 2)
     with app.db.write() as session:
         for number in range(5):
-            factories.reader(session, f"reader{number}@example.org", ["agents"], HOUR)
+            factories.add_subscriber(session, f"reader{number}@example.org", ["agents"], HOUR)
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 6}
     with app.db.read() as session:
         digests = session.exec(select(DigestContent.digest)).all()
@@ -245,11 +240,11 @@ def test_shards_share_their_cards(app: Application, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.once
-def test_planning_ends_between_two_shards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At shutdown. Bob stays due."""
+def test_shutdown_stops_planning_between_shards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bob stays due."""
     monkeypatch.setattr(planning, "SHARD", 1)
     with app.db.write() as session:
-        factories.reader(session, "bob@example.org", ["language agents"], HOUR)
+        factories.add_subscriber(session, "bob@example.org", ["language agents"], HOUR)
     app.on_shard_planned.append(app.stopping.set)
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
     with app.db.read() as session:
@@ -260,15 +255,15 @@ def test_planning_ends_between_two_shards(app: Application, monkeypatch: pytest.
 def test_preferences_changed_while_composing_are_used(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On SQLite nothing is locked meanwhile: Alice's digest is composed again, and Bob's is not."""
+    """On SQLite rows are not locked meanwhile: only Alice's digest is composed again."""
     with app.db.write() as session:
-        factories.reader(session, "bob@example.org", ["language agents"], HOUR)
+        factories.add_subscriber(session, "bob@example.org", ["language agents"], HOUR)
     original, calls = planning._compose, []
 
     def change_after(*args: Any) -> tuple[list[DigestRequest], list[ledger.Entry]]:
         requests, entries = original(*args)
         if not calls:
-            change(app, AHEAD, interests=(Interest("video diffusion"),))
+            change_preferences(app, AHEAD, interests=(Interest("video diffusion"),))
         calls.append(len(entries))
         return requests, entries
 

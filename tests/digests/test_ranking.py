@@ -1,4 +1,4 @@
-"""Ranking: a reader's result does not depend on other readers, and the score follows its formula."""
+"""Test ranking: the score follows its formula and does not depend on other readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = ("agents", "video", "traps")
 INTERESTS = tuple(map(Interest, TEXTS))
 
 
-def pool(
+def build_pool(
     *hits: Mapping[int, float],
     excluded: frozenset[int] = frozenset(),
     listed: Mapping[int, date] | None = None,
@@ -39,15 +39,15 @@ def pool(
     return CandidatePool(papers, trends, matches, lambda text, paper: "", {}, TODAY)
 
 
-def ranked(on: CandidatePool, reader: RankingRequest) -> Ranked:
+def rank_for(on: CandidatePool, reader: RankingRequest) -> Ranked:
     [result] = ranking.rank(on, [reader])
     return result
 
 
-def test_evidence_adds_up() -> None:
-    """Two interests, a weight and a profile: 1 − Π (1 − r)^w, then trend and age, as documented."""
-    on = pool({1: 0.4}, {1: 0.2}, listed={1: YESTERDAY})
-    result = ranked(on, RankingRequest((Interest("agents", 2.0), Interest("video")), profile={1: 0.1}))
+def test_score_combines_interests_weight_and_profile() -> None:
+    """Check 1 − Π (1 − r)^w, then trend and age, as documented."""
+    on = build_pool({1: 0.4}, {1: 0.2}, listed={1: YESTERDAY})
+    result = rank_for(on, RankingRequest((Interest("agents", 2.0), Interest("video")), profile={1: 0.1}))
     breakdown = result.score_breakdown(on.papers[1])
     assert breakdown.relevance == pytest.approx(1 - 0.6**2 * 0.8 * 0.9)
     assert breakdown.score == pytest.approx(breakdown.relevance * (1 + TREND * 0.1) * FRESH)
@@ -56,10 +56,10 @@ def test_evidence_adds_up() -> None:
     assert relevance[:, 0].tolist() == pytest.approx([1 - 0.6**2, 0.2, 0.1])
 
 
-def test_only_what_is_relevant_listed_lately_and_new() -> None:
-    """Papers already sent or too old are not in the result, but their scores can still be computed."""
-    on = pool(dict.fromkeys(range(1, 6), FLOOR) | {6: FLOOR - 0.01}, listed={2: YESTERDAY})
-    result = ranked(on, RankingRequest((INTERESTS[0],), already_sent=frozenset({3, 99}), since=TODAY))
+def test_ranking_contains_only_relevant_recent_unsent_papers() -> None:
+    """Scores of other papers can still be computed."""
+    on = build_pool(dict.fromkeys(range(1, 6), FLOOR) | {6: FLOOR - 0.01}, listed={2: YESTERDAY})
+    result = rank_for(on, RankingRequest((INTERESTS[0],), already_sent=frozenset({3, 99}), since=TODAY))
     assert result.papers == [5, 4, 1]
     assert int(result.eligible.sum()) == 7
     assert (
@@ -69,46 +69,44 @@ def test_only_what_is_relevant_listed_lately_and_new() -> None:
     )
 
 
-def test_a_dislike_takes_away() -> None:
-    """Negative profile relevance makes a paper less relevant than its interests do."""
-    on = pool({1: 0.4, 2: 0.4})
-    assert ranked(on, RankingRequest((INTERESTS[0],), profile={1: -0.5})).papers == [2]
+def test_dislike_lowers_relevance() -> None:
+    on = build_pool({1: 0.4, 2: 0.4})
+    assert rank_for(on, RankingRequest((INTERESTS[0],), profile={1: -0.5})).papers == [2]
 
 
-def test_no_profile_brings_what_an_interest_excludes() -> None:
+def test_profile_does_not_override_an_exclusion() -> None:
     """Another interest may."""
-    on = pool({}, {2: 0.5}, excluded=frozenset({1, 2}))
-    assert ranked(on, RankingRequest(INTERESTS[:2], profile={1: 0.9, 3: 0.9})).papers == [3, 2]
+    on = build_pool({}, {2: 0.5}, excluded=frozenset({1, 2}))
+    assert rank_for(on, RankingRequest(INTERESTS[:2], profile={1: 0.9, 3: 0.9})).papers == [3, 2]
 
 
-def test_an_exclusion_takes_no_dislike_away() -> None:
-    """Another interest may bring the paper, and what was disliked still speaks against it."""
-    on = pool({}, {1: 0.4, 2: 0.4}, excluded=frozenset({1}))
-    result = ranked(on, RankingRequest(INTERESTS[:2], profile={1: -0.5, 2: -0.5}))
+def test_exclusion_keeps_a_negative_profile() -> None:
+    """Another interest may select the paper, and the dislike still lowers its score."""
+    on = build_pool({}, {1: 0.4, 2: 0.4}, excluded=frozenset({1}))
+    result = rank_for(on, RankingRequest(INTERESTS[:2], profile={1: -0.5, 2: -0.5}))
     assert result.papers == []
     assert result.score_breakdown(on.papers[1]).relevance == result.score_breakdown(on.papers[2]).relevance
 
 
 def test_a_perfect_match_has_finite_evidence() -> None:
-    """An interest may be half an abstract, with a relevance that rounds to 1."""
-    on = pool({1: 1.0, 2: 0.99}, {1: 1.0})
-    result = ranked(on, RankingRequest(INTERESTS[:2], profile={1: -0.99, 2: 1.0}))
+    """A relevance may round to 1."""
+    on = build_pool({1: 1.0, 2: 0.99}, {1: 1.0})
+    result = rank_for(on, RankingRequest(INTERESTS[:2], profile={1: -0.99, 2: 1.0}))
     assert result.papers == [2, 1]
     assert np.isfinite(result.evidence).all()
 
 
-def test_without_papers_or_readers() -> None:
-    """Nothing is relevant, and nothing breaks."""
+def test_empty_pool_or_no_interests() -> None:
     matches = EvidenceMatrix([])
     matches.add("agents", {})
     empty = CandidatePool({}, {}, matches, lambda text, paper: "", {}, TODAY)
-    assert ranked(empty, RankingRequest(INTERESTS[:1])).papers == []
-    assert ranked(pool({}), RankingRequest(())).papers == []
-    assert ranking.rank(pool({}), []) == []
+    assert rank_for(empty, RankingRequest(INTERESTS[:1])).papers == []
+    assert rank_for(build_pool({}), RankingRequest(())).papers == []
+    assert ranking.rank(build_pool({}), []) == []
 
 
-def test_interests_are_added_one_by_one() -> None:
-    """Rows added before keep their values when the matrix grows."""
+def test_adding_interests_keeps_existing_rows() -> None:
+    """The matrix grows without changing earlier values."""
     matches = EvidenceMatrix([7, 3])
     for number in range(100):
         matches.add(f"interest {number}", {3: number / 100})
@@ -134,25 +132,25 @@ readers = st.builds(
 
 
 @given(hits=st.tuples(relevances, relevances, relevances), asking=st.lists(readers, max_size=5))
-def test_a_reader_among_others_is_ranked_for_as_alone(
+def test_ranking_is_independent_of_other_readers(
     hits: Sequence[dict[int, float]], asking: list[RankingRequest]
 ) -> None:
-    """To the last digit, whoever else there is, and in whatever order the interests stand."""
-    on = pool(*hits, excluded=frozenset({4, 5}), listed={6: YESTERDAY})
+    """Results are identical to the last digit for any order of the interests."""
+    on = build_pool(*hits, excluded=frozenset({4, 5}), listed={6: YESTERDAY})
     together = ranking.rank(on, asking)
     for result, reader in zip(together, asking, strict=True):
         for alone in (reader, replace(reader, interests=reader.interests[::-1])):
-            other = ranked(on, alone)
+            other = rank_for(on, alone)
             assert (result.papers, result.scores.tolist()) == (other.papers, other.scores.tolist())
         assert [result.score_breakdown(on.papers[n]).score for n in result.papers] == result.scores.tolist()
         assert result.scores.tolist() == sorted(result.scores, reverse=True)
 
 
 @given(hits=st.tuples(relevances, relevances, relevances), reader=readers)
-def test_it_is_the_formula(hits: Sequence[dict[int, float]], reader: RankingRequest) -> None:
-    """Relevance is 1 − Π (1 − r)^w over interests and profile, computed result by result."""
-    on = pool(*hits)
-    result, hits_of = ranked(on, reader), dict(zip(TEXTS, hits, strict=True))
+def test_ranking_matches_the_formula(hits: Sequence[dict[int, float]], reader: RankingRequest) -> None:
+    """Compute 1 − Π (1 − r)^w over interests and profile paper by paper."""
+    on = build_pool(*hits)
+    result, hits_of = rank_for(on, reader), dict(zip(TEXTS, hits, strict=True))
     for number, paper in on.papers.items():
         pairs = [(hits_of[interest.text].get(number, 0.0), interest.weight) for interest in reader.interests]
         lacking = math.prod((1 - hit) ** weight for hit, weight in pairs) * (

@@ -1,4 +1,4 @@
-"""The ledger is compared with who was due by cadence, and each way of losing or adding a digest shows."""
+"""Test the reconciliation of the ledger with the due digests: it detects each lost or additional digest."""
 
 from __future__ import annotations
 
@@ -28,77 +28,84 @@ TODAY, TOMORROW = "2026-11-20", "2026-11-21"
 
 @pytest.fixture
 def app(app: Application) -> Application:
-    """Three daily readers who were due at eight, and a weekly one who is due on Mondays."""
+    """Add three daily readers who were due at eight, and a weekly one who is due on Mondays."""
     with app.db.write() as session:
         for name in READERS:
-            factories.reader(session, f"{name}@example.org", ["agents"], HOUR)
+            factories.add_subscriber(session, f"{name}@example.org", ["agents"], HOUR)
         monday = {"cadence": Cadence.WEEKLY, "weekday": 0}
-        factories.reader(session, "dave@example.org", ["agents"], HOUR + 3 * DAY, **monday)
+        factories.add_subscriber(session, "dave@example.org", ["agents"], HOUR + 3 * DAY, **monday)
     return app
 
 
-def balance(app: Application, now: datetime = NOW, edition: str = TODAY) -> Reconciliation:
+def reconcile_at(app: Application, now: datetime = NOW, edition: str = TODAY) -> Reconciliation:
     with app.db.read() as session:
         return reconciliation.reconcile(session, now, edition)
 
 
-def enter(session: Session, subscriber_id: int, edition: str, due_at: datetime, now: datetime) -> None:
+def insert_delivery(
+    session: Session, subscriber_id: int, edition: str, due_at: datetime, now: datetime
+) -> None:
     assert ledger.add_entries(session, [ledger.Entry(subscriber_id, edition, due_at, Skip("quiet"))], now)[0]
 
 
-def test_who_is_due_is_counted_without_the_ledger(app: Application) -> None:
-    """Before planning all are unplanned; then each is in one state; nobody who is due later counts."""
-    assert balance(app, HOUR - timedelta(seconds=1)) == Reconciliation(0, {})
-    before = balance(app)
+def test_due_readers_are_counted_without_the_ledger(app: Application) -> None:
+    """Before planning all are unplanned, then each has one state. Readers due later do not count."""
+    assert reconcile_at(app, HOUR - timedelta(seconds=1)) == Reconciliation(0, {})
+    before = reconcile_at(app)
     assert (before.due, before.unplanned, before.missing, before.is_consistent) == (3, 3, 0, True)
     planning.plan(app.digest_context, NOW)
-    after = balance(app)
+    after = reconcile_at(app)
     assert after == Reconciliation(3, {DeliveryState.SKIPPED: 3})
     assert after.is_consistent
-    assert balance(app, NOW, "2026-11-19") == Reconciliation(0, {})
+    assert reconcile_at(app, NOW, "2026-11-19") == Reconciliation(0, {})
 
 
-def lose_a_row(session: Session) -> None:
+def delete_delivery(session: Session) -> None:
     session.execute(delete(DigestContent).where(col(DigestContent.delivery_id) == 1))
     session.execute(delete(Delivery).where(col(Delivery.id) == 1))
 
 
-def lose_a_reader(session: Session) -> None:
+def delete_delivery_and_due_time(session: Session) -> None:
     """Delete the row, and the next due time of its active reader."""
-    lose_a_row(session)
+    delete_delivery(session)
     session.execute(update(Subscriber).where(col(Subscriber.id) == 1).values(next_due_at=None))
 
 
-@pytest.mark.parametrize("lose", [lose_a_row, lose_a_reader])
-def test_a_lost_digest_is_missing(app: Application, lose: Callable[[Session], None]) -> None:
-    """It was due, planning has passed it, and the ledger has no row."""
+@pytest.mark.parametrize("lose", [delete_delivery, delete_delivery_and_due_time])
+def test_deleted_delivery_is_missing(app: Application, lose: Callable[[Session], None]) -> None:
+    """It was due, planning is past it, and the ledger has no row."""
     planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         lose(session)
-    found = balance(app)
-    assert (found.due, sum(found.states.values()), found.missing, found.is_consistent) == (3, 2, 1, False)
-    assert found.describe_faults() == "1 digest due and missing in the ledger"
+    balance = reconcile_at(app)
+    assert (balance.due, sum(balance.states.values()), balance.missing, balance.is_consistent) == (
+        3,
+        2,
+        1,
+        False,
+    )
+    assert balance.describe_faults() == "1 digest due and missing in the ledger"
 
 
-def test_a_shard_that_planning_lost_is_missing(app: Application) -> None:
+def test_unplanned_shard_is_missing(app: Application) -> None:
     """Readers are rescheduled, but no rows are written."""
     with app.db.write() as session:
         shard = update(Subscriber).where(col(Subscriber.next_due_at) <= NOW)
         session.execute(shard.values(next_due_at=HOUR + DAY))
-    found = balance(app)
-    assert (found.due, found.unplanned, found.missing, found.is_consistent) == (3, 0, 3, False)
+    balance = reconcile_at(app)
+    assert (balance.due, balance.unplanned, balance.missing, balance.is_consistent) == (3, 0, 3, False)
     planning.plan(app.digest_context, HOUR + DAY)
-    assert balance(app, HOUR + DAY).missing == 3
-    assert balance(app, HOUR + DAY, TOMORROW) == Reconciliation(3, {DeliveryState.SKIPPED: 3})
+    assert reconcile_at(app, HOUR + DAY).missing == 3
+    assert reconcile_at(app, HOUR + DAY, TOMORROW) == Reconciliation(3, {DeliveryState.SKIPPED: 3})
 
 
 def test_a_second_digest_on_a_day_is_surplus(app: Application) -> None:
-    """Its edition has another name, as the ledger rejects a second row; its due time gives it away."""
+    """Its edition has another name, because the ledger rejects a duplicate; the due time reveals it."""
     planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
-        enter(session, 1, TOMORROW, HOUR, NOW)
-        enter(session, 2, f"{TODAY}-again", HOUR, NOW)
-    assert (balance(app).surplus, balance(app, NOW, TOMORROW).surplus) == (1, 1)
+        insert_delivery(session, 1, TOMORROW, HOUR, NOW)
+        insert_delivery(session, 2, f"{TODAY}-again", HOUR, NOW)
+    assert (reconcile_at(app).surplus, reconcile_at(app, NOW, TOMORROW).surplus) == (1, 1)
     with app.db.read() as session:
         assert (
             reconciliation.reconcile_recent(session, NOW).surplus,
@@ -110,32 +117,32 @@ def test_a_second_digest_on_a_day_is_surplus(app: Application) -> None:
 
 
 @pytest.mark.parametrize(
-    "leave", [subscribers.unsubscribe, lambda *who: subscribers.pause(*who[:2], None, NOW)]
+    "leave", [subscribers.unsubscribe, lambda *arguments: subscribers.pause(*arguments[:2], None, NOW)]
 )
-def test_a_digest_for_a_reader_who_had_left_is_surplus(
+def test_digest_planned_after_unsubscribing_is_surplus(
     app: Application, leave: Callable[..., object]
 ) -> None:
-    """A row planned before they left is not."""
+    """One that was planned before is not."""
     planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         leave(session, 1, NOW)
-    assert balance(app) == Reconciliation(3, {DeliveryState.SKIPPED: 3})
+    assert reconcile_at(app) == Reconciliation(3, {DeliveryState.SKIPPED: 3})
     with app.db.write() as session:
-        enter(session, 1, TOMORROW, HOUR + DAY, HOUR + DAY)
-    found = balance(app, HOUR + DAY, TOMORROW)
-    assert (found.surplus, found.unplanned, found.is_consistent) == (1, 2, False)
+        insert_delivery(session, 1, TOMORROW, HOUR + DAY, HOUR + DAY)
+    balance = reconcile_at(app, HOUR + DAY, TOMORROW)
+    assert (balance.surplus, balance.unplanned, balance.is_consistent) == (1, 2, False)
 
 
-def test_a_digest_on_a_day_without_one_is_surplus(app: Application) -> None:
-    """The weekly reader is due on Mondays: on Friday they are not."""
+def test_digest_on_a_day_off_is_surplus(app: Application) -> None:
+    """The weekly reader is due on Mondays only."""
     with app.db.write() as session:
         session.execute(update(Subscriber).where(col(Subscriber.id) == 4).values(created_at=HOUR - 9 * DAY))
-        enter(session, 4, TODAY, HOUR, NOW)
-    assert balance(app).surplus == 1
+        insert_delivery(session, 4, TODAY, HOUR, NOW)
+    assert reconcile_at(app).surplus == 1
 
 
-def test_what_readers_change_is_no_fault(app: Application) -> None:
-    """Changes of zone, hour and cadence, pauses and resubscriptions: nothing is missing or surplus."""
+def test_changes_by_readers_are_consistent(app: Application) -> None:
+    """Changes of zone, hour and cadence, pauses and resubscriptions leave nothing missing or surplus."""
     moments = [HOUR + timedelta(hours=5) * number for number in range(24)]
     choices = [
         {"zone": "Pacific/Kiritimati", "hour": 23},
@@ -148,10 +155,10 @@ def test_what_readers_change_is_no_fault(app: Application) -> None:
             _change(session, 1 + number % 3, choices[number % 4], number, now)
         planning.plan(app.digest_context, now + timedelta(hours=1))
         with app.db.read() as session:
-            found = reconciliation.reconcile(session, now + timedelta(hours=1), "2026-11-19", "2026-11-27")
-        assert found.is_consistent, (number, found)
-        assert found.unplanned == 0
-        assert found.due == sum(found.states.values())
+            rows = reconciliation.reconcile(session, now + timedelta(hours=1), "2026-11-19", "2026-11-27")
+        assert rows.is_consistent, (number, rows)
+        assert rows.unplanned == 0
+        assert rows.due == sum(rows.states.values())
 
 
 def _change(session: Session, reader: int, choice: dict[str, object], number: int, now: datetime) -> None:
@@ -160,16 +167,15 @@ def _change(session: Session, reader: int, choice: dict[str, object], number: in
     elif number % 7 == 4:
         subscribers.unsubscribe(session, reader, now)
     else:
-        wanted = subscribers.Preferences(interests=(Interest("agents"),), **choice)  # type: ignore[arg-type]
-        subscribers.change(session, reader, wanted, now)
+        preferences = subscribers.Preferences(interests=(Interest("agents"),), **choice)  # type: ignore[arg-type]
+        subscribers.change(session, reader, preferences, now)
         subscribers.resubscribe(session, reader, "", now)
 
 
-def test_the_doctor_reports_a_missing_digest(app: Application) -> None:
-    """As an error."""
+def test_doctor_reports_missing_digests_as_an_error(app: Application) -> None:
     planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
-        lose_a_row(session)
-    found = {each.check: each for each in service_state.check(app.db, ModelStore(), NOW)}
-    assert found["ledger"].level is doctor.Level.ERROR
-    assert "1 digest due and missing" in found["ledger"].message
+        delete_delivery(session)
+    findings = {each.check: each for each in service_state.check(app.db, ModelStore(), NOW)}
+    assert findings["ledger"].level is doctor.Level.ERROR
+    assert "1 digest due and missing" in findings["ledger"].message

@@ -1,4 +1,4 @@
-"""The doctor checks that bounces can be read, without reading them."""
+"""Test the doctor's check of the bounce mailbox, which it does not change."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def run_check(settings: Settings, now: datetime, **changed: object) -> dict[str,
     return {finding.check: finding for finding in findings}
 
 
-def test_a_service_that_nobody_tells_of_bounces_is_warned(app: Application, now: datetime) -> None:
-    """Until there is a key for a webhook; one that was revoked is none."""
+def test_no_bounce_processing(app: Application, now: datetime) -> None:
+    """A webhook key is sufficient unless it is revoked."""
     assert run_check(app.settings, now)["bounces"].level is Level.WARNING
     with app.db.write() as session:
         api_keys.create(session, "relay", [Scope.BOUNCES], now)
@@ -38,10 +38,10 @@ def test_a_service_that_nobody_tells_of_bounces_is_warned(app: Application, now:
     assert run_check(app.settings, now)["bounces"].level is Level.WARNING
 
 
-def test_a_mailbox_is_opened(settings: Settings, now: datetime) -> None:
-    """What is in it stays as it was."""
+def test_reachable_mailbox(settings: Settings, now: datetime) -> None:
+    """Its mails are unchanged."""
     with ImapServer() as server:
-        server.put(b"Subject: a bounce\r\n\r\nno such user\r\n")
+        server.deliver(b"Subject: a bounce\r\n\r\nno such user\r\n")
         findings = run_check(settings, now, bounce_mailbox=server.url)
         assert (
             findings["bounce_mailbox"].level,
@@ -50,11 +50,11 @@ def test_a_mailbox_is_opened(settings: Settings, now: datetime) -> None:
             Level.OK,
             True,
         )
-        assert server.found(flagged=False) == ["a bounce"]
+        assert server.subjects(flagged=False) == ["a bounce"]
 
 
-def test_a_mailbox_that_refuses_us_is_found(settings: Settings, now: datetime) -> None:
-    """And the password is not shown."""
+def test_mailbox_login_error(settings: Settings, now: datetime) -> None:
+    """The finding has no password."""
     with ImapServer() as server:
         finding = run_check(settings, now, bounce_mailbox=f"imap://me:hunter2@127.0.0.1:{server.port}")[
             "bounce_mailbox"
@@ -63,10 +63,8 @@ def test_a_mailbox_that_refuses_us_is_found(settings: Settings, now: datetime) -
     assert "hunter2" not in str(finding)
 
 
-def test_a_mailbox_that_is_not_there_is_found(
-    settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Or that does not answer: that is not waited for."""
+def test_unreachable_mailbox(settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A silent server is not waited for."""
     assert (
         run_check(settings, now, bounce_mailbox="imap://a:b@127.0.0.1:1")["bounce_mailbox"].level
         is Level.ERROR
@@ -87,13 +85,13 @@ def test_a_mailbox_that_is_not_there_is_found(
         ("imap://a:b@[::1]:143/", False),
     ],
 )
-def test_a_password_that_goes_in_clear_is_found(url: str, warned: bool) -> None:
-    """Unless it never leaves this machine."""
+def test_unencrypted_password(url: str, warned: bool) -> None:
+    """It is safe only on the same machine."""
     assert [finding.level for finding in bounces.check_encryption(url)] == [Level.WARNING] * warned
 
 
-def test_a_folder_is_looked_into(settings: Settings, now: datetime, tmp_path: Path) -> None:
-    """What is in it stays; a folder that is none is found."""
+def test_bounce_folder(settings: Settings, now: datetime, tmp_path: Path) -> None:
+    """Its files are unchanged; a missing folder is found."""
     (tmp_path / "bounces").mkdir()
     (tmp_path / "bounces" / "1.eml").write_bytes(b"Subject: a bounce\r\n\r\n")
     assert (

@@ -1,4 +1,4 @@
-"""The doctor finds settings that are misspelt or wrong."""
+"""Test the doctor's checks of the settings."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def run_check(settings: Settings, **changed: object) -> dict[str, Finding]:
         ({"contact_address": ""}, "contact_address"),
     ],
 )
-def test_what_is_set_wrongly_is_found(changed: dict[str, object], check: str, settings: Settings) -> None:
-    """With what to do about it."""
+def test_invalid_settings(changed: dict[str, object], check: str, settings: Settings) -> None:
+    """Each has a fix."""
     finding = run_check(settings, **changed)[check]
     assert finding.level is Level.WARNING
     assert f"PAPERBOY_{check.upper()}" in finding.fix
@@ -39,8 +39,8 @@ def test_what_is_set_wrongly_is_found(changed: dict[str, object], check: str, se
 # --- names
 
 
-def test_a_mistyped_name_is_found_with_the_right_one(tmp_path: Path) -> None:
-    """It would be passed over in silence, wherever it stands and however it is written."""
+def test_misspelt_setting_has_a_suggestion(tmp_path: Path) -> None:
+    """Unknown names are ignored otherwise. Test the environment and `.env` in any case."""
     env = tmp_path / ".env"
     env.write_text("# PAPERBOY_COMMENT=1\nPAPERBOY_FROM_ADRESS=a@b.c\npaperboy_site_name=Ours\nOTHER=1\n")
     environ = {"PAPERBOY_SMPT_HOST": "mail", "paperboy_smtp_prot": "25", "PAPERBOY_SMTP_USERNAME": "me"}
@@ -54,7 +54,7 @@ def test_a_mistyped_name_is_found_with_the_right_one(tmp_path: Path) -> None:
     assert str(env) in findings["setting PAPERBOY_FROM_ADRESS"].message
 
 
-def test_a_name_like_no_other_is_found_without_its_value(tmp_path: Path) -> None:
+def test_unknown_setting_is_shown_without_its_value(tmp_path: Path) -> None:
     """It may be a secret."""
     (finding,) = configuration.unknown_settings({"PAPERBOY_XYZZY": "hunter2"}, tmp_path / "none")
     assert (finding.level, ".env.example" in finding.fix) == (Level.WARNING, True)
@@ -64,8 +64,8 @@ def test_a_name_like_no_other_is_found_without_its_value(tmp_path: Path) -> None
 # --- folders and keys
 
 
-def test_a_journal_that_cannot_be_written_is_found(settings: Settings, tmp_path: Path) -> None:
-    """Nothing is sent without one; a folder that is still to be made is no fault, and not made by looking."""
+def test_unwritable_journal_folder(settings: Settings, tmp_path: Path) -> None:
+    """A folder that does not exist yet is fine, and the doctor does not create it."""
     (tmp_path / "file").write_text("")
     blocked = run_check(settings, journal_dir=str(tmp_path / "file" / "journal"))["journal_dir"]
     assert (blocked.level, "PAPERBOY_JOURNAL_DIR" in blocked.fix) == (Level.ERROR, True)
@@ -75,24 +75,24 @@ def test_a_journal_that_cannot_be_written_is_found(settings: Settings, tmp_path:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_key_that_signs_is_well(settings: Settings, tmp_path: Path) -> None:
-    """Of either kind."""
+def test_valid_keys(settings: Settings, tmp_path: Path) -> None:
+    """Test both algorithms."""
     for algorithm in dkim.Algorithm:
         dkim.create(algorithm, tmp_path / algorithm)
         findings = run_check(settings, dkim_keys=(f"s1:{tmp_path / algorithm}",))["dkim key s1"]
         assert (findings.level, algorithm in findings.message) == (Level.OK, True)
 
 
-def test_a_key_that_cannot_sign_is_found(settings: Settings, tmp_path: Path) -> None:
-    """It is not there, or not a key; the others are looked at all the same."""
+def test_unusable_key(settings: Settings, tmp_path: Path) -> None:
+    """The file is missing or not a key; the others are checked nevertheless."""
     (tmp_path / "text").write_text("no key")
     findings = run_check(settings, dkim_keys=(f"gone:{tmp_path}/gone", f"text:{tmp_path}/text"))
     assert findings["dkim key gone"].level is findings["dkim key text"].level is Level.ERROR
     assert "paperboy key dkim" in findings["dkim key gone"].fix
 
 
-def test_a_key_that_others_can_read_is_found(settings: Settings, tmp_path: Path) -> None:
-    """Whoever has it can sign in our name."""
+def test_key_readable_by_others(settings: Settings, tmp_path: Path) -> None:
+    """Anyone with the key can sign as this domain."""
     path = tmp_path / "a key"
     dkim.create(dkim.Algorithm.ED25519, path)
     path.chmod(0o640)
@@ -100,9 +100,7 @@ def test_a_key_that_others_can_read_is_found(settings: Settings, tmp_path: Path)
     assert (findings.level, f"chmod 600 '{path}'" in findings.fix) == (Level.WARNING, True)
 
 
-def test_a_key_that_others_can_read_is_found_even_if_it_cannot_sign(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_unusable_key_readable_by_others(settings: Settings, tmp_path: Path) -> None:
     """Both faults are reported: a key that is repaired in place stays readable."""
     path = tmp_path / "broken"
     path.write_text("no key")
@@ -113,7 +111,7 @@ def test_a_key_that_others_can_read_is_found_even_if_it_cannot_sign(
     assert f"chmod 600 {path}" in findings[0].fix
 
 
-def test_a_short_key_is_found(settings: Settings, tmp_path: Path) -> None:
+def test_short_key(settings: Settings, tmp_path: Path) -> None:
     """1024 bits still sign, and not every provider counts it."""
     path = tmp_path / "short"
     path.touch(mode=0o600)
@@ -126,8 +124,8 @@ def test_a_short_key_is_found(settings: Settings, tmp_path: Path) -> None:
     assert (findings.level, "1024 bits" in findings.message) == (Level.WARNING, True)
 
 
-def test_signing_only_at_the_hour_is_found(settings: Settings, tmp_path: Path) -> None:
-    """Where there is something to sign with."""
+def test_disabled_presigning(settings: Settings, tmp_path: Path) -> None:
+    """It is reported only if there is a key."""
     dkim.create(dkim.Algorithm.ED25519, tmp_path / "key")
     keys = (f"s1:{tmp_path / 'key'}",)
     check = "compose_ahead_minutes"

@@ -1,4 +1,4 @@
-"""The doctor checks DNS records. A real name server answers."""
+"""Test the doctor's checks of DNS records against a real name server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = "8.8.4.4"
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A service with two keys, whose relay sends by itself."""
+    """Return settings with two keys and a relay that sends mails itself."""
     named = []
     for algorithm in dkim.Algorithm:
         dkim.create(algorithm, tmp_path / algorithm)
@@ -34,8 +34,8 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def names(settings: Settings) -> Iterator[NameServer]:
-    """A zone in which all is well."""
+def name_server(settings: Settings) -> Iterator[NameServer]:
+    """Serve a zone without problems."""
     with NameServer() as server:
         server.set(".", "NS", "a.root-servers.net.")
         server.set("paperboy.io", "TXT", "v=spf1 mx -all", "something else")
@@ -49,15 +49,15 @@ def names(settings: Settings) -> Iterator[NameServer]:
         yield server
 
 
-def run_check(settings: Settings, names: NameServer, **changed: object) -> dict[str, Finding]:
+def run_check(settings: Settings, name_server: NameServer, **changed: object) -> dict[str, Finding]:
     """Return the findings by check, with some settings changed."""
-    findings = dns_records.check(settings.model_copy(update=changed), names.resolver)
+    findings = dns_records.check(settings.model_copy(update=changed), name_server.resolver)
     return {finding.check: finding for finding in findings}
 
 
-def test_a_domain_that_is_set_up_has_good_findings(settings: Settings, names: NameServer) -> None:
-    """Everything was looked at, and all is well."""
-    findings = run_check(settings, names)
+def test_complete_zone_has_only_good_findings(settings: Settings, name_server: NameServer) -> None:
+    """All checks run."""
+    findings = run_check(settings, name_server)
     assert {name: each.level for name, each in findings.items()} == dict.fromkeys(
         ("mx", "spf", "dkim rsa1", "dkim ed255191", "dmarc", "ptr"), Level.OK
     )
@@ -66,36 +66,34 @@ def test_a_domain_that_is_set_up_has_good_findings(settings: Settings, names: Na
     assert "mail.paperboy.io, which resolves back" in findings["ptr"].message
 
 
-def test_nobody_is_asked_about_a_domain_that_nobody_knows(settings: Settings, names: NameServer) -> None:
-    """localhost.localdomain is known here alone."""
-    findings = run_check(settings, names, from_address="paperboy@localhost.localdomain")
-    assert (findings["dns"].level, not names.asked) == (Level.OK, True)
+def test_local_domains_are_not_queried(settings: Settings, name_server: NameServer) -> None:
+    """localhost.localdomain is known only on this machine."""
+    findings = run_check(settings, name_server, from_address="paperboy@localhost.localdomain")
+    assert (findings["dns"].level, not name_server.query_counts) == (Level.OK, True)
 
 
-def test_a_resolver_that_is_silent_is_one_finding(settings: Settings, names: NameServer) -> None:
-    """It does not keep the doctor waiting for each record."""
-    names.silent = True
+def test_silent_resolver_is_one_finding(settings: Settings, name_server: NameServer) -> None:
+    """The doctor does not wait for each record."""
+    name_server.silent = True
     started = monotonic()
-    findings = run_check(settings, names)
+    findings = run_check(settings, name_server)
     assert monotonic() - started < 10
     assert [*findings] == ["dns"]
     assert (findings["dns"].level, "no resolver answered" in findings["dns"].message) == (Level.WARNING, True)
 
 
-def test_a_resolver_that_denies_everything_is_not_believed(settings: Settings, names: NameServer) -> None:
-    """In a closed network there is no domain at all: that says nothing about this one."""
-    names.zone.clear()
-    findings = run_check(settings, names)
+def test_resolver_without_any_domain_is_not_trusted(settings: Settings, name_server: NameServer) -> None:
+    """In a closed network no domain resolves."""
+    name_server.zone.clear()
+    findings = run_check(settings, name_server)
     assert {name: each.level for name, each in findings.items()} == {"dns": Level.WARNING}
     assert "no resolver answered" in findings["dns"].message
 
 
-def test_a_resolver_that_fails_over_one_record_still_tells_the_others(
-    settings: Settings, names: NameServer
-) -> None:
-    """What could not be looked up is said to be so, and is no fault of the domain's."""
-    names.fail("_dmarc.paperboy.io", "TXT")
-    findings = run_check(settings, names)
+def test_failed_lookup_of_one_record(settings: Settings, name_server: NameServer) -> None:
+    """It is reported as unknown, and not as a fault of the domain."""
+    name_server.fail("_dmarc.paperboy.io", "TXT")
+    findings = run_check(settings, name_server)
     assert (findings["dmarc"].level, "SERVFAIL" in findings["dmarc"].message) == (Level.WARNING, True)
     assert findings["ptr"].level is Level.OK
 
@@ -103,20 +101,20 @@ def test_a_resolver_that_fails_over_one_record_still_tells_the_others(
 # --- where bounces go
 
 
-def test_a_domain_without_mx_takes_its_mail_itself(settings: Settings, names: NameServer) -> None:
-    """RFC 5321 falls back to the address."""
-    names.set("paperboy.io", "MX")
-    names.set("paperboy.io", "AAAA", "2606:2800:21f:cb07:6820:80da:af6b:8b2c")
-    assert "no MX record" in run_check(settings, names)["mx"].message
-    assert run_check(settings, names)["mx"].level is Level.OK
+def test_domain_without_mx(settings: Settings, name_server: NameServer) -> None:
+    """RFC 5321 falls back to the address record."""
+    name_server.set("paperboy.io", "MX")
+    name_server.set("paperboy.io", "AAAA", "2606:2800:21f:cb07:6820:80da:af6b:8b2c")
+    assert "no MX record" in run_check(settings, name_server)["mx"].message
+    assert run_check(settings, name_server)["mx"].level is Level.OK
 
 
-def test_a_domain_that_takes_no_mail_loses_bounces(settings: Settings, names: NameServer) -> None:
-    """Without an MX record and an address, or with the MX that says so."""
-    names.set("paperboy.io", "MX")
-    nowhere = run_check(settings, names)["mx"]
-    names.set("paperboy.io", "MX", "0 .")
-    refused = run_check(settings, names)["mx"]
+def test_domain_that_accepts_no_mail(settings: Settings, name_server: NameServer) -> None:
+    """It has neither an MX nor an address record, or a null MX."""
+    name_server.set("paperboy.io", "MX")
+    nowhere = run_check(settings, name_server)["mx"]
+    name_server.set("paperboy.io", "MX", "0 .")
+    refused = run_check(settings, name_server)["mx"]
     assert (nowhere.level, refused.level) == (Level.ERROR, Level.ERROR)
     assert "accepts no mail" in refused.message
     assert "MX record" in nowhere.fix
@@ -141,13 +139,13 @@ def test_a_domain_that_takes_no_mail_loses_bounces(settings: Settings, names: Na
         (["v=spf1 -mx -all"], Level.WARNING, "does not list"),
     ],
 )
-def test_a_wrong_spf_record_is_found(
-    records: list[str], level: Level, expected: str, settings: Settings, names: NameServer
+def test_invalid_spf_record(
+    records: list[str], level: Level, expected: str, settings: Settings, name_server: NameServer
 ) -> None:
-    """With what to publish instead."""
-    names.set("loop.example.net", "TXT", "v=spf1 include:loop.example.net -all")
-    names.set("paperboy.io", "TXT", *records)
-    finding = run_check(settings, names)["spf"]
+    """The fix has the record to publish."""
+    name_server.set("loop.example.net", "TXT", "v=spf1 include:loop.example.net -all")
+    name_server.set("paperboy.io", "TXT", *records)
+    finding = run_check(settings, name_server)["spf"]
     assert finding.level is level
     assert expected in finding.message
     assert finding.fix
@@ -165,30 +163,30 @@ def test_a_wrong_spf_record_is_found(
         "v=spf1 ip6:2001:db8::/32 mx exists:%{i}.list.example.net -all",
     ],
 )
-def test_the_relay_is_found_in_an_spf_record(record: str, settings: Settings, names: NameServer) -> None:
-    """However the record leads to its address."""
-    names.set("provider.example.net", "TXT", f"v=spf1 ip4:{RELAY} -all")
-    names.set("paperboy.io", "TXT", record)
-    finding = run_check(settings, names)["spf"]
+def test_spf_record_that_includes_the_relay(record: str, settings: Settings, name_server: NameServer) -> None:
+    """Test all mechanisms that lead to its address."""
+    name_server.set("provider.example.net", "TXT", f"v=spf1 ip4:{RELAY} -all")
+    name_server.set("paperboy.io", "TXT", record)
+    finding = run_check(settings, name_server)["spf"]
     assert (finding.level, "lists the relay" in finding.message) == (Level.OK, True)
 
 
-def test_the_missing_spf_record_is_written_out(settings: Settings, names: NameServer) -> None:
-    """Ready to be copied."""
-    names.set("paperboy.io", "TXT")
-    assert run_check(settings, names)["spf"].fix.endswith(f"v=spf1 ip4:{RELAY} ~all")
-    names.set("paperboy.io", "TXT", "v=spf1 mx ?all")
-    assert run_check(settings, names)["spf"].fix.endswith("v=spf1 mx ~all")
+def test_missing_spf_record(settings: Settings, name_server: NameServer) -> None:
+    """The fix is ready to copy."""
+    name_server.set("paperboy.io", "TXT")
+    assert run_check(settings, name_server)["spf"].fix.endswith(f"v=spf1 ip4:{RELAY} ~all")
+    name_server.set("paperboy.io", "TXT", "v=spf1 mx ?all")
+    assert run_check(settings, name_server)["spf"].fix.endswith("v=spf1 mx ~all")
 
 
-def test_what_cannot_be_known_of_a_relay_is_said(settings: Settings, names: NameServer) -> None:
-    """One on this machine sends by an address that is not seen here; a provider's may send by others."""
-    local = run_check(settings, names, smtp_host="127.0.0.1")
+def test_unknown_sending_address(settings: Settings, name_server: NameServer) -> None:
+    """A local relay has another public address, and a provider may use several."""
+    local = run_check(settings, name_server, smtp_host="127.0.0.1")
     assert (local["spf"].level, "cannot be determined from here" in local["spf"].message) == (Level.OK, True)
     assert "cannot be checked from here" in local["ptr"].message
-    names.set("smtp.provider.net", "A", OTHER)
-    names.set("4.4.8.8.in-addr.arpa", "PTR", "smtp.provider.net.")
-    provider = run_check(settings, names, smtp_host="smtp.provider.net")["spf"]
+    name_server.set("smtp.provider.net", "A", OTHER)
+    name_server.set("4.4.8.8.in-addr.arpa", "PTR", "smtp.provider.net.")
+    provider = run_check(settings, name_server, smtp_host="smtp.provider.net")["spf"]
     assert (provider.level, "include:" in provider.fix) == (Level.OK, True)
 
 
@@ -202,39 +200,40 @@ def test_what_cannot_be_known_of_a_relay_is_said(settings: Settings, names: Name
     ],
 )
 def test_only_a_relay_on_our_own_domain_must_be_listed(
-    relay: str, level: Level, settings: Settings, names: NameServer
+    relay: str, level: Level, settings: Settings, name_server: NameServer
 ) -> None:
     """A domain that merely ends in the same letters belongs to somebody else."""
-    names.set("paperboy.io", "TXT", "v=spf1 ip4:192.0.2.1 -all")
-    names.set(relay, "A", OTHER)
-    assert run_check(settings, names, smtp_host=relay)["spf"].level is level
+    name_server.set("paperboy.io", "TXT", "v=spf1 ip4:192.0.2.1 -all")
+    name_server.set(relay, "A", OTHER)
+    assert run_check(settings, name_server, smtp_host=relay)["spf"].level is level
 
 
 # --- DKIM
 
 
-def record_of(settings: Settings, number: int = 0) -> tuple[str, str]:
+def dkim_record(settings: Settings, number: int = 0) -> tuple[str, str]:
     return dkim.load(settings.dkim_keys)[number].record("paperboy.io")
 
 
-def test_a_key_that_is_not_published_is_found(settings: Settings, names: NameServer) -> None:
-    """The fix is the record itself."""
-    name, record = record_of(settings)
-    names.set(name, "TXT")
-    finding = run_check(settings, names)["dkim rsa1"]
+def test_unpublished_key(settings: Settings, name_server: NameServer) -> None:
+    """The fix is the record."""
+    name, record = dkim_record(settings)
+    name_server.set(name, "TXT")
+    finding = run_check(settings, name_server)["dkim rsa1"]
     assert finding.level is Level.ERROR
     assert finding.fix == f"publish the TXT record of {name}: {record}"
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_another_key_than_ours_is_found(
-    number: int, settings: Settings, names: NameServer, tmp_path: Path
+def test_record_with_another_key(
+    number: int, settings: Settings, name_server: NameServer, tmp_path: Path
 ) -> None:
-    """Whoever changes the file has to change the record."""
     algorithm = tuple(dkim.Algorithm)[number]
     dkim.create(algorithm, tmp_path / "other")
-    names.set(record_of(settings, number)[0], "TXT", dkim.load([f"x:{tmp_path}/other"])[0].record("x")[1])
-    finding = run_check(settings, names)[f"dkim {algorithm}1"]
+    name_server.set(
+        dkim_record(settings, number)[0], "TXT", dkim.load([f"x:{tmp_path}/other"])[0].record("x")[1]
+    )
+    finding = run_check(settings, name_server)[f"dkim {algorithm}1"]
     assert (finding.level, "a different key" in finding.message) == (Level.ERROR, True)
 
 
@@ -247,26 +246,26 @@ def test_another_key_than_ours_is_found(
         ("{ours}; t=y:s", Level.WARNING, "testing"),
     ],
 )
-def test_a_record_that_does_not_hold_our_key_is_found(
-    published: str, level: Level, expected: str, settings: Settings, names: NameServer
+def test_invalid_dkim_record(
+    published: str, level: Level, expected: str, settings: Settings, name_server: NameServer
 ) -> None:
-    """It is worse than none: every signature fails."""
-    name, ours = record_of(settings)
-    names.set(name, "TXT", published.format(ours=ours))
-    finding = run_check(settings, names)["dkim rsa1"]
-    assert (finding.level, expected in finding.message, ours in finding.fix) == (level, True, True)
+    """It is worse than none, because every signature fails."""
+    name, record = dkim_record(settings)
+    name_server.set(name, "TXT", published.format(ours=record))
+    finding = run_check(settings, name_server)["dkim rsa1"]
+    assert (finding.level, expected in finding.message, record in finding.fix) == (level, True, True)
 
 
-def test_two_records_of_a_key_are_one_too_many(settings: Settings, names: NameServer) -> None:
-    """Which one a receiver takes is left to chance."""
-    name, ours = record_of(settings)
-    names.set(name, "TXT", ours, "v=DKIM1; p=")
-    assert run_check(settings, names)["dkim rsa1"].level is Level.ERROR
+def test_duplicate_dkim_records(settings: Settings, name_server: NameServer) -> None:
+    """Receivers pick one at random."""
+    name, record = dkim_record(settings)
+    name_server.set(name, "TXT", record, "v=DKIM1; p=")
+    assert run_check(settings, name_server)["dkim rsa1"].level is Level.ERROR
 
 
-def test_a_service_without_keys_is_told_what_is_not_known(settings: Settings, names: NameServer) -> None:
-    """The relay may sign; from here nobody can tell."""
-    finding = run_check(settings, names, dkim_keys=())["dkim"]
+def test_no_keys(settings: Settings, name_server: NameServer) -> None:
+    """The relay may sign, which the doctor cannot detect."""
+    finding = run_check(settings, name_server, dkim_keys=())["dkim"]
     assert (finding.level, "cannot be checked" in finding.message) == (Level.WARNING, True)
 
 
@@ -282,30 +281,30 @@ def test_a_service_without_keys_is_told_what_is_not_known(settings: Settings, na
         (["v=DMARC1; p=reject; adkim=s; aspf=s"], Level.OK, "is reject"),
     ],
 )
-def test_the_dmarc_policy_is_read(
-    records: list[str], level: Level, expected: str, settings: Settings, names: NameServer
+def test_dmarc_policy(
+    records: list[str], level: Level, expected: str, settings: Settings, name_server: NameServer
 ) -> None:
-    """One record, with a policy."""
-    names.set("_dmarc.paperboy.io", "TXT", *records)
-    finding = run_check(settings, names)["dmarc"]
+    """There must be one record with a policy."""
+    name_server.set("_dmarc.paperboy.io", "TXT", *records)
+    finding = run_check(settings, name_server)["dmarc"]
     assert (finding.level, expected in finding.message) == (level, True)
     assert level is Level.OK or "v=DMARC1" in finding.fix or "one of them" in finding.fix
 
 
-def test_a_subdomain_is_under_the_policy_of_its_parent(settings: Settings, names: NameServer) -> None:
-    """By `sp`, where that is there."""
-    names.set("_dmarc.paperboy.io", "TXT", "v=DMARC1; p=reject; sp=none")
-    names.set("news.paperboy.io", "MX", "10 mail.paperboy.io.")
-    finding = run_check(settings, names, from_address="digest@news.paperboy.io")["dmarc"]
+def test_dmarc_policy_of_a_parent_domain(settings: Settings, name_server: NameServer) -> None:
+    """The tag `sp` applies if present."""
+    name_server.set("_dmarc.paperboy.io", "TXT", "v=DMARC1; p=reject; sp=none")
+    name_server.set("news.paperboy.io", "MX", "10 mail.paperboy.io.")
+    finding = run_check(settings, name_server, from_address="digest@news.paperboy.io")["dmarc"]
     assert "policy of news.paperboy.io is none (from _dmarc.paperboy.io)" in finding.message
 
 
-def test_a_relay_whose_name_does_not_lead_back_is_found(settings: Settings, names: NameServer) -> None:
-    """Without a PTR record, or with one that anybody could have written."""
-    names.set("14.215.184.93.in-addr.arpa", "PTR", "somebody.example.net.")
-    forged = run_check(settings, names)["ptr"]
-    names.set("14.215.184.93.in-addr.arpa", "PTR")
-    missing = run_check(settings, names)["ptr"]
+def test_reverse_dns_of_the_relay(settings: Settings, name_server: NameServer) -> None:
+    """The PTR record is missing, or its name does not resolve back."""
+    name_server.set("14.215.184.93.in-addr.arpa", "PTR", "somebody.example.net.")
+    forged = run_check(settings, name_server)["ptr"]
+    name_server.set("14.215.184.93.in-addr.arpa", "PTR")
+    missing = run_check(settings, name_server)["ptr"]
     assert (forged.level, missing.level) == (Level.WARNING, Level.WARNING)
     assert "does not resolve back" in forged.message
     assert "no PTR record" in missing.message

@@ -1,4 +1,4 @@
-"""The doctor runs all checks, and says how to fix what is wrong. Each check has its own tests."""
+"""Test the doctor as a whole. Each check has its own tests."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tests.support.dns_server import NameServer
 
 
 @pytest.fixture
-def names() -> Iterator[NameServer]:
-    """The DNS records of paperboy.io."""
+def name_server() -> Iterator[NameServer]:
+    """Serve the DNS records of paperboy.io."""
     with NameServer() as server:
         server.set("paperboy.io", "MX", "10 mail.paperboy.io.")
         server.set("paperboy.io", "TXT", "v=spf1 a:mail.paperboy.io -all")
@@ -41,12 +41,12 @@ def names() -> Iterator[NameServer]:
 
 
 @pytest.fixture
-def settings(settings: Settings, names: NameServer, tmp_path: Path) -> Iterator[Settings]:
-    """A realistic service, with a relay that answers and a published key."""
+def settings(settings: Settings, name_server: NameServer, tmp_path: Path) -> Iterator[Settings]:
+    """Return realistic settings with a working relay and a published key."""
     dkim.create(dkim.Algorithm.ED25519, tmp_path / "key.pem")
     named = (f"s1:{tmp_path / 'key.pem'}",)
     name, record = dkim.load(named)[0].record("paperboy.io")
-    names.set(name, "TXT", record)
+    name_server.set(name, "TXT", record)
     with Sink() as sink:
         (tmp_path / "bounces").mkdir()
         changed = {
@@ -58,10 +58,12 @@ def settings(settings: Settings, names: NameServer, tmp_path: Path) -> Iterator[
         yield settings.model_copy(update=changed)
 
 
-def run_doctor(app: Application, now: datetime, names: NameServer, **changed: object) -> dict[str, Finding]:
+def run_doctor(
+    app: Application, now: datetime, name_server: NameServer, **changed: object
+) -> dict[str, Finding]:
     """Return the findings by check, with some settings changed."""
     settings = app.settings.model_copy(update=changed)
-    findings = doctor.run_checks(settings, now, service=temporary_service(), resolver=names.resolver)
+    findings = doctor.run_checks(settings, now, service=temporary_service(), resolver=name_server.resolver)
     assert all(finding.fix for finding in findings if finding.level is not Level.OK)
     return {finding.check: finding for finding in findings}
 
@@ -71,15 +73,15 @@ def check_database(app: Application, now: datetime) -> dict[str, Finding]:
     return {finding.check: finding for finding in service_state.check(app.db, model_store.ModelStore(), now)}
 
 
-def test_a_healthy_service_has_no_finding_but_good_ones(
-    app: Application, now: datetime, names: NameServer
+def test_healthy_service_has_only_good_findings(
+    app: Application, now: datetime, name_server: NameServer
 ) -> None:
-    """Everything was looked at, and all is well."""
+    """All checks run."""
     with app.db.write() as session:
-        factories.source(session, now).polled_at = now
+        factories.add_source(session, now).polled_at = now
     with job_runs.record(app.db, "refresh", now):
         pass
-    findings = run_doctor(app, now, names)
+    findings = run_doctor(app, now, name_server)
     assert {
         finding.check: finding.message for finding in findings.values() if finding.level is not Level.OK
     } == {}
@@ -119,12 +121,12 @@ def test_a_healthy_service_has_no_finding_but_good_ones(
     ]
 
 
-def test_nothing_is_changed_by_looking(app: Application, now: datetime, names: NameServer) -> None:
-    """No reader is unsubscribed, nothing is sent to the relay, and the database is as it was."""
+def test_doctor_changes_nothing(app: Application, now: datetime, name_server: NameServer) -> None:
+    """No reader is unsubscribed, no mail is sent, and the database is unchanged."""
     with app.db.write() as session:
-        factories.reader(session, "alice@example.org", [], now + timedelta(days=1))
+        factories.add_subscriber(session, "alice@example.org", [], now + timedelta(days=1))
     before = _all_rows(app)
-    run_doctor(app, now, names)
+    run_doctor(app, now, name_server)
     assert _all_rows(app) == before
 
 
@@ -134,49 +136,49 @@ def _all_rows(app: Application) -> dict[str, list[tuple[object, ...]]]:
         return {str(each): [tuple(row) for row in session.execute(each.select())] for each in tables}
 
 
-def test_others_that_are_silent_do_not_hold_up_the_doctor(
-    app: Application, now: datetime, names: NameServer, monkeypatch: pytest.MonkeyPatch
+def test_silent_servers_do_not_block_the_doctor(
+    app: Application, now: datetime, name_server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All is looked at together, and each part has an end."""
+    """Checks run concurrently, each with a timeout."""
     monkeypatch.setattr(relay, "TIMEOUT", 1.0)
     monkeypatch.setattr(database, "CONNECT_SECONDS", "2")
-    names.silent = True
+    name_server.silent = True
     started = monotonic()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         url = f"postgresql+psycopg://paperboy@127.0.0.1:{port}/paperboy"
-        findings = run_doctor(app, now, names, smtp_port=port, database_url=url)
+        findings = run_doctor(app, now, name_server, smtp_port=port, database_url=url)
     assert monotonic() - started < 60
     assert [findings[each].level for each in ("relay", "database")] == [Level.ERROR] * 2
     assert findings["dns"].level is Level.WARNING
     assert findings["one-click"].level is Level.OK
 
 
-def test_what_cannot_be_looked_at_is_a_finding(app: Application, now: datetime, names: NameServer) -> None:
-    """The other parts are looked at all the same."""
-    findings = run_doctor(app, now, names, dkim_keys=("s1:/nowhere/key.pem",))
+def test_failed_check_is_a_finding(app: Application, now: datetime, name_server: NameServer) -> None:
+    """The other checks run nevertheless."""
+    findings = run_doctor(app, now, name_server, dkim_keys=("s1:/nowhere/key.pem",))
     assert findings["dkim key s1"].level is Level.ERROR
     assert (findings["mail"].level, "/nowhere/key.pem" in findings["mail"].message) == (Level.ERROR, True)
     assert findings["relay"].level is Level.OK
 
 
-def test_the_web_app_is_asked_by_network_only_when_told_to(
-    app: Application, now: datetime, names: NameServer
+def test_web_app_is_requested_only_on_demand(
+    app: Application, now: datetime, name_server: NameServer
 ) -> None:
-    """Not by accident, from a machine that must not reach out."""
-    assert "online" not in run_doctor(app, now, names)
+    """The machine may be one that must not open connections."""
+    assert "online" not in run_doctor(app, now, name_server)
     settings = app.settings.model_copy(update={"base_url": "http://paperboy.test"})
     findings = doctor.run_checks(
-        settings, now, service=temporary_service(), resolver=names.resolver, online=HttpTransport()
+        settings, now, service=temporary_service(), resolver=name_server.resolver, online=HttpTransport()
     )
     assert findings[-1].check == "online"
 
 
-def test_nobody_reads_a_password_in_a_finding(app: Application, now: datetime, names: NameServer) -> None:
+def test_findings_contain_no_passwords(app: Application, now: datetime, name_server: NameServer) -> None:
     """Findings are pasted into issues."""
     url = "postgresql+psycopg://paperboy:hunter2hunter2@127.0.0.1:1/none"
     findings = run_doctor(
-        app, now, names, database_url=url, smtp_username="me", smtp_password="hunter2hunter2"
+        app, now, name_server, database_url=url, smtp_username="me", smtp_password="hunter2hunter2"
     )
     assert "hunter2" not in str(findings)
     assert findings["database"].level is Level.ERROR
@@ -186,8 +188,8 @@ def test_nobody_reads_a_password_in_a_finding(app: Application, now: datetime, n
 # --- what the database remembers
 
 
-def test_a_database_that_was_not_migrated_is_found(app: Application, now: datetime) -> None:
-    """Nothing in it is asked then."""
+def test_unmigrated_database(app: Application, now: datetime) -> None:
+    """No further query is made."""
     with app.db.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = 'older'"))
     findings = check_database(app, now)
@@ -196,8 +198,8 @@ def test_a_database_that_was_not_migrated_is_found(app: Application, now: dateti
     assert "schedule" not in findings
 
 
-def test_sources_that_fail_sleep_or_are_old_are_found(app: Application, now: datetime) -> None:
-    """Each by its name; a name under which files were read is no source that could fail."""
+def test_failing_paused_and_outdated_sources(app: Application, now: datetime) -> None:
+    """Each is named. A source for files cannot fail."""
     with app.db.write() as session:
         for name, fields in {
             "failing": {"failures": 3, "last_error": "it answered 503", "next_poll_at": now},
@@ -206,7 +208,7 @@ def test_sources_that_fail_sleep_or_are_old_are_found(app: Application, now: dat
             "old": {"polled_at": now - timedelta(days=4), "next_poll_at": now},
             "files": {"paused": True, "kind": SourceKind.PAGE},
         }.items():
-            row = factories.source(session, now, name=name)
+            row = factories.add_source(session, now, name=name)
             for field, value in fields.items():
                 setattr(row, field, value)
     findings = check_database(app, now)
@@ -221,13 +223,12 @@ def test_sources_that_fail_sleep_or_are_old_are_found(app: Application, now: dat
     assert "source files" not in findings
 
 
-def test_a_service_without_sources_is_found(app: Application, now: datetime) -> None:
-    """It would never have anything to send."""
+def test_no_sources(app: Application, now: datetime) -> None:
     assert check_database(app, now)["sources"].level is Level.WARNING
 
 
-def test_a_failed_job_is_found_until_it_works_again(app: Application, now: datetime) -> None:
-    """Only the newest run of a job says how it is."""
+def test_failed_job(app: Application, now: datetime) -> None:
+    """Only the newest run of a job counts."""
     with job_runs.record(app.db, "refresh", now) as run:
         run.fail("arxiv", "it answered 503")
     assert check_database(app, now)["job refresh"].level is Level.WARNING
@@ -245,17 +246,16 @@ def test_a_failed_job_is_found_until_it_works_again(app: Application, now: datet
         (timedelta(minutes=333315), "231 days"),
     ],
 )
-def test_a_digest_that_is_late_is_found(app: Application, now: datetime, late: timedelta, span: str) -> None:
-    """Nobody runs the schedule; for how long is said as people say it."""
+def test_late_digest(app: Application, now: datetime, late: timedelta, span: str) -> None:
+    """The delay is given in words, and the scheduler is probably not running."""
     with app.db.write() as session:
-        factories.reader(session, "alice@example.org", [], now - late)
+        factories.add_subscriber(session, "alice@example.org", [], now - late)
     finding = check_database(app, now)["schedule"]
     assert finding.level is Level.ERROR
     assert f"due for {span}:" in finding.message
 
 
-def test_a_pause_is_found_with_its_reason(app: Application, now: datetime) -> None:
-    """Whoever wonders why nothing leaves reads it here."""
+def test_pause_is_reported_with_its_reason(app: Application, now: datetime) -> None:
     with app.db.write() as session:
         ledger.pause(session, "the relay refuses us", now)
     finding = check_database(app, now)["sending"]
@@ -263,10 +263,10 @@ def test_a_pause_is_found_with_its_reason(app: Application, now: datetime) -> No
     assert "the relay refuses us" in finding.message
 
 
-def test_what_the_doctor_names_can_be_typed(app: Application, now: datetime) -> None:
-    """A name with blanks is one argument, and an edition is resumed as an edition."""
+def test_suggested_commands_are_valid(app: Application, now: datetime) -> None:
+    """Names with blanks are quoted, and an edition is resumed as an edition."""
     with app.db.write() as session:
-        row = factories.source(session, now, name="A lab's blog")
+        row = factories.add_source(session, now, name="A lab's blog")
         row.paused, row.next_poll_at = True, now
         ledger.pause(session, "a wrong key", now, "2026-11-20")
     findings = check_database(app, now)
@@ -275,11 +275,11 @@ def test_what_the_doctor_names_can_be_typed(app: Application, now: datetime) -> 
     assert "`paperboy sending resume --edition 2026-11-20`" in findings["sending"].fix
 
 
-def test_a_model_that_is_missing_or_corrupt_is_found(app: Application, now: datetime) -> None:
-    """The picks are worse without it, and nobody would notice."""
+def test_missing_or_corrupt_model(app: Application, now: datetime) -> None:
+    """Picks are worse without it."""
     assert "too small" in check_database(app, now)["model"].message
     with app.db.write() as session:
-        factories.archive(session, model_store.MIN_PAPERS, now)
+        factories.add_unlisted_papers(session, model_store.MIN_PAPERS, now)
     assert check_database(app, now)["model"].level is Level.WARNING
     pipeline.train(app, now)
     assert check_database(app, now)["model"].message.startswith("model 1 is in use, trained on 300 papers")

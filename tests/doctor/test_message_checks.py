@@ -1,4 +1,4 @@
-"""The doctor finds each fault in the bytes of a received mail."""
+"""Test the doctor's checks of a received mail: each kind of fault is found."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHECKS = (
 )
 
 
-class Tampering(Sink):
+class TamperingSink(Sink):
     """A sink that changes the mails it receives."""
 
     def __init__(self, change: Change) -> None:
@@ -50,7 +50,7 @@ class Tampering(Sink):
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """A service that signs twice."""
+    """Return settings with two signing keys."""
     folder = tmp_path_factory.mktemp("keys")
     for algorithm in dkim.Algorithm:
         dkim.create(algorithm, folder / algorithm)
@@ -66,7 +66,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="module")
 def mail(settings: Settings) -> Mail:
-    """A digest that was sent by the whole path, as it was received."""
+    """Send a digest as in production, and return it as received."""
     sink = Sink()
     findings = {
         finding.check: finding.level for finding in test_mail.check(settings, temporary_service(), sink)
@@ -101,35 +101,37 @@ def problems_in(mail: Mail, change: Change = lambda raw: raw) -> dict[str, str]:
     }
 
 
-def swap(old: str, new: str) -> Change:
-    """A change of text, everywhere."""
+def replace_text(old: str, new: str) -> Change:
+    """Return a change that replaces text everywhere."""
     return lambda raw: raw.replace(old.encode(), new.encode())
 
 
-def header(name: str, value: str | None) -> Change:
-    """A change of one header with all its lines: another value, or none at all."""
+def set_header(name: str, value: str | None) -> Change:
+    """Return a change that replaces or removes all lines of a header."""
     pattern = re.compile(rb"(?m)^" + name.encode() + rb":.*\r\n(?:[ \t].*\r\n)*")
     line = f"{name}: {value}\r\n".encode() if value is not None else b""
     return lambda raw: pattern.sub(lambda _: line, raw, count=1)
 
 
-def test_a_mail_of_ours_has_good_findings(mail: Mail) -> None:
-    """All of it was looked at."""
+def test_unchanged_mail_has_only_good_findings(mail: Mail) -> None:
+    """All checks run."""
     findings = run_check(mail)
     assert problems_in(mail) == {}
     assert [*findings] == [*CHECKS]
     assert findings["mail signatures"][0].message == "signed by rsa1, ed255191, verified by dkimpy"
 
 
-def test_a_mail_that_the_relay_is_to_sign_is_well(mail: Mail, settings: Settings) -> None:
-    """Without keys there is nothing to verify."""
+def test_unsigned_mail_without_keys(mail: Mail, settings: Settings) -> None:
+    """There is nothing to verify."""
     unsigned = replace(mail, settings=settings.model_copy(update={"dkim_keys": ()}))
-    assert "mail signatures" not in problems_in(unsigned, header("DKIM-Signature", None))
+    assert "mail signatures" not in problems_in(unsigned, set_header("DKIM-Signature", None))
 
 
-def test_what_is_changed_on_the_way_to_the_sink_is_found(settings: Settings) -> None:
-    """It is the received bytes that are looked at, not what was meant to be sent."""
-    findings = test_mail.check(settings, temporary_service(), Tampering(header("Subject", "Another one")))
+def test_received_bytes_are_checked(settings: Settings) -> None:
+    """Changes by the relay are found."""
+    findings = test_mail.check(
+        settings, temporary_service(), TamperingSink(set_header("Subject", "Another one"))
+    )
     assert {each.check for each in findings if each.level is not Level.OK} == {"mail signatures"}
 
 
@@ -137,13 +139,12 @@ def test_what_is_changed_on_the_way_to_the_sink_is_found(settings: Settings) -> 
 
 
 @pytest.mark.parametrize("name", message_checks.REQUIRED_HEADERS)
-def test_a_header_that_is_missing_is_found(name: str, mail: Mail) -> None:
-    """Each of them."""
-    assert f"no {name} header" in problems_in(mail, header(name, None))["mail headers"]
+def test_missing_header(name: str, mail: Mail) -> None:
+    assert f"no {name} header" in problems_in(mail, set_header(name, None))["mail headers"]
 
 
-def test_a_header_that_is_there_twice_is_found(mail: Mail) -> None:
-    """Which one counts is left to chance, and the signatures do not allow it."""
+def test_duplicate_header(mail: Mail) -> None:
+    """Receivers use either one, and the signatures fail."""
     problems = problems_in(mail, lambda raw: b"Subject: Another\r\n" + raw)
     assert "2 Subject headers" in problems["mail headers"]
     assert "an invalid signature" in problems["mail signatures"]
@@ -157,9 +158,8 @@ def test_a_header_that_is_there_twice_is_found(mail: Mail) -> None:
         ("Date", "soon", "invalid Date"),
     ],
 )
-def test_a_header_that_says_something_else_is_found(name: str, value: str, expected: str, mail: Mail) -> None:
-    """It is there, and wrong."""
-    assert expected in problems_in(mail, header(name, value))["mail headers"]
+def test_wrong_header_value(name: str, value: str, expected: str, mail: Mail) -> None:
+    assert expected in problems_in(mail, set_header(name, value))["mail headers"]
 
 
 @pytest.mark.parametrize(
@@ -172,17 +172,15 @@ def test_a_header_that_says_something_else_is_found(name: str, value: str, expec
         ("List-Unsubscribe-Post", "List-Unsubscribe=One-Klick", "not “List-Unsubscribe=One-Klick”"),
     ],
 )
-def test_a_way_out_that_no_program_understands_is_found(
-    name: str, value: str, expected: str, mail: Mail
-) -> None:
-    """RFC 8058, to the letter."""
-    assert expected in problems_in(mail, header(name, value))["mail unsubscribe"]
+def test_invalid_unsubscribe_headers(name: str, value: str, expected: str, mail: Mail) -> None:
+    """They must follow RFC 8058 exactly."""
+    assert expected in problems_in(mail, set_header(name, value))["mail unsubscribe"]
 
 
-def test_a_way_out_without_https_is_a_warning(mail: Mail) -> None:
-    """For trying it out that is enough; the fix names the setting."""
+def test_unsubscribe_url_without_https_is_a_warning(mail: Mail) -> None:
+    """It is sufficient for trying the service; the fix names the setting."""
     settings = mail.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"})
-    change = header("List-Unsubscribe", "<http://127.0.0.1:8000/unsubscribe/x>, <mailto:a@b.c>")
+    change = set_header("List-Unsubscribe", "<http://127.0.0.1:8000/unsubscribe/x>, <mailto:a@b.c>")
     changed = replace(mail, settings=settings, received=replace(mail.received, raw=change(mail.received.raw)))
     (finding,) = run_check(changed)["mail unsubscribe"]
     assert (finding.level, "PAPERBOY_BASE_URL" in finding.fix) == (Level.WARNING, True)
@@ -194,21 +192,21 @@ def test_a_way_out_without_https_is_a_warning(mail: Mail) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        header("Subject", "Another one"),
-        header("To", "mallory@example.org"),
-        header("List-Unsubscribe-Post", None),
-        swap("</html>", "<b>more</b></html>"),
+        set_header("Subject", "Another one"),
+        set_header("To", "mallory@example.org"),
+        set_header("List-Unsubscribe-Post", None),
+        replace_text("</html>", "<b>more</b></html>"),
     ],
 )
-def test_a_change_of_what_is_signed_is_found(change: Change, mail: Mail) -> None:
-    """For each key."""
+def test_broken_signatures(change: Change, mail: Mail) -> None:
+    """They are reported for each key."""
     problems = problems_in(mail, change)["mail signatures"]
     assert "invalid signature by key rsa1" in problems
     assert "invalid signature by key ed255191" in problems
 
 
-def test_a_signature_that_is_missing_is_found(mail: Mail) -> None:
-    """The other one is well."""
+def test_missing_signature(mail: Mail) -> None:
+    """The other one is valid."""
     problems = problems_in(
         mail, lambda raw: re.sub(rb"DKIM-Signature:.*\r\n(?:[ \t].*\r\n)*", b"", raw, count=1)
     )
@@ -216,16 +214,16 @@ def test_a_signature_that_is_missing_is_found(mail: Mail) -> None:
     assert ";" not in problems["mail signatures"]
 
 
-def test_a_signature_by_another_key_is_found(mail: Mail, tmp_path: Path) -> None:
-    """What is signed is as it was, and the key is not the one of the settings."""
+def test_signature_by_another_key(mail: Mail, tmp_path: Path) -> None:
+    """It verifies, but the key is not that of the settings."""
     dkim.create(dkim.Algorithm.RSA, tmp_path / "other")
     other = mail.settings.model_copy(update={"dkim_keys": (f"rsa1:{tmp_path / 'other'}",)})
     assert "an invalid signature" in problems_in(replace(mail, settings=other))["mail signatures"]
 
 
-def test_a_signature_that_covers_too_little_is_found(mail: Mail) -> None:
-    """It verifies, and lets anybody change the way out, or add to the mail."""
-    problems = problems_in(mail, sign_again(mail, (b"From", b"To", b"Subject", b"Date"), length=True))[
+def test_incomplete_signature(mail: Mail) -> None:
+    """It verifies, but allows changing the unsubscribe link or adding to the mail."""
+    problems = problems_in(mail, add_signature(mail, (b"From", b"To", b"Subject", b"Date"), length=True))[
         "mail signatures"
     ]
     assert "invalid signature" not in problems
@@ -233,18 +231,18 @@ def test_a_signature_that_covers_too_little_is_found(mail: Mail) -> None:
     assert "(l=)" in problems
 
 
-def test_a_signature_for_another_domain_is_found(mail: Mail) -> None:
-    """It helps that domain, and DMARC does not count it."""
+def test_signature_for_another_domain(mail: Mail) -> None:
+    """DMARC does not count it."""
     problems = problems_in(
-        mail, sign_again(mail, message_checks.MUST_BE_SIGNED, domain="news.paperboy.test")
+        mail, add_signature(mail, message_checks.MUST_BE_SIGNED, domain="news.paperboy.test")
     )["mail signatures"]
     assert "for news.paperboy.test, which is not the From domain" in problems
 
 
-def sign_again(
+def add_signature(
     mail: Mail, names: Iterable[bytes | str], *, domain: str = "paperboy.test", length: bool = False
 ) -> Change:
-    """Somebody else's signature by our RSA key, before all others."""
+    """Return a change that adds another signature by our RSA key before all others."""
     private = serialization.load_pem_private_key(
         Path(mail.settings.dkim_keys[0].partition(":")[2]).read_bytes(), password=None
     )
@@ -276,10 +274,10 @@ def sign_again(
         ("{ours}@elsewhere.example", "not on paperboy.test"),
     ],
 )
-def test_a_return_path_that_is_not_ours_is_found(sender: str, expected: str, mail: Mail) -> None:
-    """Bounces would tell of somebody else's mail, or go astray."""
-    ours = mail.signer.return_path(1, "paperboy.test").partition("@")[0]
-    changed = replace(mail, received=replace(mail.received, sender=sender.format(ours=ours)))
+def test_wrong_return_path(sender: str, expected: str, mail: Mail) -> None:
+    """Bounces would be lost, or assigned to another mail."""
+    local_part = mail.signer.return_path(1, "paperboy.test").partition("@")[0]
+    changed = replace(mail, received=replace(mail.received, sender=sender.format(ours=local_part)))
     assert expected in problems_in(changed)["mail return path"]
 
 
@@ -289,14 +287,17 @@ PLAIN = re.compile(rb"(?s)(Content-Type: text/plain.*?\r\n\r\n)(.*?)(\r\n--=_)")
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (swap("Content-Type: text/plain", "Content-Type: text/html"), "has the parts text/html, text/html"),
-        (swap("multipart/alternative", "multipart/mixed"), "instead of text/plain and text/html"),
+        (
+            replace_text("Content-Type: text/plain", "Content-Type: text/html"),
+            "has the parts text/html, text/html",
+        ),
+        (replace_text("multipart/alternative", "multipart/mixed"), "instead of text/plain and text/html"),
         (lambda raw: PLAIN.sub(rb"\1 \3", raw), "an empty text part"),
         (lambda raw: PLAIN.sub(rb"\1Papers.\3", raw), "a text part without the unsubscribe link"),
     ],
 )
-def test_a_part_that_is_missing_or_empty_is_found(change: Change, expected: str, mail: Mail) -> None:
-    """Some readers see the text alone."""
+def test_missing_or_empty_part(change: Change, expected: str, mail: Mail) -> None:
+    """Some readers see only the text part."""
     assert expected in problems_in(mail, change)["mail parts"]
 
 
@@ -312,14 +313,16 @@ def test_a_part_that_is_missing_or_empty_is_found(change: Change, expected: str,
         (lambda raw: raw.replace(b"\r\n\r\n", b"\r\nX-Umlaut: \xc3\xa4\r\n\r\n", 1), "non-ASCII"),
     ],
 )
-def test_a_line_that_servers_refuse_is_found(change: Change, expected: str, mail: Mail) -> None:
-    """Nothing of it is mended on the way."""
+def test_invalid_lines(change: Change, expected: str, mail: Mail) -> None:
+    """Servers refuse such lines."""
     assert expected in problems_in(mail, change)["mail lines"]
 
 
-def test_a_mail_that_is_too_large_is_found(mail: Mail) -> None:
-    """For Gmail, and for a relay."""
-    problems = problems_in(mail, swap("</body>", "<p>much more</p>\r\n" * 20_000 + "</body>"))["mail size"]
+def test_mail_above_size_limits(mail: Mail) -> None:
+    """Check the limits of Gmail and of the relay."""
+    problems = problems_in(mail, replace_text("</body>", "<p>much more</p>\r\n" * 20_000 + "</body>"))[
+        "mail size"
+    ]
     assert "Gmail clips" in problems
     assert "octets; relays" in problems
 
@@ -337,13 +340,15 @@ def test_a_mail_that_is_too_large_is_found(mail: Mail) -> None:
         '<!--[if mso]><img src="http://track.example/1.gif"><![endif]-->',
     ],
 )
-def test_what_a_mail_would_load_is_found(loaded: str, mail: Mail) -> None:
-    """Whoever serves it learns who reads what, and when."""
+def test_external_resources(loaded: str, mail: Mail) -> None:
+    """Their server would learn who reads a mail, and when."""
     encoded = loaded.replace("=", "=3D")
-    assert "loads" in problems_in(mail, swap("</body>", f"\r\n{encoded}\r\n</body>"))["mail content"]
+    assert "loads" in problems_in(mail, replace_text("</body>", f"\r\n{encoded}\r\n</body>"))["mail content"]
 
 
-def test_what_a_mail_brings_along_is_well(mail: Mail) -> None:
-    """A picture in the mail itself asks nobody."""
+def test_embedded_resources(mail: Mail) -> None:
+    """An attached image loads nothing."""
     inside = '<img src="data:image/gif;base64,R0lGODlhAQABAAAAACw="><a href="https://arxiv.org/">x</a>'
-    assert "mail content" not in problems_in(mail, swap("</body>", inside.replace("=", "=3D") + "</body>"))
+    assert "mail content" not in problems_in(
+        mail, replace_text("</body>", inside.replace("=", "=3D") + "</body>")
+    )

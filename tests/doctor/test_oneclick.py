@@ -1,4 +1,4 @@
-"""The doctor unsubscribes by one click, as mail programs do, and finds what prevents it."""
+"""Test the doctor's check of one-click unsubscribing."""
 
 from __future__ import annotations
 
@@ -20,69 +20,69 @@ Answer = Callable[[Scope, Receive, Send], object]
 
 
 @pytest.fixture
-def reader(app: Application, now: datetime) -> int:
+def reader_id(app: Application, now: datetime) -> int:
     with app.db.write() as session:
-        return factories.reader(session, "alice@example.org", [], now)
+        return factories.add_subscriber(session, "alice@example.org", [], now)
 
 
 @pytest.fixture
-def run_check(app: Application, reader: int, now: datetime) -> Callable[[ASGIApp], list[Finding]]:
+def run_check(app: Application, reader_id: int, now: datetime) -> Callable[[ASGIApp], list[Finding]]:
     """Return a function that checks one-click unsubscribing of a site."""
-    way_out = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader, now))
-    return lambda site: list(oneclick.check(app, site, reader, way_out))
+    way_out = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader_id, now))
+    return lambda site: list(oneclick.check(app, site, reader_id, way_out))
 
 
 RunCheck = Callable[[ASGIApp], list[Finding]]
 
 
-def test_the_way_out_of_our_own_web_app_works(app: Application, run_check: RunCheck) -> None:
-    """By both kinds of forms, and not by opening the link."""
+def test_own_web_app_passes(app: Application, run_check: RunCheck) -> None:
+    """Both form encodings work, and opening the link changes nothing."""
     (finding,) = run_check(main.create_app(app))
     assert finding.level is Level.OK
     assert "urlencoded and multipart" in finding.message
 
 
-def answering(
+def intercept(
     status: int, headers: dict[str, str] | None = None, method: str = "POST"
 ) -> Callable[[Application], ASGIApp]:
-    """Something in front of the web app that answers requests of a method by itself."""
+    """Return a proxy that answers requests of a method itself."""
 
-    def in_front(app: Application) -> ASGIApp:
+    def wrap(app: Application) -> ASGIApp:
         behind = main.create_app(app)
 
         async def site(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["method"] != method:
                 await behind(scope, receive, send)
                 return
-            sent = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-            await send({"type": "http.response.start", "status": status, "headers": sent})
+            raw_headers = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+            await send({"type": "http.response.start", "status": status, "headers": raw_headers})
             await send({"type": "http.response.body", "body": b""})
 
         return site
 
-    return in_front
+    return wrap
 
 
 @pytest.mark.parametrize(
     ("in_front", "expected"),
     [
-        (answering(303, {"Location": "/goodbye"}), "is redirected to /goodbye"),
-        (answering(401), "without a login fails with HTTP 401"),
-        (answering(200), "succeeds, but does not unsubscribe"),
-        (answering(404, method="GET"), "cannot be opened: HTTP 404"),
+        (intercept(303, {"Location": "/goodbye"}), "is redirected to /goodbye"),
+        (intercept(401), "without a login fails with HTTP 401"),
+        (intercept(200), "succeeds, but does not unsubscribe"),
+        (intercept(404, method="GET"), "cannot be opened: HTTP 404"),
     ],
 )
-def test_what_keeps_readers_from_leaving_is_found(
+def test_failing_unsubscribe_is_found(
     in_front: Callable[[Application], ASGIApp], expected: str, app: Application, run_check: RunCheck
 ) -> None:
-    """A redirect, a login, an answer without a deed, a link that leads nowhere."""
+    """Test a redirect, a login, a response without effect, and a broken link."""
     findings = run_check(in_front(app))
     assert all(finding.level is Level.ERROR and finding.fix for finding in findings)
     assert any(expected in finding.message for finding in findings)
 
 
-def test_a_form_that_is_not_understood_is_found(app: Application, run_check: RunCheck) -> None:
-    """Mail programs send either kind."""
+def test_unsupported_form_encoding_is_found(app: Application, run_check: RunCheck) -> None:
+    """Mail programs send either encoding."""
     behind = main.create_app(app)
 
     async def site(scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,14 +96,14 @@ def test_a_form_that_is_not_understood_is_found(app: Application, run_check: Run
     assert (finding.level, "POST (multipart)" in finding.message) == (Level.ERROR, True)
 
 
-def test_a_link_that_unsubscribes_whoever_opens_it_is_found(
-    app: Application, run_check: RunCheck, reader: int, now: datetime
+def test_unsubscribing_by_get_is_found(
+    app: Application, run_check: RunCheck, reader_id: int, now: datetime
 ) -> None:
-    """Scanners of mails open every link."""
+    """Mail scanners open every link."""
 
     async def site(scope: Scope, receive: Receive, send: Send) -> None:
         with app.db.write() as session:
-            subscribers.unsubscribe(session, reader, now)
+            subscribers.unsubscribe(session, reader_id, now)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"bye"})
 
@@ -111,13 +111,13 @@ def test_a_link_that_unsubscribes_whoever_opens_it_is_found(
     assert (finding.level, "scanners" in finding.message) == (Level.ERROR, True)
 
 
-def test_a_request_is_as_by_network(app: Application, reader: int, now: datetime) -> None:
-    """No cookie and no login goes with it; what the web app answers comes back."""
+def test_in_process_request(app: Application, reader_id: int, now: datetime) -> None:
+    """It has no cookie and no login, and the response of the app is returned."""
     site = main.create_app(app)
-    url = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader, now))
-    left = oneclick.send_request(site, "POST", url, *oneclick.FORM_ENCODINGS["urlencoded"])
-    assert (left.status_code, "set-cookie" in left.headers) == (200, False)
+    url = app.signer.link(Purpose.UNSUBSCRIBE, app.signer.token(Purpose.UNSUBSCRIBE, reader_id, now))
+    response = oneclick.send_request(site, "POST", url, *oneclick.FORM_ENCODINGS["urlencoded"])
+    assert (response.status_code, "set-cookie" in response.headers) == (200, False)
     forged = oneclick.send_request(site, "POST", f"{url[:-1]}{'A' if url[-1] != 'A' else 'B'}")
     assert 400 <= forged.status_code < 500
     with app.db.read() as session:
-        assert subscribers.get(session, reader).state is SubscriberState.UNSUBSCRIBED
+        assert subscribers.get(session, reader_id).state is SubscriberState.UNSUBSCRIBED

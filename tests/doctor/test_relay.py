@@ -1,4 +1,4 @@
-"""The doctor connects to the relay as a sender does, and reports what it finds. No mail is sent."""
+"""Test the doctor's check of the relay. It connects as a sender does and sends no mail."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def run_check(settings: Settings, now: datetime = LATER, **changed: object) -> d
     return {finding.check: finding for finding in findings}
 
 
-def test_the_relay_is_asked_what_it_can_do(settings: Settings) -> None:
-    """What it announces decides how mails are sent."""
+def test_relay_capabilities(settings: Settings) -> None:
+    """They decide how mails are sent."""
     with Sink() as sink:
         findings = run_check(settings, smtp_port=sink.port)
     assert {finding.level for finding in findings.values()} == {Level.OK}
@@ -40,38 +40,37 @@ def test_the_relay_is_asked_what_it_can_do(settings: Settings) -> None:
     assert sink.received == []
 
 
-def test_a_relay_that_is_not_there_is_found(settings: Settings) -> None:
-    """With the settings that name it."""
+def test_unreachable_relay(settings: Settings) -> None:
+    """The finding names the settings."""
     findings = run_check(settings, smtp_port=1)
     assert [*findings] == ["relay"]
     assert (findings["relay"].level, "PAPERBOY_SMTP_PORT" in findings["relay"].fix) == (Level.ERROR, True)
 
 
-def test_a_relay_without_pipelining_is_slow(settings: Settings, mail_server: MailServer) -> None:
-    """A warning: it works."""
+def test_relay_without_pipelining(settings: Settings, mail_server: MailServer) -> None:
+    """It is a warning, because sending works."""
     mail_server.offers_pipelining = False
     finding = run_check(settings)["relay speed"]
     assert (finding.level, "PIPELINING" in finding.message) == (Level.WARNING, True)
 
 
 @pytest.mark.parametrize(("size", "level"), [("1000", Level.ERROR), ("0", Level.OK), ("", Level.OK)])
-def test_a_relay_that_takes_small_mails_only_is_found(size: str, level: Level, settings: Settings) -> None:
-    """A full digest would be refused; 0 or nothing is no limit."""
+def test_relay_with_a_small_size_limit(size: str, level: Level, settings: Settings) -> None:
+    """It would refuse a full digest. A SIZE of 0 or without a value is no limit."""
     with Sink() as sink:
         sink.extensions = ("PIPELINING", f"SIZE {size}".strip())
         assert run_check(settings, smtp_port=sink.port)["relay size"].level is level
 
 
-def test_a_relay_that_refuses_our_sender_is_found(settings: Settings, mail_server: MailServer) -> None:
-    """Before a whole edition is."""
+def test_relay_that_refuses_the_sender(settings: Settings, mail_server: MailServer) -> None:
     mail_server.reply("mail", "553 5.7.1 that is not your domain")
     finding = run_check(settings)["relay sender"]
     assert (finding.level, "not your domain" in finding.message) == (Level.ERROR, True)
 
 
 @pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
-def test_a_refused_password_is_found_and_not_shown(settings: Settings) -> None:
-    """The name of the setting says enough."""
+def test_refused_password(settings: Settings) -> None:
+    """The finding names the setting and not its value."""
     with MailServer(password="right") as server:
         findings = run_check(settings, smtp_port=server.port, smtp_username="me", smtp_password="hunter2")
     assert (findings["relay"].level, "PAPERBOY_SMTP_PASSWORD" in findings["relay"].fix) == (Level.ERROR, True)
@@ -90,15 +89,15 @@ def authority() -> trustme.CA:
 
 
 @pytest.fixture
-def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine trusts the authority, as it would one of the system's."""
+def trust_authority(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the system trust the authority."""
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
 
 
 @pytest.fixture
-def serve(authority: trustme.CA) -> Serve:
-    """A function that serves a relay with a certificate; its port."""
+def start_relay(authority: trustme.CA) -> Serve:
+    """Return a function that runs a relay with a certificate and returns its port."""
 
     @contextmanager
     def served(
@@ -112,30 +111,25 @@ def serve(authority: trustme.CA) -> Serve:
     return served
 
 
-def test_tls_is_shown_with_the_certificate_that_was_verified(
-    settings: Settings, serve: Serve, trusted: None
-) -> None:
-    """By STARTTLS, or from the first byte."""
+def test_verified_certificate(settings: Settings, start_relay: Serve, trust_authority: None) -> None:
+    """Test STARTTLS and TLS from the first byte."""
     for security in (SmtpSecurity.STARTTLS, SmtpSecurity.TLS):
-        with serve(at_once=security is SmtpSecurity.TLS) as port:
+        with start_relay(at_once=security is SmtpSecurity.TLS) as port:
             finding = run_check(settings, smtp_port=port, smtp_security=security)["relay TLS"]
         assert finding.level is Level.OK
         assert "TLSv1.3; the relay's certificate is verified; it is valid until" in finding.message
 
 
 @pytest.mark.parametrize("security", [SmtpSecurity.STARTTLS, SmtpSecurity.TLS])
-def test_a_certificate_that_is_not_trusted_is_found(
-    security: SmtpSecurity, settings: Settings, serve: Serve
-) -> None:
-    """Where the settings want it verified; then nothing would be sent."""
-    with serve(at_once=security is SmtpSecurity.TLS) as port:
+def test_untrusted_certificate(security: SmtpSecurity, settings: Settings, start_relay: Serve) -> None:
+    """It is an error if the settings require verification, because nothing would be sent."""
+    with start_relay(at_once=security is SmtpSecurity.TLS) as port:
         finding = run_check(settings, smtp_port=port, smtp_security=security)["relay"]
     assert (finding.level, "certificate" in finding.fix) == (Level.ERROR, True)
 
 
-def test_a_certificate_for_another_name_is_found(settings: Settings, serve: Serve, trusted: None) -> None:
-    """It is not the relay that the settings name."""
-    with serve("mail.example.org") as port:
+def test_certificate_for_another_name(settings: Settings, start_relay: Serve, trust_authority: None) -> None:
+    with start_relay("mail.example.org") as port:
         finding = run_check(settings, smtp_port=port, smtp_security=SmtpSecurity.STARTTLS)["relay"]
     assert (finding.level, "127.0.0.1" in finding.message, "PAPERBOY_SMTP_HOST" in finding.fix) == (
         Level.ERROR,
@@ -144,17 +138,16 @@ def test_a_certificate_for_another_name_is_found(settings: Settings, serve: Serv
     )
 
 
-def test_opportunistic_tls_verifies_nothing_and_says_so(settings: Settings, serve: Serve) -> None:
-    """Better encrypted to anybody than plain to everybody."""
-    with serve("mail.example.org") as port:
+def test_opportunistic_tls_is_reported_as_unverified(settings: Settings, start_relay: Serve) -> None:
+    with start_relay("mail.example.org") as port:
         finding = run_check(settings, smtp_port=port, smtp_security=SmtpSecurity.OPPORTUNISTIC)["relay TLS"]
     assert (finding.level, "is not verified" in finding.message) == (Level.OK, True)
 
 
-def test_a_certificate_that_is_about_to_end_is_found(settings: Settings, serve: Serve) -> None:
-    """Two weeks ahead; where nobody verifies it, after that, too."""
+def test_certificate_that_expires_soon(settings: Settings, start_relay: Serve) -> None:
+    """It is reported two weeks ahead, and without verification after its end."""
     ends = LATER + timedelta(days=5)
-    with serve(ends=ends) as port:
+    with start_relay(ends=ends) as port:
         opportunistic = {"smtp_port": port, "smtp_security": SmtpSecurity.OPPORTUNISTIC}
         soon = run_check(settings, LATER, **opportunistic)["relay TLS"]
         over = run_check(settings, ends + timedelta(days=1), **opportunistic)["relay TLS"]
@@ -163,20 +156,23 @@ def test_a_certificate_that_is_about_to_end_is_found(settings: Settings, serve: 
     assert "expired on" in over.message
 
 
-def test_starttls_that_is_not_offered_is_found(settings: Settings) -> None:
-    """Nothing is sent then, by the settings."""
+def test_missing_starttls(settings: Settings) -> None:
+    """With these settings nothing would be sent."""
     with Sink() as sink:
         findings = run_check(settings, smtp_port=sink.port, smtp_security=SmtpSecurity.STARTTLS)
     assert (findings["relay"].level, "PAPERBOY_SMTP_SECURITY" in findings["relay"].fix) == (Level.ERROR, True)
 
 
-def test_a_password_in_clear_is_found(settings: Settings) -> None:
-    """Where others could listen: on this very machine nobody does."""
+def test_unencrypted_password(settings: Settings) -> None:
+    """It is safe only on the same machine."""
     elsewhere = RelayConnection(peer="192.0.2.25", extensions={"PIPELINING": ""})
-    asked = settings.model_copy(update={"smtp_username": "me", "smtp_password": "secret"})
+    new_settings = settings.model_copy(update={"smtp_username": "me", "smtp_password": "secret"})
 
-    def levels(seen: RelayConnection) -> dict[str, Level]:
-        return {finding.check: finding.level for finding in relay.check_connection(seen, asked, LATER)}
+    def levels(connection: RelayConnection) -> dict[str, Level]:
+        return {
+            finding.check: finding.level
+            for finding in relay.check_connection(connection, new_settings, LATER)
+        }
 
     assert levels(elsewhere)["relay password"] is Level.WARNING
     assert levels(elsewhere)["relay TLS"] is Level.WARNING

@@ -1,4 +1,4 @@
-"""The doctor sends a test digest to itself from a temporary service."""
+"""Test the digest that the doctor sends to itself from a temporary service."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def run_check(settings: Settings, sink: Sink | None = None) -> dict[str, Finding
     return {finding.check: finding for finding in test_mail.check(settings, temporary_service(), sink)}
 
 
-def test_a_digest_is_sent_and_left(settings: Settings) -> None:
-    """Of many papers, to nobody but the sink, whatever relay and database the settings name."""
+def test_test_digest_is_sent_and_unsubscribed(settings: Settings) -> None:
+    """It goes only to the sink, whatever relay and database the settings name."""
     sink = Sink()
     elsewhere = settings.model_copy(
         update={
@@ -39,14 +39,16 @@ def test_a_digest_is_sent_and_left(settings: Settings) -> None:
     assert mail.raw.count(b"arxiv.org/abs/") > 10
 
 
-def test_a_web_app_below_a_path_can_be_left(settings: Settings) -> None:
-    """The proxy in front of it takes the path off."""
+def test_base_url_with_a_path(settings: Settings) -> None:
+    """The proxy removes the path."""
     findings = run_check(settings.model_copy(update={"base_url": "https://example.org/paperboy"}))
     assert findings["one-click"].level is Level.OK
 
 
-def test_nothing_is_left_behind(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file, and no journal of the service that is examined."""
+def test_temporary_files_are_removed(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file or journal stays."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -55,30 +57,28 @@ def test_nothing_is_left_behind(settings: Settings, tmp_path: Path, monkeypatch:
     assert not Path(settings.journal_dir).exists()
 
 
-def test_a_mail_that_cannot_be_made_is_found(settings: Settings, tmp_path: Path) -> None:
-    """With what the settings or the ledger say of it."""
+def test_mail_that_cannot_be_composed(settings: Settings, tmp_path: Path) -> None:
+    """The finding has the error of the settings or the ledger."""
     unusable = run_check(settings.model_copy(update={"dkim_keys": (f"s1:{tmp_path / 'none'}",)}))
     assert [*unusable] == ["mail"]
     assert (unusable["mail"].level, "s1" in unusable["mail"].message) == (Level.ERROR, True)
-    broken = run_check(settings.model_copy(update={"from_address": "a\x7fb@paperboy.test"}))
-    assert [*broken] == ["mail"]
-    assert "control character" in broken["mail"].message or "cannot be" in broken["mail"].message
+    new_settings = run_check(settings.model_copy(update={"from_address": "a\x7fb@paperboy.test"}))
+    assert [*new_settings] == ["mail"]
+    assert "control character" in new_settings["mail"].message or "cannot be" in new_settings["mail"].message
 
 
-def test_a_mail_that_does_not_arrive_is_found(settings: Settings) -> None:
-    """What was sent has to be there."""
-
-    class Losing(Sink):
+def test_mail_that_does_not_arrive(settings: Settings) -> None:
+    class LosingSink(Sink):
         def receive(self, mail: CapturedMail) -> None:
             pass
 
-    findings = run_check(settings, Losing())
+    findings = run_check(settings, LosingSink())
     assert [*findings] == ["mail"]
     assert findings["mail"].level is Level.ERROR
 
 
-def test_the_sink_keeps_every_octet() -> None:
-    """Bare ends of lines, long ones and stuffed dots come out as they went in."""
+def test_sink_stores_the_exact_bytes() -> None:
+    """Test bare line ends, long lines and stuffed dots."""
     body = b"Subject: x\r\n\r\n..dot\r\nbare\nand\rmore \xff\r\n" + b"y" * 3000 + b"\r\n"
     with Sink() as sink, socket.create_connection(("127.0.0.1", sink.port), 10) as client:
         client.sendall(

@@ -1,4 +1,4 @@
-"""The doctor requests the web app at its base URL, on request."""
+"""Test the doctor's request to the web app at its base URL."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def run_check(settings: Settings, now: datetime, serve: Serve) -> Finding:
     return finding
 
 
-def test_a_web_app_that_answers_is_well(settings: Settings, now: datetime) -> None:
-    """It is asked for its health, where links begin."""
+def test_reachable_web_app(settings: Settings, now: datetime) -> None:
+    """The health endpoint is requested."""
 
     def serve(request: httpx.Request) -> httpx.Response:
         assert str(request.url) == "https://paperboy.test/healthz"
@@ -47,15 +47,13 @@ def test_a_web_app_that_answers_is_well(settings: Settings, now: datetime) -> No
         httpx.Response(200, json=["ok"]),
     ],
 )
-def test_something_else_in_its_place_is_found(
-    answer: httpx.Response, settings: Settings, now: datetime
-) -> None:
-    """A proxy that does not pass on, asks for a login, or serves another site."""
+def test_other_server_at_the_base_url(answer: httpx.Response, settings: Settings, now: datetime) -> None:
+    """Test a proxy error, a login page and another site."""
     finding = run_check(settings, now, lambda _: answer)
     assert (finding.level, "PAPERBOY_BASE_URL" in finding.fix) == (Level.ERROR, True)
 
 
-def test_a_web_app_that_cannot_be_reached_is_found(settings: Settings, now: datetime) -> None:
+def test_unreachable_web_app(settings: Settings, now: datetime) -> None:
     """The name, the network or the certificate is wrong."""
 
     def serve(_request: httpx.Request) -> httpx.Response:
@@ -65,9 +63,7 @@ def test_a_web_app_that_cannot_be_reached_is_found(settings: Settings, now: date
     assert (finding.level, "certificate verify failed" in finding.message) == (Level.ERROR, True)
 
 
-def test_an_address_without_https_is_not_asked(settings: Settings, now: datetime) -> None:
-    """What readers cannot use safely is not what is to be found well."""
-
+def test_base_url_without_https_is_not_requested(settings: Settings, now: datetime) -> None:
     def serve(_request: httpx.Request) -> httpx.Response:
         raise AssertionError("it was asked")
 

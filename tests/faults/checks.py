@@ -15,7 +15,7 @@ from app.digests import reconciliation
 from app.settings import UncertainPolicy
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 from app.types import Digest, MailKind, Section
-from tests.faults.relay_process import Sink
+from tests.faults.relay_process import RelayProcess
 from tests.support import sample_digest
 
 State = DeliveryState
@@ -81,8 +81,8 @@ def waiting(app: Application) -> set[str]:
 def _in(app: Application, *states: State) -> set[str]:
     with app.db.read() as session:
         joined = select(Subscriber.email).join(Delivery, col(Subscriber.id) == Delivery.subscriber_id)
-        found = session.exec(joined.where(col(Delivery.state).in_(states)))
-        return {email.partition("@")[0] for email in found}
+        emails = session.exec(joined.where(col(Delivery.state).in_(states)))
+        return {email.partition("@")[0] for email in emails}
 
 
 def settle(app: Application, now: datetime) -> None:
@@ -99,23 +99,23 @@ def settle(app: Application, now: datetime) -> None:
     raise AssertionError("there is no end to it")
 
 
-def check_everybody(app: Application, relay: Sink, names: Iterable[str]) -> None:
+def check_everybody(app: Application, relay: RelayProcess, names: Iterable[str]) -> None:
     """Check: at least one mail with `resend`, at most one with `hold`; only uncertain mails doubled."""
     copies, ledger = relay.copies(), rows(app)
     assert set(ledger) == set(names) >= set(copies)
     holds = app.settings.when_uncertain is UncertainPolicy.HOLD
     for name, row in ledger.items():
-        taken = copies.get(name, [])
-        assert len({(one.name, one.hash) for one in taken}) <= 1, f"{name} got different mails"
-        assert len(taken) <= 1 or (row.possibly_delivered and not holds), (
-            f"{name} got {len(taken)} for no reason"
+        received = copies.get(name, [])
+        assert len({(mail.name, mail.hash) for mail in received}) <= 1, f"{name} got different mails"
+        assert len(received) <= 1 or (row.possibly_delivered and not holds), (
+            f"{name} got {len(received)} for no reason"
         )
-        assert taken or (holds and row.state is State.UNCERTAIN), f"{name} got none"
+        assert received or (holds and row.state is State.UNCERTAIN), f"{name} got none"
         assert row.state is State.SENT or (holds and row.possibly_delivered), f"{name}: {row.state}"
-        assert all(one.name == row.message_id for one in taken)
+        assert all(mail.name == row.message_id for mail in received)
 
 
-def check_manners(relay: Sink) -> None:
+def check_manners(relay: RelayProcess) -> None:
     """Check that the client followed the protocol."""
     complaints = relay.state()["complaints"]
     assert complaints == []
@@ -127,7 +127,7 @@ def check_conservation(app: Application) -> None:
         balance = reconciliation.reconcile(session, NOON, EDITION)
         assert balance.is_consistent, balance
         assert balance.due == sum(balance.states.values()) == len(session.exec(select(Delivery.id)).all())
-        held = session.exec(select(Delivery.state).where(col(Delivery.state).in_(IN_HAND))).all()
-    assert held == []
+        claimed = session.exec(select(Delivery.state).where(col(Delivery.state).in_(IN_HAND))).all()
+    assert claimed == []
     folder = Path(app.settings.journal_dir)
     assert not folder.exists() or list(folder.glob("*.journal*")) == []

@@ -1,4 +1,4 @@
-"""Fixtures: a relay process that misbehaves on request, and sender processes that die on request."""
+"""Fixtures for a relay process that misbehaves and sender processes that crash on request."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ CONNECTIONS = 3
 
 
 @pytest.fixture
-def relay(tmp_path: Path) -> Iterator[relay_process.Sink]:
-    """The relay process that receives the mails."""
+def relay(tmp_path: Path) -> Iterator[relay_process.RelayProcess]:
+    """Run the relay process that receives the mails."""
     folder = tmp_path / "relay"
     folder.mkdir()
-    with relay_process.running(folder) as running:
+    with relay_process.run_relay(folder) as running:
         yield running
 
 
 @pytest.fixture
-def settings(settings: Settings, relay: relay_process.Sink) -> Settings:
-    """Settings that send to it over three connections."""
+def settings(settings: Settings, relay: relay_process.RelayProcess) -> Settings:
+    """Return settings that send to the relay process over three connections."""
     return settings.model_copy(update={"smtp_port": relay.port, "smtp_connections": CONNECTIONS})
 
 
 @pytest.fixture
-def start(settings: Settings) -> Iterator[sender_process.Starter]:
-    """Return a function that starts a sender."""
+def start_sender(settings: Settings) -> Iterator[sender_process.Starter]:
+    """Return a function that starts a sender process."""
     with sender_process.starter(settings) as starter:
         yield starter
 
 
 @pytest.fixture(autouse=True)
-def conservation(app: Application) -> Iterator[None]:
-    """Check after each test that every digest is in exactly one state and no sender left anything."""
+def check_conservation(app: Application) -> Iterator[None]:
+    """After each test, check that every digest is in exactly one state and no sender left a claim behind."""
     yield
     checks.check_conservation(app)

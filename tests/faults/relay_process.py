@@ -1,7 +1,7 @@
-"""A relay that is a process of its own, logs what it takes, and misbehaves as a test tells it.
+"""A relay in a process of its own. It logs accepted mails and misbehaves as a test orders.
 
-`Sink` is the test's end of it. The process reads orders as lines of JSON and answers each with a line;
-what happens meanwhile, it says in lines of their own. It ends when its standard input does.
+`RelayProcess` is the handle for tests. The process reads orders as lines of JSON and answers each
+with a line. It reports events in lines of their own. It ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 STAGES = ("connect", "ehlo", "mail", "rcpt", "data", "body", "end")
 USUAL = {
-    "connect": "220 sink.test ready",
+    "connect": "220 relay.test ready",
     "mail": "250 2.1.0 go on",
     "rcpt": "250 2.1.5 go on",
     "data": "354 send it",
@@ -36,7 +36,7 @@ PATIENCE = 30  # seconds that a test waits for what must happen at once
 
 @dataclass
 class Order:
-    """What to do at a stage instead of the usual, and how often."""
+    """What to do at a stage instead of the normal behaviour, and how often."""
 
     at: str
     say: str | None = None  # in place of the usual answer; with "body" there is none
@@ -56,8 +56,8 @@ class Order:
 
 
 @dataclass
-class Manners:
-    """How it talks, on connections made from now on."""
+class Behaviour:
+    """Protocol behaviour on connections opened from now on."""
 
     pipelining: bool = True
     glued: bool = False  # answers are kept back as long as there are more commands to read
@@ -70,19 +70,19 @@ class Manners:
 # --- the process
 
 
-class _Gone(Exception):
-    """The connection is over, by the client's will or ours."""
+class _ConnectionClosed(Exception):
+    """The connection was closed by the client or by the server."""
 
 
-class _Conversation:
+class _Connection:
     def __init__(self, owner: _Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.owner, self.reader, self.writer = owner, reader, writer
-        self.manners = owner.manners
+        self.behaviour = owner.behaviour
         self.buffer = b""
-        self.unsaid = b""
+        self.unsent = b""
         self.recipient = ""
 
-    async def hold(self) -> None:
+    async def serve(self) -> None:
         await self.answer("connect")
         while True:
             line = await self.line()
@@ -101,15 +101,15 @@ class _Conversation:
                     await self.say("250 2.0.0 done")
                 case "QUIT":
                     await self.say("221 2.0.0 bye")
-                    raise _Gone
+                    raise _ConnectionClosed
                 case _:
                     await self.say("500 5.5.2 what?")
 
     async def rcpt(self, recipient: str) -> None:
-        new = self.manners.greylisting and recipient not in self.owner.seen
+        new = self.behaviour.greylisting and recipient not in self.owner.seen
         self.owner.seen.add(recipient)
-        said = await self.answer("rcpt", "451 4.7.1 greylisted" if new else None, to=recipient)
-        if said.startswith("2"):
+        reply = await self.answer("rcpt", "451 4.7.1 greylisted" if new else None, to=recipient)
+        if reply.startswith("2"):
             self.recipient = recipient
 
     async def data(self) -> None:
@@ -120,53 +120,53 @@ class _Conversation:
             return
         if (await self.answer("data", to=self.recipient)).startswith("354"):
             body = await self.body()
-            await self.taken(body)
+            await self.finish(body)
 
     async def body(self) -> bytes:
-        """The mail to its final dot, dots unstuffed."""
-        text, looked = b"\r\n", False
+        """Read the mail up to its final dot, with dot-stuffing removed."""
+        text, body_started = b"\r\n", False
         while True:
             text, self.buffer = text + (self.buffer or await self.read()), b""
-            if not looked and len(text) > 2:
-                looked = True
+            if not body_started and len(text) > 2:
+                body_started = True
                 await self.misbehave(self.owner.order("body", self.recipient), "body", "")
             end = text.find(b"\r\n.\r\n")
             if end >= 0:
                 self.buffer = text[end + 5 :]
                 return text[: end + 2].replace(b"\r\n..", b"\r\n.")[2:]
 
-    async def taken(self, body: bytes) -> None:
-        if self.manners.pace:
-            await asyncio.sleep(self.manners.pace)
+    async def finish(self, body: bytes) -> None:
+        if self.behaviour.pace:
+            await asyncio.sleep(self.behaviour.pace)
         order = self.owner.order("end", self.recipient)
-        said = USUAL["end"] if order is None or order.say is None else order.say
+        reply = USUAL["end"] if order is None or order.say is None else order.say
         takes = order.takes if order else None
-        if takes if takes is not None else said.startswith("2"):
-            self.owner.take(self.recipient, body, keep=self.manners.keeps)
-        await self.misbehave(order, "end", said)
+        if takes if takes is not None else reply.startswith("2"):
+            self.owner.take(self.recipient, body, keep=self.behaviour.keeps)
+        await self.misbehave(order, "end", reply)
         self.recipient = ""
 
     async def answer(self, stage: str, usual: str | None = None, to: str = "") -> str:
-        """Say what is due at a stage, unless ordered otherwise; what was said."""
+        """Send and return the reply for a stage, using an order if one matches."""
         order = self.owner.order(stage, to)
-        said = usual or (self.greeting() if stage == "ehlo" else USUAL[stage])
+        reply = usual or (self.greeting() if stage == "ehlo" else USUAL[stage])
         if order is not None and order.say is not None:
-            said = order.say
-        await self.misbehave(order, stage, said, to)
-        return said
+            reply = order.say
+        await self.misbehave(order, stage, reply, to)
+        return reply
 
     def greeting(self) -> str:
-        offers = ["sink.test", *(["PIPELINING"] if self.manners.pipelining else []), "SIZE 50000000"]
+        offers = ["sink.test", *(["PIPELINING"] if self.behaviour.pipelining else []), "SIZE 50000000"]
         return "\r\n".join(f"250-{offer}" for offer in [*offers, "8BITMIME"]) + "\r\n250 SMTPUTF8"
 
-    async def misbehave(self, order: Order | None, stage: str, said: str, to: str = "") -> None:
+    async def misbehave(self, order: Order | None, stage: str, reply: str, to: str = "") -> None:
         order = order or Order(stage)
         if order.tell:
             await self.owner.tell(stage, to or self.recipient)
         await asyncio.sleep(order.late)
-        if said and not order.mute:
+        if reply and not order.mute:
             for _ in range(order.copies):
-                await self.say(said)
+                await self.say(reply)
         match order.then:
             case "hang":
                 while True:
@@ -175,18 +175,18 @@ class _Conversation:
                 linger = struct.pack("ii", 1, 0)  # a reset instead of an orderly end
                 self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 self.writer.transport.abort()
-                raise _Gone
+                raise _ConnectionClosed
             case "close":
-                raise _Gone
-        if said.startswith("421") or (stage == "connect" and not said.startswith("2")):
-            raise _Gone
+                raise _ConnectionClosed
+        if reply.startswith("421") or (stage == "connect" and not reply.startswith("2")):
+            raise _ConnectionClosed
 
     async def say(self, words: str) -> None:
-        self.unsaid += words.encode() + b"\r\n"
-        if self.manners.glued and self.buffer:
+        self.unsent += words.encode() + b"\r\n"
+        if self.behaviour.glued and self.buffer:
             return
-        unsaid, self.unsaid = self.unsaid, b""
-        pieces = [unsaid[n : n + 1] for n in range(len(unsaid))] if self.manners.bytewise else [unsaid]
+        unsent, self.unsent = self.unsent, b""
+        pieces = [unsent[n : n + 1] for n in range(len(unsent))] if self.behaviour.bytewise else [unsent]
         for piece in pieces:
             self.writer.write(piece)
             await self.writer.drain()
@@ -196,21 +196,21 @@ class _Conversation:
         while b"\r\n" not in self.buffer:
             self.buffer += await self.read()
         line, _, self.buffer = self.buffer.partition(b"\r\n")
-        if not self.manners.pipelining:
-            await self.watch_for_more()
+        if not self.behaviour.pipelining:
+            await self.detect_early_command()
         return line
 
-    async def watch_for_more(self) -> None:
-        """Whoever was not offered PIPELINING sends nothing before it has the answer."""
+    async def detect_early_command(self) -> None:
+        """Record a complaint if the client sends early although PIPELINING was not offered."""
         with suppress(TimeoutError):
             self.buffer += await asyncio.wait_for(self.read(), 0.01)
         if self.buffer:
             self.owner.complain(f"before the answer to the command before it: {self.buffer[:40]!r}")
 
     async def read(self) -> bytes:
-        if got := await self.reader.read(1 << 18):
-            return got
-        raise _Gone
+        if data := await self.reader.read(1 << 18):
+            return data
+        raise _ConnectionClosed
 
 
 class _Process:
@@ -218,33 +218,33 @@ class _Process:
         self.log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.folder = log.parent
         self.orders: list[Order] = []
-        self.manners = Manners()
+        self.behaviour = Behaviour()
         self.seen: set[str] = set()
-        self.held: asyncio.Queue[None] = asyncio.Queue()
+        self.resumed: asyncio.Queue[None] = asyncio.Queue()
         self.connections = self.open = self.most_open = self.mails = 0
         self.complaints: list[str] = []
 
     async def serve(self) -> None:
-        server = await asyncio.start_server(self.welcome, "127.0.0.1", 0, limit=1 << 20)
+        server = await asyncio.start_server(self.accept, "127.0.0.1", 0, limit=1 << 20)
         self.report(port=server.sockets[0].getsockname()[1])
         orders = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
         while line := await orders.readline():
-            self.obey(**json.loads(line))
-        os._exit(0)  # whoever still talks to it is cut off
+            self.execute(**json.loads(line))
+        os._exit(0)  # closes open connections
 
-    def obey(self, what: str, **fields: Any) -> None:
+    def execute(self, what: str, **fields: Any) -> None:
         match what:
             case "order":
                 self.orders.append(Order(**fields))
             case "behave":
                 self.orders.clear()
-                self.manners = Manners()
-            case "manners":
-                self.manners = Manners(**fields)
+                self.behaviour = Behaviour()
+            case "behaviour":
+                self.behaviour = Behaviour(**fields)
             case "go on":
-                self.held.put_nowait(None)
+                self.resumed.put_nowait(None)
         self.report(
             connections=self.connections,
             open=self.open,
@@ -260,7 +260,7 @@ class _Process:
 
     async def tell(self, stage: str, to: str) -> None:
         self.report(at=stage, to=to)
-        await self.held.get()
+        await self.resumed.get()
 
     def order(self, stage: str, to: str) -> Order | None:
         for order in self.orders:
@@ -273,7 +273,7 @@ class _Process:
         return None
 
     def take(self, to: str, body: bytes, *, keep: bool) -> None:
-        """Write down that this mail is here, before anybody is told so."""
+        """Log the mail before the client gets a reply."""
         self.mails += 1
         if keep:
             (self.folder / f"{self.mails}.eml").write_bytes(body)
@@ -282,25 +282,25 @@ class _Process:
         entry = {"name": name.decode(), "to": to, "hash": hashlib.sha256(body).hexdigest(), "n": self.mails}
         os.write(self.log, json.dumps(entry).encode() + b"\n")
 
-    async def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self.open += 1
         self.most_open = max(self.open, self.most_open)
         try:
-            await _Conversation(self, reader, writer).hold()
-        except (_Gone, ConnectionError):
+            await _Connection(self, reader, writer).serve()
+        except (_ConnectionClosed, ConnectionError):
             pass
         finally:
             self.open -= 1
             writer.close()
 
 
-# --- the test's end
+# --- the handle for tests
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A mail that it took responsibility for."""
+class AcceptedMail:
+    """A mail that the relay accepted."""
 
     name: str  # its Message-ID
     to: str
@@ -309,8 +309,8 @@ class Taken:
 
 
 @dataclass
-class Sink:
-    """The process, as a test holds it."""
+class RelayProcess:
+    """A handle on the relay process for tests."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -319,43 +319,43 @@ class Sink:
     events: queue.Queue[dict[str, Any]] = field(default_factory=queue.Queue)
 
     def on(self, at: str, **how: Any) -> None:
-        """Order something: see `Order`."""
+        """Add an order; see `Order`."""
         self._ask("order", **asdict(Order(at, **how)))
 
-    def talk(self, **manners: Any) -> None:
-        """Set its manners: see `Manners`."""
-        self._ask("manners", **asdict(Manners(**manners)))
+    def talk(self, **behaviour: Any) -> None:
+        """Set the protocol behaviour; see `Behaviour`."""
+        self._ask("behaviour", **asdict(Behaviour(**behaviour)))
 
-    def behave(self) -> None:
-        """Forget orders and manners."""
+    def reset(self) -> None:
+        """Remove all orders and restore the default behaviour."""
         self._ask("behave")
 
     def reached(self) -> dict[str, Any]:
-        """Wait for the next thing that it was ordered to tell: {"at": stage, "to": recipient}."""
+        """Wait for the next stage that an order reports: {"at": stage, "to": recipient}."""
         return self.events.get(timeout=PATIENCE)
 
     def go_on(self) -> None:
-        """Let the conversation go on that waits since it was told of."""
+        """Continue the connection that waits since it reported a stage."""
         self._ask("go on")
 
     def state(self) -> dict[str, Any]:
-        """Connections so far, open now and at most, and what the client did against the protocol."""
+        """Return connections so far, open now and at most, and protocol violations of the client."""
         return self._ask("state")
 
-    def taken(self) -> list[Taken]:
-        """Everything that it took, in order."""
-        return [Taken(**json.loads(line)) for line in self.log.read_bytes().splitlines()]
+    def accepted(self) -> list[AcceptedMail]:
+        """Return all accepted mails in order."""
+        return [AcceptedMail(**json.loads(line)) for line in self.log.read_bytes().splitlines()]
 
-    def copies(self) -> dict[str, list[Taken]]:
-        """The same, by the name before the @."""
+    def copies(self) -> dict[str, list[AcceptedMail]]:
+        """Return the accepted mails by the local part of the recipient."""
         copies = defaultdict(list)
-        for taken in self.taken():
-            copies[taken.to.partition("@")[0]].append(taken)
+        for accepted in self.accepted():
+            copies[accepted.to.partition("@")[0]].append(accepted)
         return dict(copies)
 
-    def mail(self, taken: Taken) -> bytes:
-        """Its bytes, where its manners were to keep them."""
-        return (self.log.parent / f"{taken.n}.eml").read_bytes()
+    def mail(self, accepted: AcceptedMail) -> bytes:
+        """Return the bytes of a mail, if the behaviour was set to keep them."""
+        return (self.log.parent / f"{accepted.n}.eml").read_bytes()
 
     def _ask(self, what: str, **fields: Any) -> dict[str, Any]:
         assert self.process.stdin
@@ -366,23 +366,23 @@ class Sink:
     def _listen(self) -> None:
         assert self.process.stdout
         for line in self.process.stdout:
-            said = json.loads(line)
-            (self.events if "at" in said else self.answers).put(said)
+            reply = json.loads(line)
+            (self.events if "at" in reply else self.answers).put(reply)
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Sink]:
-    """A sink, for the block."""
+def run_relay(folder: Path) -> Iterator[RelayProcess]:
+    """Run a relay process until the end of the block."""
     log = folder / "taken.jsonl"
     log.touch()
     command = [sys.executable, "-I", __file__, str(log)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603 - our own
-        sink = Sink(process, log)
-        listener = threading.Thread(target=sink._listen)
+        relay = RelayProcess(process, log)
+        listener = threading.Thread(target=relay._listen)
         listener.start()
         try:
-            sink.port = sink.answers.get(timeout=PATIENCE)["port"]
-            yield sink
+            relay.port = relay.answers.get(timeout=PATIENCE)["port"]
+            yield relay
         finally:
             assert process.stdin
             process.stdin.close()

@@ -81,10 +81,10 @@ class Sender:
     """One sender process. It ends at the end of the test."""
 
     def __init__(self, order: Order) -> None:
-        self._said, theirs = _context.Pipe(duplex=False)
-        self.process = _context.Process(target=_run, args=(order, theirs), daemon=True)
+        self._results, child_end = _context.Pipe(duplex=False)
+        self.process = _context.Process(target=_run, args=(order, child_end), daemon=True)
         self.process.start()
-        theirs.close()
+        child_end.close()
 
     def kill(self) -> None:
         """`kill -9` and wait for the end; do nothing if the process has ended."""
@@ -109,23 +109,23 @@ class Sender:
 
     def counts(self, patience: float = PATIENCE) -> dict[str, int]:
         """Wait for its successful end; return what it counted."""
-        said = self._last_words(patience)
-        assert isinstance(said, dict), said
-        return said
+        result = self._wait_for_result(patience)
+        assert isinstance(result, dict), result
+        return result
 
     def error(self, patience: float = PATIENCE) -> str:
         """Wait for its end with an error; return the error."""
-        said = self._last_words(patience)
-        assert isinstance(said, str), said
-        return said
+        result = self._wait_for_result(patience)
+        assert isinstance(result, str), result
+        return result
 
-    def _last_words(self, patience: float) -> dict[str, int] | str:
-        assert self._said.poll(patience), "the sender did not end"
+    def _wait_for_result(self, patience: float) -> dict[str, int] | str:
+        assert self._results.poll(patience), "the sender did not end"
         try:
-            said: dict[str, int] | str = self._said.recv()
+            result: dict[str, int] | str = self._results.recv()
         finally:
             self.process.join(PATIENCE)
-        return said
+        return result
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def starter(settings: Settings) -> Iterator[Starter]:
 # --- in the process
 
 
-def _run(order: Order, said: Connection) -> None:
+def _run(order: Order, connection: Connection) -> None:
     if order.largest_file:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order.largest_file, order.largest_file))
     _set_clocks(order)
@@ -158,16 +158,16 @@ def _run(order: Order, said: Connection) -> None:
     if order.dies_at_line is not None:
         _die_at_line(order.dies_at_line)
     try:
-        said.send(_work(order) if order.works else _send(order))
+        connection.send(_work(order) if order.works else _send(order))
     except Exception as error:
-        said.send(f"{type(error).__name__}: {error}")
+        connection.send(f"{type(error).__name__}: {error}")
 
 
 def _send(order: Order) -> dict[str, int]:
     app = main.build(order.settings)
     try:
-        done = getattr(pipeline, order.verb)(app, order.now + order.clock_ahead)
-        return dict(done) if isinstance(done, Counter) else {}
+        result = getattr(pipeline, order.verb)(app, order.now + order.clock_ahead)
+        return dict(result) if isinstance(result, Counter) else {}
     finally:
         app.db.dispose()
 

@@ -1,4 +1,4 @@
-"""Clocks that are wrong or jump: no living sender is declared dead, and no mail is lost or doubled."""
+"""Test wrong and jumping clocks: no living sender is declared dead, and no mail is lost or doubled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.delivery import ledger
 from app.settings import Settings, UncertainPolicy
 from app.storage.models import DeliveryState
 from tests.faults import checks
-from tests.faults.relay_process import Sink
+from tests.faults.relay_process import RelayProcess
 from tests.faults.sender_process import Starter
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -27,13 +27,13 @@ POLICIES = [UncertainPolicy.RESEND, UncertainPolicy.HOLD]
 
 @pytest.fixture(params=POLICIES, ids=[policy.value for policy in POLICIES])
 def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
-    """Settings with each policy for mails of unknown fate."""
+    """Return settings with each policy for uncertain mails."""
     return settings.model_copy(update={"uncertain": request.param})
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> dict[str, Any]:
-    """Settings of a sender on another machine, which does not have this one's journals."""
+def other_machine(tmp_path: Path) -> dict[str, Any]:
+    """Return settings of a sender on another machine, which does not have this one's journals."""
     return {"settings": {"journal_dir": str(tmp_path / "elsewhere"), **ONE}}
 
 
@@ -46,26 +46,26 @@ def only_on_postgres(app: Application) -> None:
         pytest.skip("SQLite has no clock of its own")
 
 
-def test_leases_after_a_long_planning(
-    app: Application, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
+def test_leases_begin_when_mails_are_claimed(
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, other_machine: dict[str, Any]
 ) -> None:
-    """Planning took 25 minutes: leases begin when mails are claimed, and another machine takes none."""
+    """Planning takes 25 minutes, and another machine claims none of the mails."""
     names = checks.queue(app, now, 8)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
-    first = start(now, verb="send_due", planning_takes=WRONG, **elsewhere)
+    first = start_sender(now, verb="send_due", planning_takes=WRONG, **other_machine)
     relay.reached()
     leased = [row.lease_until for row in checks.rows(app).values() if row.lease_until]
     assert min(leased) >= now + WRONG + ledger.LEASE
-    assert start(now + WRONG + MINUTE).counts() == {}
+    assert start_sender(now + WRONG + MINUTE).counts() == {}
     assert checks.doubtful(app) == set()
     relay.go_on()
     assert first.counts()["sent"] == 8
     checks.check_everybody(app, relay, names)
-    assert len(relay.taken()) == 8
+    assert len(relay.accepted()) == 8
 
 
 def wait_until_sent(app: Application, count: int) -> None:
-    """Wait until so many mails are recorded as sent. The claim made before them has ended by then."""
+    """Wait until this many mails are recorded as sent. The claim made before them has ended by then."""
     deadline = time.monotonic() + 30
     while sum(row.state is DeliveryState.SENT for row in checks.rows(app).values()) < count:
         assert time.monotonic() < deadline
@@ -76,58 +76,63 @@ def wait_until_sent(app: Application, count: int) -> None:
 @pytest.mark.parametrize(
     "ahead", [-DAY, -WRONG, WRONG, DAY], ids=["day-behind", "behind", "ahead", "day-ahead"]
 )
-def test_one_of_two_machines_has_a_wrong_clock(
+def test_wrong_clock_on_one_of_two_machines(
     app: Application,
-    relay: Sink,
+    relay: RelayProcess,
     now: datetime,
-    start: Starter,
-    elsewhere: dict[str, Any],
+    start_sender: Starter,
+    other_machine: dict[str, Any],
     wrong: str,
     ahead: timedelta,
 ) -> None:
-    """The first sender's, or the second one's: each mail is sent once."""
+    """Each mail is sent once, whichever machine it is."""
     if not is_postgres(app) and wrong == "first":
         pytest.skip("SQLite has one machine: its clock may jump between one sender and the next")
     tomorrow = now + DAY / 2 if is_postgres(app) else None
     names = checks.queue(app, now, 6, give_up_at=tomorrow)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
     clocks = [ahead, timedelta()] if wrong == "first" else [timedelta(), ahead]
-    first = start(now, clock_ahead=clocks[0], **elsewhere)
+    first = start_sender(now, clock_ahead=clocks[0], **other_machine)
     relay.reached()
     wait_until_sent(app, 3)
     names += checks.queue(app, now, 4, first=6, give_up_at=tomorrow)
-    second = start(now, clock_ahead=clocks[1], settings=ONE).counts()
+    second = start_sender(now, clock_ahead=clocks[1], settings=ONE).counts()
     assert second == ({"sent": 4} if is_postgres(app) or ahead > timedelta() else {})
     assert checks.doubtful(app) == set()
     relay.go_on()
     assert first.counts().get("sent", 0) == 10 - second.get("sent", 0)
     checks.check_everybody(app, relay, names)
-    assert len(relay.taken()) == 10
+    assert len(relay.accepted()) == 10
 
 
-def test_the_clock_of_the_database_jumps(
-    app: Application, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
+def test_database_clock_jumps_by_a_day(
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, other_machine: dict[str, Any]
 ) -> None:
-    """By a day, while a mail is in flight: the lock of its process says that the sender lives."""
+    """A mail is in flight, and the lock of its process shows that the sender lives."""
     names = checks.queue(app, now, 6)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
-    first = start(now, **elsewhere)
+    first = start_sender(now, **other_machine)
     relay.reached()
-    assert start(now, database_clock_ahead=DAY).counts() == {}
+    assert start_sender(now, database_clock_ahead=DAY).counts() == {}
     assert checks.doubtful(app) == set()
     relay.go_on()
     assert first.counts() == {"sent": 6}
     checks.check_everybody(app, relay, names)
-    assert len(relay.taken()) == 6
+    assert len(relay.accepted()) == 6
 
 
-def test_a_machine_that_is_gone(
-    app: Application, relay: Sink, now: datetime, start: Starter, tmp_path: Path, elsewhere: dict[str, Any]
+def test_lost_machine(
+    app: Application,
+    relay: RelayProcess,
+    now: datetime,
+    start_sender: Starter,
+    tmp_path: Path,
+    other_machine: dict[str, Any],
 ) -> None:
-    """No process lock, and no journal: its mails are uncertain when the lease expires."""
+    """It has no process lock and no journal, so its mails are uncertain when the lease expires."""
     names = checks.queue(app, now, 6)
     relay.on("end", tell=True, takes=True, times=1, to="reader3@example.org")
-    first = start(now, **elsewhere)
+    first = start_sender(now, **other_machine)
     relay.reached()
     first.kill()
     relay.go_on()
@@ -142,14 +147,14 @@ def test_a_machine_that_is_gone(
     assert len(relay.copies()["reader3"]) == (1 if app.settings.when_uncertain is UncertainPolicy.HOLD else 2)
 
 
-def test_a_lost_connection_is_no_death(
-    app: Application, relay: Sink, now: datetime, start: Starter, elsewhere: dict[str, Any]
+def test_lost_database_connection_is_not_a_dead_sender(
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, other_machine: dict[str, Any]
 ) -> None:
-    """The database drops a sender's connections and its lock: the lease still protects its mails."""
+    """The process lock is lost, but the lease still protects the mails."""
     only_on_postgres(app)
     names = checks.queue(app, now, 6)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
-    first = start(now, **elsewhere)
+    first = start_sender(now, **other_machine)
     relay.reached()
     with app.db.read() as session:
         others = text("datname = current_database() AND pid <> pg_backend_pid()")
@@ -158,7 +163,7 @@ def test_a_lost_connection_is_no_death(
             .select_from(table("pg_stat_activity"))
             .where(others)
         )
-    assert start(now + MINUTE).counts() == {}
+    assert start_sender(now + MINUTE).counts() == {}
     assert checks.doubtful(app) == set()
     relay.go_on()
     assert first.counts() == {"sent": 6}

@@ -1,4 +1,4 @@
-"""kill -9 at each boundary: nothing is lost, and only mails in flight may be doubled."""
+"""Kill senders at each boundary: no mail is lost, and only mails in flight may be doubled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.application import Application
 from app.settings import Settings, UncertainPolicy
 from tests.faults import checks
 from tests.faults.conftest import CONNECTIONS
-from tests.faults.relay_process import Sink
+from tests.faults.relay_process import RelayProcess
 from tests.faults.sender_process import Death, Starter
 
 MINUTE = timedelta(minutes=1)
@@ -22,13 +22,15 @@ JOURNAL = "app.delivery.journal:Journal"
 
 @pytest.fixture(params=list(UncertainPolicy))
 def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
-    """Settings with each policy."""
+    """Return settings with each policy for uncertain mails."""
     return settings.model_copy(update={"uncertain": request.param})
 
 
-def check_aftermath(app: Application, relay: Sink, now: datetime, names: list[str], doubts: int) -> set[str]:
-    """Check what the next sender finds a minute later; return whose mail was uncertain."""
-    relay.behave()
+def check_aftermath(
+    app: Application, relay: RelayProcess, now: datetime, names: list[str], doubts: int
+) -> set[str]:
+    """Check what the next sender finds a minute later, and return the readers of uncertain mails."""
+    relay.reset()
     checks.restart(app, now + MINUTE)
     checks.check_conservation(app)
     doubtful = checks.doubtful(app)
@@ -41,11 +43,13 @@ def check_aftermath(app: Application, relay: Sink, now: datetime, names: list[st
 
 
 @pytest.mark.parametrize("stage", COMMANDS)
-def test_before_a_body(app: Application, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
-    """Killed at the first command: provably unsent, and pending again at once."""
+def test_killed_before_a_body(
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str
+) -> None:
+    """The mail is unsent and pending again immediately."""
     names = checks.queue(app, now, 8)
     relay.on(stage, tell=True)
-    sender = start(now)
+    sender = start_sender(now)
     relay.reached()
     sender.kill()
     relay.go_on()
@@ -54,11 +58,13 @@ def test_before_a_body(app: Application, relay: Sink, now: datetime, start: Star
 
 
 @pytest.mark.parametrize("stage", COMMANDS[2:])
-def test_between_two_mails(app: Application, relay: Sink, now: datetime, start: Starter, stage: str) -> None:
-    """Killed at a command for the next mail: the reply to the one before may be on its way."""
+def test_killed_between_two_mails(
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str
+) -> None:
+    """The sender dies at a command of the next mail, when the previous reply may be on its way."""
     names = checks.queue(app, now, 8)
     relay.on(stage, tell=True, after=4)
-    sender = start(now, settings=ONE)
+    sender = start_sender(now, settings=ONE)
     relay.reached()
     sender.kill()
     relay.go_on()
@@ -67,17 +73,17 @@ def test_between_two_mails(app: Application, relay: Sink, now: datetime, start: 
 
 @pytest.mark.parametrize("takes", [True, False])
 @pytest.mark.parametrize("stage", ["body", "end"])
-def test_in_flight(
-    app: Application, relay: Sink, now: datetime, start: Starter, stage: str, takes: bool
+def test_killed_in_flight(
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str, takes: bool
 ) -> None:
-    """Killed while a body leaves or before its reply: only that mail is uncertain."""
+    """The body was being sent or awaits its reply: only that mail is uncertain."""
     names = checks.queue(app, now, 8)
     if stage == "body":
         relay.on("body", tell=True, then="close", to="reader4@example.org", times=1)
         takes = False
     else:
         relay.on("end", tell=True, takes=takes, to="reader4@example.org", times=1)
-    sender = start(now, settings=ONE)
+    sender = start_sender(now, settings=ONE)
     relay.reached()
     sender.kill()
     relay.go_on()
@@ -86,11 +92,13 @@ def test_in_flight(
     assert [name for name, row in checks.rows(app).items() if row.possibly_delivered] == ["reader4"]
 
 
-def test_all_connections_in_flight(app: Application, relay: Sink, now: datetime, start: Starter) -> None:
-    """Killed with a body on each connection: at most one mail per connection is uncertain."""
+def test_killed_with_all_connections_in_flight(
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter
+) -> None:
+    """At most one mail per connection is uncertain."""
     names = checks.queue(app, now, 8)
     relay.on("end", tell=True, takes=True, times=CONNECTIONS)
-    sender = start(now)
+    sender = start_sender(now)
     in_flight = {relay.reached()["to"].partition("@")[0] for _ in range(CONNECTIONS)}
     sender.kill()
     for _ in in_flight:
@@ -114,21 +122,21 @@ PLACES = [
 
 @pytest.mark.parametrize("death", [pytest.param(death, id=name) for name, death in PLACES])
 def test_killed_at_a_step_of_the_sender(
-    app: Application, relay: Sink, now: datetime, start: Starter, death: Death
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, death: Death
 ) -> None:
-    """Right before or after steps that no relay sees."""
+    """The sender dies right before or after steps that the relay cannot observe."""
     names = checks.queue(app, now, 8)
-    start(now, dies=death).dies()
+    start_sender(now, dies=death).dies()
     check_aftermath(app, relay, now, names, doubts=CONNECTIONS)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_with_a_synced_journal(
-    app: Application, relay: Sink, now: datetime, start: Starter, when: str
+def test_killed_with_a_synced_journal(
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, when: str
 ) -> None:
-    """Intended mails are told from mails that began, while the machine lives."""
+    """Intended mails are distinguished from those that were started, because the machine is up."""
     names = checks.queue(app, now, 8)
-    start(now, dies=Death(f"{JOURNAL}.begin", when, 4), settings={"journal_fsync": True}).dies()
+    start_sender(now, dies=Death(f"{JOURNAL}.begin", when, 4), settings={"journal_fsync": True}).dies()
     check_aftermath(app, relay, now, names, doubts=CONNECTIONS)
 
 
@@ -142,15 +150,15 @@ def test_with_a_synced_journal(
     ],
 )
 def test_killed_during_recovery(
-    app: Application, relay: Sink, now: datetime, start: Starter, death: Death
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, death: Death
 ) -> None:
     """The next recovery has the same result."""
     names = checks.queue(app, now, 8)
     relay.on("end", tell=True, takes=True, to="reader4@example.org", times=1)
-    sender = start(now, settings=ONE)
+    sender = start_sender(now, settings=ONE)
     relay.reached()
     sender.kill()
     relay.go_on()
-    start(now, dies=death).dies()
+    start_sender(now, dies=death).dies()
     assert check_aftermath(app, relay, now, names, doubts=1) == {"reader4"}
     assert len(relay.copies()["reader4"]) == 1 + (app.settings.when_uncertain == "resend")

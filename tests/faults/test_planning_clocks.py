@@ -1,4 +1,4 @@
-"""What is planned by a wrong clock: nothing, until the clock is right."""
+"""Test planning with a wrong clock: nothing is planned until the clock is right."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ WRONG = 25 * MINUTE
 
 
 @pytest.fixture
-def conservation() -> None:
-    """Leave out the balance: the clocks here put digests on other days than the one that it compares."""
+def check_conservation() -> None:
+    """Disable the check, because the clocks here move digests to days other than the one it compares."""
 
 
-def due(session: Session, at: datetime, *names: str) -> None:
-    """Readers whose digests are due at a moment."""
-    wanted = Preferences(interests=(Interest("agents"),))
+def add_due_readers(session: Session, at: datetime, *names: str) -> None:
+    """Add readers whose digests are due at a time."""
+    preferences = Preferences(interests=(Interest("agents"),))
     for name in names:
-        reader = subscribers.add(session, f"{name}@example.org", wanted, at - 2 * DAY)
+        reader = subscribers.add(session, f"{name}@example.org", preferences, at - 2 * DAY)
         session.get_one(Subscriber, reader).next_due_at = at
 
 
 def editions(app: Application) -> list[tuple[int, str]]:
     with app.db.read() as session:
-        found = session.exec(select(Delivery.subscriber_id, Delivery.edition).order_by(Delivery.id))  # type: ignore[arg-type]
-        return list(found)
+        rows = session.exec(select(Delivery.subscriber_id, Delivery.edition).order_by(Delivery.id))  # type: ignore[arg-type]
+        return list(rows)
 
 
 @pytest.mark.usefixtures("relay")
 @pytest.mark.parametrize("ahead", [-DAY, -WRONG, WRONG, DAY])
-def test_nothing_is_planned_by_a_wrong_clock(app: Application, start: Starter, ahead: timedelta) -> None:
-    """The run says why; a machine whose clock is right plans today's edition, and no other."""
+def test_wrong_clock_plans_nothing(app: Application, start_sender: Starter, ahead: timedelta) -> None:
+    """The run gives the reason; a machine with a right clock plans only today's edition."""
     if app.db.url.get_backend_name() == "sqlite":
         pytest.skip("SQLite has no clock of its own")
     now = clock.utcnow()
     with app.db.write() as session:
-        due(session, now - MINUTE, "alice", "bob")
-    assert start(now, verb="plan", clock_ahead=ahead).counts() == {}
+        add_due_readers(session, now - MINUTE, "alice", "bob")
+    assert start_sender(now, verb="plan", clock_ahead=ahead).counts() == {}
     assert editions(app) == []
     with app.db.read() as session:
         (run,) = session.exec(select(JobRun)).all()
     assert "clock and the database's differ" in run.error
-    assert start(now, verb="plan", clock_ahead=timedelta(seconds=40)).counts() == {"skipped": 2}
+    assert start_sender(now, verb="plan", clock_ahead=timedelta(seconds=40)).counts() == {"skipped": 2}
     today = f"{now - MINUTE:%Y-%m-%d}"
     assert editions(app) == [(1, today), (2, today)]
 
 
-def test_a_clock_that_went_back(app: Application, now: datetime) -> None:
-    """The ledger has mails of a day that is to come: nothing is planned until the clock has caught up."""
+def test_clock_set_back(app: Application, now: datetime) -> None:
+    """The ledger has mails of a future day, so nothing is planned until the clock passes them."""
     with app.db.write() as session:
-        due(session, now - DAY, "alice")
+        add_due_readers(session, now - DAY, "alice")
     checks.queue(app, now + 30 * DAY, 1)
     with app.db.write() as session:
         session.get_one(Delivery, 1).state = ledger.UNDELIVERED[0]
@@ -71,8 +71,10 @@ def test_a_clock_that_went_back(app: Application, now: datetime) -> None:
     assert pipeline.plan(app, now + 30 * DAY) == {"skipped": 1}
 
 
-def test_a_mail_that_is_due_at_once(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page server whose clock is ahead asks for a confirmation: it need not wait for that time to come."""
+def test_immediate_mail_from_a_fast_clock(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A confirmation requested by a web server whose clock is ahead does not wait for that time."""
     if app.db.url.get_backend_name() == "sqlite":
         pytest.skip("SQLite has no clock of its own")
     checks.queue(app, now, 1)

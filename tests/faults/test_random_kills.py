@@ -1,4 +1,4 @@
-"""kill -9 at any moment, hundreds of times."""
+"""Kill senders with SIGKILL at random moments, hundreds of times."""
 
 from __future__ import annotations
 
@@ -11,36 +11,40 @@ import pytest
 from app.application import Application
 from tests.faults import checks
 from tests.faults.conftest import CONNECTIONS
-from tests.faults.relay_process import Sink
+from tests.faults.relay_process import RelayProcess
 from tests.faults.sender_process import PATIENCE, Starter
 
 KILLS = {"sqlite": 500, "postgresql": 150}  # a sender on PostgreSQL takes longer to begin
 MINUTE = timedelta(minutes=1)
 MAILS = 12  # that wait for each sender
 LINES = 6000  # a little more than it takes to send these
-Kill = Callable[[Sink, Starter, datetime, random.Random], bool]
+Kill = Callable[[RelayProcess, Starter, datetime, random.Random], bool]
 
 
-def at_a_line(_relay: Sink, start: Starter, now: datetime, chance: random.Random) -> bool:
-    """Somewhere in the code of the sending path."""
-    return start(now, dies_at_line=chance.randrange(1, LINES)).is_killed_within(PATIENCE)
+def kill_at_random_line(
+    _relay: RelayProcess, start_sender: Starter, now: datetime, chance: random.Random
+) -> bool:
+    """Kill the sender at a random line of the sending path."""
+    return start_sender(now, dies_at_line=chance.randrange(1, LINES)).is_killed_within(PATIENCE)
 
 
-def while_it_sends(relay: Sink, start: Starter, now: datetime, chance: random.Random) -> bool:
-    """From outside, some milliseconds after the relay has first heard of it."""
+def kill_while_sending(
+    relay: RelayProcess, start_sender: Starter, now: datetime, chance: random.Random
+) -> bool:
+    """Kill the sender some milliseconds after the first connection to the relay."""
     relay.on("connect", tell=True, times=1)
-    sender = start(now)
+    sender = start_sender(now)
     relay.reached()
     relay.go_on()
     return sender.is_killed_within(chance.uniform(0, 0.04))
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kill", [at_a_line, while_it_sends])
-def test_killed_at_any_moment(
-    app: Application, relay: Sink, now: datetime, start: Starter, kill: Kill
+@pytest.mark.parametrize("kill", [kill_at_random_line, kill_while_sending])
+def test_random_kills(
+    app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, kill: Kill
 ) -> None:
-    """Sender after sender dies, a minute after the one before, with twelve mails to send."""
+    """Each sender is killed a minute after the previous one, with twelve mails to send."""
     chance = random.Random(4)  # noqa: S311 - a test must do the same again
     relay.talk(pace=0.004)
     kills, names, ever_in_doubt = 0, list[str](), set[str]()
@@ -48,7 +52,7 @@ def test_killed_at_any_moment(
         now += MINUTE
         names += checks.queue(app, now, MAILS - len(checks.waiting(app)), first=len(names))
         before = checks.doubtful(app)
-        kills += kill(relay, start, now, chance)
+        kills += kill(relay, start_sender, now, chance)
         checks.restart(app, now)
         checks.check_conservation(app)
         in_doubt = checks.doubtful(app) - before

@@ -1,4 +1,4 @@
-"""Recovery of what a sender leaves when it ends in the middle of a step."""
+"""Test recovery of what a sender leaves when it ends within a step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.faults.sender_process import Death, Starter
 MINUTE = timedelta(minutes=1)
 
 
-def ledger_of(app: Application, now: datetime, owner: str) -> ledger.SenderLedger:
+def open_ledger(app: Application, now: datetime, owner: str) -> ledger.SenderLedger:
     return ledger.SenderLedger(
         app.db,
         app.settings,
@@ -35,8 +35,8 @@ def ledger_of(app: Application, now: datetime, owner: str) -> ledger.SenderLedge
     )
 
 
-def test_a_second_attempt_in_flight(app: Application, now: datetime) -> None:
-    """Deferred, tried again by the same sender, killed: uncertain, whatever the first result was."""
+def test_killed_during_a_second_attempt(app: Application, now: datetime) -> None:
+    """The mail is uncertain, whatever the first result was."""
     checks.queue(app, now, 1)
     dead = Journal(Path(app.settings.journal_dir), "host:1:dead")
     dead.begin(1, 1.0, "<1@paperboy.test>", "A subject")
@@ -50,36 +50,36 @@ def test_a_second_attempt_in_flight(app: Application, now: datetime) -> None:
     assert checks.doubtful(app) == {"reader0"}
 
 
-def test_a_claim_that_is_answered_after_its_sender_ended(app: Application, now: datetime) -> None:
-    """The claiming task was cancelled before the database answered: nothing stays claimed."""
+def test_claim_completed_after_its_task_was_cancelled(app: Application, now: datetime) -> None:
+    """No mail stays claimed."""
     checks.queue(app, now, 3)
-    slow, asked = threading.Event(), threading.Event()
+    slow, claiming = threading.Event(), threading.Event()
 
-    async def ask_and_leave() -> None:
-        async with ledger_of(app, now, "host:1:hasty") as ledger:
+    async def claim_and_cancel() -> None:
+        async with open_ledger(app, now, "host:1:hasty") as ledger:
             claim = ledger._claim
 
             def slowly(*_: object) -> object:
-                asked.set()
+                claiming.set()
                 slow.wait(10)
                 return claim(None, None)
 
             ledger._claim = slowly  # type: ignore[assignment, method-assign]
             asking = asyncio.create_task(ledger.claim())
-            await asyncio.to_thread(asked.wait, 10)
+            await asyncio.to_thread(claiming.wait, 10)
             asking.cancel()
             asyncio.get_running_loop().call_later(0.1, slow.set)
 
-    asyncio.run(ask_and_leave())
+    asyncio.run(claim_and_cancel())
     assert set(checks.states(app).values()) == {"pending"}
 
 
-def test_a_claim_that_is_not_answered(app: Application, now: datetime) -> None:
-    """The database disconnects after it wrote a claim: the next sender frees the rows."""
+def test_claim_without_a_reply(app: Application, now: datetime) -> None:
+    """The database disconnects after writing the claim, and the next sender releases the rows."""
     checks.queue(app, now, 3)
 
     async def claim_twice() -> None:
-        async with ledger_of(app, now, "host:1:cut") as ledger:
+        async with open_ledger(app, now, "host:1:cut") as ledger:
             claim, calls = ledger._claim, iter([True, False])
 
             def cut_off(*_: object) -> object:
@@ -97,12 +97,12 @@ def test_a_claim_that_is_not_answered(app: Application, now: datetime) -> None:
     assert set(checks.states(app).values()) == {"pending"}
 
 
-def test_claimed_mails_that_cannot_be_loaded(app: Application, now: datetime) -> None:
-    """They are released, and are not uncertain."""
+def test_claimed_mails_that_fail_to_load_are_released(app: Application, now: datetime) -> None:
+    """They are not uncertain."""
     checks.queue(app, now, 3)
 
     async def claim_once() -> None:
-        async with ledger_of(app, now, "host:1:puzzled") as ledger:
+        async with open_ledger(app, now, "host:1:puzzled") as ledger:
 
             def puzzled(_: Collection[int]) -> ClaimedBatch:
                 raise TypeError("no digest")
@@ -116,19 +116,19 @@ def test_claimed_mails_that_cannot_be_loaded(app: Application, now: datetime) ->
     assert list(Path(app.settings.journal_dir).iterdir()) == []
 
 
-def test_a_database_that_goes_away_after_a_claim(app: Application, now: datetime) -> None:
+def test_database_error_after_a_claim(app: Application, now: datetime) -> None:
     """The same mails are loaded again, and no others are claimed."""
     checks.queue(app, now, 3)
-    gone = OperationalError("SELECT", {}, Exception("the connection was cut"))
+    disconnected = OperationalError("SELECT", {}, Exception("the connection was cut"))
 
     async def claim_once() -> int:
-        async with ledger_of(app, now, "host:1:patient") as ledger:
-            load_claimed, answers = ledger._load_claimed, iter([gone, None])
+        async with open_ledger(app, now, "host:1:patient") as ledger:
+            load_claimed, answers = ledger._load_claimed, iter([disconnected, None])
 
-            def at_the_second_try(taken: Collection[int]) -> ClaimedBatch:
+            def at_the_second_try(claimed_ids: Collection[int]) -> ClaimedBatch:
                 if error := next(answers):
                     raise error
-                return load_claimed(taken)
+                return load_claimed(claimed_ids)
 
             ledger._load_claimed = at_the_second_try  # type: ignore[method-assign]
             return len((await ledger.claim([1, 2, 3])).requests)
@@ -138,8 +138,8 @@ def test_a_database_that_goes_away_after_a_claim(app: Application, now: datetime
     checks.restart(app, now + MINUTE)
 
 
-def test_a_claim_that_ends_after_its_sender_died(app: Application, now: datetime) -> None:
-    """PostgreSQL finishes a COMMIT of a killed process: recovery waits for it."""
+def test_commit_completed_after_a_kill(app: Application, now: datetime) -> None:
+    """PostgreSQL finishes the COMMIT of a killed process, and recovery waits for it."""
     if app.db.url.get_backend_name() == "sqlite":
         pytest.skip("SQLite's transactions die with the process")
     checks.queue(app, now, 3)
@@ -155,7 +155,9 @@ def test_a_claim_that_ends_after_its_sender_died(app: Application, now: datetime
 
 
 @pytest.mark.usefixtures("relay")
-def test_a_job_that_was_killed_keeps_nobody_waiting(app: Application, now: datetime, start: Starter) -> None:
-    """A process dies while it learns: the next one learns at once, not half an hour later."""
-    start(now, verb="train", dies=Death("app.relevance.model_store:ModelStore.train")).dies()
+def test_killed_job_does_not_block_the_next_one(
+    app: Application, now: datetime, start_sender: Starter
+) -> None:
+    """The next training starts immediately, not half an hour later."""
+    start_sender(now, verb="train", dies=Death("app.relevance.model_store:ModelStore.train")).dies()
     assert "too few papers" in pipeline.train(app, now + MINUTE).why_not

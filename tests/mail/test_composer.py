@@ -1,4 +1,4 @@
-"""A mail joined from fragments is what the templates describe, in bytes that nobody has to touch."""
+"""Test the fast composer: it gives the same mails as the templates, in bytes that no relay changes."""
 
 from __future__ import annotations
 
@@ -100,10 +100,8 @@ def check_bytes(mail: OutgoingMail) -> None:
 # --- the same mail, both ways
 
 
-def test_a_digest_is_what_the_templates_describe(
-    composer: Composer, renderer: Renderer, now: datetime
-) -> None:
-    """Sections, what is trending, a note, figures, and papers without summary, authors or day."""
+def test_digest_equals_the_rendered_templates(composer: Composer, renderer: Renderer, now: datetime) -> None:
+    """It has sections, trending papers, a note, and papers without summary, authors or date."""
     check(composer, renderer, request_of(now))
     check(composer, renderer, request_of(now, replace(sample_digest.digest(), note="", considered=0)))
 
@@ -129,18 +127,18 @@ def test_a_digest_is_what_the_templates_describe(
         "",
     ],
 )
-def test_whatever_a_paper_says(composer: Composer, renderer: Renderer, now: datetime, title: str) -> None:
-    """In its title, summary, reason, authors and trend, in an interest, a heading or a note."""
-    told = {"authors": title, "summary": title * 3, "trend": title, "summary_by": title, "reason": title}
-    first = sample_digest.pick(1, title, **told)
+def test_unusual_paper_texts(composer: Composer, renderer: Renderer, now: datetime, title: str) -> None:
+    """Test titles, summaries, reasons, authors, trends, interests, headings and notes."""
+    fields = {"authors": title, "summary": title * 3, "trend": title, "summary_by": title, "reason": title}
+    first = sample_digest.pick(1, title, **fields)
     sections = (Section(title, (first, sample_digest.pick(2, "Another"))), Section("", (first,), title))
     check(composer, renderer, request_of(now, Digest("2026-11-20", sections, title, 3)))
     check(composer, renderer, request_of(now, digest_of(first)))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 15, 30])
-def test_however_many_papers(composer: Composer, renderer: Renderer, now: datetime, count: int) -> None:
-    """The subject counts the others, and the preview names two of them."""
+def test_any_number_of_papers(composer: Composer, renderer: Renderer, now: datetime, count: int) -> None:
+    """The subject counts the others, and the preview text names two of them."""
     picks = [sample_digest.pick(n, f"Paper {n}", score=n % 7) for n in range(count)]
     check(composer, renderer, request_of(now, digest_of(*picks, considered=20)))
 
@@ -148,10 +146,10 @@ def test_however_many_papers(composer: Composer, renderer: Renderer, now: dateti
 @pytest.mark.parametrize(
     ("summary", "characters"), [(sample_digest.LONG * 3, 600), ("我们重新审视长上下文" * 80, 120)]
 )
-def test_a_large_digest_is_shortened_alike(
+def test_large_digest_is_shortened_by_the_same_rule(
     composer: Composer, renderer: Renderer, now: datetime, summary: str, characters: int
 ) -> None:
-    """What Gmail would clip gets shorter summaries, by the same rule."""
+    """Summaries are shortened below the Gmail limit."""
     picks = [sample_digest.pick(n, f"{n} 用于检索的语言模型" * 5, summary=summary) for n in range(30)]
     rendered = check(composer, renderer, request_of(now, digest_of(*picks)))
     assert len(rendered.html.encode()) <= render.MAX_HTML_BYTES
@@ -160,13 +158,13 @@ def test_a_large_digest_is_shortened_alike(
 @pytest.mark.parametrize(
     "text", ["A Title of Considerable Length ", "我们重新审视长上下文", "שיטה חדשה לחיזוי "]
 )
-def test_nothing_is_clipped_however_long_everything_is(
+def test_longest_possible_digest_is_below_the_gmail_limit(
     composer: Composer, renderer: Renderer, now: datetime, text: str
 ) -> None:
-    """Twenty-five papers, each with the longest texts that there are, and every line that a card can have."""
-    told = dict.fromkeys(("authors", "summary", "reason", "trend", "summary_by"), text * 90)
+    """Twenty-five papers have the longest texts and every line of a card."""
+    longest = dict.fromkeys(("authors", "summary", "reason", "trend", "summary_by"), text * 90)
     links = {"code_url": f"https://github.com/{'x' * 60}", "project_url": f"https://x.org/{'y' * 60}"}
-    picks = [sample_digest.pick(n, f"{n} {text * 40}", comments=999, **told, **links) for n in range(25)]
+    picks = [sample_digest.pick(n, f"{n} {text * 40}", comments=999, **longest, **links) for n in range(25)]
     rendered = check(composer, renderer, request_of(now, digest_of(*picks)))
     assert len(rendered.html.encode()) <= render.MAX_HTML_BYTES
     assert rendered.left_out == 0
@@ -183,14 +181,13 @@ def test_nothing_is_clipped_however_long_everything_is(
         "from.x@example.org",
     ],
 )
-def test_whoever_the_reader_is(composer: Composer, renderer: Renderer, now: datetime, address: str) -> None:
-    """An address of any length or alphabet stands at the foot as it is."""
+def test_unusual_addresses(composer: Composer, renderer: Renderer, now: datetime, address: str) -> None:
+    """Addresses of any length or script are shown unchanged in the footer."""
     rendered = check(composer, renderer, request_of(now, email=address))
     assert address in rendered.text
 
 
-def test_an_address_that_cannot_be_written_to_is_refused(composer: Composer, now: datetime) -> None:
-    """For good: no other attempt would end better."""
+def test_unusable_address_is_refused_permanently(composer: Composer, now: datetime) -> None:
     with pytest.raises(DeliveryError) as refused:
         composer.draft(request_of(now, email="alice@example.org\r\nBcc: mallory@example.org"))
     assert refused.value.permanent
@@ -236,18 +233,19 @@ DIGESTS = some.builds(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @example(digest=sample_digest.digest("2026-W47"))
-def test_any_digest_at_all(composer: Composer, renderer: Renderer, now: datetime, digest: Digest) -> None:
-    """Both ways agree on every digest that there can be."""
+def test_any_digest_equals_the_rendered_templates(
+    composer: Composer, renderer: Renderer, now: datetime, digest: Digest
+) -> None:
     check(composer, renderer, request_of(now, digest, edition="2026-W47"))
 
 
 # --- what is the same each time
 
 
-def test_the_same_letter_gives_the_same_bytes(
+def test_composing_is_deterministic(
     settings: Settings, signer: LinkSigner, renderer: Renderer, composer: Composer, now: datetime
 ) -> None:
-    """Also in another process, and after many other requests."""
+    """Test another process and a composer after many other requests."""
     first = compose(composer, request_of(now))
     for number in range(20):
         compose(
@@ -258,8 +256,7 @@ def test_the_same_letter_gives_the_same_bytes(
     assert compose(Composer(settings, signer, Renderer(settings, signer)), request_of(now)) == first
 
 
-def test_each_reader_has_links_of_their_own(composer: Composer, now: datetime) -> None:
-    """What is shared by all readers holds nothing of any of them."""
+def test_cached_fragments_contain_no_personal_links(composer: Composer, now: datetime) -> None:
     requests = [request_of(now), request_of(now, email="bob@example.org", subscriber_id=8, delivery_id=43)]
     alices, bobs = (compose(composer, request).data.replace(b"=\r\n", b"") for request in requests)
     token = re.compile(rb"/\w+/([\w-]{51})")
@@ -273,10 +270,10 @@ def test_each_reader_has_links_of_their_own(composer: Composer, now: datetime) -
     "change",
     [{"title": "A Papers"}, {"reason": "of old"}, {"summary": "Less."}, {"trend": "up", "comments": 2}, {}],
 )
-def test_picks_need_not_be_the_same_objects(
+def test_cache_compares_picks_by_value(
     composer: Composer, renderer: Renderer, now: datetime, change: dict[str, Any]
 ) -> None:
-    """Equal ones give equal mails, and one that shows something else gives another."""
+    """Equal picks give equal mails, and a changed one gives another mail."""
     usual = sample_digest.pick(1, "A Paper")
     first = compose(composer, request_of(now, digest_of(usual)))
     other = request_of(now, digest_of(replace(usual, **change)))
@@ -284,10 +281,10 @@ def test_picks_need_not_be_the_same_objects(
     check(composer, renderer, other)
 
 
-def test_what_is_kept_in_memory_is_bounded(
+def test_cache_is_bounded(
     settings: Settings, signer: LinkSigner, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many picks there were, of whatever day; and what was forgotten is made again, the same."""
+    """Evicted fragments are rebuilt identically."""
     monkeypatch.setattr(fragments, "MAX_CACHED_ITEMS", 5)
     composer = Composer(settings, signer, renderer)
     first = compose(composer, request_of(now))
@@ -297,10 +294,10 @@ def test_what_is_kept_in_memory_is_bounded(
     assert compose(composer, request_of(now)) == first
 
 
-def test_threads_may_share_it(
+def test_composer_is_thread_safe(
     settings: Settings, signer: LinkSigner, renderer: Renderer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while what it keeps is thrown away and made again all the time."""
+    """The cache is evicted and refilled concurrently."""
     for kind in ("ITEMS", "CARDS", "PAPERS", "LINES", "SHELLS"):
         monkeypatch.setattr(fragments, f"MAX_CACHED_{kind}", 3)
     picks = [sample_digest.pick(n, f"Paper {n}", reason=f"Reason {n % 7}") for n in range(20)]
@@ -325,7 +322,7 @@ def test_threads_may_share_it(
 
 
 @pytest.mark.parametrize(
-    "broken",
+    "invalid",
     [
         {"title": None},
         {"title": ["a", "list"]},
@@ -340,18 +337,17 @@ def test_threads_may_share_it(
         {"url": 7},
     ],
 )
-def test_a_paper_that_cannot_be_shown_is_left_out(
-    composer: Composer, renderer: Renderer, now: datetime, broken: dict[str, Any]
+def test_unrenderable_paper_is_left_out(
+    composer: Composer, renderer: Renderer, now: datetime, invalid: dict[str, Any]
 ) -> None:
-    """The reader gets the others, and it is counted beside those that could not be parsed."""
-    bad = replace(sample_digest.pick(2, "Broken", score=0.1), **broken)
+    """It is counted with the unreadable ones."""
+    bad = replace(sample_digest.pick(2, "Broken", score=0.1), **invalid)
     digest = Digest("2026-11-20", (Section("a", (sample_digest.pick(1, "Good"), bad)), Section("b", (bad,))))
     for _ in range(2):
         assert check(composer, renderer, request_of(now, digest, unreadable=1)).left_out == 3
 
 
-def test_a_digest_without_any_paper_is_no_mail(composer: Composer, now: datetime) -> None:
-    """Better none than an empty one."""
+def test_digest_without_papers_raises_an_error(composer: Composer, now: datetime) -> None:
     for digest in (Digest("2026-11-20", ()), digest_of(sample_digest.pick(1, None))):  # type: ignore[arg-type]
         with pytest.raises(DeliveryError) as refused:
             composer.draft(request_of(now, digest))
@@ -362,25 +358,25 @@ def test_a_digest_without_any_paper_is_no_mail(composer: Composer, now: datetime
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MailKind if kind is not MailKind.DIGEST])
-def test_the_service_mails(composer: Composer, renderer: Renderer, now: datetime, kind: MailKind) -> None:
-    """They are written by their templates, under the same rules."""
+def test_service_mails(composer: Composer, renderer: Renderer, now: datetime, kind: MailKind) -> None:
+    """They are rendered by their templates under the same rules."""
     request = request_of(now)._replace(kind=kind, digest=None)
     check(composer, renderer, request)
 
 
-def test_the_envelope(composer: Composer, signer: LinkSigner, now: datetime) -> None:
-    """The return path names the delivery; the Message-ID is the delivery's, or the one it was given."""
+def test_envelope(composer: Composer, signer: LinkSigner, now: datetime) -> None:
+    """The return path contains the delivery, and the Message-ID is that of the delivery or the given one."""
     mail = compose(composer, request_of(now))
     assert signer.delivery_of(mail.sender) == mail.delivery_id == 42
     assert mail.recipient == "alice@example.org"
     assert mail.message_id == signer.message_id(42, "paperboy.test")
-    given = compose(composer, request_of(now, message_id="<given@paperboy.test>"))
-    assert b"\r\nMessage-ID: <given@paperboy.test>\r\n" in given.data
+    explicit = compose(composer, request_of(now, message_id="<given@paperboy.test>"))
+    assert b"\r\nMessage-ID: <given@paperboy.test>\r\n" in explicit.data
     assert compose(composer, request_of(now, email="jürgen@example.org")).needs_smtputf8
 
 
-def test_a_day_of_the_letter_is_its_date(composer: Composer, now: datetime) -> None:
-    """Written in UTC, whenever it leaves."""
+def test_date_header_is_the_time_of_the_request(composer: Composer, now: datetime) -> None:
+    """It is in UTC and independent of the sending time."""
     later = now.astimezone() + timedelta(days=1)
     assert (
         b"\r\nDate: Sat, 21 Nov 2026 09:30:00 +0000\r\n"
@@ -388,9 +384,8 @@ def test_a_day_of_the_letter_is_its_date(composer: Composer, now: datetime) -> N
     )
 
 
-def test_a_sender_that_no_header_can_name_is_refused_at_start(
+def test_invalid_sender_name_is_refused_at_start(
     settings: Settings, signer: LinkSigner, renderer: Renderer
 ) -> None:
-    """Not when the first mail is written."""
     with pytest.raises(InvalidSettings, match="PAPERBOY_SITE_NAME"):
         Composer(settings.model_copy(update={"site_name": "Paper\r\nboy"}), signer, renderer)

@@ -1,4 +1,4 @@
-"""Signatures that others can verify: what is checked here is checked by dkimpy, not by us."""
+"""Test DKIM signatures with an independent verifier, dkimpy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALL = (Algorithm.RSA, Algorithm.ED25519)
 
 @pytest.fixture(scope="session")
 def key_files(tmp_path_factory: pytest.TempPathFactory) -> dict[Algorithm, Path]:
-    """One key of each algorithm, made once."""
+    """Create one key of each algorithm, once for all tests."""
     folder = tmp_path_factory.mktemp("keys")
     files = {algorithm: folder / f"{algorithm}.pem" for algorithm in ALL}
     for algorithm, path in files.items():
@@ -48,8 +48,8 @@ Composing = Callable[..., Composer]
 
 
 @pytest.fixture
-def composing(settings: Settings, key_files: dict[Algorithm, Path]) -> Composing:
-    """A function that makes a composer that signs by some algorithms, with settings of its own."""
+def create_composer(settings: Settings, key_files: dict[Algorithm, Path]) -> Composing:
+    """Return a function that creates a composer with keys of some algorithms."""
 
     def make(*algorithms: Algorithm, **changed: str) -> Composer:
         keys = tuple(f"{algorithm}:{key_files[algorithm]}" for algorithm in algorithms)
@@ -61,7 +61,7 @@ def composing(settings: Settings, key_files: dict[Algorithm, Path]) -> Composing
 
 
 @pytest.fixture
-def letter(now: datetime) -> MailRequest:
+def mail_request(now: datetime) -> MailRequest:
     return MailRequest(
         delivery_id=42,
         kind=MailKind.DIGEST,
@@ -74,8 +74,10 @@ def letter(now: datetime) -> MailRequest:
     )
 
 
-def verified(data: bytes, key_files: dict[Algorithm, Path], domain: str = "paperboy.test") -> list[bool]:
-    """What dkimpy says of each signature of a mail, asking for the records that we would publish."""
+def verify_signatures(
+    data: bytes, key_files: dict[Algorithm, Path], domain: str = "paperboy.test"
+) -> list[bool]:
+    """Verify each signature of a mail with dkimpy and our published records."""
     keys = dkim.load(f"{algorithm}:{path}" for algorithm, path in key_files.items())
     published = dict(key.record(domain) for key in keys)
 
@@ -91,24 +93,24 @@ def verified(data: bytes, key_files: dict[Algorithm, Path], domain: str = "paper
     return [verify(number) for number in range(len(re.findall(rb"^DKIM-Signature:", data, re.MULTILINE)))]
 
 
-def sent(composer: Composer, letter: MailRequest) -> bytes:
-    return composer.sign_and_serialize(composer.draft(letter)).data
+def compose_bytes(composer: Composer, mail_request: MailRequest) -> bytes:
+    return composer.sign_and_serialize(composer.draft(mail_request)).data
 
 
 @pytest.mark.parametrize("algorithms", [ALL[:1], ALL[1:], ALL])
 @pytest.mark.parametrize("kind", list(MailKind))
-def test_every_mail_verifies(
-    composing: Composing,
+def test_all_mails_verify(
+    create_composer: Composing,
     key_files: dict[Algorithm, Path],
-    letter: MailRequest,
+    mail_request: MailRequest,
     algorithms: Sequence[Algorithm],
     kind: MailKind,
 ) -> None:
-    """Digests and service mails, by RSA, by Ed25519, and by both at once."""
-    composer = composing(*algorithms)
-    data = sent(composer, letter._replace(kind=kind))
+    """Test digests and service mails with RSA, Ed25519 and both."""
+    composer = create_composer(*algorithms)
+    data = compose_bytes(composer, mail_request._replace(kind=kind))
     assert composer.signs
-    assert verified(data, key_files) == [True] * len(algorithms)
+    assert verify_signatures(data, key_files) == [True] * len(algorithms)
     assert re.findall(rb"a=(\w+)-sha256; c=relaxed/relaxed; d=paperboy.test;", data) == [
         algorithm.encode() for algorithm in algorithms
     ]
@@ -124,44 +126,46 @@ def test_every_mail_verifies(
         ("Two  blanks\u00a0here", "Two  blanks \t there", "alice@example.org"),
     ],
 )
-def test_names_and_subjects_of_any_kind_verify(
-    composing: Composing,
+def test_unusual_names_and_subjects_verify(
+    create_composer: Composing,
     key_files: dict[Algorithm, Path],
-    letter: MailRequest,
+    mail_request: MailRequest,
     site_name: str,
     title: str,
     address: str,
 ) -> None:
-    """Long ones that are folded, other alphabets, and what only looks encoded."""
+    """Test long folded ones, other scripts, and text that looks encoded."""
     digest = sample_digest.digest()
     best = replace(digest.sections[0].picks[0], title=title, summary=title)
     digest = replace(digest, sections=(replace(digest.sections[0], picks=(best,)),), note=title)
-    for one in (letter, letter._replace(kind=MailKind.CONFIRM)):
-        data = sent(composing(*ALL, site_name=site_name), one._replace(digest=digest, email=address))
-        assert verified(data, key_files) == [True, True]
+    for draft in (mail_request, mail_request._replace(kind=MailKind.CONFIRM)):
+        data = compose_bytes(
+            create_composer(*ALL, site_name=site_name), draft._replace(digest=digest, email=address)
+        )
+        assert verify_signatures(data, key_files) == [True, True]
 
 
-def test_an_international_domain_signs_as_what_dns_calls_it(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest
+def test_international_domain_signs_in_ascii(
+    create_composer: Composing, key_files: dict[Algorithm, Path], mail_request: MailRequest
 ) -> None:
-    """The domain of the signature is the ASCII form of the one in From; no header holds more than ASCII."""
-    data = sent(composing(*ALL, from_address="digest@bücher.example"), letter)
+    """The signing domain is the ASCII form, and no header contains other characters."""
+    data = compose_bytes(create_composer(*ALL, from_address="digest@bücher.example"), mail_request)
     assert b"d=xn--bcher-kva.example;" in data
     assert data.isascii()
-    assert verified(data, key_files, "xn--bcher-kva.example") == [True, True]
+    assert verify_signatures(data, key_files, "xn--bcher-kva.example") == [True, True]
 
 
 @pytest.mark.parametrize(
     "word", [b"alice@example.org", b"Paperboy", b"unsubscribe/", b"Retrieve", b"</html>"]
 )
-def test_a_changed_byte_fails(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest, word: bytes
+def test_changed_byte_breaks_the_signature(
+    create_composer: Composing, key_files: dict[Algorithm, Path], mail_request: MailRequest, word: bytes
 ) -> None:
-    """Of a header, of the text, or of the HTML."""
-    data = sent(composing(*ALL), letter)
+    """Test the headers, the text and the HTML."""
+    data = compose_bytes(create_composer(*ALL), mail_request)
     at = data.rindex(word)
     changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-    assert verified(changed, key_files) == [False, False]
+    assert verify_signatures(changed, key_files) == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -176,60 +180,60 @@ def test_a_changed_byte_fails(
         b"List-Unsubscribe: <https://mallory.example.org>",
     ],
 )
-def test_nothing_can_be_added(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest, header: bytes
+def test_added_headers_or_text_break_the_signature(
+    create_composer: Composing, key_files: dict[Algorithm, Path], mail_request: MailRequest, header: bytes
 ) -> None:
-    """Another From, Subject, To or Date above ours, what changes its meaning, or anything below the end."""
-    data = sent(composing(*ALL), letter)
-    assert verified(header + b"\r\n" + data, key_files) == [False, False]
-    assert verified(data + b"more\r\n", key_files) == [False, False]
+    """Test another From, Subject, To or Date, headers that change the meaning, and text at the end."""
+    data = compose_bytes(create_composer(*ALL), mail_request)
+    assert verify_signatures(header + b"\r\n" + data, key_files) == [False, False]
+    assert verify_signatures(data + b"more\r\n", key_files) == [False, False]
     assert b" l=" not in data.partition(b"\r\n\r\n")[0]
 
 
-def test_what_is_signed(composing: Composing, letter: MailRequest) -> None:
-    """Every header, those that matter most once more than they occur, and the moment of the letter."""
-    data = sent(composing(Algorithm.ED25519), letter)
+def test_signed_headers(create_composer: Composing, mail_request: MailRequest) -> None:
+    """Every header is signed; important ones are oversigned, and the time is that of the mail."""
+    data = compose_bytes(create_composer(Algorithm.ED25519), mail_request)
     unfolded = data.partition(b"\r\n\r\n")[0].replace(b"\r\n ", b" ").decode()
     signature, *headers = unfolded.split("\r\n")
     names = re.search(r" h=([\w: -]+);", signature)[1].replace(" ", "").split(":")  # type: ignore[index]
     present = [header.partition(":")[0] for header in headers]
     assert {"From", "List-Unsubscribe", "List-Unsubscribe-Post", "List-Id", "Content-Type"} <= set(present)
     assert sorted(names) == sorted([*present, *dkim.OVERSIGNED_HEADERS])
-    assert f" t={int(letter.issued_at.timestamp())};" in signature
+    assert f" t={int(mail_request.issued_at.timestamp())};" in signature
     assert all(len(line) <= 78 for line in data.split(b"MIME-Version")[0].split(b"\r\n") if b"<" not in line)
 
 
-def test_white_space_on_the_way_does_no_harm(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest
+def test_signature_survives_refolding(
+    create_composer: Composing, key_files: dict[Algorithm, Path], mail_request: MailRequest
 ) -> None:
-    """A relay may fold a header, and add headers of its own above."""
-    data = sent(composing(*ALL), letter)
+    """A relay may fold headers and add its own."""
+    data = compose_bytes(create_composer(*ALL), mail_request)
     relayed = b"Received: from x by y\r\n" + data.replace(b"\r\nList-Id: ", b"\r\nlist-id:\r\n\t ", 1)
-    assert verified(relayed, key_files) == [True, True]
+    assert verify_signatures(relayed, key_files) == [True, True]
 
 
-def test_without_keys_nothing_is_signed(composing: Composing, letter: MailRequest) -> None:
-    """Then the relay may do it."""
-    composer = composing()
+def test_no_signature_without_keys(create_composer: Composing, mail_request: MailRequest) -> None:
+    """The relay may sign instead."""
+    composer = create_composer()
     assert not composer.signs
-    assert b"DKIM-Signature" not in sent(composer, letter)
+    assert b"DKIM-Signature" not in compose_bytes(composer, mail_request)
 
 
 # --- ahead
 
 
-def test_a_signature_made_ahead_is_the_one_made_later(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest
+def test_presigned_signature_is_reused(
+    create_composer: Composing, key_files: dict[Algorithm, Path], mail_request: MailRequest
 ) -> None:
-    """It is taken as it is: not even a hash is computed."""
-    composer = composing(*ALL)
-    signature, signature_fingerprint = composer.signature(composer.draft(letter))
-    ahead = letter._replace(signature=signature, signature_fingerprint=signature_fingerprint)
-    draft = composing(*ALL).draft(ahead)
+    """Nothing is hashed again."""
+    composer = create_composer(*ALL)
+    signature, signature_fingerprint = composer.signature(composer.draft(mail_request))
+    ahead = mail_request._replace(signature=signature, signature_fingerprint=signature_fingerprint)
+    draft = create_composer(*ALL).draft(ahead)
     assert draft.is_signed
     assert len(signature_fingerprint) <= 64
-    assert composer.sign_and_serialize(draft).data == sent(composer, letter)
-    assert verified(composer.sign_and_serialize(draft).data, key_files) == [True, True]
+    assert composer.sign_and_serialize(draft).data == compose_bytes(composer, mail_request)
+    assert verify_signatures(composer.sign_and_serialize(draft).data, key_files) == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -245,53 +249,59 @@ def test_a_signature_made_ahead_is_the_one_made_later(
         {"issued_at": datetime(2026, 11, 21, 9, 30, tzinfo=UTC)},
     ],
 )
-def test_what_a_letter_says_decides_whether_its_signature_holds(
-    composing: Composing, key_files: dict[Algorithm, Path], letter: MailRequest, changed: dict[str, object]
+def test_changed_mail_is_signed_again(
+    create_composer: Composing,
+    key_files: dict[Algorithm, Path],
+    mail_request: MailRequest,
+    changed: dict[str, object],
 ) -> None:
-    """Another address, epoch or id: the mail is signed anew."""
-    composer = composing(*ALL)
-    signature, signature_fingerprint = composer.signature(composer.draft(letter))
-    other = letter._replace(signature=signature, signature_fingerprint=signature_fingerprint, **changed)  # type: ignore[arg-type]
+    """Another address, epoch or id invalidates the stored signature."""
+    composer = create_composer(*ALL)
+    signature, signature_fingerprint = composer.signature(composer.draft(mail_request))
+    other = mail_request._replace(signature=signature, signature_fingerprint=signature_fingerprint, **changed)  # type: ignore[arg-type]
     draft = composer.draft(other)
     assert not draft.is_signed
-    assert verified(composer.sign_and_serialize(draft).data, key_files) == [True, True]
+    assert verify_signatures(composer.sign_and_serialize(draft).data, key_files) == [True, True]
 
 
-def test_settings_and_keys_decide_whether_a_signature_holds(
-    composing: Composing, letter: MailRequest
+def test_changed_settings_or_keys_invalidate_signatures(
+    create_composer: Composing, mail_request: MailRequest
 ) -> None:
-    """Whatever shows in a mail, and the keys themselves."""
-    composer = composing(*ALL)
-    signature, signature_fingerprint = composer.signature(composer.draft(letter))
-    ahead = letter._replace(signature=signature, signature_fingerprint=signature_fingerprint)
-    assert composing(*ALL).draft(ahead).is_signed
+    composer = create_composer(*ALL)
+    signature, signature_fingerprint = composer.signature(composer.draft(mail_request))
+    ahead = mail_request._replace(signature=signature, signature_fingerprint=signature_fingerprint)
+    assert create_composer(*ALL).draft(ahead).is_signed
     for other in (
-        composing(*ALL, site_name="Newsboy"),
-        composing(*ALL, postal_address="2 Example Street"),
-        composing(*ALL, base_url="https://other.test"),
-        composing(*ALL, from_address="digest@other.test"),
-        composing(*ALL, contact_address="other@paperboy.test"),
-        composing(*ALL, secret_keys=("another one of enough characters",)),  # type: ignore[arg-type]
-        composing(Algorithm.RSA),
-        composing(),
+        create_composer(*ALL, site_name="Newsboy"),
+        create_composer(*ALL, postal_address="2 Example Street"),
+        create_composer(*ALL, base_url="https://other.test"),
+        create_composer(*ALL, from_address="digest@other.test"),
+        create_composer(*ALL, contact_address="other@paperboy.test"),
+        create_composer(*ALL, secret_keys=("another one of enough characters",)),  # type: ignore[arg-type]
+        create_composer(Algorithm.RSA),
+        create_composer(),
     ):
         assert not other.draft(ahead).is_signed
 
 
 @pytest.mark.parametrize("template", ["digest/card.txt", "digest/body.mjml", "masthead.mjml"])
-def test_templates_decide_whether_a_signature_holds(
-    composing: Composing, letter: MailRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str
+def test_changed_templates_invalidate_signatures(
+    create_composer: Composing,
+    mail_request: MailRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    template: str,
 ) -> None:
-    """A new release may come between composing and sending."""
-    composer = composing(*ALL)
-    signature, signature_fingerprint = composer.signature(composer.draft(letter))
+    """A release may happen between signing and sending."""
+    composer = create_composer(*ALL)
+    signature, signature_fingerprint = composer.signature(composer.draft(mail_request))
     released = shutil.copytree(render.FOLDER, tmp_path / "email")
     with (released / template).open("a") as file:
         file.write("\n")
     monkeypatch.setattr(render, "FOLDER", released)
     assert (
-        not composing(*ALL)
-        .draft(letter._replace(signature=signature, signature_fingerprint=signature_fingerprint))
+        not create_composer(*ALL)
+        .draft(mail_request._replace(signature=signature, signature_fingerprint=signature_fingerprint))
         .is_signed
     )
 
@@ -299,8 +309,7 @@ def test_templates_decide_whether_a_signature_holds(
 # --- keys
 
 
-def test_a_new_key_is_for_its_owner_only_and_never_overwrites(tmp_path: Path) -> None:
-    """Nobody else can read it, and a key that is in use cannot be lost by a slip."""
+def test_new_key_is_private_and_never_overwrites(tmp_path: Path) -> None:
     path = tmp_path / "key.pem"
     dkim.create(Algorithm.ED25519, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -310,8 +319,8 @@ def test_a_new_key_is_for_its_owner_only_and_never_overwrites(tmp_path: Path) ->
     assert path.read_bytes() == before
 
 
-def test_the_record_to_publish(key_files: dict[Algorithm, Path]) -> None:
-    """Under the selector, in strings that DNS can hold."""
+def test_dns_record_of_a_key(key_files: dict[Algorithm, Path]) -> None:
+    """It has the selector, and strings of at most 255 characters."""
     weak, strong = dkim.load(f"{algorithm}:{key_files[algorithm]}" for algorithm in ALL)
     name, text = weak.record("paperboy.test")
     assert name == "rsa._domainkey.paperboy.test"
@@ -322,7 +331,7 @@ def test_the_record_to_publish(key_files: dict[Algorithm, Path]) -> None:
     assert (weak.bits, strong.bits) == (2048, 256)
 
 
-def pem(private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, password: bytes = b"") -> bytes:
+def write_pem(private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, password: bytes = b"") -> bytes:
     protection = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
     return private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection)
 
@@ -333,14 +342,14 @@ def pem(private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, password: bytes
         (None, "No such file"),
         (b"", "not a private key in PEM"),
         (b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "not a private key in PEM"),
-        (pem(ec.generate_private_key(ec.SECP256R1()), b"secret"), "without a password"),
-        (pem(ec.generate_private_key(ec.SECP256R1())), "only RSA and Ed25519 keys"),
+        (write_pem(ec.generate_private_key(ec.SECP256R1()), b"secret"), "without a password"),
+        (write_pem(ec.generate_private_key(ec.SECP256R1())), "only RSA and Ed25519 keys"),
     ],
 )
-def test_a_key_that_cannot_be_used_is_refused_at_start(
+def test_unusable_key_is_refused_at_start(
     settings: Settings, tmp_path: Path, content: bytes | None, words: str
 ) -> None:
-    """With a sentence that names the setting, the selector, the file and the reason."""
+    """The error names the setting, the selector, the file and the reason."""
     path = tmp_path / "key.pem"
     if content is not None:
         path.write_bytes(content)
@@ -351,9 +360,9 @@ def test_a_key_that_cannot_be_used_is_refused_at_start(
     assert f"PAPERBOY_DKIM_KEYS: the key of mail in {path} cannot be used" in str(refused.value)
 
 
-def test_an_rsa_key_has_enough_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,024 are read, since some must use them; what is shorter than verifiers accept is refused."""
-    short = pem(rsa.generate_private_key(public_exponent=65537, key_size=1024))  # noqa: S505 - too short on purpose
+def test_short_rsa_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1024 bits are accepted, because some relays require them; shorter keys are refused by verifiers."""
+    short = write_pem(rsa.generate_private_key(public_exponent=65537, key_size=1024))  # noqa: S505 - too short on purpose
     assert dkim.parse_key("mail", short).bits == dkim.MIN_BITS == 1024 < dkim.GOOD_BITS
     monkeypatch.setattr(dkim, "MIN_BITS", 1025)
     with pytest.raises(ValueError, match="1024 bits are too few"):
@@ -368,7 +377,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Run a command in this process, in a folder of its own, where nothing is set but the From address."""
+    """Return a function that runs a command in an empty folder with only a From address set."""
     for name in Settings.model_fields:
         monkeypatch.delenv(f"PAPERBOY_{name.upper()}", raising=False)
     monkeypatch.setenv("PAPERBOY_FROM_ADDRESS", settings.from_address)
@@ -382,8 +391,8 @@ def run(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return invoke
 
 
-def test_a_key_is_made_and_told_how_to_use(run: Run, tmp_path: Path) -> None:
-    """What to publish and what to set, each a line to be copied."""
+def test_key_command_prints_record_and_setting(run: Run, tmp_path: Path) -> None:
+    """Each is a line to copy."""
     record, setting = run("mail.pem").stdout.splitlines()
     name, kind, *strings = record.split(" ", 2)
     (key,) = dkim.load([setting.removeprefix("PAPERBOY_DKIM_KEYS=")])
@@ -393,20 +402,20 @@ def test_a_key_is_made_and_told_how_to_use(run: Run, tmp_path: Path) -> None:
     assert (key.algorithm, key.bits) == (Algorithm.RSA, 2048)
 
 
-def test_a_key_that_the_settings_name_already_is_named_once(
+def test_key_in_the_settings_is_not_listed_twice(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever set it first and makes it then; a selector of another file is taken."""
+    """The setting may precede the key. A selector in use for another file is refused."""
     monkeypatch.setenv("PAPERBOY_DKIM_KEYS", "s1:mail.pem")
-    told = json.loads(run("mail.pem", "--selector", "s1", "--json").stdout)
-    assert told["setting"] == f"PAPERBOY_DKIM_KEYS=s1:{tmp_path / 'mail.pem'}"
+    output = json.loads(run("mail.pem", "--selector", "s1", "--json").stdout)
+    assert output["setting"] == f"PAPERBOY_DKIM_KEYS=s1:{tmp_path / 'mail.pem'}"
     assert "names a selector twice" in run("other.pem", "--selector", "s1", code=1).stderr
 
 
-def test_a_second_key_is_set_beside_the_first(
+def test_second_key_is_added_to_the_setting(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that every mail has both signatures."""
+    """Every mail then has both signatures."""
     first = json.loads(run("rsa.pem", "--selector", "mail2026", "--json").stdout)
     assert first["selector"] == "mail2026"
     monkeypatch.setenv("PAPERBOY_DKIM_KEYS", first["setting"].partition("=")[2])
@@ -425,8 +434,8 @@ def test_a_second_key_is_set_beside_the_first(
         (("nowhere/new.pem",), "No such file"),
     ],
 )
-def test_a_key_that_cannot_be_made(run: Run, tmp_path: Path, arguments: Sequence[str], words: str) -> None:
-    """One line says why, and nothing is written."""
+def test_key_command_errors(run: Run, tmp_path: Path, arguments: Sequence[str], words: str) -> None:
+    """The error is one line, and nothing is written."""
     (tmp_path / "there.pem").write_text("precious")
     assert words in run(*arguments, code=1).stderr
     assert [path.name for path in tmp_path.glob("*.pem")] == ["there.pem"]

@@ -1,4 +1,4 @@
-"""Mails in programs that do not show all of them: what is missing where stands in docs/mail.md."""
+"""Check the HTML and CSS features of mails against docs/mail.md, and how mails read without styles."""
 
 from __future__ import annotations
 
@@ -37,42 +37,44 @@ UNTOLD = {
 
 @pytest.fixture
 def mails(settings: Settings, now: datetime) -> dict[str, str]:
-    """The HTML of every kind of mail, and of digests with every sort of card."""
+    """Return the HTML of every kind of mail, and of digests with every kind of card."""
     signer = LinkSigner(settings.secret_keys, settings.base_url)
-    letter = MailRequest(
+    request = MailRequest(
         42, MailKind.DIGEST, "2026-11-20", 7, "alice@example.org", 0, now, sample_digest.digest()
     )
     bare = sample_digest.pick(
         1, "Alone", url="", pdf_url="", authors="", published_on="", reason="", summary=""
     )
-    told = sample_digest.pick(2, "Told by a model", summary_by="a model")
-    letters = {kind.value: letter._replace(kind=kind) for kind in MailKind} | {
-        "a week": letter._replace(edition="2026-W47", digest=Digest("2026-W47", (Section("a", (told,)),))),
-        "alone": letter._replace(digest=Digest("2026-11-20", (Section("", (bare,), "שיטה"),))),
+    generated = sample_digest.pick(2, "Told by a model", summary_by="a model")
+    requests = {kind.value: request._replace(kind=kind) for kind in MailKind} | {
+        "a week": request._replace(
+            edition="2026-W47", digest=Digest("2026-W47", (Section("a", (generated,)),))
+        ),
+        "alone": request._replace(digest=Digest("2026-11-20", (Section("", (bare,), "שיטה"),))),
     }
     renderer = Renderer(settings, signer)
-    return {name: renderer.render(each).html for name, each in letters.items()}
+    return {name: renderer.render(each).html for name, each in requests.items()}
 
 
-def test_what_is_missing_where_is_in_the_table(mails: dict[str, str]) -> None:
-    """A feature that a program shows in part or not at all has its row, and each row a feature in use."""
-    used = set[str]().union(*(html_features.used(html)[0] for html in mails.values()))
-    less = {name: html_features.known()[name]["less"] for name in used}
-    wanted = {
+def test_table_lists_partially_supported_features(mails: dict[str, str]) -> None:
+    """Each feature that a program lacks has a row, and each row is a feature in use."""
+    used = set[str]().union(*(html_features.used_features(html)[0] for html in mails.values()))
+    less = {name: html_features.load_features()[name]["less"] for name in used}
+    expected = {
         name: tuple(", ".join(client for client in where if where[client] == how) for how in ("no", "partly"))
         for name, where in less.items()
         if where
     }
-    assert {name: (none, part) for name, none, part, _ in ROW.findall(TABLE.read_text("utf-8"))} == wanted
+    assert {name: (none, part) for name, none, part, _ in ROW.findall(TABLE.read_text("utf-8"))} == expected
 
 
-def test_nothing_is_used_that_nobody_knows(mails: dict[str, str]) -> None:
-    """What caniemail does not tell of is named above, so that something new is looked at by somebody."""
-    assert set[str]().union(*(html_features.used(html)[1] for html in mails.values())) == UNTOLD
+def test_features_unknown_to_caniemail_are_listed(mails: dict[str, str]) -> None:
+    """A new feature must be checked by a person."""
+    assert set[str]().union(*(html_features.used_features(html)[1] for html in mails.values())) == UNTOLD
 
 
 @pytest.mark.parametrize(
-    ("html", "found"),
+    ("html", "features"),
     [
         ('<p style="display:flex; gap: 2rem">', {"html-p", "css-display-flex", "css-gap", "css-unit-rem"}),
         ("<style>@media (hover) { a > b:focus { width: calc(1px + 2vw) !important } }</style>",
@@ -85,13 +87,13 @@ def test_nothing_is_used_that_nobody_knows(mails: dict[str, str]) -> None:
          {"html-doctype", "html-comments", "html-lists", "html-anchor-links", "html-target", "html-h1-h6"}),
     ],
 )  # fmt: skip
-def test_features_are_found(html: str, found: set[str]) -> None:
-    """Elements, attributes, properties, values, units, selectors and at-rules."""
-    assert found <= html_features.used(html)[0]
+def test_used_features(html: str, features: set[str]) -> None:
+    """Test elements, attributes, properties, values, units, selectors and at-rules."""
+    assert features <= html_features.used_features(html)[0]
 
 
-class Bare(HTMLParser):
-    """What is left of a mail without style sheets and attributes: its lines, and in them «links»."""
+class UnstyledText(HTMLParser):
+    """The lines of a mail without style sheets and attributes. Links are in «»."""
 
     BREAKS = frozenset({"p", "div", "h1", "h2", "h3", "td", "br", "table"})
 
@@ -111,11 +113,11 @@ class Bare(HTMLParser):
         self.whole += data.replace("\n", " ")
 
 
-def test_without_styles_a_mail_reads_on(mails: dict[str, str]) -> None:
-    """Each thing stands on a line of its own, in the order of reading, and no two links touch."""
+def test_unstyled_mail_is_readable(mails: dict[str, str]) -> None:
+    """Each item is on its own line in reading order, and no two links are adjacent."""
     for html in mails.values():
-        assert not any(re.search(r"»\s*«", line) for line in Bare(html).lines)
-    lines, first = Bare(mails["digest"]).lines, sample_digest.digest().sections[0].picks[0]
+        assert not any(re.search(r"»\s*«", line) for line in UnstyledText(html).lines)
+    lines, first = UnstyledText(mails["digest"]).lines, sample_digest.digest().sections[0].picks[0]
     trend = f"▲ {first.trend} · 12 comments"
     assert lines[(start := lines.index(trend)) : start + 7] == [
         trend,
@@ -128,11 +130,11 @@ def test_without_styles_a_mail_reads_on(mails: dict[str, str]) -> None:
     ]
 
 
-def test_without_styles_a_mail_begins_well(mails: dict[str, str]) -> None:
-    """What the list of mails shows of it stands above its name, and says what it is."""
+def test_unstyled_mail_starts_with_the_preview_text(mails: dict[str, str]) -> None:
+    """The preview text comes first and describes the mail."""
     best, first, second, *_ = sample_digest.digest().picks
     also = f"{render.preview_title(first.title)} · {render.preview_title(second.title)}"
-    assert {name: Bare(html).lines[:3] for name, html in mails.items()} == {
+    assert {name: UnstyledText(html).lines[:3] for name, html in mails.items()} == {
         "digest": [f"Also in this digest: {also}", "«Paperboy»", "Friday, 20 November 2026"],
         "a week": [f"Why: {best.reason}", "«Paperboy»", "Week 47 of 2026"],
         "alone": ["«Paperboy»", "Friday, 20 November 2026", "1 paper for you."],

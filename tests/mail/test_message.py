@@ -1,4 +1,4 @@
-"""What goes over the wire is what the standards want, and nobody's text becomes a header."""
+"""Test the MIME message: it follows the standards, and no text can inject a header."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def parsed(outgoing: OutgoingMail) -> EmailMessage:
     return email.message_from_bytes(outgoing.data, policy=email.policy.default)  # type: ignore[return-value]
 
 
-def test_both_parts_come_back_as_they_were(envelope: Envelope) -> None:
-    """Plain text first, HTML second, letter for letter, whatever is in them."""
+def test_both_parts_round_trip(envelope: Envelope) -> None:
+    """Plain text comes first, HTML second; no character is changed."""
     text = "Grüße — ≤ 5 % 日本語\n.\n.leading dots\nFrom here  \n" + "a long line " * 200 + "\nx=3D?=\n"
     html = "<p>" + "שלום €  " * 300 + "</p>\n"
     whole = parsed(message.compose(replace(MAIL, text=text, html=html), envelope))
     assert whole.get_content_type() == "multipart/alternative"
     plain, rich = whole.iter_parts()
     assert (plain.get_content_type(), rich.get_content_type()) == ("text/plain", "text/html")
-    for part, written in ((plain, text), (rich, html)):
-        assert part.get_content().replace("\r\n", "\n") == written  # type: ignore[attr-defined]
+    for part, expected in ((plain, text), (rich, html)):
+        assert part.get_content().replace("\r\n", "\n") == expected  # type: ignore[attr-defined]
 
 
-def test_the_wire_is_clean(envelope: Envelope) -> None:
-    """ASCII, CRLF only, lines of at most 998 octets, the same bytes each time."""
+def test_message_bytes_are_ascii_with_crlf(envelope: Envelope) -> None:
+    """Lines have at most 998 octets, and the bytes are deterministic."""
     mail = replace(
         MAIL, subject="Über " * 20, text="x" * 5000 + "\r\nlone\rCR and lone\nLF\r\n", html="é" * 5000
     )
@@ -60,8 +60,8 @@ def test_the_wire_is_clean(envelope: Envelope) -> None:
     assert data == message.compose(mail, envelope).data
 
 
-def test_the_headers_of_every_mail(envelope: Envelope) -> None:
-    """From, To, Date and Message-ID are the delivery's own; the envelope is the signed return path."""
+def test_common_headers(envelope: Envelope) -> None:
+    """From, To, Date and Message-ID are the delivery's; the envelope sender is the signed return path."""
     outgoing = message.compose(replace(MAIL, headers={"Precedence": "bulk"}), envelope)
     whole = parsed(outgoing)
     assert whole["From"] == "Paperboy <digest@paperboy.test>"
@@ -83,21 +83,21 @@ def test_the_headers_of_every_mail(envelope: Envelope) -> None:
         "x" * 120,
     ],
 )
-def test_a_subject_is_read_as_it_was_written(envelope: Envelope, text: str) -> None:
-    """Other alphabets are encoded, and what only looks encoded stays as it is."""
+def test_subject_round_trips(envelope: Envelope, text: str) -> None:
+    """Other scripts are encoded, and text that looks encoded is unchanged."""
     assert parsed(message.compose(replace(MAIL, subject=text), envelope))["Subject"] == text
 
 
 @pytest.mark.parametrize("name", ["Paperboy", "Zeitungsträger", 'Lab 4, "the quiet one"', "a.b@c <x@y>"])
-def test_the_sender_name_is_quoted_where_it_must_be(envelope: Envelope, name: str) -> None:
-    """A name with commas, quotes or an address in it stays a name."""
+def test_sender_name_is_quoted(envelope: Envelope, name: str) -> None:
+    """A name with commas, quotes or an address stays a name."""
     sender = parsed(message.compose(MAIL, replace(envelope, from_name=name)))["From"]
     (address,) = sender.addresses
     assert (address.display_name, address.addr_spec) == (name, "digest@paperboy.test")
 
 
-def test_a_long_unsubscribe_header_stays_on_its_line(envelope: Envelope) -> None:
-    """Providers read List-Unsubscribe literally: it is neither folded nor encoded."""
+def test_list_unsubscribe_is_not_folded_or_encoded(envelope: Envelope) -> None:
+    """Providers parse it literally."""
     value = (
         f"<https://paperboy.test/unsubscribe/{'x' * 120}>, <mailto:help@paperboy.test?subject=unsubscribe>"
     )
@@ -109,7 +109,7 @@ def test_a_long_unsubscribe_header_stays_on_its_line(envelope: Envelope) -> None
     "evil", ["a\r\nBcc: mallory@example.org", "a\nb", "a\rb", "a\0b", "a\r\n b\r\n\r\nbody"]
 )
 def test_header_injection_is_refused(envelope: Envelope, evil: str) -> None:
-    """No line break in a subject, a name or an address gets into the head of a mail."""
+    """Line breaks in a subject, a name or an address are errors."""
     for mail, to in (
         (replace(MAIL, subject=evil), envelope),
         (replace(MAIL, headers={"X-Note": evil}), envelope),
@@ -137,14 +137,14 @@ def test_header_injection_is_refused(envelope: Envelope, evil: str) -> None:
         "a@" + "ü" * 80 + ".org",
     ],
 )
-def test_an_address_that_cannot_be_written_to(envelope: Envelope, address: str) -> None:
-    """It is refused before any connection is made."""
+def test_unusable_address_is_refused(envelope: Envelope, address: str) -> None:
+    """The error is raised before connecting."""
     with pytest.raises(DeliveryError):
         message.compose(MAIL, replace(envelope, to_address=address))
 
 
-def test_an_international_address(envelope: Envelope) -> None:
-    """A domain becomes ASCII; a local part cannot, and asks for SMTPUTF8."""
+def test_international_address(envelope: Envelope) -> None:
+    """The domain becomes ASCII; a non-ASCII local part needs SMTPUTF8."""
     domain = message.compose(MAIL, replace(envelope, to_address="alice@bücher.example"))
     assert (domain.recipient, domain.needs_smtputf8) == ("alice@xn--bcher-kva.example", False)
     local = message.compose(MAIL, replace(envelope, to_address="jürgen@bücher.example"))

@@ -1,4 +1,4 @@
-"""Mails read well in every mailbox, whatever a paper is called, and are the same each time."""
+"""Test rendered mails: both parts are complete, safe for any paper, and deterministic."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def renderer(settings: Settings, signer: LinkSigner) -> Renderer:
     return Renderer(settings, signer)
 
 
-def letter_of(
+def mail_request(
     now: datetime, digest: Digest | None = None, kind: MailKind = MailKind.DIGEST, **fields: Any
 ) -> MailRequest:
     usual = MailRequest(
@@ -53,12 +53,12 @@ def letter_of(
     return usual._replace(**fields)
 
 
-def shown(renderer: Renderer, now: datetime, *picks: DigestItem) -> RenderedMail:
-    return renderer.render(letter_of(now, Digest("2026-11-20", (Section("retrieval", picks),))))
+def render_digest(renderer: Renderer, now: datetime, *picks: DigestItem) -> RenderedMail:
+    return renderer.render(mail_request(now, Digest("2026-11-20", (Section("retrieval", picks),))))
 
 
-class Outline(HTMLParser):
-    """What a mail program makes of the HTML: its elements, attributes and words."""
+class HtmlOutline(HTMLParser):
+    """The elements, attributes and text that a mail program sees."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -76,10 +76,10 @@ class Outline(HTMLParser):
         return (attrs["href"] or "" for tag, attrs in self.elements if tag == "a" and "href" in attrs)
 
 
-def test_a_digest_says_everything_in_both_parts(renderer: Renderer, now: datetime) -> None:
-    """Title, authors, figures, summary, reason and links of each paper, under its interest, and the note."""
-    mail = renderer.render(letter_of(now, sample_digest.digest()))
-    outline = Outline(mail.html)
+def test_both_parts_contain_every_field(renderer: Renderer, now: datetime) -> None:
+    """Check title, authors, votes, summary, reason and links of each paper, its interest, and the note."""
+    mail = renderer.render(mail_request(now, sample_digest.digest()))
+    outline = HtmlOutline(mail.html)
     text = " ".join(mail.text.split())
     for section in sample_digest.digest().sections:
         assert section.interest in outline.words
@@ -102,7 +102,7 @@ def test_a_digest_says_everything_in_both_parts(renderer: Renderer, now: datetim
 
 
 @pytest.mark.parametrize(
-    ("interest", "heading", "shown"),
+    ("interest", "heading", "render_digest"),
     [
         ("retrieval", "", ("Your interest", "retrieval")),
         ('author:"Hongtao Wu"', "", ("Your interest", "Papers by Hongtao Wu")),
@@ -111,56 +111,54 @@ def test_a_digest_says_everything_in_both_parts(renderer: Renderer, now: datetim
         ("", "Trending now", ("Trending now",)),
     ],
 )
-def test_a_section_has_one_name(
-    renderer: Renderer, interest: str, heading: str, shown: tuple[str, ...]
+def test_section_heading_is_the_same_in_both_parts(
+    renderer: Renderer, interest: str, heading: str, render_digest: tuple[str, ...]
 ) -> None:
-    """In both parts the same, in words, and underlined in the text."""
-    made = renderer.heading(interest, heading)
-    assert tuple(re.findall(r">([^<]+)<", made.html)) == shown
-    assert made.text.split("\n") == ["", "", shown[-1], "=" * len(shown[-1]), ""]
+    """The text part underlines it."""
+    rendered = renderer.heading(interest, heading)
+    assert tuple(re.findall(r">([^<]+)<", rendered.html)) == render_digest
+    assert rendered.text.split("\n") == ["", "", render_digest[-1], "=" * len(render_digest[-1]), ""]
 
 
-def test_the_same_delivery_gives_the_same_bytes(
-    settings: Settings, signer: LinkSigner, now: datetime
-) -> None:
-    """A mail that must be sent again is the one that was sent before, also by another process."""
-    mails = [Renderer(settings, signer).render(letter_of(now, sample_digest.digest())) for _ in range(2)]
+def test_rendering_is_deterministic(settings: Settings, signer: LinkSigner, now: datetime) -> None:
+    """A retry sends identical bytes, also from another process."""
+    mails = [Renderer(settings, signer).render(mail_request(now, sample_digest.digest())) for _ in range(2)]
     assert mails[0] == mails[1]
 
 
 def test_the_subject_names_the_best_paper(renderer: Renderer, now: datetime) -> None:
-    """The one with the highest score, wherever it stands, and how many others there are."""
+    """It has the highest score in any section. The number of other papers follows."""
     picks = (
         sample_digest.pick(1, "Good", score=0.4),
         sample_digest.pick(2, "Best", score=0.9),
         sample_digest.pick(3, "Fair"),
     )
-    assert shown(renderer, now, *picks).subject == "Best, and 2 more"
-    assert shown(renderer, now, sample_digest.pick(1, "Alone")).subject == "Alone"
+    assert render_digest(renderer, now, *picks).subject == "Best, and 2 more"
+    assert render_digest(renderer, now, sample_digest.pick(1, "Alone")).subject == "Alone"
 
 
 @pytest.mark.parametrize(
     "title", ["word " * 60, "x" * 400, "a\r\nBcc: mallory@example.org\r\n\r\n", "日本語の論文" * 40]
 )
-def test_a_subject_is_short_and_one_line(renderer: Renderer, now: datetime, title: str) -> None:
-    """However long a title is, and whatever is in it."""
+def test_subject_is_one_short_line(renderer: Renderer, now: datetime, title: str) -> None:
+    """Test long titles and control characters."""
     for picks in (
         (sample_digest.pick(1, title),),
         (sample_digest.pick(1, title), sample_digest.pick(2, "Another")),
     ):
-        subject = shown(renderer, now, *picks).subject
+        subject = render_digest(renderer, now, *picks).subject
         assert 0 < len(subject) <= 70
         assert not re.search(r"[\x00-\x1f]", subject)
 
 
-def test_a_subject_is_cut_between_words(renderer: Renderer, now: datetime) -> None:
-    """What a list of mails has room for, the number of the others included."""
+def test_long_subject_is_cut_between_words(renderer: Renderer, now: datetime) -> None:
+    """The number of other papers is kept."""
     title = "Learning Where to Stop: Tokens as a Budget for Multi-Hop Retrieval and Reasoning"
     picks = [sample_digest.pick(n, title, score=1 / n) for n in range(1, 14)]
     alone = "Learning Where to Stop: Tokens as a Budget for Multi-Hop Retrieval…"
-    assert shown(renderer, now, picks[0]).subject == alone
+    assert render_digest(renderer, now, picks[0]).subject == alone
     several = "Learning Where to Stop: Tokens as a Budget for Multi-Hop…, and 12 more"
-    assert shown(renderer, now, *picks).subject == several
+    assert render_digest(renderer, now, *picks).subject == several
 
 
 @pytest.mark.parametrize(
@@ -175,27 +173,29 @@ def test_a_subject_is_cut_between_words(renderer: Renderer, now: datetime) -> No
         "'\"><img src=x onerror=alert(1)>",
     ],
 )
-def test_any_title_is_shown_as_it_is(renderer: Renderer, now: datetime, title: str) -> None:
-    """Nothing in a title becomes markup, and nothing of it is lost."""
-    mail = shown(renderer, now, sample_digest.pick(1, title), sample_digest.pick(2, "Another", score=1))
-    outline = Outline(mail.html)
+def test_titles_are_escaped(renderer: Renderer, now: datetime, title: str) -> None:
+    """No title becomes markup, and none is changed."""
+    mail = render_digest(
+        renderer, now, sample_digest.pick(1, title), sample_digest.pick(2, "Another", score=1)
+    )
+    outline = HtmlOutline(mail.html)
     assert title in outline.words
     assert title in " ".join(mail.text.split())
     assert {"script", "img", "think"}.isdisjoint(tag for tag, _ in outline.elements)
 
 
-def test_nothing_is_fetched(renderer: Renderer, now: datetime) -> None:
-    """No image, no pixel, no font, no style sheet and no script: reading a mail tells nobody."""
-    mails = [renderer.render(letter_of(now, sample_digest.digest()))]
-    mails += [renderer.render(letter_of(now, kind=kind)) for kind in MailKind if kind != "digest"]
+def test_mails_load_no_external_resources(renderer: Renderer, now: datetime) -> None:
+    """No image, tracking pixel, font, style sheet or script is loaded."""
+    mails = [renderer.render(mail_request(now, sample_digest.digest()))]
+    mails += [renderer.render(mail_request(now, kind=kind)) for kind in MailKind if kind != "digest"]
     for mail in mails:
-        outline = Outline(mail.html)
+        outline = HtmlOutline(mail.html)
         assert {"img", "link", "script", "iframe"}.isdisjoint(tag for tag, _ in outline.elements)
         assert not re.search(r"url\(|@import|src=|background=", mail.html)
 
 
-def test_a_large_digest_stays_below_what_gmail_clips(renderer: Renderer, now: datetime) -> None:
-    """Twenty-five papers with long abstracts, code and project links: under 100 kB, as Gmail counts."""
+def test_large_digest_is_below_the_gmail_limit(renderer: Renderer, now: datetime) -> None:
+    """Twenty-five papers with long abstracts and all links are under 100 kB."""
     picks = [
         sample_digest.pick(
             n,
@@ -208,44 +208,44 @@ def test_a_large_digest_stays_below_what_gmail_clips(renderer: Renderer, now: da
         )
         for n in range(25)
     ]
-    mail = shown(renderer, now, *picks)
-    assert len(Outline(mail.html).words) > 25 * 600
+    mail = render_digest(renderer, now, *picks)
+    assert len(HtmlOutline(mail.html).words) > 25 * 600
     assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
 
 
 def test_the_largest_digest_keeps_most_of_each_summary(renderer: Renderer, now: datetime) -> None:
-    """Thirty papers with every line that a card can have: under 100 kB, and still worth reading."""
+    """Thirty papers with every line of a card are under 100 kB."""
     usual = {"trend": "140 votes, up from 3 yesterday", "code_url": "https://github.com/example/repository"}
     picks = [sample_digest.pick(n, f"{n} " + "A Title of Usual Length " * 3, **usual) for n in range(30)]
-    mail = shown(renderer, now, *(replace(pick, summary=sample_digest.LONG * 2) for pick in picks))
+    mail = render_digest(renderer, now, *(replace(pick, summary=sample_digest.LONG * 2) for pick in picks))
     assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
-    assert len(Outline(mail.html).words) > 30 * 600
+    assert len(HtmlOutline(mail.html).words) > 30 * 600
 
 
 def test_a_digest_in_a_wide_script_gets_shorter_summaries(renderer: Renderer, now: datetime) -> None:
-    """Chinese takes three bytes a character: rather short summaries than a clipped mail."""
+    """Chinese takes three bytes a character, so summaries are shortened to avoid clipping."""
     picks = [
         sample_digest.pick(n, f"{n} 用于检索的语言模型" * 5, summary="我们重新审视长上下文" * 80)
         for n in range(30)
     ]
-    mail = shown(renderer, now, *picks)
+    mail = render_digest(renderer, now, *picks)
     assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
     assert mail.left_out == 0
     assert "我们重新审视长上下文" * 10 in mail.html
 
 
-def test_what_runs_from_right_to_left(renderer: Renderer, now: datetime) -> None:
-    """Where it runs is said in words that old mail programs know, and a date after a name stays behind it."""
-    mail = renderer.render(letter_of(now, sample_digest.digest()))
+def test_right_to_left_text(renderer: Renderer, now: datetime) -> None:
+    """The direction is set in markup that old mail programs support, and a date stays behind a name."""
+    mail = renderer.render(mail_request(now, sample_digest.digest()))
     assert mail.html.count('dir="rtl"') == mail.html.count("text-align:right") == 2
-    for part in (Outline(mail.html).words, mail.text):
+    for part in (HtmlOutline(mail.html).words, mail.text):
         assert "נועה כהן\u200e · 19 Nov 2026" in part
         assert "Priya Raman\u200e" not in part
 
 
-def test_dark_mode_and_phones_are_provided_for(renderer: Renderer, now: datetime) -> None:
-    """The mail says that it knows both schemes, and lays itself out in tables."""
-    mail = renderer.render(letter_of(now, sample_digest.digest()))
+def test_dark_mode_and_phone_layout(renderer: Renderer, now: datetime) -> None:
+    """The mail declares both colour schemes, and its layout uses tables."""
+    mail = renderer.render(mail_request(now, sample_digest.digest()))
     assert '<meta name="color-scheme" content="light dark" />' in mail.html
     assert "prefers-color-scheme: dark" in mail.html
     assert "max-width: 479px" in mail.html
@@ -253,16 +253,14 @@ def test_dark_mode_and_phones_are_provided_for(renderer: Renderer, now: datetime
 
 
 @pytest.mark.parametrize("kind", MailKind)
-def test_the_text_part_is_a_letter(
-    settings: Settings, signer: LinkSigner, now: datetime, kind: MailKind
-) -> None:
-    """Wrapped at 76 characters, but for links, without markup or holes; also with much to say at its foot."""
+def test_text_part_is_wrapped(settings: Settings, signer: LinkSigner, now: datetime, kind: MailKind) -> None:
+    """Lines are at most 76 characters, except for links, without markup or blank gaps."""
     long = {
         "site_name": "The Paperboy of " + "All the Libraries " * 2,
         "postal_address": "1 Long Street, " * 9,
     }
-    told = settings.model_copy(update=long)
-    text = Renderer(told, signer).render(letter_of(now, sample_digest.digest(), kind)).text
+    new_settings = settings.model_copy(update=long)
+    text = Renderer(new_settings, signer).render(mail_request(now, sample_digest.digest(), kind)).text
     assert all(len(line) <= 76 for line in text.splitlines() if "https://" not in line)
     assert "1 Long Street, " * 4 in text
     assert "\n\n\n\n" not in text
@@ -270,35 +268,33 @@ def test_the_text_part_is_a_letter(
     assert "<td" not in text
 
 
-def test_each_link_can_do_one_thing(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
-    """They are this reader's, and of the purpose that their path says."""
-    mail = renderer.render(letter_of(now, sample_digest.digest()))
+def test_links_have_the_purpose_of_their_path(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
+    """They belong to this reader."""
+    mail = renderer.render(mail_request(now, sample_digest.digest()))
     for part in (mail.text, mail.html):
-        links = {name: token for name, token, wish, _ in LINK.findall(part) if not wish}
+        links = {name: token for name, token, action, _ in LINK.findall(part) if not action}
         assert set(links) == {"preferences", "pause", "unsubscribe", "view"}
         grants = {name: signer.verify(Purpose(name), token, now) for name, token in links.items()}
         assert {grant.subscriber_id for grant in grants.values()} == {7}
         assert grants["view"].argument == 42
 
 
-def test_each_paper_has_links_to_say_what_one_thinks_of_it(
-    renderer: Renderer, signer: LinkSigner, now: datetime
-) -> None:
-    """Links of its own, in both parts, in the order of the cards."""
-    mail = renderer.render(letter_of(now, sample_digest.digest()))
+def test_each_paper_has_feedback_links(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
+    """Both parts have them, in the order of the papers."""
+    mail = renderer.render(mail_request(now, sample_digest.digest()))
     for part in (mail.text, mail.html):
-        found = [each for each in LINK.findall(part) if each[2]]
-        assert [(wish, int(paper)) for _, _, wish, paper in found] == [
-            (wish, pick.paper_id) for pick in sample_digest.digest().picks for wish in FEEDBACK_ACTIONS
+        links = [each for each in LINK.findall(part) if each[2]]
+        assert [(action, int(paper)) for _, _, action, paper in links] == [
+            (action, pick.paper_id) for pick in sample_digest.digest().picks for action in FEEDBACK_ACTIONS
         ]
-        assert {name for name, *_ in found} == {Purpose.FEEDBACK}
-        (token,) = {token for _, token, *_ in found}
+        assert {name for name, *_ in links} == {Purpose.FEEDBACK}
+        (token,) = {token for _, token, *_ in links}
         assert signer.verify(Purpose.FEEDBACK, token, now).subscriber_id == 7
 
 
-def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
-    """One-click unsubscribing for a digest, and that a service mail was written by a machine."""
-    headers = renderer.render(letter_of(now, sample_digest.digest())).headers
+def test_list_and_auto_headers(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
+    """A digest has one-click unsubscribe headers; a service mail is marked as automatic."""
+    headers = renderer.render(mail_request(now, sample_digest.digest())).headers
     web, post = re.fullmatch(r"<(\S+)>, <(mailto:\S+)>", headers["List-Unsubscribe"]).groups()  # type: ignore[union-attr]
     token = web.removeprefix("https://paperboy.test/unsubscribe/")
     assert signer.verify(Purpose.UNSUBSCRIBE, token, now).subscriber_id == 7
@@ -308,7 +304,7 @@ def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: LinkSign
     assert headers["Feedback-ID"] == "2026-11-20:digest:paperboy:paperboy-test"
     assert headers["Precedence"] == "bulk"
     assert "List-Help" in headers
-    assert renderer.render(letter_of(now, kind=MailKind.CONFIRM)).headers == {
+    assert renderer.render(mail_request(now, kind=MailKind.CONFIRM)).headers == {
         "Auto-Submitted": "auto-generated"
     }
 
@@ -323,11 +319,11 @@ def test_the_headers_that_providers_ask_for(renderer: Renderer, signer: LinkSign
         (MailKind.NEW_LINKS, {"preferences", "pause", "unsubscribe"}),
     ],
 )
-def test_the_service_mails(
+def test_service_mails(
     renderer: Renderer, signer: LinkSigner, now: datetime, kind: MailKind, purposes: set[str]
 ) -> None:
-    """Short, in both parts, with the links that belong to it and no others, and who is writing."""
-    mail = renderer.render(letter_of(now, kind=kind))
+    """They are short, and have only their own links and the sender in both parts."""
+    mail = renderer.render(mail_request(now, kind=kind))
     for part in (mail.text, mail.html):
         links = {name: token for name, token, *_ in LINK.findall(part)}
         assert set(links) == purposes
@@ -338,7 +334,7 @@ def test_the_service_mails(
 
 
 @pytest.mark.parametrize(
-    "broken",
+    "invalid",
     [
         {"title": None},
         {"title": ["a", "list"]},
@@ -349,41 +345,38 @@ def test_the_service_mails(
         {"paper_id": 1 << 64},
     ],
 )
-def test_a_paper_that_cannot_be_shown_is_left_out(
-    renderer: Renderer, now: datetime, broken: dict[str, Any]
-) -> None:
-    """The reader gets the others, and the count says that one is missing, beside those not even read."""
+def test_unrenderable_paper_is_left_out(renderer: Renderer, now: datetime, invalid: dict[str, Any]) -> None:
+    """The note counts it with the unreadable ones."""
     whole = sample_digest.digest()
     first, *others = whole.sections
-    picks = (first.picks[0], replace(first.picks[1], **broken), *first.picks[2:])
+    picks = (first.picks[0], replace(first.picks[1], **invalid), *first.picks[2:])
     digest = replace(whole, sections=(replace(first, picks=picks), *others))
-    mail = renderer.render(letter_of(now, digest, unreadable=2))
+    mail = renderer.render(mail_request(now, digest, unreadable=2))
     assert mail.left_out == 3
     assert "7 papers for you" in mail.text
     assert "Learning Where to Stop" not in mail.html
     assert "FoldLight" in mail.html
 
 
-def test_half_a_letter_is_shown_as_a_question_mark(renderer: Renderer, now: datetime) -> None:
-    """A lone surrogate, which JSON may hold and a mail may not, costs nobody the paper."""
-    mail = shown(renderer, now, sample_digest.pick(1, "A lone \ud800 surrogate"))
+def test_lone_surrogate_becomes_a_question_mark(renderer: Renderer, now: datetime) -> None:
+    """JSON may contain it, and a mail may not."""
+    mail = render_digest(renderer, now, sample_digest.pick(1, "A lone \ud800 surrogate"))
     assert "A lone ? surrogate" in mail.html
     assert "A lone ? surrogate" in mail.text
 
 
-def test_a_digest_without_any_paper_is_no_mail(renderer: Renderer, now: datetime) -> None:
-    """Better none than an empty one."""
+def test_digest_without_papers_raises_an_error(renderer: Renderer, now: datetime) -> None:
     with pytest.raises(DeliveryError) as refused:
-        renderer.render(letter_of(now, Digest("2026-11-20", ())))
+        renderer.render(mail_request(now, Digest("2026-11-20", ())))
     assert refused.value.permanent
 
 
 @pytest.mark.parametrize(
     "url", ["javascript:alert(1)", "ftp://x", "https://a b", "https://x/" + "y" * 2000, "//x"]
 )
-def test_only_web_links_are_linked(renderer: Renderer, now: datetime, url: str) -> None:
-    """The paper is shown without the link."""
-    mail = shown(renderer, now, replace(sample_digest.pick(1, "A Paper"), url=url, code_url=url))
+def test_only_http_links_are_linked(renderer: Renderer, now: datetime, url: str) -> None:
+    """The paper is shown without other links."""
+    mail = render_digest(renderer, now, replace(sample_digest.pick(1, "A Paper"), url=url, code_url=url))
     assert url not in mail.html
     assert url not in mail.text
     assert "A Paper" in mail.html
@@ -399,13 +392,13 @@ def test_only_web_links_are_linked(renderer: Renderer, now: datetime, url: str) 
         ("2026-13-45", "2026-13-45"),
     ],
 )
-def test_an_edition_in_words(edition: str, words: str) -> None:
-    """A day, a week, or whatever else it is."""
+def test_edition_names(edition: str, words: str) -> None:
+    """Test a day, a week and any other edition."""
     assert render.edition_title(edition) == words
 
 
-def test_templates_are_strict_and_in_a_sandbox(tmp_path: Path) -> None:
-    """A name that is not there is an error, and a template cannot reach what is behind a value."""
+def test_templates_are_strict_and_sandboxed(tmp_path: Path) -> None:
+    """An undefined name is an error, and templates cannot access internals of values."""
     (tmp_path / "strict.txt").write_text("{{ nobody }}")
     (tmp_path / "escape.txt").write_text("{{ ''.__class__.__mro__ }}")
     templates = render.template_environment(tmp_path)

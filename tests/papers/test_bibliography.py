@@ -1,4 +1,4 @@
-"""Pasted lists of papers are parsed, and each part that is not understood is reported."""
+"""Test the parser of pasted reading lists: each part that is not understood is reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.papers import bibliography
 from app.types import PaperRecord
 
 
-def only(text: str) -> PaperRecord:
+def parse_one(text: str) -> PaperRecord:
     """Return the only paper of a text that has no rejections."""
     parsed = bibliography.parse(text)
     assert parsed.rejections == ()
@@ -42,20 +42,20 @@ def rejections_of(text: str) -> list[tuple[str, int | None]]:
         ("hep-th/9901001", "hep-th/9901001"),
     ],
 )
-def test_an_arxiv_id_is_found_however_it_is_written(typed: str, arxiv_id: str) -> None:
+def test_arxiv_ids(typed: str, arxiv_id: str) -> None:
     """It may be an id, a link of any site that uses it, or arXiv's own DOI. The version is removed."""
-    assert only(typed).arxiv_id == arxiv_id
+    assert parse_one(typed).arxiv_id == arxiv_id
 
 
 @pytest.mark.parametrize(
     "typed", ["10.1145/329.333", "https://doi.org/10.1145/329.333", "doi:10.1145/329.333."]
 )
-def test_a_doi_is_found(typed: str) -> None:
+def test_dois(typed: str) -> None:
     """It may stand in a URL of a resolver."""
-    assert (only(typed).doi, only(typed).title) == ("10.1145/329.333", "")
+    assert (parse_one(typed).doi, parse_one(typed).title) == ("10.1145/329.333", "")
 
 
-def test_several_ids_may_stand_in_a_line() -> None:
+def test_several_ids_in_a_line() -> None:
     """Any separators are accepted."""
     parsed = bibliography.parse("1706.03762, 1810.04805;2005.14165 10.1145/3292500.3330701")
     assert [record.arxiv_id or record.doi for record in parsed.records] == [
@@ -63,7 +63,7 @@ def test_several_ids_may_stand_in_a_line() -> None:
     ]  # fmt: skip
 
 
-def test_a_line_of_ids_may_be_long() -> None:
+def test_long_line_of_ids() -> None:
     """No id is left out or cut into the id of another paper."""
     ids = [f"1706.{number:05}" for number in range(150)]
     parsed = bibliography.parse(",".join(ids))
@@ -82,23 +82,23 @@ def test_a_line_of_ids_may_be_long() -> None:
         ("用于检索的语言模型", "用于检索的语言模型"),
     ],
 )
-def test_any_other_line_is_a_title(typed: str, title: str) -> None:
+def test_other_lines_are_titles(typed: str, title: str) -> None:
     """List marks are removed, and formulas are converted to Unicode."""
-    assert only(typed) == PaperRecord(title=title)
+    assert parse_one(typed) == PaperRecord(title=title)
 
 
 @pytest.mark.parametrize("typed", ["z" * 10_000, "10.1/xyz", "doi:10.12/a.b", "10./x"])
-def test_overlong_words_and_malformed_ids_are_no_titles(typed: str) -> None:
-    """Overlong words and malformed ids are rejected; languages without blanks and titles with ids are not."""
+def test_overlong_words_and_malformed_ids_are_rejected(typed: str) -> None:
+    """Titles in languages without blanks and titles with ids are accepted."""
     assert rejections_of(typed) == [("neither a title nor a link or id", 1)]
-    assert only("模型" * 30).title == "模型" * 30
-    assert only("10.1/xyz and Other Paths").title == "10.1/xyz and Other Paths"
-    assert only("Donaudampfschifffahrtselektrizitäten").title
+    assert parse_one("模型" * 30).title == "模型" * 30
+    assert parse_one("10.1/xyz and Other Paths").title == "10.1/xyz and Other Paths"
+    assert parse_one("Donaudampfschifffahrtselektrizitäten").title
 
 
-def test_bibtex_is_read_with_its_names_and_accents() -> None:
+def test_bibtex_names_and_accents() -> None:
     """Field names have any case, values either delimiter, names either order, and “others” is left out."""
-    record = only(
+    record = parse_one(
         r"""@inproceedings{key,
           Title = "G{\"o}del's {\emph Second} Theorem, 50\% \& more",
           author = {G{\"o}del, Kurt and van der Berg, Anna and {The {BERT} Team} and others},
@@ -126,12 +126,12 @@ def test_bibtex_is_read_with_its_names_and_accents() -> None:
         "doi = {10.48550/arXiv.1706.03762}",
     ],
 )
-def test_an_arxiv_id_is_found_where_exporters_put_it(fields: str) -> None:
+def test_arxiv_id_in_exported_bibtex(fields: str) -> None:
     """The entries are those of arXiv, Google Scholar, DBLP and reference managers."""
-    assert only("@article{x, title = {Attention}, " + fields + "}").arxiv_id == "1706.03762"
+    assert parse_one("@article{x, title = {Attention}, " + fields + "}").arxiv_id == "1706.03762"
 
 
-def test_text_around_bibtex_is_read_too() -> None:
+def test_text_around_bibtex() -> None:
     """Comments and macros are not papers; two entries with the same key are two papers."""
     text = """% Encoding: UTF-8
     @string{long = {A Title From a Macro}}
@@ -149,7 +149,7 @@ def test_text_around_bibtex_is_read_too() -> None:
     assert rejections_of(text) == []
 
 
-def test_a_broken_entry_is_rejected_alone() -> None:
+def test_invalid_bibtex_entry_is_rejected() -> None:
     """Each rejection has its line, and the papers around it are read."""
     text = "\n".join(
         [
@@ -171,7 +171,7 @@ def test_a_broken_entry_is_rejected_alone() -> None:
     assert [record.title for record in bibliography.parse(text).records] == ["", "Fine", "A Title at the End"]
 
 
-def test_two_hundred_papers_are_read_at_once() -> None:
+def test_at_most_two_hundred_papers() -> None:
     """A rejection says that there were more."""
     parsed = bibliography.parse("\n".join(f"Paper Number {n}" for n in range(250)))
     assert [parsed.records[-1].title, len(parsed.records)] == ["Paper Number 199", 200]
@@ -180,8 +180,8 @@ def test_two_hundred_papers_are_read_at_once() -> None:
     ]
 
 
-def test_what_is_no_bibliography_is_not_read_to_its_end() -> None:
-    """The first rejection says that the rest was not read, because a page shows the first ones."""
+def test_text_with_many_errors_is_abandoned() -> None:
+    """The first rejection says so, because a page shows only the first ones."""
     parsed = bibliography.parse_file(b"a\n" * 290_000)
     assert [len(parsed.rejections), parsed.rejections[1].row, parsed.rejections[-1].row] == [201, 1, 200]
     assert parsed.rejections[0].reason == "after 200 that were not understood, the rest was not read"
@@ -191,15 +191,15 @@ def test_what_is_no_bibliography_is_not_read_to_its_end() -> None:
     ]  # fmt: skip
 
 
-def test_more_than_two_hundred_kilobytes_are_refused() -> None:
+def test_size_limit() -> None:
     """The error says what to do. The limit counts bytes."""
     bibliography.parse("é" * 100_000)
     with pytest.raises(InvalidInput, match="200 kB"):
         bibliography.parse("é" * 100_001)
 
 
-def test_a_macro_cannot_stand_for_a_book() -> None:
-    """Otherwise a small text could expand to any size."""
+def test_bibtex_macros_are_not_expanded_without_limit() -> None:
+    """A small text could expand to any size."""
     text = "@string{a = {" + "word " * 10_000 + "}}\n" + "@misc{b, title = a, abstract = a}\n" * 250
     records = bibliography.parse(text).records
     assert max(len(record.title + record.abstract) for record in records) < 1000
@@ -242,9 +242,9 @@ of 50% size cost $5.","arXiv:1706.03762 [cs]"
 
 
 @pytest.mark.parametrize("text", [ZOTERO, RIS, CSL, CSV], ids=["BibTeX", "RIS", "CSL JSON", "CSV"])
-def test_a_format_is_recognised_by_itself(text: str) -> None:
+def test_formats_are_detected(text: str) -> None:
     """The same paper gives the same record in every format, without markup, files and other papers' ids."""
-    record = only(text)
+    record = parse_one(text)
     assert record.abstract == "Recurrent models of 50% size cost $5."
     assert (record.title, record.authors) == (
         "Attention Is All <You> Need",
@@ -253,7 +253,7 @@ def test_a_format_is_recognised_by_itself(text: str) -> None:
     assert (record.arxiv_id, record.doi) == ("1706.03762", "10.48550/arxiv.1706.03762")
 
 
-def test_biblatex_is_read_with_what_is_its_own() -> None:
+def test_biblatex_fields() -> None:
     """It has eprints, subtitles and names in parts; `date`, `file` and the type are ignored."""
     text = r"""@online{a, title = {One}, subtitle = {Two}, date = {2023-08-02}, eprint = {1706.03762 [cs]},
       eprinttype = {arxiv}, author = {family=Berg, given=Anna, prefix=van der, useprefix=true and {The Team}}}
@@ -268,7 +268,7 @@ def test_biblatex_is_read_with_what_is_its_own() -> None:
     assert (second.arxiv_id, second.doi, third.arxiv_id) == ("", "10.1007/978-3_1", "1810.04805")
 
 
-def test_a_broken_entry_is_rejected_alone_in_every_format() -> None:
+def test_invalid_entry_in_every_format() -> None:
     """Its rejection has a location and a reason; an entry without an end ends where the next begins."""
     ris = "TY  - JOUR\nTI  - One\nTY  - JOUR\nID  - x\nER  - \n1706.03762\nTI  - Two\nAU  - A, B, Jr."
     assert [record.title for record in bibliography.parse(ris).records] == ["One", "", "Two"]
@@ -286,7 +286,7 @@ def test_a_broken_entry_is_rejected_alone_in_every_format() -> None:
 
 
 @pytest.mark.parametrize("head", ["title,doi," + "x" * 150_000, 'title,doi,"\n' + "x" * 150_000])
-def test_a_table_with_an_unreadable_header_is_rejected(head: str) -> None:
+def test_table_with_an_invalid_header(head: str) -> None:
     """Its beginning looks like a table. Files and pasted texts give the same rejection."""
     assert rejections_of(head) == [("a table that is broken from here on", 1)]
     assert [rejection.row for rejection in bibliography.parse_file(head.encode()).rejections] == [1]
@@ -303,7 +303,7 @@ def test_a_table_with_an_unreadable_header_is_rejected(head: str) -> None:
         ('{"a', "JSON that cannot be read"),
     ],
 )
-def test_what_is_not_read_says_what_to_export(text: str, reason: str) -> None:
+def test_unsupported_format_suggests_an_export(text: str, reason: str) -> None:
     """There is one rejection, not one per line."""
     assert rejections_of(text) == [(reason, None)]
 
@@ -311,7 +311,7 @@ def test_what_is_not_read_says_what_to_export(text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     "data", ["é".encode(), "é".encode("latin-1"), b"\xef\xbb\xbf\xc3\xa9", "é".encode("utf-16")]
 )
-def test_a_file_is_read_whatever_it_is_written_in(data: bytes) -> None:
+def test_file_encodings(data: bytes) -> None:
     """UTF-8 with or without a byte order mark, and older encodings."""
     title = b"@a{b, title = {Caf\xe9 \x96}}"
     assert bibliography.parse_file(title).records[0].title == "Café –"
@@ -320,7 +320,7 @@ def test_a_file_is_read_whatever_it_is_written_in(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"x" * 600_001, b"%PDF-1.7", b"PK\x03\x04\x00"])
-def test_a_file_that_is_no_text_or_too_long_is_refused(data: bytes) -> None:
+def test_binary_or_large_file_is_refused(data: bytes) -> None:
     """The error says what to choose instead. Files may be three times as large as pasted texts."""
     bibliography.parse_file(b"x" * 600_000)
     with pytest.raises(InvalidInput, match=r"please (export fewer|choose BibTeX)") as refused:
@@ -353,7 +353,7 @@ BIBTEX = st.lists(
 @example("@a{b,author={, ,}}")
 @example("@a(b,title={)}")
 @example("\\AB")
-def test_any_text_at_all_is_read(text: str) -> None:
+def test_any_text_can_be_parsed(text: str) -> None:
     """Nothing is raised; every record names a paper, in text that is valid for a database and a mail."""
     parsed = bibliography.parse(text)
     assert parsed.rows == len(parsed.records) + len(parsed.rejections)
@@ -370,7 +370,7 @@ def test_any_text_at_all_is_read(text: str) -> None:
 @settings(deadline=None)
 @given(st.binary())
 @example(b"\xff\xfeT")
-def test_any_bytes_at_all_are_read_or_refused(data: bytes) -> None:
+def test_any_file_is_parsed_or_refused(data: bytes) -> None:
     """People may choose any file."""
     with suppress(InvalidInput):
         assert bibliography.parse_file(data).rows >= 0

@@ -1,4 +1,4 @@
-"""Deciding whether two records are one paper, and combining their fields."""
+"""Test how duplicate papers are detected and their fields combined."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TITLE = "Pigeons That Plan: Long-Horizon Reasoning in Small Birds"
         "Long-Horizon Reasoning in Small Birds",
     ],
 )
-def test_titles_of_one_paper(other: str) -> None:
+def test_equivalent_titles(other: str) -> None:
     """Case, hyphens, line breaks, TeX, accents, articles, typos and a missing name make no difference."""
     assert dedupe.same_title(TITLE, other)
 
@@ -44,24 +44,24 @@ def test_titles_of_one_paper(other: str) -> None:
         ("Do Pigeons Plan Ahead in Cities?", 'Reply to "Do Pigeons Plan Ahead in Cities?"'),
     ],
 )
-def test_titles_of_two_papers(a: str, b: str) -> None:
+def test_different_titles(a: str, b: str) -> None:
     """Numbers, versions and replies distinguish titles."""
     assert not dedupe.same_title(a, b)
 
 
-def test_greek_letters_and_their_names_are_alike() -> None:
+def test_greek_letters_match_their_names() -> None:
     """Sources show the letter, its name in TeX, or the plain name."""
     keys = {dedupe.title_key(f"{sign}-Bird in Flight") for sign in ("π", r"$\pi$", "pi", "Π")}
     assert keys == {"pibirdinflight"}
 
 
-def test_titles_without_latin_letters_have_a_key() -> None:
+def test_title_key_of_non_latin_titles() -> None:
     """Papers have titles in any script."""
     assert dedupe.title_key("鳩の計画") == "鳩の計画"
     assert dedupe.title_key("?!") == ""
 
 
-def test_ids_decide_before_titles() -> None:
+def test_ids_take_precedence_over_titles() -> None:
     """Equal arXiv ids or DOIs mean one paper, different arXiv ids two. Different DOIs decide nothing."""
     a = PaperIdentity(TITLE, arxiv_id="2611.00001", doi="10.1/a")
     assert (
@@ -72,8 +72,8 @@ def test_ids_decide_before_titles() -> None:
     assert dedupe.same_paper_reason(a, PaperIdentity(TITLE, doi="10.1/other")) == "same title"
 
 
-def test_equal_titles_with_other_authors_and_abstracts_are_two_papers() -> None:
-    """One of the two that agrees is enough: abstracts are rewritten."""
+def test_equal_titles_need_a_matching_author_or_abstract() -> None:
+    """Either one is sufficient, because abstracts are rewritten."""
     mei = PaperIdentity(
         TITLE, authors=("Mei Tanaka", "Olu Adeyemi"), abstract="We teach pigeons to plan. " * 5
     )
@@ -88,15 +88,13 @@ def test_equal_titles_with_other_authors_and_abstracts_are_two_papers() -> None:
     )
 
 
-def test_a_title_that_many_papers_have_is_not_enough() -> None:
-    """A common author is needed as well."""
+def test_common_title_needs_a_common_author() -> None:
     a, b = PaperIdentity("Introduction", authors=("Mei Tanaka",)), PaperIdentity("Introduction")
     assert not dedupe.same_paper_reason(a, b)
     assert dedupe.same_paper_reason(a, PaperIdentity("Introduction", authors=("Mei Tanaka",)))
 
 
-def test_deciding_does_not_depend_on_the_order() -> None:
-    """The order of two records is chance."""
+def test_comparison_is_symmetric() -> None:
     papers = [
         PaperIdentity(TITLE),
         PaperIdentity(TITLE, arxiv_id="2611.00001"),
@@ -108,7 +106,7 @@ def test_deciding_does_not_depend_on_the_order() -> None:
         assert dedupe.same_paper_reason(a, b) == dedupe.same_paper_reason(b, a)
 
 
-def test_the_index_finds_near_titles_among_many() -> None:
+def test_title_index_finds_similar_titles() -> None:
     """They are found by the rare words that they share, nearest first."""
     index = dedupe.TitleIndex()
     for number in range(500):
@@ -132,10 +130,10 @@ RECORDS = st.builds(
 
 
 @given(st.lists(st.tuples(RECORDS, st.sampled_from(SourceKind)), min_size=2, max_size=5), st.randoms())
-def test_combining_depends_on_neither_order_nor_repetition(
+def test_combining_is_commutative_and_idempotent(
     records: list[tuple[PaperRecord, SourceKind]], random: object
 ) -> None:
-    """Reading everything again, in any order, changes nothing."""
+    """Reading the records again in any order changes nothing."""
 
     def combined(order: list[tuple[PaperRecord, SourceKind]]) -> fields.Fields:
         return functools.reduce(fields.combine, (fields.from_record(record, kind) for record, kind in order))
@@ -146,7 +144,7 @@ def test_combining_depends_on_neither_order_nor_repetition(
     assert fields.content_hash(combined(records)) == fields.content_hash(first)
 
 
-def test_second_hand_text_only_fills_what_is_empty() -> None:
+def test_saved_pages_only_fill_empty_fields() -> None:
     """Saved pages garble formulas, so older text of arXiv wins."""
     arxiv = PaperRecord("π Birds", abstract="With π.", as_of=date(2026, 11, 1))
     page = PaperRecord("pi Birds", abstract="With pi.", tldr="Birds.", listed_on=date(2026, 11, 20))
@@ -156,8 +154,8 @@ def test_second_hand_text_only_fills_what_is_empty() -> None:
     assert (combined["title"], combined["abstract"], combined["tldr"]) == ("π Birds", "With π.", "Birds.")
 
 
-def test_an_empty_field_changes_no_hash() -> None:
-    """A new column re-hashes nothing."""
+def test_content_hash_ignores_empty_fields() -> None:
+    """A new column must not change existing hashes."""
     pigeons = fields.from_record(PaperRecord("Pigeons"), SourceKind.ARXIV)
     more = fields.Fields({**pigeons.values, "new_column": ""}, pigeons.versions)
     assert fields.content_hash(more) == fields.content_hash(pigeons)

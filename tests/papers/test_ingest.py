@@ -1,4 +1,4 @@
-"""Records become papers: new, merged, changed, unchanged or rejected, in any order."""
+"""Test ingestion: records become new, merged, changed, unchanged or rejected papers, in any order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def store(
     kind: SourceKind = SourceKind.HUGGINGFACE,
     polled: bool = False,
 ) -> IngestSummary:
-    """Store records under the source of a kind, in a transaction of their own."""
+    """Store records under the source of a kind in one transaction."""
     with app.db.write() as session:
         source = session.exec(select(Source).where(Source.kind == kind)).first()
         if source is None:
@@ -58,8 +58,8 @@ def rows(session: Session, table: type[Any]) -> list[dict[str, Any]]:
     return [row.model_dump() for row in session.exec(select(table).order_by(table.id))]
 
 
-def test_an_earlier_day_in_one_answer_removes_redundant_votes(app: Application, now: datetime) -> None:
-    """There are fewer votes on the day than on the day before, so one row is left of two."""
+def test_out_of_order_votes_are_compacted(app: Application, now: datetime) -> None:
+    """The earlier day has fewer votes, so one of two rows is left."""
     before = replace(PIGEONS, listed_on=DAY - timedelta(days=1), upvotes=9)
     store(app, now, PIGEONS, before)
     with app.db.read() as session:
@@ -72,7 +72,7 @@ def papers(app: Application) -> list[Paper]:
         return list(session.exec(select(Paper).where(col(Paper.merged_into_id).is_(None))))
 
 
-def test_a_new_paper_is_listed_and_has_votes(app: Application, now: datetime) -> None:
+def test_new_paper_has_a_listing_and_votes(app: Application, now: datetime) -> None:
     """The paper has one listing, its votes and its days."""
     summary = store(app, now, PIGEONS)
     assert (summary.papers_new, summary.listings) == (1, 1)
@@ -81,7 +81,7 @@ def test_a_new_paper_is_listed_and_has_votes(app: Application, now: datetime) ->
     assert (view.title, view.upvotes, view.first_listed_on) == (PIGEONS.title, 7, DAY)
 
 
-def test_storing_the_same_again_changes_nothing(app: Application, now: datetime) -> None:
+def test_storing_again_changes_nothing(app: Application, now: datetime) -> None:
     """No row of any table changes when the records are stored again a day later."""
     store(app, now, PIGEONS, PAGE)
     with app.db.read() as session:
@@ -92,14 +92,12 @@ def test_storing_the_same_again_changes_nothing(app: Application, now: datetime)
         assert [rows(session, table) for table in (Paper, Listing, VoteCount, Merge)] == before
 
 
-def test_a_paper_twice_in_one_answer_is_one_paper(app: Application, now: datetime) -> None:
+def test_duplicate_rows_in_one_response(app: Application, now: datetime) -> None:
     """Some archives repeat a paper within a day."""
     assert store(app, now, PIGEONS, PIGEONS).counts()["papers_new"] == 1
 
 
-def test_the_same_paper_without_an_id_is_merged_with_the_one_that_has_one(
-    app: Application, now: datetime
-) -> None:
+def test_papers_with_and_without_id_are_merged(app: Application, now: datetime) -> None:
     """In either order the row with the arXiv id stays and has both listings."""
     for first, second in ((PIGEONS, PAGE), (PAGE, PIGEONS)):
         with app.db.write() as session:
@@ -125,7 +123,7 @@ def _kind(record: PaperRecord) -> SourceKind:
     return SourceKind.HUGGINGFACE if record.arxiv_id else SourceKind.PAGE
 
 
-def test_concurrent_writers_make_one_paper(app: Application, now: datetime) -> None:
+def test_concurrent_writers_store_one_paper(app: Application, now: datetime) -> None:
     """A file is read while a source is polled: each must see the papers that the other adds."""
     for kind in (SourceKind.HUGGINGFACE, SourceKind.PAGE):
         store(app, now, PaperRecord(f"A First Paper of the {kind} Source"), kind=kind)
@@ -142,12 +140,12 @@ def test_concurrent_writers_make_one_paper(app: Application, now: datetime) -> N
     assert len(papers(app)) == len(titles) + 2
 
 
-def test_two_arxiv_ids_are_two_papers_whatever_their_titles(app: Application, now: datetime) -> None:
+def test_different_arxiv_ids_are_different_papers(app: Application, now: datetime) -> None:
     """Versions of a paper share one id."""
     assert store(app, now, PIGEONS, replace(PIGEONS, arxiv_id="2611.00002")).papers_new == 2
 
 
-def test_a_record_with_both_ids_brings_two_papers_together(app: Application, now: datetime) -> None:
+def test_record_with_both_ids_merges_two_papers(app: Application, now: datetime) -> None:
     """One source has the arXiv id, another the DOI, a third has both."""
     store(app, now, PIGEONS)
     store(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
@@ -159,14 +157,14 @@ def test_a_record_with_both_ids_brings_two_papers_together(app: Application, now
     assert store(app, now, both, kind=SourceKind.ARXIV).unchanged == 1
 
 
-def test_a_new_arxiv_paper_absorbs_the_one_with_its_doi(app: Application, now: datetime) -> None:
+def test_arxiv_paper_absorbs_the_paper_with_its_doi(app: Application, now: datetime) -> None:
     """The journal's feed was read first."""
     store(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
     assert store(app, now, replace(PIGEONS, doi="10.1/birds")).papers_merged == 1
     assert [paper.arxiv_id for paper in papers(app)] == ["2611.00001"]
 
 
-def test_a_doi_never_joins_two_arxiv_papers(app: Application, now: datetime) -> None:
+def test_doi_never_merges_two_arxiv_papers(app: Application, now: datetime) -> None:
     """A wrong DOI in one source must not merge two papers."""
     store(app, now, replace(PIGEONS, doi="10.1/birds"))
     owls = PaperRecord("Owls at Noon in the Woods", arxiv_id="2611.00002", doi="10.1/birds", listed_on=DAY)
@@ -174,7 +172,7 @@ def test_a_doi_never_joins_two_arxiv_papers(app: Application, now: datetime) -> 
     assert len(papers(app)) == 2
 
 
-def test_chains_of_merges_end_at_one_paper(app: Application, now: datetime) -> None:
+def test_chain_of_merges(app: Application, now: datetime) -> None:
     """A page has the title, a journal the DOI, and a third record the arXiv id."""
     journal = PaperRecord("Pigeons That Plan in Cities", doi="10.1/birds", listed_on=DAY)
     store(app, now, PAGE, kind=SourceKind.PAGE)
@@ -189,7 +187,7 @@ def test_chains_of_merges_end_at_one_paper(app: Application, now: datetime) -> N
     assert store(app, now, PAGE, kind=SourceKind.PAGE).unchanged == 1
 
 
-def test_votes_are_a_series_that_only_grows(app: Application, now: datetime) -> None:
+def test_votes_never_decrease(app: Application, now: datetime) -> None:
     """Each change of the figures adds a row; smaller figures later are ignored."""
     for hours, upvotes in ((0, 7), (1, 7), (2, 12), (3, 9), (4, 13)):
         at = now + timedelta(hours=hours)
@@ -201,7 +199,7 @@ def test_votes_are_a_series_that_only_grows(app: Application, now: datetime) -> 
     assert series == [(now + timedelta(hours=hours), votes) for hours, votes in ((0, 7), (2, 12), (4, 13))]
 
 
-def test_a_source_without_votes_gives_none(app: Application, now: datetime) -> None:
+def test_source_without_votes_stores_none(app: Application, now: datetime) -> None:
     """Zero votes would be wrong and would rank the paper last."""
     store(app, now, replace(PAGE, comments=3), kind=SourceKind.PAGE)
     store(app, now, replace(PIGEONS, arxiv_id="2611.00009", title="Owls at Noon in the Woods", upvotes=0))
@@ -210,8 +208,8 @@ def test_a_source_without_votes_gives_none(app: Application, now: datetime) -> N
     assert [[point.upvotes for point in view.votes] for view in views] == [[], [0]]
 
 
-def test_votes_of_a_file_were_so_when_the_day_ended(app: Application, now: datetime) -> None:
-    """They count from the end of their day, but not later than now."""
+def test_votes_of_a_file_count_from_the_end_of_its_day(app: Application, now: datetime) -> None:
+    """Their time is never in the future."""
     store(app, now, PIGEONS, replace(PIGEONS, arxiv_id="2611.00002", listed_on=now.date()))
     with app.db.read() as session:
         ends = [row.at for row in session.exec(select(VoteCount).order_by(col(VoteCount.id)))]
@@ -219,7 +217,7 @@ def test_votes_of_a_file_were_so_when_the_day_ended(app: Application, now: datet
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_order_of_reading_changes_nothing(app: Application, now: datetime, seed: int) -> None:
+def test_result_does_not_depend_on_the_order(app: Application, now: datetime, seed: int) -> None:
     """Fields, listings and votes are the same in any order."""
     days = [DAY - timedelta(days=n) for n in range(4)]
     records = [
@@ -241,7 +239,7 @@ def test_the_order_of_reading_changes_nothing(app: Application, now: datetime, s
     assert votes == [(days[3] + timedelta(days=1), 6), (days[1] + timedelta(days=1), 9)]
 
 
-def test_a_listing_keeps_its_best_place(app: Application, now: datetime) -> None:
+def test_listing_keeps_its_best_rank(app: Application, now: datetime) -> None:
     """A paper's rank changes during the day."""
     for rank in (5, 2, 9):
         store(app, now, replace(PIGEONS, rank=rank))
@@ -249,18 +247,18 @@ def test_a_listing_keeps_its_best_place(app: Application, now: datetime) -> None
         assert [row.rank for row in session.exec(select(Listing))] == [2]
 
 
-def test_a_withdrawal_is_noted_once(app: Application, now: datetime) -> None:
+def test_withdrawal_time_is_recorded_once(app: Application, now: datetime) -> None:
     """The time is that of the first record that says so."""
     store(app, now, PIGEONS)
-    gone = replace(PIGEONS, withdrawn=True)
-    assert store(app, now, gone).changed == 1
-    assert store(app, now + timedelta(days=3), gone).unchanged == 1
+    withdrawn = replace(PIGEONS, withdrawn=True)
+    assert store(app, now, withdrawn).changed == 1
+    assert store(app, now + timedelta(days=3), withdrawn).unchanged == 1
     assert papers(app)[0].withdrawn_at == now
     with app.db.read() as session:
         assert queries.candidates(session, DAY, DAY) == []
 
 
-def test_a_row_that_the_database_refuses_is_one_rejection(app: Application, now: datetime) -> None:
+def test_row_refused_by_the_database_is_rejected(app: Application, now: datetime) -> None:
     """The rows before and after it are stored; its rejection has its number."""
     bad = replace(PIGEONS, arxiv_id="2611.00003", upvotes=2**80)
     owls = PaperRecord("Owls at Noon in the Woods", arxiv_id="2611.00002", listed_on=DAY)
@@ -278,7 +276,7 @@ def test_a_row_that_the_database_refuses_is_one_rejection(app: Application, now:
     assert sorted(str(paper.arxiv_id) for paper in papers(app)) == ["2611.00001", "2611.00002"]
 
 
-def test_a_row_without_id_and_title_is_rejected(app: Application, now: datetime) -> None:
+def test_row_without_id_and_title_is_rejected(app: Application, now: datetime) -> None:
     """Otherwise it would be a new paper each time."""
     summary = store(app, now, PaperRecord("?!"))
     assert [rejection.reason for rejection in summary.rejections] == [ingest.NO_IDENTITY]
@@ -288,7 +286,7 @@ def _merge_ids(session: Session) -> Sequence[int]:
     return [merge_id for merge_id in session.exec(select(Merge.id)) if merge_id]
 
 
-def test_an_undone_merge_restores_both_papers_and_is_never_repeated(app: Application, now: datetime) -> None:
+def test_undone_merge_restores_both_papers_permanently(app: Application, now: datetime) -> None:
     """Listings, fields and days are restored, and the two are not merged when both are stored again."""
     page = replace(PAGE, tldr="Birds.", listed_on=DAY - timedelta(days=5))
     store(app, now, PIGEONS)
@@ -307,7 +305,7 @@ def test_an_undone_merge_restores_both_papers_and_is_never_repeated(app: Applica
     assert len(papers(app)) == 2
 
 
-def test_separated_papers_stay_separate_whatever_their_doi(app: Application, now: datetime) -> None:
+def test_separated_papers_are_not_merged_by_doi(app: Application, now: datetime) -> None:
     """Each poll may bring the wrong DOI again."""
     store(app, now, PaperRecord("Birds, a Journal Version", doi="10.1/birds"), kind=SourceKind.FEED)
     wrong = replace(PIGEONS, doi="10.1/birds")
@@ -318,8 +316,8 @@ def test_separated_papers_stay_separate_whatever_their_doi(app: Application, now
     assert len(papers(app)) == 2
 
 
-def test_undoing_takes_back_whose_withdrawal_it_was(app: Application, now: datetime) -> None:
-    """A paper that only stood for a withdrawn one is read again; one that was withdrawn itself is not."""
+def test_undoing_a_merge_restores_withdrawals(app: Application, now: datetime) -> None:
+    """Only the paper that was withdrawn itself stays withdrawn."""
     for arxiv_id, withdrawn in (("2611.00001", False), ("2611.00002", True)):
         title = f"Pigeons That Plan in Cities of {arxiv_id}"
         store(app, now, replace(PIGEONS, arxiv_id=arxiv_id, title=title, withdrawn=withdrawn))
@@ -327,11 +325,11 @@ def test_undoing_takes_back_whose_withdrawal_it_was(app: Application, now: datet
     with app.db.write() as session:
         for merge_id in _merge_ids(session):
             merging.undo_merge(session, merge_id, now)
-    gone = {paper.arxiv_id: paper.withdrawn_at for paper in papers(app) if paper.arxiv_id}
-    assert gone == {"2611.00001": None, "2611.00002": now}
+    withdrawals = {paper.arxiv_id: paper.withdrawn_at for paper in papers(app) if paper.arxiv_id}
+    assert withdrawals == {"2611.00001": None, "2611.00002": now}
 
 
-def test_undoing_keeps_newer_fields(app: Application, now: datetime) -> None:
+def test_undoing_a_merge_keeps_newer_fields(app: Application, now: datetime) -> None:
     """A newer abstract from the remaining paper's own source stays."""
     store(app, now, PIGEONS)
     store(app, now, replace(PAGE, tldr="Birds."), kind=SourceKind.PAGE)
@@ -353,7 +351,7 @@ def test_a_merge_can_be_undone_once(app: Application, now: datetime) -> None:
             merging.undo_merge(session, 999, now)
 
 
-def test_undoing_the_end_of_a_chain_keeps_its_beginning_merged(app: Application, now: datetime) -> None:
+def test_undoing_the_last_merge_of_a_chain(app: Application, now: datetime) -> None:
     """The papers that the journal's paper had absorbed stay with it."""
     store(app, now, PAGE, kind=SourceKind.PAGE)
     journal = PaperRecord("Pigeons That Plan in Cities", doi="10.1/birds", listed_on=DAY)

@@ -1,4 +1,4 @@
-"""Summaries by a language model: they are attributed to it, and its faults delay no mail."""
+"""Test summaries by a language model: they name the model, and errors delay no mail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.storage.models import Delivery, GeneratedSummary, JobRun, Paper
 from app.subscribers import Preferences
 from app.types import PaperRecord, PaperView, ParseResult, Rejection
 from tests.support import factories
-from tests.support.http_server import Peer
+from tests.support.http_server import FakeHttpServer
 
 URL, MODEL, KEY = "https://model.test/v1", "small-1", "sk-very-secret"
 ABSTRACT = (
@@ -41,31 +41,31 @@ def chat(text: object) -> httpx.Response:
     return httpx.Response(200, json={"choices": [{"message": {"role": "assistant", "content": text}}]})
 
 
-class Endpoint(Peer):
-    """An endpoint that answers with a sentence, unless other answers are given."""
+class Endpoint(FakeHttpServer):
+    """Return a sentence for every request, unless other responses are given."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         super().__init__(*(answers or [chat(SENTENCE)]))
 
     def on(self, app: Application) -> Application:
         """Return the application with this endpoint in its settings."""
-        chosen = {"summary_url": URL, "summary_model": MODEL, "summary_key": KEY}
+        fields = {"summary_url": URL, "summary_model": MODEL, "summary_key": KEY}
         wire = HttpTransport(httpx.MockTransport(self))
-        return replace(app, settings=app.settings.model_copy(update=chosen), http=wire)
+        return replace(app, settings=app.settings.model_copy(update=fields), http=wire)
 
     @property
     def titles(self) -> list[str]:
         """The titles of the papers in the requests, in their order."""
-        prompts = [json.loads(request.content)["messages"][1]["content"] for request in self.asked]
+        prompts = [json.loads(request.content)["messages"][1]["content"] for request in self.requests]
         return [text.split("\n")[0].removeprefix("Title: ") for text in prompts]
 
 
-def add(app: Application, now: datetime, *titles: str, **fields: object) -> list[int]:
+def add_papers(app: Application, now: datetime, *titles: str, **fields: object) -> list[int]:
     """Add papers that were listed today, with an abstract and without a summary. Return their ids."""
     with app.db.write() as session:
-        source = session.exec(select(factories.Source)).first() or factories.source(session, now)
+        source = session.exec(select(factories.Source)).first() or factories.add_source(session, now)
         usual = {"abstract": ABSTRACT, "listed_on": now.date()} | fields
-        return [factories.paper(session, source, title, now=now, **usual) for title in titles]
+        return [factories.add_paper(session, source, title, now=now, **usual) for title in titles]
 
 
 def runs(app: Application) -> list[JobRun]:
@@ -80,19 +80,19 @@ def view(app: Application, paper_id: int) -> PaperView:
         return queries.paper_views(session, [paper_id])[0]
 
 
-def test_without_an_endpoint_nothing_happens(app: Application, now: datetime) -> None:
+def test_no_endpoint(app: Application, now: datetime) -> None:
     """The job is off by default, and no run is recorded."""
-    add(app, now, "Bookmark")
+    add_papers(app, now, "Bookmark")
     assert not pipeline.summarise(app, now)
     assert runs(app) == []
 
 
-def test_a_paper_without_a_summary_gets_one(app: Application, now: datetime) -> None:
+def test_summary_is_generated_and_stored(app: Application, now: datetime) -> None:
     """The request has title and abstract, and the summary is stored with the model's name."""
-    [number] = add(app, now, "Bookmark")
+    [number] = add_papers(app, now, "Bookmark")
     endpoint = Endpoint()
     assert pipeline.summarise(endpoint.on(app), now) == {"written": 1, "rejected": 0}
-    request, body = endpoint.asked[0], json.loads(endpoint.asked[0].content)
+    request, body = endpoint.requests[0], json.loads(endpoint.requests[0].content)
     assert str(request.url) == f"{URL}/chat/completions"
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert body["model"] == MODEL
@@ -100,9 +100,9 @@ def test_a_paper_without_a_summary_gets_one(app: Application, now: datetime) -> 
     assert (view(app, number).tldr, view(app, number).tldr_by) == (SENTENCE, MODEL)
 
 
-def test_a_card_says_who_wrote_it(app: Application, now: datetime) -> None:
+def test_card_names_the_model(app: Application, now: datetime) -> None:
     """The model is named in both parts of the mail and on the page of the day."""
-    add(app, now, "Bookmark")
+    add_papers(app, now, "Bookmark")
     pipeline.summarise(Endpoint().on(app), now)
     mail = pipeline.render_digest(app, pipeline.preview(app, Preferences(), now), "alice@example.org", now)
     assert f"{SENTENCE} (Summary by {MODEL})" in " ".join(mail.text.split())
@@ -111,45 +111,45 @@ def test_a_card_says_who_wrote_it(app: Application, now: datetime) -> None:
         assert f"Summary by {MODEL}" in visitor.get(f"/day/{now.date()}").text
 
 
-def test_each_paper_is_asked_about_once(app: Application, now: datetime) -> None:
+def test_each_paper_is_summarised_once(app: Application, now: datetime) -> None:
     """Runs without work are not recorded."""
-    add(app, now, "Bookmark")
+    add_papers(app, now, "Bookmark")
     endpoint = Endpoint()
     for minutes in (0, 15, 600):
         pipeline.summarise(endpoint.on(app), now + timedelta(minutes=minutes))
-    assert len(endpoint.asked) == len(runs(app)) == 1
+    assert len(endpoint.requests) == len(runs(app)) == 1
 
 
-def test_only_what_may_be_picked_and_needs_one(app: Application, now: datetime) -> None:
+def test_papers_to_summarise(app: Application, now: datetime) -> None:
     """Papers without an abstract, with a summary, too old, withdrawn or merged are skipped."""
-    add(app, now, "No abstract", abstract="")
-    add(app, now, "Has one", tldr="Its source's own.")
-    add(app, now, "Old", listed_on=now.date() - timedelta(days=app.settings.candidate_days))
-    add(app, now, "Withdrawn", withdrawn_at=now)
-    [usable] = add(app, now, "Usable")
-    add(app, now, "Merged", merged_into_id=usable)
+    add_papers(app, now, "No abstract", abstract="")
+    add_papers(app, now, "Has one", tldr="Its source's own.")
+    add_papers(app, now, "Old", listed_on=now.date() - timedelta(days=app.settings.candidate_days))
+    add_papers(app, now, "Withdrawn", withdrawn_at=now)
+    [usable] = add_papers(app, now, "Usable")
+    add_papers(app, now, "Merged", merged_into_id=usable)
     endpoint = Endpoint()
     pipeline.summarise(endpoint.on(app), now)
     assert endpoint.titles == ["Usable"]
 
 
-def test_the_most_voted_come_first_within_a_budget(
+def test_budget_prefers_papers_with_most_votes(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next run has the others; the number of concurrent requests is limited."""
     monkeypatch.setattr(llm_summaries, "PAPERS_PER_RUN", 6)
     for votes in range(9):
-        add(app, now, f"With {votes}", upvotes=votes)
+        add_papers(app, now, f"With {votes}", upvotes=votes)
     endpoint = Endpoint()
     assert pipeline.summarise(endpoint.on(app), now) == {"written": 6, "rejected": 0}
     assert endpoint.titles == [f"With {votes}" for votes in (8, 7, 6, 5, 4, 3)]
-    assert 1 < endpoint.most_at_once <= llm_summaries.CONCURRENT_REQUESTS
+    assert 1 < endpoint.most_active <= llm_summaries.CONCURRENT_REQUESTS
     assert pipeline.summarise(endpoint.on(app), now + timedelta(minutes=15)) == {"written": 3, "rejected": 0}
 
 
-def test_a_source_s_own_summary_wins_whenever_it_comes(app: Application, now: datetime) -> None:
+def test_summary_of_the_source_takes_precedence(app: Application, now: datetime) -> None:
     """The generated summary stays if later records have none."""
-    [number] = add(app, now, "Bookmark", arxiv_id="2611.00001")
+    [number] = add_papers(app, now, "Bookmark", arxiv_id="2611.00001")
     pipeline.summarise(Endpoint().on(app), now)
 
     def again(tldr: str) -> PaperView:
@@ -175,12 +175,12 @@ def test_a_source_s_own_summary_wins_whenever_it_comes(app: Application, now: da
         ("[Bookmark keeps an index of all pages](//evil.test)", llm_summaries.NOT_PLAIN),
     ],
 )
-def test_an_answer_that_cannot_be_shown(app: Application, now: datetime, answer: object, reason: str) -> None:
+def test_unusable_response(app: Application, now: datetime, answer: object, reason: str) -> None:
     """The run has a rejection, the paper shows a sentence of its abstract, and is retried later."""
-    [number] = add(app, now, "Bookmark")
+    [number] = add_papers(app, now, "Bookmark")
     endpoint = Endpoint(chat(answer))
-    chosen = endpoint.on(app)
-    assert pipeline.summarise(chosen, now) == {"written": 0, "rejected": 1}
+    connected = endpoint.on(app)
+    assert pipeline.summarise(connected, now) == {"written": 0, "rejected": 1}
     [run] = runs(app)
     assert [(rejection["reason"], rejection["origin"]) for rejection in run.rejections] == [
         (reason, "Bookmark")
@@ -191,8 +191,8 @@ def test_an_answer_that_cannot_be_shown(app: Application, now: datetime, answer:
     waits = [timedelta(minutes=59), timedelta(minutes=60), timedelta(minutes=299), timedelta(minutes=300)]
     requests = []
     for wait in waits:
-        pipeline.summarise(chosen, now + wait)
-        requests.append(len(endpoint.asked))
+        pipeline.summarise(connected, now + wait)
+        requests.append(len(endpoint.requests))
     assert requests == [1, 2, 2, 3]
 
 
@@ -211,51 +211,51 @@ def test_an_answer_that_cannot_be_shown(app: Application, now: datetime, answer:
         httpx.ReadTimeout("too slow"),
     ],
 )
-def test_a_fault_of_the_endpoint_ends_the_run(
+def test_endpoint_error_stops_the_run(
     app: Application, now: datetime, fault: httpx.Response | Exception
 ) -> None:
     """The run has the error without the key; the other papers wait, and no mail does."""
-    add(app, now, *(f"Paper {n}" for n in range(12)))
+    add_papers(app, now, *(f"Paper {n}" for n in range(12)))
     endpoint = Endpoint(fault)
     pipeline.summarise(endpoint.on(app), now)
-    assert len(endpoint.asked) <= llm_summaries.CONCURRENT_REQUESTS
+    assert len(endpoint.requests) <= llm_summaries.CONCURRENT_REQUESTS
     [run] = runs(app)
     assert run.error.startswith("the endpoint: ")
     assert KEY not in run.error
     assert len(pipeline.preview(app, Preferences(), now).picks) == 10
 
 
-def test_a_mail_goes_out_while_the_endpoint_is_down(app: Application, now: datetime) -> None:
+def test_mail_is_sent_while_the_endpoint_is_down(app: Application, now: datetime) -> None:
     """It shows a sentence of the abstract."""
-    add(app, now, "Bookmark")
+    add_papers(app, now, "Bookmark")
     pipeline.summarise(Endpoint(httpx.ConnectError("nobody there")).on(app), now)
     with app.db.write() as session:
-        factories.reader(session, "alice@example.org", ["bookmark"], now)
+        factories.add_subscriber(session, "alice@example.org", ["bookmark"], now)
     pipeline.send_due(app, now)
     with app.db.read() as session:
-        (pick,) = factories.digest(app, session.exec(select(Delivery)).one()).picks
+        (pick,) = factories.load_digest(app, session.exec(select(Delivery)).one()).picks
     assert (pick.summary, pick.summary_by) == (GIST, "")
 
 
-def test_a_failing_endpoint_is_backed_off_longer_each_time(app: Application, now: datetime) -> None:
+def test_endpoint_backoff(app: Application, now: datetime) -> None:
     """The waits are 15, 30, 60 and at most 120 minutes, until a run succeeds."""
-    add(app, now, *(f"Paper {n}" for n in range(40)))
+    add_papers(app, now, *(f"Paper {n}" for n in range(40)))
     endpoint = Endpoint(httpx.Response(500))
     began = []
     for minutes in range(0, 400, 15):
-        before = len(endpoint.asked)
+        before = len(endpoint.requests)
         pipeline.summarise(endpoint.on(app), now + timedelta(minutes=minutes))
-        began += [minutes] if len(endpoint.asked) > before else []
+        began += [minutes] if len(endpoint.requests) > before else []
     assert began == [0, 15, 45, 105, 225, 345]
     endpoint.answers = [chat(SENTENCE)]
     assert pipeline.summarise(endpoint.on(app), now + timedelta(minutes=465))["written"] > 0
     assert not runs(app)[-1].error
 
 
-def test_one_paper_that_breaks_the_endpoint_does_not_stop_the_others(app: Application, now: datetime) -> None:
+def test_failing_paper_is_backed_off(app: Application, now: datetime) -> None:
     """It is backed off, too, so that the next run begins with others."""
-    add(app, now, "Poison", upvotes=99)
-    add(app, now, *(f"Paper {n}" for n in range(3)))
+    add_papers(app, now, "Poison", upvotes=99)
+    add_papers(app, now, *(f"Paper {n}" for n in range(3)))
     endpoint = Endpoint(httpx.Response(500), chat(SENTENCE))
     pipeline.summarise(endpoint.on(app), now)
     pipeline.summarise(endpoint.on(app), now + timedelta(minutes=15))
@@ -265,9 +265,7 @@ def test_one_paper_that_breaks_the_endpoint_does_not_stop_the_others(app: Applic
         assert session.exec(waiting).all() == ["Poison"]
 
 
-def test_an_answer_that_never_ends_is_given_up(
-    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_response_times_out(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """The timeout is for the whole response."""
     monkeypatch.setattr(llm_summaries, "REQUEST_TIMEOUT", timedelta(milliseconds=20))
 
@@ -275,18 +273,18 @@ def test_an_answer_that_never_ends_is_given_up(
         await asyncio.Event().wait()
         raise AssertionError
 
-    add(app, now, "Bookmark")
+    add_papers(app, now, "Bookmark")
     pipeline.summarise(replace(Endpoint().on(app), http=HttpTransport(httpx.MockTransport(never))), now)
     assert runs(app)[0].error == "the endpoint: no answer in time"
 
 
 def test_one_process_at_a_time(app: Application, now: datetime) -> None:
     """Requests cost money."""
-    add(app, now, "Bookmark")
+    add_papers(app, now, "Bookmark")
     endpoint = Endpoint()
     with locks.hold(app.db, llm_summaries.JOB, now, timedelta(minutes=5)):
         assert not pipeline.summarise(endpoint.on(app), now)
-    assert endpoint.asked == []
+    assert endpoint.requests == []
 
 
 @pytest.mark.parametrize(
@@ -302,7 +300,7 @@ def test_one_process_at_a_time(app: Application, now: datetime) -> None:
         SENTENCE.replace(" keep", "\u200b\nkeep"),
     ],
 )
-def test_additions_around_a_sentence_are_removed(answer: str) -> None:
+def test_wrapping_text_is_removed(answer: str) -> None:
     """Quotes, reasoning, headings and asterisks are removed."""
     assert llm_summaries.summary_in(chat(answer).content) == SENTENCE
 
@@ -315,12 +313,12 @@ def test_additions_around_a_sentence_are_removed(answer: str) -> None:
         "*Bookmark* lets a small reader keep an index of `pages`",
     ],
 )
-def test_quotes_within_a_sentence_stay(sentence: str) -> None:
+def test_quotes_within_a_sentence_are_kept(sentence: str) -> None:
     """Quotes are only removed if they enclose the whole sentence and there are none within."""
     assert llm_summaries.summary_in(chat(sentence).content) == sentence
 
 
-def test_a_truncated_answer_is_rejected() -> None:
+def test_truncated_response_is_rejected() -> None:
     """An endpoint with a low token limit stops in the middle and says so."""
     choice = {"message": {"content": "Bookmark lets a small reader keep an"}, "finish_reason": "length"}
     rejection = llm_summaries.summary_in(httpx.Response(200, json={"choices": [choice]}).content)
@@ -328,7 +326,7 @@ def test_a_truncated_answer_is_rejected() -> None:
     assert rejection.reason == llm_summaries.CUT_SHORT
 
 
-def test_formulas_are_shown_as_in_abstracts() -> None:
+def test_formulas() -> None:
     """LaTeX becomes Unicode, and less-than signs are not markup."""
     response = chat(r"It proves that $\alpha < \beta$ holds for all n < 9 and m > 3 in every case.").content
     assert (
@@ -337,7 +335,7 @@ def test_formulas_are_shown_as_in_abstracts() -> None:
     )
 
 
-def test_an_answer_of_another_kind_is_no_answer() -> None:
+def test_response_of_another_api() -> None:
     """The endpoint is not a chat API."""
     with pytest.raises(UnreadableAnswer):
         llm_summaries.summary_in(b"\xff\xfe")
@@ -371,15 +369,15 @@ def model_server(answer: Callable[[dict[str, object]], bytes]) -> Iterator[str]:
         server.server_close()
 
 
-def test_over_a_real_connection(app: Application, now: datetime) -> None:
-    """The same works over a real connection; no key is sent if none is set."""
-    numbers = add(app, now, *(f"Paper {n}" for n in range(6)))
+def test_real_http_connection(app: Application, now: datetime) -> None:
+    """The result is the same, and no key is sent if none is set."""
+    numbers = add_papers(app, now, *(f"Paper {n}" for n in range(6)))
 
     def answer(request: dict[str, object]) -> bytes:
         title = str(request["messages"][1]["content"]).split("\n")[0]  # type: ignore[index]
         return chat(f"One sentence that was written about “{title}”.").content
 
     with model_server(answer) as url:
-        chosen = app.settings.model_copy(update={"summary_url": url, "summary_model": MODEL})
-        assert pipeline.summarise(replace(app, settings=chosen), now) == {"written": 6, "rejected": 0}
+        new_settings = app.settings.model_copy(update={"summary_url": url, "summary_model": MODEL})
+        assert pipeline.summarise(replace(app, settings=new_settings), now) == {"written": 6, "rejected": 0}
     assert view(app, numbers[3]).tldr == "One sentence that was written about “Title: Paper 3”."

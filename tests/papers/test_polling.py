@@ -1,4 +1,4 @@
-"""Polling sources and reading files: stored papers, stored state, and behaviour on faults."""
+"""Test polling and reading files: stored papers, stored state, and behaviour on faults."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _no_waiting() -> Iterator[None]:
     stamina.set_testing(False)
 
 
-class World:
+class FakeUpstreams:
     """Fake Hugging Face, arXiv and feed, with two papers a day. Any host can be made to fail."""
 
     def __init__(self) -> None:
@@ -82,8 +82,8 @@ class World:
         return [url for url in self.requests if url.host == host]
 
 
-async def _at_once(_seconds: float) -> None:
-    """Sleep for no time."""
+async def _no_sleep(_seconds: float) -> None:
+    """Return immediately instead of sleeping."""
 
 
 async def _resolve(host: str, port: int) -> list[str]:
@@ -91,31 +91,39 @@ async def _resolve(host: str, port: int) -> list[str]:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def upstreams() -> FakeUpstreams:
+    return FakeUpstreams()
 
 
 @pytest.fixture
-def live(app: Application, world: World) -> Application:
+def live(app: Application, upstreams: FakeUpstreams) -> Application:
     """Return the application with these fake servers."""
     settings = app.settings.model_copy(update={"backfill_days": 4})
-    return replace(app, settings=settings, http=HttpTransport(httpx.MockTransport(world), _at_once, _resolve))
+    return replace(
+        app, settings=settings, http=HttpTransport(httpx.MockTransport(upstreams), _no_sleep, _resolve)
+    )
 
 
-def source(app: Application, kind: SourceKind) -> Source:
+def get_source(app: Application, kind: SourceKind) -> Source:
     with app.db.read() as session:
         return session.exec(select(Source).where(Source.kind == kind)).one()
 
 
-def test_the_first_refresh_seeds_the_sources_and_fills_the_last_days(
-    live: Application, world: World, now: datetime
+def test_first_refresh_adds_sources_and_backfills(
+    live: Application, upstreams: FakeUpstreams, now: datetime
 ) -> None:
     """Hugging Face is read by day and page, arXiv's feed for today, and its query API for earlier days."""
     result = pipeline.refresh(live, now)
     assert result.polled == ("Hugging Face Daily Papers", "arXiv announcements")
     assert result.failed == {}
-    assert world.requested_days() == ["2026-11-16", "2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20"]
-    assert len(world.requests_to("export.arxiv.org")) == 4
+    assert upstreams.requested_days() == [
+        "2026-11-16",
+        "2026-11-17",
+        "2026-11-18",
+        "2026-11-19",
+        "2026-11-20",
+    ]
+    assert len(upstreams.requests_to("export.arxiv.org")) == 4
     assert result.summary.papers_new == 5 * 2 + 4 + 1
     with live.db.read() as session:
         run = session.exec(select(JobRun)).one()
@@ -124,18 +132,18 @@ def test_the_first_refresh_seeds_the_sources_and_fills_the_last_days(
     assert days == {date(2026, 11, day) for day in range(16, 21)}
 
 
-def test_a_source_is_asked_when_it_is_due_and_then_only_for_what_can_be_new(
-    live: Application, world: World, now: datetime
+def test_due_source_is_polled_incrementally(
+    live: Application, upstreams: FakeUpstreams, now: datetime
 ) -> None:
     """A later poll reads yesterday and today again, for their votes, and arXiv's feed with its ETag."""
     pipeline.refresh(live, now)
-    world.requests.clear()
+    upstreams.requests.clear()
     assert pipeline.refresh(live, now + timedelta(minutes=5)).polled == ()
-    assert world.requests == []
-    world.upvotes = 9
+    assert upstreams.requests == []
+    upstreams.upvotes = 9
     again = pipeline.refresh(live, now + timedelta(hours=1))
-    assert world.requested_days() == ["2026-11-19", "2026-11-20"]
-    assert world.requests_to("export.arxiv.org") == []
+    assert upstreams.requested_days() == ["2026-11-19", "2026-11-20"]
+    assert upstreams.requests_to("export.arxiv.org") == []
     assert (again.summary.papers_new, again.summary.changed) == (0, 4)
     with live.db.read() as session:
         row = session.exec(select(VoteCount).where(VoteCount.at == now + timedelta(hours=1))).first()
@@ -143,48 +151,48 @@ def test_a_source_is_asked_when_it_is_due_and_then_only_for_what_can_be_new(
     assert row.upvotes == 9
 
 
-def test_days_missed_in_an_outage_are_caught_up(live: Application, world: World, now: datetime) -> None:
+def test_missed_days_are_backfilled(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
     """After ten days, every day since the watermark is read, over two weekends."""
     pipeline.refresh(live, now)
-    world.requests.clear()
+    upstreams.requests.clear()
     pipeline.refresh(live, now + timedelta(days=10))
-    assert world.requested_days()[0] == "2026-11-19"
-    assert world.requested_days()[-1] == "2026-11-30"
+    assert upstreams.requested_days()[0] == "2026-11-19"
+    assert upstreams.requested_days()[-1] == "2026-11-30"
     # arXiv: Mon 23 to Fri 27 without Thanksgiving; today's own list comes by the feed.
-    assert len(world.requests_to("export.arxiv.org")) == 4
-    assert source(live, SourceKind.ARXIV_FEED).watermark == date(2026, 11, 29)
-    assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 28)
+    assert len(upstreams.requests_to("export.arxiv.org")) == 4
+    assert get_source(live, SourceKind.ARXIV_FEED).watermark == date(2026, 11, 29)
+    assert get_source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 28)
 
 
-def test_one_failing_source_stops_no_other_and_backs_off(
-    live: Application, world: World, now: datetime
+def test_failing_source_backs_off_without_affecting_others(
+    live: Application, upstreams: FakeUpstreams, now: datetime
 ) -> None:
     """Its error is stored, its next poll is delayed more each time, and a successful poll clears both."""
-    world.broken["huggingface.co"] = httpx.Response(500)
+    upstreams.broken["huggingface.co"] = httpx.Response(500)
     result = pipeline.refresh(live, now)
     assert list(result.failed) == ["Hugging Face Daily Papers"]
     assert result.summary.papers_new == 5
-    failing = source(live, SourceKind.HUGGINGFACE)
+    failing = get_source(live, SourceKind.HUGGINGFACE)
     assert (failing.failures, failing.next_poll_at) == (1, now + timedelta(minutes=5))
     assert "HTTP 500" in (failing.last_error or "")
     pipeline.refresh(live, now + timedelta(minutes=5))
-    assert source(live, SourceKind.HUGGINGFACE).next_poll_at == now + timedelta(minutes=20)
-    world.broken.clear()
+    assert get_source(live, SourceKind.HUGGINGFACE).next_poll_at == now + timedelta(minutes=20)
+    upstreams.broken.clear()
     pipeline.refresh(live, now + timedelta(minutes=20))
-    mended = source(live, SourceKind.HUGGINGFACE)
+    mended = get_source(live, SourceKind.HUGGINGFACE)
     assert (mended.failures, mended.last_error) == (0, None)
     assert mended.next_poll_at == now + timedelta(minutes=80)
 
 
-def test_rows_are_counted_over_all_pages_of_a_day(live: Application, world: World, now: datetime) -> None:
+def test_row_numbers_continue_over_pages(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
     """Each page has a bad first row. The two rejections have row numbers within the day."""
-    real = world.daily
+    real = upstreams.daily
 
     def spoiled(request: httpx.Request) -> httpx.Response:
         good = real(request)
         return httpx.Response(200, json=[17, *good.json()], headers=good.headers)
 
-    world.daily = spoiled  # type: ignore[method-assign]
+    upstreams.daily = spoiled  # type: ignore[method-assign]
     live = replace(live, settings=live.settings.model_copy(update={"backfill_days": 0}))
     summary = pipeline.refresh(live, now, source_id=_seeded(live, now)).summary
     assert [rejection.row for rejection in summary.rejections] == [1, 3, 1, 3]
@@ -196,33 +204,35 @@ def _seeded(app: Application, now: datetime) -> int:
         return source_registry.add(session, "Days", SourceKind.HUGGINGFACE, {}, now).id or 0
 
 
-def test_hugging_face_is_one_source(live: Application, now: datetime) -> None:
-    """A second source for Hugging Face is refused, because votes would count twice."""
+def test_second_hugging_face_source_is_refused(live: Application, now: datetime) -> None:
+    """Votes would count twice."""
     _seeded(live, now)
     with live.db.write() as session, pytest.raises(Conflict, match="“Days” is this source already"):
         source_registry.add(session, "Again", SourceKind.HUGGINGFACE, {}, now)
 
 
-def test_a_login_page_is_a_fault_and_not_an_empty_day(live: Application, world: World, now: datetime) -> None:
+def test_login_page_is_an_error(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
     """The watermark does not move, so the day is read when the source works again."""
-    world.broken["huggingface.co"] = httpx.Response(200, text="<!DOCTYPE html><html>Sign in</html>")
+    upstreams.broken["huggingface.co"] = httpx.Response(200, text="<!DOCTYPE html><html>Sign in</html>")
     assert "web page" in pipeline.refresh(live, now).failed["Hugging Face Daily Papers"]
-    assert source(live, SourceKind.HUGGINGFACE).watermark is None
+    assert get_source(live, SourceKind.HUGGINGFACE).watermark is None
 
 
-def test_arxivs_429_holds_for_all_of_its_sources(live: Application, world: World, now: datetime) -> None:
+def test_arxiv_429_delays_all_arxiv_sources(
+    live: Application, upstreams: FakeUpstreams, now: datetime
+) -> None:
     """All arXiv sources wait ten minutes, also one that was not due."""
     with live.db.write() as session:
         query = source_registry.add(session, "Pigeons", SourceKind.ARXIV, {"query": "all:pigeon"}, now)
         query.next_poll_at = now + timedelta(minutes=1)
         source_registry.add(session, "arXiv", SourceKind.ARXIV_FEED, {"categories": ["cs.AI"]}, now)
-    world.broken["rss.arxiv.org"] = httpx.Response(429)
+    upstreams.broken["rss.arxiv.org"] = httpx.Response(429)
     pipeline.refresh(live, now)
-    assert source(live, SourceKind.ARXIV).next_poll_at == now + timedelta(minutes=10)
-    assert source(live, SourceKind.ARXIV_FEED).next_poll_at == now + timedelta(minutes=10)
+    assert get_source(live, SourceKind.ARXIV).next_poll_at == now + timedelta(minutes=10)
+    assert get_source(live, SourceKind.ARXIV_FEED).next_poll_at == now + timedelta(minutes=10)
 
 
-def test_an_operators_feed_and_query_are_polled(live: Application, world: World, now: datetime) -> None:
+def test_custom_feed_and_query(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
     """A feed's entries have their own days. A query is sent for each day's submissions."""
     with live.db.write() as session:
         feed = source_registry.add(session, "Birds", SourceKind.FEED, {"url": "https://birds.test/rss"}, now)
@@ -231,86 +241,86 @@ def test_an_operators_feed_and_query_are_polled(live: Application, world: World,
     assert pipeline.refresh(live, now, source_id=ids[0]).summary.papers_new == 2
     summary = pipeline.refresh(live, now, source_id=ids[1]).summary
     assert (summary.papers_new, summary.papers_merged) == (4, 1), "one has the DOI that the feed had"
-    search_query = world.requests_to("export.arxiv.org")[0].params["search_query"]
+    search_query = upstreams.requests_to("export.arxiv.org")[0].params["search_query"]
     assert search_query == "(all:pigeon) AND submittedDate:[202611121900 TO 202611131900]"
 
 
-def test_a_paused_source_is_not_asked(live: Application, world: World, now: datetime) -> None:
-    """A paused source is not polled until it is resumed."""
+def test_paused_source_is_not_polled(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
+    """It is polled again after it is resumed."""
     pipeline.refresh(live, now)
-    world.requests.clear()
+    upstreams.requests.clear()
     with live.db.write() as session:
         for row in source_registry.all_sources(session):
             source_registry.pause(session, row)
     assert pipeline.refresh(live, now + timedelta(days=1)).polled == ()
-    assert world.requests == []
+    assert upstreams.requests == []
 
 
-def test_what_is_read_from_files_is_not_asked(app: Application, now: datetime, folder: Path) -> None:
+def test_file_source_is_not_polled(app: Application, now: datetime, folder: Path) -> None:
     """A source for files has no URL and is not polled."""
     pipeline.read_files(app, [folder / "4-page.txt"], now)
     with pytest.raises(Conflict, match="read from files"):
-        pipeline.refresh(app, now, source_id=source(app, SourceKind.PAGE).id)
+        pipeline.refresh(app, now, source_id=get_source(app, SourceKind.PAGE).id)
 
 
-def test_only_one_process_asks_a_source_at_a_time(live: Application, world: World, now: datetime) -> None:
+def test_source_is_polled_by_one_process_at_a_time(
+    live: Application, upstreams: FakeUpstreams, now: datetime
+) -> None:
     """A second process does not poll it. The lease of a dead process expires."""
     with live.db.write() as session:
         source_registry.seed(session, ["cs.CL"], now)
         for name in map(source_registry.lease_of, source_registry.all_sources(session)):
             locks.acquire(session, name, "another process", now, timedelta(minutes=30))
     assert pipeline.refresh(live, now).busy
-    assert world.requests == []
+    assert upstreams.requests == []
     assert not pipeline.refresh(live, now + timedelta(minutes=30)).busy
 
 
-def test_a_fault_in_the_middle_keeps_what_was_read_before_it(
-    live: Application, world: World, now: datetime
-) -> None:
+def test_error_keeps_the_days_read_before(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
     """Each day is stored separately, and the next poll continues at the failed day."""
-    real = world.daily
+    real = upstreams.daily
 
     def until_thursday(request: httpx.Request) -> httpx.Response:
         return httpx.Response(500) if request.url.params["date"] >= "2026-11-19" else real(request)
 
-    world.daily = until_thursday  # type: ignore[method-assign]
+    upstreams.daily = until_thursday  # type: ignore[method-assign]
     result = pipeline.refresh(live, now)
     assert "Hugging Face Daily Papers" in result.failed
-    assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 18)
+    assert get_source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 18)
 
 
-def test_a_day_that_cannot_be_read_keeps_no_other_from_readers(
-    live: Application, world: World, now: datetime
+def test_unreadable_day_does_not_block_later_days(
+    live: Application, upstreams: FakeUpstreams, now: datetime
 ) -> None:
     """Later days are still read. The watermark stays, and the failed day is read when it works again."""
-    real = world.daily
+    real = upstreams.daily
 
     def but_tuesday(request: httpx.Request) -> httpx.Response:
         return httpx.Response(500) if request.url.params["date"] == "2026-11-17" else real(request)
 
-    world.daily = but_tuesday  # type: ignore[method-assign]
+    upstreams.daily = but_tuesday  # type: ignore[method-assign]
     assert "HTTP 500" in pipeline.refresh(live, now).failed["Hugging Face Daily Papers"]
-    assert set(world.requested_days()) == {"2026-11-16", "2026-11-17", "2026-11-19", "2026-11-20"}
-    assert source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 16)
-    world.daily = real  # type: ignore[method-assign]
-    world.requests.clear()
+    assert set(upstreams.requested_days()) == {"2026-11-16", "2026-11-17", "2026-11-19", "2026-11-20"}
+    assert get_source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 16)
+    upstreams.daily = real  # type: ignore[method-assign]
+    upstreams.requests.clear()
     assert pipeline.refresh(live, now + timedelta(hours=1)).failed == {}
-    assert set(world.requested_days()) == {"2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20"}
+    assert set(upstreams.requested_days()) == {"2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20"}
 
 
-def test_todays_announcement_does_not_wait_for_the_missed_days(
-    live: Application, world: World, now: datetime
+def test_current_feed_does_not_wait_for_the_backfill(
+    live: Application, upstreams: FakeUpstreams, now: datetime
 ) -> None:
     """A failing query API does not delay the feed."""
-    world.broken["export.arxiv.org"] = httpx.Response(500)
+    upstreams.broken["export.arxiv.org"] = httpx.Response(500)
     assert "arXiv announcements" in pipeline.refresh(live, now).failed
     with live.db.read() as session:
         assert session.exec(select(Paper).where(Paper.arxiv_id == "2611.29999")).one()
-    feed = source(live, SourceKind.ARXIV_FEED)
+    feed = get_source(live, SourceKind.ARXIV_FEED)
     assert (feed.watermark, feed.etag) == (None, None)
-    world.broken.clear()
+    upstreams.broken.clear()
     assert pipeline.refresh(live, now + timedelta(hours=1)).failed == {}
-    assert source(live, SourceKind.ARXIV_FEED).watermark == TODAY
+    assert get_source(live, SourceKind.ARXIV_FEED).watermark == TODAY
 
 
 # --- files
@@ -335,7 +345,7 @@ def _tables(session: Session) -> list[dict[str, object]]:
     return [row.model_dump() for table in tables for row in session.exec(select(table).order_by(table.id))]  # type: ignore[attr-defined]
 
 
-def test_files_are_read_and_what_cannot_be_is_told(app: Application, now: datetime, folder: Path) -> None:
+def test_unreadable_files_are_reported(app: Application, now: datetime, folder: Path) -> None:
     """Unreadable files are reported, the others are read, and every row is counted once."""
     result = pipeline.read_files(app, [*sorted(folder.iterdir()), folder / "missing.json"], now)
     assert result.files == 6
@@ -360,7 +370,7 @@ def test_files_are_read_and_what_cannot_be_is_told(app: Application, now: dateti
 
 
 def test_reading_files_again_changes_nothing(app: Application, now: datetime, folder: Path) -> None:
-    """Reading the same files again changes nothing, also on the next day."""
+    """This also holds on the next day."""
     pipeline.read_files(app, sorted(folder.iterdir()), now)
     with app.db.read() as session:
         before = _tables(session)
@@ -370,7 +380,7 @@ def test_reading_files_again_changes_nothing(app: Application, now: datetime, fo
     assert again.summary.counts()["unchanged"] == 7
 
 
-def test_files_of_a_polled_source_are_its_own_days(live: Application, now: datetime, folder: Path) -> None:
+def test_file_and_poll_of_one_day_share_listings(live: Application, now: datetime, folder: Path) -> None:
     """A day that is read from a file and polled later gives one listing."""
     pipeline.read_files(live, [folder / "1-daily-2026-11-19.json"], now)
     assert pipeline.refresh(live, now).failed == {}
@@ -380,7 +390,7 @@ def test_files_of_a_polled_source_are_its_own_days(live: Application, now: datet
         assert len(session.exec(select(Source)).all()) == 2
 
 
-def test_the_operators_word_on_kind_and_day_counts(app: Application, now: datetime, tmp_path: Path) -> None:
+def test_given_kind_and_day_override_detection(app: Application, now: datetime, tmp_path: Path) -> None:
     """The given kind and day apply to a page that was saved last year."""
     page = tmp_path / "page.txt"
     page.write_text(responses.PAGE)

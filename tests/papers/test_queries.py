@@ -1,4 +1,4 @@
-"""Queries over papers: merged rows are one paper, with the votes and listings of all of them."""
+"""Test queries over papers: a merged paper has the votes and listings of all its rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support import factories
 TODAY = NOW.date()
 
 
-def vote(
+def add_vote(
     session: Session, paper_id: int, source_id: int, at: datetime, upvotes: int, comments: int = 0
 ) -> None:
     at_paper = {"paper_id": paper_id, "original_paper_id": paper_id, "source_id": source_id}
@@ -24,15 +24,15 @@ def vote(
     session.flush()
 
 
-def test_candidates_are_what_was_listed_in_the_window(app: Application) -> None:
+def test_candidates_are_listed_in_the_window(app: Application) -> None:
     """The window includes both ends; withdrawn papers are left out."""
     with app.db.write() as session:
-        source = factories.source(session, NOW)
+        source = factories.add_source(session, NOW)
         ids = [
-            factories.paper(session, source, f"Paper {ago}", TODAY - timedelta(days=ago), NOW)
+            factories.add_paper(session, source, f"Paper {ago}", TODAY - timedelta(days=ago), NOW)
             for ago in range(4)
         ]
-        withdrawn = factories.paper(session, source, "Withdrawn", TODAY, NOW, withdrawn_at=NOW)
+        withdrawn = factories.add_paper(session, source, "Withdrawn", TODAY, NOW, withdrawn_at=NOW)
         papers = queries.candidates(session, TODAY - timedelta(days=2), TODAY)
     assert [paper.id for paper in papers] == ids[:3]
     assert withdrawn not in {paper.id for paper in papers}
@@ -40,23 +40,25 @@ def test_candidates_are_what_was_listed_in_the_window(app: Application) -> None:
 
 
 def test_votes_of_several_sources_are_summed_over_time(app: Application) -> None:
-    """The result is one curve that never falls: at each moment the sum of all sources' latest figures."""
+    """The curve is the sum of all sources' latest figures, and never falls."""
     with app.db.write() as session:
-        first, second = factories.source(session, NOW), factories.source(session, NOW, "Another")
-        number = factories.paper(session, first, "Paper", TODAY, NOW, upvotes=3)
-        vote(session, number, second.id or 0, NOW + timedelta(hours=1), 5, comments=2)
-        vote(session, number, first.id or 0, NOW + timedelta(hours=2), 40, comments=1)
-        vote(session, number, first.id or 0, NOW + timedelta(hours=3), 38)
+        first, second = factories.add_source(session, NOW), factories.add_source(session, NOW, "Another")
+        number = factories.add_paper(session, first, "Paper", TODAY, NOW, upvotes=3)
+        add_vote(session, number, second.id or 0, NOW + timedelta(hours=1), 5, comments=2)
+        add_vote(session, number, first.id or 0, NOW + timedelta(hours=2), 40, comments=1)
+        add_vote(session, number, first.id or 0, NOW + timedelta(hours=3), 38)
         (paper,) = queries.paper_views(session, [number])
     assert [point.upvotes for point in paper.votes] == [3, 8, 45, 45]
     assert (paper.upvotes, paper.comments) == (45, 2)
 
 
-def test_a_merged_paper_is_shown_as_the_one_that_absorbed_it(app: Application) -> None:
+def test_merged_ids_resolve_to_the_remaining_paper(app: Application) -> None:
     """Ids in old digests lead to the current paper through any chain of merges."""
     with app.db.write() as session:
-        source = factories.source(session, NOW)
-        old, middle, current = (factories.paper(session, source, f"Paper {n}", TODAY, NOW) for n in range(3))
+        source = factories.add_source(session, NOW)
+        old, middle, current = (
+            factories.add_paper(session, source, f"Paper {n}", TODAY, NOW) for n in range(3)
+        )
         session.get_one(Paper, old).merged_into_id = middle
         session.get_one(Paper, middle).merged_into_id = current
         session.flush()
@@ -77,31 +79,33 @@ def test_a_merged_paper_is_shown_as_the_one_that_absorbed_it(app: Application) -
         ({}, "", ""),
     ],
 )  # fmt: skip
-def test_links_are_built_from_the_id(app: Application, fields: dict[str, str], url: str, pdf: str) -> None:
+def test_paper_url(app: Application, fields: dict[str, str], url: str, pdf: str) -> None:
     """The arXiv id comes first, then the paper's own URL, then its DOI; a mere title gives no link."""
     with app.db.write() as session:
-        number = factories.paper(session, factories.source(session, NOW), "Paper", TODAY, NOW, **fields)
+        number = factories.add_paper(
+            session, factories.add_source(session, NOW), "Paper", TODAY, NOW, **fields
+        )
         (paper,) = queries.paper_views(session, [number])
     assert (paper.url, paper.pdf_url) == (url, pdf)
 
 
-def test_days_are_counted_newest_first(app: Application) -> None:
-    """A paper that two sources list on the same day counts once."""
+def test_days_with_paper_counts(app: Application) -> None:
+    """The newest day comes first. A paper listed by two sources on a day counts once."""
     with app.db.write() as session:
-        first, second = factories.source(session, NOW), factories.source(session, NOW, "Another")
-        number = factories.paper(session, first, "Paper", TODAY, NOW)
-        factories.paper(session, first, "Older", date(2026, 11, 1), NOW)
+        first, second = factories.add_source(session, NOW), factories.add_source(session, NOW, "Another")
+        number = factories.add_paper(session, first, "Paper", TODAY, NOW)
+        factories.add_paper(session, first, "Older", date(2026, 11, 1), NOW)
         session.add(Listing(paper_id=number, original_paper_id=number, source_id=second.id, listed_on=TODAY))
         session.flush()
         assert queries.days(session) == [(TODAY, 1), (date(2026, 11, 1), 1)]
 
 
-def test_search_takes_every_word_literally(app: Application) -> None:
+def test_search_words_are_literal(app: Application) -> None:
     """All words must occur in title or abstract; % and _ are not wildcards; `before` pages back."""
     with app.db.write() as session:
-        source = factories.source(session, NOW)
+        source = factories.add_source(session, NOW)
         titles = ["Agents plan 100% of trips", "Agents remember", "100 agents", "Plan B"]
-        ids = {title: factories.paper(session, source, title, TODAY, NOW) for title in titles}
+        ids = {title: factories.add_paper(session, source, title, TODAY, NOW) for title in titles}
         matches = queries.search(session, "agents 100%")
         assert [paper.id for paper in matches] == [ids[titles[0]]]
         page = queries.search(session, "AGENTS", limit=2)

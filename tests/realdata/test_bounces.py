@@ -1,4 +1,4 @@
-"""All recorded bounces and complaints: most are read as those who collected them say, and none breaks us."""
+"""Parse all recorded bounces and complaints: most agree with their labels, and none raises."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from app.bounces import Kind, Notice, parse_mail
 from app.delivery.smtp import responses
 from tests.conftest import SHARED_DATA
-from tests.support.mutations import mutated
+from tests.support.mutations import mutate
 
 pytestmark = [pytest.mark.realdata, pytest.mark.timeout(400)]
 
@@ -30,44 +30,44 @@ def labels() -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def read(label: dict[str, Any]) -> tuple[Notice, ...]:
+def parse_label(label: dict[str, Any]) -> tuple[Notice, ...]:
     return parse_mail((FOLDER / label["file"]).read_bytes())
 
 
-def test_most_are_read_as_labelled() -> None:
-    """The first recipient decides. What is no bounce is neither hard nor soft."""
+def test_most_agree_with_their_labels() -> None:
+    """The first recipient decides. Other mails are neither hard nor soft bounces."""
     agreed: Counter[str] = Counter()
     for label in labels():
-        first, wanted = read(label)[0], label["expected"][0]
+        first, expected = parse_label(label)[0], label["expected"][0]
         agreed["mails"] += 1
-        agreed["hard"] += (first.hard is True) == (wanted["hardbounce"] == "1")
-        agreed["reason"] += first.reason.value == wanted["reason"]
+        agreed["hard"] += (first.hard is True) == (expected["hardbounce"] == "1")
+        agreed["reason"] += first.reason.value == expected["reason"]
     assert agreed == {"mails": MAILS, "hard": HARD_AGREES, "reason": REASON_AGREES}
 
 
-def test_no_absence_and_no_complaint_is_a_bounce() -> None:
-    """Not one, and neither is a note that a mail arrived."""
+def test_automatic_replies_and_complaints_are_not_bounces() -> None:
+    """Delivery confirmations are not either."""
     wrong = {
         label["file"]
         for label in labels()
         if label["expected"][0]["reason"] in IS_NO_BOUNCE
-        and any(notice.hard is not None or notice.kind is Kind.BOUNCE for notice in read(label))
+        and any(notice.hard is not None or notice.kind is Kind.BOUNCE for notice in parse_label(label))
     }
     assert wrong == set()
 
 
-def test_every_reason_is_of_the_vocabulary() -> None:
-    """Whoever labelled them and we speak the same language."""
-    known = {reason.value for reason in responses.Reason}
-    assert {each["reason"] for label in labels() for each in label["expected"]} <= known
+def test_reasons_are_known() -> None:
+    """The labels use our names."""
+    reasons = {reason.value for reason in responses.Reason}
+    assert {each["reason"] for label in labels() for each in label["expected"]} <= reasons
 
 
-def test_ten_thousand_mutations_break_nothing() -> None:
-    """Cut, doubled, mixed and sprinkled with random bytes: each is read, and none takes long."""
+def test_ten_thousand_mutations() -> None:
+    """Each mutated notice is parsed without an error and in limited time."""
     mails = [path.read_bytes() for path in sorted(Path(FOLDER / "mails").iterdir())]
-    dice, slowest = random.Random(20261121), 0.0  # noqa: S311
+    rng, slowest = random.Random(20261121), 0.0  # noqa: S311
     for _ in range(10_000):
-        mail, began = mutated(dice.choice(mails), dice.choice(mails), dice), time.process_time()
+        mail, began = mutate(rng.choice(mails), rng.choice(mails), rng), time.process_time()
         assert parse_mail(mail)
         slowest = max(slowest, time.process_time() - began)
     assert slowest < 2, "many times what the largest takes: something grows faster than the mail"

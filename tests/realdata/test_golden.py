@@ -1,6 +1,6 @@
-"""Digests of three readers over ten recorded days, title by title, compared with a golden file.
+"""Compare digests of three readers over ten recorded days with a golden file, title by title.
 
-The golden file was read by eye; docs/benchmarks.md lists its wrong picks. After a change that is meant,
+The golden file was reviewed by a person; docs/benchmarks.md lists its wrong picks. After an intended change,
 regenerate it and review the difference: `python -m tests.realdata.test_golden`.
 """
 
@@ -43,7 +43,7 @@ def digests(app: Application) -> Iterator[str]:
     pipeline.train(app, start)
     with app.db.write() as session:
         readers = {
-            name: factories.reader(session, f"{name}@example.org", interests, start)
+            name: factories.add_subscriber(session, f"{name}@example.org", interests, start)
             for name, interests in READERS.items()
         }
     seen = {name: set[int]() for name in readers}
@@ -51,10 +51,10 @@ def digests(app: Application) -> Iterator[str]:
         eight = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=8)
         pipeline.read_files(app, [files[day]], eight - timedelta(hours=3), day=day)
         for name, number in readers.items():
-            yield from (f"{name} {day} {line}" for line in digest(app, number, eight, seen[name]))
+            yield from (f"{name} {day} {line}" for line in digest_lines(app, number, eight, seen[name]))
 
 
-def digest(app: Application, reader: int, now: datetime, seen: set[int]) -> Iterator[str]:
+def digest_lines(app: Application, reader: int, now: datetime, seen: set[int]) -> Iterator[str]:
     with app.db.read() as session:
         builder, row = DigestBuilder(app.digest_context, session, now), session.get_one(Subscriber, reader)
         interests = subscribers.interests_of(session, [reader])[reader]
@@ -71,7 +71,7 @@ def digest(app: Application, reader: int, now: datetime, seen: set[int]) -> Iter
 @pytest.mark.realdata
 @pytest.mark.once
 @pytest.mark.timeout(300)
-def test_digests_are_those_that_were_read(app: Application) -> None:
+def test_digests_equal_the_golden_file(app: Application) -> None:
     """A change in ranking, matching or composing shows here as changed titles."""
     lines, golden = list(digests(app)), GOLDEN.read_text(encoding="utf-8").splitlines()
     changed = set(lines) ^ set(golden)
@@ -82,11 +82,11 @@ def test_digests_are_those_that_were_read(app: Application) -> None:
 def write() -> None:
     """Regenerate the golden file with a temporary database."""
     with TemporaryDirectory() as folder:
-        chosen = settings.load(
+        new_settings = settings.load(
             _env_file=None, database_url=f"sqlite:///{folder}/paperboy.db", secret_keys=("golden" * 8,)
         )
-        database.migrate(chosen.database_url)
-        app = main.build(chosen)
+        database.migrate(new_settings.database_url)
+        app = main.build(new_settings)
         GOLDEN.write_text("\n".join(digests(app)) + "\n", encoding="utf-8")
         app.db.dispose()
 

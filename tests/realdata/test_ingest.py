@@ -1,4 +1,4 @@
-"""All recorded answers of the real services in one archive: exact counts, and nothing twice."""
+"""Ingest all recorded responses into one archive and check exact counts."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def make_app(url: str, folder: Path) -> Application:
     return main.build(Settings(_env_file=None, database_url=url, secret_keys=(SECRET,), scheduler=False))
 
 
-def dump(app: Application) -> dict[str, list[dict[str, Any]]]:
-    """Every row of every table that ingest writes."""
+def all_rows(app: Application) -> dict[str, list[dict[str, Any]]]:
+    """Return every row of every table that ingestion writes."""
     with app.db.read() as session:
         tables = (Source, Paper, Listing, VoteCount, Merge)
         return {
@@ -57,35 +57,39 @@ def dump(app: Application) -> dict[str, list[dict[str, Any]]]:
         }
 
 
-def test_everything_is_counted_and_held_once(new_database_url: Callable[[], str], tmp_path: Path) -> None:
-    """The exact figures of each folder, what could not be read, what is there; a day later nothing is new."""
+def test_counts_of_all_recorded_responses(new_database_url: Callable[[], str], tmp_path: Path) -> None:
+    """Check each folder's counts and the unreadable files. A second run a day later adds nothing."""
     app = make_app(new_database_url(), tmp_path)
     read = {folder: pipeline.read_files(app, files(folder), NOW) for folder in FOLDERS}
-    assert {folder: counts(told) for folder, told in read.items()} == EXPECTED
-    assert_told_once_each([one for told in read.values() for one in told.summary.rejections])
-    assert_held_once(app)
-    before = dump(app)
+    assert {folder: check_counts(summary) for folder, summary in read.items()} == EXPECTED
+    assert_known_rejections(
+        [rejection for summary in read.values() for rejection in summary.summary.rejections]
+    )
+    assert_no_duplicates(app)
+    before = all_rows(app)
     for folder in FOLDERS:
-        told = pipeline.read_files(app, files(folder), NOW + timedelta(days=1)).summary.counts()
-        assert told["unchanged"] == told["rows"]
-        assert told["listings"] == 0
-    assert dump(app) == before
+        summary = pipeline.read_files(app, files(folder), NOW + timedelta(days=1)).summary.counts()
+        assert summary["unchanged"] == summary["rows"]
+        assert summary["listings"] == 0
+    assert all_rows(app) == before
     app.db.dispose()
 
 
-def counts(read: FileImportResult) -> tuple[int, ...]:
-    """The figures of a folder, which balance: every row is one thing."""
-    told = read.summary.counts()
+def check_counts(read: FileImportResult) -> tuple[int, ...]:
+    """Return the counts of a folder, after checking that each row is counted once."""
+    counts = read.summary.counts()
     numbered = sum(rejection.row is not None for rejection in read.summary.rejections)
-    ended = told["papers_new"] + told["papers_merged"] + told["changed"] + told["unchanged"] + numbered
-    assert told["rows"] == ended
+    ended = (
+        counts["papers_new"] + counts["papers_merged"] + counts["changed"] + counts["unchanged"] + numbered
+    )
+    assert counts["rows"] == ended
     names = ("rows", "papers_new", "papers_merged", "changed", "unchanged", "listings", "rejected")
-    return read.files, *(told[name] for name in names)
+    return read.files, *(counts[name] for name in names)
 
 
-def assert_told_once_each(rejections: Sequence[Rejection]) -> None:
-    """The recorded error of the query API, and the feed that ends in the middle of an entry."""
-    assert [(Path(one.origin).name, one.reason, one.row) for one in rejections] == [
+def assert_known_rejections(rejections: Sequence[Rejection]) -> None:
+    """Check the recorded error of the query API and the truncated feed."""
+    assert [(Path(rejection.origin).name, rejection.reason, rejection.row) for rejection in rejections] == [
         ("id_abc_s0_m100_b79c8dcf6bc3.json", "the file cannot be read", None),
         ("cs.AI-2025-08-20-truncated.xml", "the answer was cut off", None),
     ]
@@ -93,8 +97,8 @@ def assert_told_once_each(rejections: Sequence[Rejection]) -> None:
     assert "86 complete entries were read" in rejections[1].detail
 
 
-def assert_held_once(app: Application) -> None:
-    """Papers, listings, votes and merges, by query."""
+def assert_no_duplicates(app: Application) -> None:
+    """Check papers, listings, votes and merges by query."""
     with app.db.read() as session:
         papers = session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one()
         listings = session.exec(select(func.count(col(Listing.id)))).one()
@@ -106,20 +110,21 @@ def assert_held_once(app: Application) -> None:
     assert merged == ["same title", "same title"]
 
 
-def test_the_rows_kept_as_python_literals_are_papers() -> None:
-    """Four broken archives with 66 rows: all of them readable, none of them run."""
-    broken = [SHARED_DATA / "hf_daily" / f"{day}.json" for day in BROKEN_DAYS]
-    counts = [
-        len(sources.parse_file(path.name, path.read_bytes(), NOW.date()).parsed.records) for path in broken
+def test_recorded_python_literals() -> None:
+    """Four archives have 66 rows: all are readable, and no code is run."""
+    literal_files = [SHARED_DATA / "hf_daily" / f"{day}.json" for day in BROKEN_DAYS]
+    check_counts = [
+        len(sources.parse_file(path.name, path.read_bytes(), NOW.date()).parsed.records)
+        for path in literal_files
     ]
-    assert counts == [26, 18, 13, 9]
+    assert check_counts == [26, 18, 13, 9]
 
 
 BROKEN_DAYS = ("2024-12-11", "2024-12-12", "2025-01-09", "2025-01-10")
 
 
 def test_five_search_pages_give_159_papers(new_database_url: Callable[[], str], tmp_path: Path) -> None:
-    """Without any id: 32 papers are on more than one page."""
+    """They have no ids, and 32 papers are on more than one page."""
     app = make_app(new_database_url(), tmp_path)
     summary = pipeline.read_files(app, files("search_pages"), NOW).summary
     app.db.dispose()
@@ -127,8 +132,10 @@ def test_five_search_pages_give_159_papers(new_database_url: Callable[[], str], 
 
 
 @pytest.mark.once
-def test_the_order_of_files_changes_no_field(new_database_url: Callable[[], str], tmp_path: Path) -> None:
-    """A part of everything, in two orders: the same papers, with the same fields, listings and votes."""
+def test_result_does_not_depend_on_the_order_of_files(
+    new_database_url: Callable[[], str], tmp_path: Path
+) -> None:
+    """Fields, listings and votes are the same in two orders."""
     part = [path for folder in FOLDERS for path in files(folder) if folder != "arxiv_daily"]
     part = [path for path in part if path.parent.name != "hf_daily" or path.name >= "2026-03-16"]
     lines = (SHARED_DATA / "arxiv_daily" / "2026-02-first-two-weeks.jsonl").read_text().splitlines()[::16]
@@ -140,24 +147,26 @@ def test_the_order_of_files_changes_no_field(new_database_url: Callable[[], str]
         app = make_app(new_database_url(), tmp_path)
         shuffled = random.Random(seed).sample(part, len(part))  # noqa: S311
         pipeline.read_files(app, shuffled, NOW)
-        results.append(final(app))
+        results.append(final_papers(app))
         app.db.dispose()
     assert results[0] == results[1]
 
 
-def final(app: Application) -> set[str]:
-    """The papers as people see them, with what was seen of them, without the ids of rows."""
+def final_papers(app: Application) -> set[str]:
+    """Return the papers with listings and votes, without row ids."""
     with app.db.read() as session:
         kinds: dict[int | None, SourceKind] = {row.id: row.kind for row in session.exec(select(Source))}
-        seen: dict[int, list[str]] = {}
+        listings: dict[int, list[str]] = {}
         for listing in session.exec(select(Listing)):
-            told = f"{kinds[listing.source_id]} {listing.listed_on} {listing.rank}"
-            seen.setdefault(listing.paper_id, []).append(told)
+            listed = f"{kinds[listing.source_id]} {listing.listed_on} {listing.rank}"
+            listings.setdefault(listing.paper_id, []).append(listed)
         for votes in session.exec(select(VoteCount)):
-            told = f"{kinds[votes.source_id]} {votes.at} {votes.upvotes} {votes.comments} {votes.stars}"
-            seen.setdefault(votes.paper_id, []).append(told)
+            listed = f"{kinds[votes.source_id]} {votes.at} {votes.upvotes} {votes.comments} {votes.stars}"
+            listings.setdefault(votes.paper_id, []).append(listed)
         columns = (*fields.FIELDS, "arxiv_id", "doi", "author_count", "published_on", "first_listed_on")
         return {
-            json.dumps([str(getattr(paper, name)) for name in columns] + sorted(seen.get(paper.id or 0, [])))
+            json.dumps(
+                [str(getattr(paper, name)) for name in columns] + sorted(listings.get(paper.id or 0, []))
+            )
             for paper in session.exec(select(Paper).where(col(Paper.merged_into_id).is_(None)))
         }

@@ -1,4 +1,4 @@
-"""74 recorded days, 50 readers: nobody ever gets a paper twice, and every due digest has one end."""
+"""Replay 74 recorded days for 50 readers: no paper is sent twice, and every due digest has one result."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ TICKS = (5, 11, 16, 23)  # UTC hours: between them they meet every reader's
 
 @pytest.mark.realdata
 @pytest.mark.timeout(400)
-def test_nobody_gets_a_paper_twice(app: Application, mail_server: MailServer) -> None:
-    """Every recorded day is ingested on its day and sent at each reader's hour, through a real server."""
+def test_no_paper_is_sent_twice(app: Application, mail_server: MailServer) -> None:
+    """Each recorded day is ingested on its day and sent at each reader's hour through a real server."""
     files = {date.fromisoformat(path.stem): path for path in (SHARED_DATA / "hf_daily").glob("*.json")}
     start = datetime.combine(min(files), datetime.min.time(), UTC)
     readers = {}
@@ -56,7 +56,7 @@ def test_nobody_gets_a_paper_twice(app: Application, mail_server: MailServer) ->
         for number, (interests, rhythm) in enumerate(product(INTERESTS, RHYTHMS)):
             address = f"reader{number}@example.org"
             due = _first_due(start, **rhythm)
-            readers[address] = factories.reader(session, address, interests, due, **rhythm)
+            readers[address] = factories.add_subscriber(session, address, interests, due, **rhythm)
     days = set()
     for day in sorted(files):
         for following in range(2 if day + DAY not in files else 1):
@@ -74,8 +74,8 @@ def test_nobody_gets_a_paper_twice(app: Application, mail_server: MailServer) ->
         # Days between the recorded ones are an outage, after which only the newest edition is sent.
         whole = [day.isoformat() for day in sorted(days) if {day - DAY, day + DAY} <= days]
         balances = [reconciliation.reconcile(session, midnight + DAY, edition) for edition in whole]
-        kept = ledger.stored_digests(session, [row.id for row in rows])
-        papers = {number: ledger.paper_ids(digest) for number, digest in kept.items()}
+        stored = ledger.stored_digests(session, [row.id for row in rows])
+        papers = {number: ledger.paper_ids(digest) for number, digest in stored.items()}
         promised = {paper for numbers in papers.values() for paper in numbers}
         today = queries.canonical_ids(session, promised)
     by_reader: dict[int, Counter[int]] = defaultdict(Counter)
@@ -89,7 +89,7 @@ def test_nobody_gets_a_paper_twice(app: Application, mail_server: MailServer) ->
     assert [balance for balance in balances if not balance.is_consistent or balance.unplanned] == []
     assert sum(balance.due for balance in balances) == sum(row.edition in whole for row in rows)
     assert sum(row.state is DeliveryState.SENT for row in rows) == len(mail_server.messages)
-    _nobody_read_of_a_paper_twice(mail_server, {title for seen in by_reader.values() for title in seen})
+    _check_no_paper_was_received_twice(mail_server, {title for seen in by_reader.values() for title in seen})
     assert set(by_reader) == set(readers.values())
 
 
@@ -99,8 +99,8 @@ def _first_due(
     return next_due(cadence, weekday, hour, zone, start)
 
 
-def _nobody_read_of_a_paper_twice(server: MailServer, papers: set[int]) -> None:
-    """The same, by what arrived: no link to a paper is in two mails to one reader."""
+def _check_no_paper_was_received_twice(server: MailServer, papers: set[int]) -> None:
+    """Check the received mails: no link to a paper is in two mails to one reader."""
     links: dict[str, Counter[str]] = defaultdict(Counter)
     for mail in server.messages:
         body = mail.parsed().get_body(("plain",))

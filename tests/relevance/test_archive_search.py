@@ -1,4 +1,4 @@
-"""Tests of the archive search: it matches queries like interests, and caches its index."""
+"""Test the archive search: it matches queries like interests, and caches its index."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ DAY = NOW.date()
 def add_papers(app: Application, *titles: str, day: date = DAY, **fields: object) -> list[int]:
     """Add papers with these titles to the archive. Return their ids."""
     with app.db.write() as session:
-        source = factories.source(session, NOW, f"source of {titles[0]}")
-        return [factories.paper(session, source, title, day, NOW, **fields) for title in titles]
+        source = factories.add_source(session, NOW, f"source of {titles[0]}")
+        return [factories.add_paper(session, source, title, day, NOW, **fields) for title in titles]
 
 
 def search(
@@ -64,7 +64,7 @@ def search(
         "-MT retrieval",
     ],
 )
-def test_search_finds_what_an_interest_finds(text: str) -> None:
+def test_search_matches_like_an_interest(text: str) -> None:
     """The search index returns the papers that an interest matches, from MIN_RELEVANCE on."""
     papers = [
         replace(
@@ -83,14 +83,14 @@ def test_search_finds_what_an_interest_finds(text: str) -> None:
     assert hits
 
 
-def test_what_fits_as_well_comes_newest_first(app: Application) -> None:
+def test_equal_matches_are_sorted_newest_first(app: Application) -> None:
     """Of papers listed on the same day, the one added last comes first."""
     older = add_papers(app, "Zebra stripes", day=DAY - timedelta(days=1))
     newer = add_papers(app, "Zebra herds", "Zebra foals")
     assert search(ArchiveSearch(app.db, app.models), app, '"zebra"') == [newer[1], newer[0], *older]
 
 
-def test_filters_narrow_what_is_found(app: Application) -> None:
+def test_search_filters(app: Application) -> None:
     """Filters are by day, by source, by code, or by several of them."""
     (plain,) = add_papers(app, "Zebra stripes")
     (coded,) = add_papers(app, "Zebra herds", code_url="https://example.org/herds")
@@ -103,10 +103,10 @@ def test_filters_narrow_what_is_found(app: Application) -> None:
     assert search(library, app, "zebra", PaperFilter(DAY, "source of Zebra foals", True)) == []
 
 
-def test_without_words_all_papers_come_newest_first(app: Application) -> None:
+def test_search_without_words_lists_all_papers(app: Application) -> None:
     """Papers without a listing come last. Withdrawn and merged papers are left out."""
     with app.db.write() as session:
-        factories.archive(session, 1, NOW)
+        factories.add_unlisted_papers(session, 1, NOW)
     old = add_papers(app, "Old", day=DAY - timedelta(days=1))
     new, withdrawn, merged = add_papers(app, "New", "Withdrawn", "Merged")
     with app.db.write() as session:
@@ -117,7 +117,7 @@ def test_without_words_all_papers_come_newest_first(app: Application) -> None:
     assert result.total == 3
 
 
-def test_what_came_since_is_found_a_minute_later(app: Application) -> None:
+def test_new_papers_are_found_within_a_minute(app: Application) -> None:
     """The archive is checked for changes once a minute, not for every visitor."""
     library, (first,) = ArchiveSearch(app.db, app.models), add_papers(app, "Zebra stripes")
     assert search(library, app, "zebra") == [first]
@@ -127,7 +127,7 @@ def test_what_came_since_is_found_a_minute_later(app: Application) -> None:
     assert set(search(library, app, "zebra", now=NOW + timedelta(seconds=62))) == {first, second}
 
 
-def test_what_is_withdrawn_is_gone_at_once(app: Application) -> None:
+def test_withdrawn_papers_disappear_immediately(app: Application) -> None:
     """It is missing from the results and the total, before the index is rebuilt."""
     library = ArchiveSearch(app.db, app.models)
     remaining, withdrawn = add_papers(app, "Zebra stripes", "Zebra herds")
@@ -141,7 +141,7 @@ def test_what_is_withdrawn_is_gone_at_once(app: Application) -> None:
     assert result.total == 1
 
 
-def test_of_a_very_large_archive_the_newest_papers_are_searched(
+def test_search_covers_the_newest_papers_of_a_large_archive(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The papers listed last are searched, and the page says how many they are."""
@@ -155,7 +155,7 @@ def test_of_a_very_large_archive_the_newest_papers_are_searched(
     assert result.of_newest == 2
 
 
-def test_a_few_wait_until_the_archive_is_read(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_searches_wait_for_the_index(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others get NotReady at once, so that they hold no thread and no connection."""
     monkeypatch.setattr(archive_search, "MAX_WAITING", 1)
     (zebra,) = add_papers(app, "Zebra stripes")
@@ -178,7 +178,7 @@ def test_a_few_wait_until_the_archive_is_read(app: Application, monkeypatch: pyt
     assert library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
 
 
-def test_a_service_may_be_warmed_up(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """After warming up, the first visitor does not wait. A failure keeps the old index."""
     zebra, *_ = add_papers(app, "Zebra stripes")
     site = main.create_app(app)
@@ -192,7 +192,7 @@ def test_a_service_may_be_warmed_up(app: Application, monkeypatch: pytest.Monkey
     assert site.state.archive_search.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
 
 
-def test_the_collector_passes_over_a_large_archive(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_is_excluded_from_garbage_collection(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """Objects of a large index are frozen, so that garbage collection skips them."""
     add_papers(app, "Zebra stripes")
     monkeypatch.setattr(archive_search, "MIN_PAPERS_TO_FREEZE", 1)
@@ -205,7 +205,7 @@ def test_the_collector_passes_over_a_large_archive(app: Application, monkeypatch
         gc.unfreeze()
 
 
-def test_who_waits_for_the_archive_holds_no_connection(
+def test_waiting_searches_hold_no_database_connection(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the thread that builds the index could wait for a connection that waiting threads hold."""
@@ -222,13 +222,13 @@ def test_who_waits_for_the_archive_holds_no_connection(
     assert checked_out == [1]
 
 
-def test_related_papers_say_nearly_the_same(app: Application) -> None:
-    """They are empty until the index is built: no page waits for it."""
+def test_related_papers(app: Application) -> None:
+    """They are empty until the index is built, because no page waits for it."""
     with app.db.write() as session:
         for paper in sample_archive.papers():
             fields = {"title_key": paper.title, "content_hash": "", "created_at": NOW, "updated_at": NOW}
             session.add(Paper(title=paper.title, abstract=paper.abstract, **fields))
-        factories.archive(session, 100, NOW)
+        factories.add_unlisted_papers(session, 100, NOW)
     app.models.train(app.db, NOW)
     library = ArchiveSearch(app.db, app.models)
     with app.db.read() as session:

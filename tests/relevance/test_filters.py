@@ -1,4 +1,4 @@
-"""Tests of the filters: required and excluded phrases, authors and categories."""
+"""Test filters: required and excluded phrases, authors and categories."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FILTERS = Filters([OTHER, PAPER], ABBREVIATIONS)
         ('"jose"', ""),
     ],
 )
-def test_what_is_left_out_says_why(interest: str, reason: str) -> None:
+def test_rejection_reasons(interest: str, reason: str) -> None:
     """The reason names exclusions before unmet requirements."""
     query = parse(interest)
     assert FILTERS.rejection_reason(query, 1) == reason
@@ -77,14 +77,14 @@ def test_what_is_left_out_says_why(interest: str, reason: str) -> None:
         ("decoding", False),
     ],
 )
-def test_an_exclusion_is_understood_however_it_is_written(interest: str, excluded: bool) -> None:
+def test_exclusion_of_abbreviations(interest: str, excluded: bool) -> None:
     """An excluded short form excludes its long form, too, and the other way round."""
     paper = PaperView(1, "Drafting for LLMs", "Speculative decoding.")
     assert Filters([OTHER, paper], ABBREVIATIONS).excluded_mask(parse(interest)).tolist() == [False, excluded]
 
 
-def test_what_is_left_out_twice_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal exclusions are looked up once: they are the most expensive clauses."""
+def test_equal_exclusions_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the most expensive clauses."""
     lookups: list[Sequence[str]] = []
     original = Filters._mentioning
 
@@ -104,7 +104,7 @@ def is_in(phrase: Sequence[str], text: Sequence[str]) -> bool:
 def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
     """Return (excluded, rejected) of one paper, found word by word without an index."""
     text_of_paper, texts = PaperText(paper, ABBREVIATIONS), [paper.title, paper.abstract]
-    written = [[token.stem for token in tokenise(text)] for text in texts]
+    stems = [[token.stem for token in tokenise(text)] for text in texts]
     folded_texts = [ABBREVIATIONS.fold(content_stems(text)) for text in texts]
     implied = {
         part for text in folded_texts for stem in text for part in ABBREVIATIONS.expansions.get(stem, ())
@@ -112,7 +112,7 @@ def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
 
     def is_mentioned(phrase: Sequence[str]) -> bool:
         folded = ABBREVIATIONS.fold(without_stopwords(phrase))
-        literally = any(map(is_in, [phrase] * 2, written))
+        literally = any(map(is_in, [phrase] * 2, stems))
         if len(without_stopwords(phrase)) == 1 < len(phrase):
             return literally
         return literally or any(map(is_in, [folded] * 2, folded_texts)) or " ".join(folded) in implied
@@ -121,7 +121,7 @@ def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
         text_of_paper.matching_authors(query.excluded_authors)
         + text_of_paper.matching_categories(query.excluded_categories)
     )
-    unmet = not all(any(map(is_in, [phrase] * 2, written)) for phrase in query.phrases)
+    unmet = not all(any(map(is_in, [phrase] * 2, stems)) for phrase in query.phrases)
     unmet |= bool(query.authors) and not text_of_paper.matching_authors(query.authors)
     unmet |= bool(query.categories) and not text_of_paper.matching_categories(query.categories)
     return excluded, excluded or unmet
@@ -157,7 +157,7 @@ PARTS = st.one_of(
 
 
 @given(PAPERS, st.lists(st.tuples(st.sampled_from(["", "-"]), PARTS), min_size=1, max_size=3))
-def test_all_papers_at_once_are_read_as_each_alone(
+def test_index_agrees_with_single_papers(
     rows: list[tuple[str, str, list[str], list[str]]], parts: list[tuple[str, str]]
 ) -> None:
     """The index of all papers gives the same result as checking one paper after the other."""

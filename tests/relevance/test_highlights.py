@@ -1,4 +1,4 @@
-"""Tests of the highlights: every quoted word is in the paper."""
+"""Test highlights: every quoted word is in the paper."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def highlights(*terms: str, text: PaperText = TEXT) -> str:
     return reasons.interest_reason(text.highlights(set(terms), lambda _: 1.0), [], [], [])
 
 
-def test_neighbours_are_quoted_as_one() -> None:
+def test_adjacent_words_are_quoted_together() -> None:
     """They are quoted as the paper spells them; the field with the heaviest stretch comes first."""
     assert highlights("specul", "decod") == "“Speculative decoding” in the abstract"
     assert highlights("draft", "jose") == "“Drafting” in the title; “José” in the abstract"
 
 
-def test_a_short_form_is_quoted_as_it_is_written() -> None:
+def test_first_form_of_an_abbreviation_is_quoted() -> None:
     """The long form in the title is quoted, since it comes first."""
     assert highlights("llm") == "“Large Language Models” in the title"
     assert TEXT.surface_form("llm") == "Large Language Models"
     assert TEXT.surface_form("tree") == ""
 
 
-def test_what_a_short_form_says_besides_is_quoted_where_it_is_written_out() -> None:
+def test_implied_words_are_quoted_where_written_out() -> None:
     """A short form is quoted for an implied word only if the paper does not write the word out."""
     paper = PaperView(1, "LLMs at work", "Large language models (LLMs) are used.")
     assert highlights("languag", text=PaperText(paper, ABBREVIATIONS)) == "“language” in the abstract"
@@ -60,7 +60,7 @@ def test_what_a_short_form_says_besides_is_quoted_where_it_is_written_out() -> N
         ("They are expert-models.", "“expert-models” in the abstract"),
     ],
 )
-def test_a_quote_is_of_one_piece(abstract: str, highlight: str) -> None:
+def test_highlight_is_contiguous(abstract: str, highlight: str) -> None:
     """A highlight crosses neither the end of a sentence nor a bracket."""
     text = PaperText(PaperView(1, "", abstract), ABBREVIATIONS)
     assert highlights("expert", "model", text=text) == highlight
@@ -78,13 +78,13 @@ def test_a_quote_is_of_one_piece(abstract: str, highlight: str) -> None:
         ("Ada Lovelace", "lovelace ada", False),
     ],
 )
-def test_a_name_is_known_by_its_words(author: str, name: str, matches: bool) -> None:
+def test_name_spellings(author: str, name: str, matches: bool) -> None:
     """Apostrophes, hyphens and accents make no difference."""
     paper = PaperText(PaperView(1, "", authors=("Grace Hopper", author)), ABBREVIATIONS)
     assert paper.matching_authors([name]) == ([author] if matches else [])
 
 
-def test_few_stretches_are_quoted() -> None:
+def test_number_of_highlights_is_limited() -> None:
     """Only the stretches with the highest idf are quoted, so that the reason stays short."""
     text = PaperText(PaperView(1, "One, with two; by three, as four, or five."), Abbreviations({}, {}))
     idf = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0}
@@ -94,7 +94,7 @@ def test_few_stretches_are_quoted() -> None:
 
 
 @given(st.sets(st.sampled_from(["llm", "decod", "specul", "model", "draft", "jose", "twice", "tree"])))
-def test_whatever_is_quoted_is_in_its_field(terms: set[str]) -> None:
+def test_highlights_occur_in_their_field(terms: set[str]) -> None:
     """Every quoted stretch is in the field that the reason names."""
     for field, quotes in TEXT.highlights(terms, lambda _: 1.0):
         text = {"title": TEXT.paper.title, "abstract": TEXT.paper.abstract}[field]

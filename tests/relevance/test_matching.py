@@ -1,4 +1,4 @@
-"""Tests of matching: interests find the right papers, and reasons quote what the papers contain."""
+"""Test matching: interests select the right papers, and reasons quote what the papers contain."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def reason_for(text: str, paper: int, index: matching.MatchIndex = INDEX) -> str
         ("nothing about astronomy", set()),
     ],
 )
-def test_the_syntax_is_honoured_exactly(interest: str, papers: set[int]) -> None:
+def test_query_syntax(interest: str, papers: set[int]) -> None:
     """Words are searched for, phrases required, exclusions and filters applied."""
     assert set(matches(interest)) == papers
 
 
-def test_a_better_match_is_more_relevant() -> None:
+def test_relevance_of_fields() -> None:
     """Both words in the title outweigh one in the abstract, which is not enough for a digest."""
     relevance = matches("speculative decoding")
     assert relevance[3] < ranking.FLOOR < relevance[1]
@@ -101,19 +101,19 @@ def test_a_better_match_is_more_relevant() -> None:
     ("interest", "paper", "least"),
     [("image", 3, matching.TITLE_RELEVANCE), ('"diffusion models"', 3, matching.PHRASE_RELEVANCE)],
 )
-def test_what_a_reader_typed_counts_however_common_it_is(interest: str, paper: int, least: float) -> None:
+def test_minimum_relevance_of_exact_matches(interest: str, paper: int, least: float) -> None:
     """An interest in a title and a phrase in quotes have a minimum relevance."""
     assert matches(interest)[paper] >= least
 
 
-def test_a_phrase_of_small_words_is_required_and_nothing_more() -> None:
+def test_phrase_of_stop_words_is_only_a_filter() -> None:
     """It filters papers, but does not raise their relevance: it occurs in papers of any kind."""
     papers = [PaperView(1, "Agents", "How to plan."), PaperView(2, "Video", "How to film.")]
     index = matching.MatchIndex(papers, RelevanceModel.bundled())
     assert set(matches('agents "how to"', index)) == {1}
 
 
-def test_words_apart_in_a_title_are_not_the_interest() -> None:
+def test_separated_words_in_a_title_do_not_match() -> None:
     """ "Real-World Image Restoration with Large-Scale Models" is no paper on world models."""
     index = matching.MatchIndex(
         [PaperView(1, "Real-World Images with Large-Scale Models")], RelevanceModel.bundled()
@@ -143,7 +143,7 @@ def test_words_apart_in_a_title_are_not_the_interest() -> None:
         ('"diffusion models"', 2, "“video diffusion models” in the abstract"),
     ],
 )
-def test_the_reason_names_what_matched(interest: str, paper: int, reason: str) -> None:
+def test_reason_quotes_the_matching_words(interest: str, paper: int, reason: str) -> None:
     """It quotes the words as the paper spells them, and names the field."""
     assert reason_for(interest, paper) == reason
 
@@ -151,7 +151,7 @@ def test_the_reason_names_what_matched(interest: str, paper: int, reason: str) -
 # --- by meaning
 
 
-def test_papers_on_a_subject_are_found_without_its_words() -> None:
+def test_semantic_match_without_the_words() -> None:
     """The LSA space finds papers without the word; the reason names the words that bring them close."""
     without_word = [
         n
@@ -165,7 +165,7 @@ def test_papers_on_a_subject_are_found_without_its_words() -> None:
 
 
 @pytest.mark.parametrize("interest", ["zebrafish", "sourdough fermentation", "image sourdough fermentation"])
-def test_what_the_archive_does_not_know_brings_no_flood(interest: str) -> None:
+def test_unknown_words_match_no_papers_by_similarity(interest: str) -> None:
     """An interest with few known words has poor examples: P is damped, and no paper reaches the floor."""
     assert LSA_INDEX.details(parse(interest), 1).archive_knows_it < 0.2
     assert not [
@@ -173,12 +173,12 @@ def test_what_the_archive_does_not_know_brings_no_flood(interest: str) -> None:
     ]
 
 
-def test_what_the_archive_knows_is_known() -> None:
+def test_known_words_are_not_damped() -> None:
     """Its examples have its words, so that P is not damped."""
     assert LSA_INDEX.details(parse("federated learning"), 1).archive_knows_it > 0.9
 
 
-def test_a_paper_that_the_archive_lacks_is_an_example_too() -> None:
+def test_candidates_are_examples_before_training() -> None:
     """New candidates are examples of new words before the model is trained on them."""
     new = [replace(paper, id=paper.id + 1000, title=f"Zorbing {paper.title}") for paper in SUBJECTS[:4]]
     index = matching.MatchIndex([*SUBJECTS, *new], sample_archive.trained_model())
@@ -187,7 +187,7 @@ def test_a_paper_that_the_archive_lacks_is_an_example_too() -> None:
 
 
 @pytest.mark.parametrize("index", [INDEX, LSA_INDEX], ids=["without space", "with space"])
-def test_many_interests_at_once_are_each_as_alone(
+def test_batch_size_does_not_change_the_result(
     index: matching.MatchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch size does not change the result."""
@@ -199,7 +199,7 @@ def test_many_interests_at_once_are_each_as_alone(
     assert index.match([]) == []
 
 
-def test_the_numbers_add_up_to_the_relevance() -> None:
+def test_match_details() -> None:
     """The details are the numbers that matching uses; rejected papers have a reason."""
     query = parse("tumour -biopsy")
     relevance = LSA_INDEX.match([query])[0]
@@ -217,7 +217,7 @@ def test_the_numbers_add_up_to_the_relevance() -> None:
         LSA_INDEX.details(query, 99_999)
 
 
-def test_the_papers_of_a_subject_are_near_each_other() -> None:
+def test_paper_vectors() -> None:
     """Vectors are unit rows, more similar within a subject; without a space they are empty."""
     first, second, far = (LSA_INDEX.vectors[number] for number in (1, 2, 2 * sample_archive.EACH))
     assert first @ first == pytest.approx(1, abs=1e-3)
@@ -225,7 +225,7 @@ def test_the_papers_of_a_subject_are_near_each_other() -> None:
     assert INDEX.vectors[1].shape == (0,)
 
 
-def test_there_may_be_nothing_to_match() -> None:
+def test_empty_index() -> None:
     """An index without papers matches nothing."""
     for model in (RelevanceModel.bundled(), sample_archive.trained_model()):
         assert matching.MatchIndex([], model).match([parse("agents")]) == [{}]
@@ -242,12 +242,12 @@ def test_there_may_be_nothing_to_match() -> None:
         ("author:turing", []),
     ],
 )
-def test_words_that_no_paper_has_are_named(interest: str, words: list[str]) -> None:
+def test_unknown_words(interest: str, words: list[str]) -> None:
     """They are returned as typed. Excluded words and authors are not among them."""
     assert INDEX.missing_words(parse(interest)) == words
 
 
-def test_a_word_typed_twice_counts_once() -> None:
+def test_duplicate_words_count_once() -> None:
     """The interest is the same, although no paper has “agents agents”."""
     assert matches("agents agents") == matches("agents")
 
@@ -281,7 +281,7 @@ def assert_quotes_occur(paper: PaperView, reason: str) -> None:
 
 
 @given(st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=20))
-def test_a_quoted_word_does_occur_in_the_paper(words: list[str]) -> None:
+def test_quoted_words_occur_in_the_paper(words: list[str]) -> None:
     """The words in quotes occur in the field that the reason names, for any interest."""
     assume(set(words) != {"to"})
     for number in matches(" ".join(words)):
@@ -290,7 +290,7 @@ def test_a_quoted_word_does_occur_in_the_paper(words: list[str]) -> None:
 
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from(SUBJECT_WORDS), min_size=1, max_size=5), st.data())
-def test_words_that_bring_a_paper_close_do_occur_in_it(words: list[str], data: st.DataObject) -> None:
+def test_close_words_occur_in_the_paper(words: list[str], data: st.DataObject) -> None:
     """The reason names close words only if P is above 0."""
     text = " ".join(words)
     ids = sorted(matches(text, LSA_INDEX))
@@ -305,7 +305,7 @@ def test_words_that_bring_a_paper_close_do_occur_in_it(words: list[str], data: s
 @pytest.mark.parametrize(
     "interest", ["reinforcement zebra", "RL zebra", "bandit learning", "translation zebra"]
 )
-def test_a_reason_says_nothing_twice(interest: str) -> None:
+def test_reason_has_no_duplicate_words(interest: str) -> None:
     """A short form that is quoted for a word of the interest is not a close word, too."""
     short = [replace(p, abstract=p.abstract.replace("reinforcement learning", "RL")) for p in SUBJECTS]
     index = matching.MatchIndex(short, sample_archive.trained_model())
@@ -320,8 +320,8 @@ def test_a_reason_says_nothing_twice(interest: str) -> None:
     st.lists(st.sampled_from(SUBJECT_WORDS), min_size=1, max_size=4),
     st.sampled_from([*sample_archive.SUBJECTS["medical imaging"].split()[:4], "study", "model"]),
 )
-def test_nothing_outweighs_an_excluded_word(words: list[str], excluded: str) -> None:
-    """Excluded papers never match. The relevance of the others is unchanged."""
+def test_excluded_papers_never_match(words: list[str], excluded: str) -> None:
+    """The relevance of the others is unchanged."""
     query = parse(f"{' '.join(words)} -{excluded}")
     excluded_ids = LSA_INDEX.excluded_papers(query)
     assert {
@@ -335,14 +335,14 @@ def test_nothing_outweighs_an_excluded_word(words: list[str], excluded: str) -> 
     assert LSA_INDEX.match([query])[0] == pytest.approx(others)
 
 
-def test_an_excluded_short_form_forbids_its_plural() -> None:
+def test_excluded_abbreviation_includes_its_plural() -> None:
     """Excluding "VLA" excludes "VLAs"."""
     paper = PaperView(1, "Faster VLAs for Robots")
     assert matching.MatchIndex([paper], RelevanceModel.bundled()).excluded_papers(parse("robots -VLA")) == {1}
 
 
 @given(st.permutations(["image", '"diffusion models"', "cat:cs", "-author:turing", "-crypto", "text"]))
-def test_filters_hold_wherever_they_stand(parts: list[str]) -> None:
+def test_order_of_terms_does_not_matter(parts: list[str]) -> None:
     """The order of words, phrases and filters makes no difference."""
     assert set(matches(" ".join(parts))) == {3}
 
@@ -362,7 +362,7 @@ TYPED = [
 
 
 @given(st.text(max_size=80) | st.lists(st.sampled_from(TYPED), min_size=1, max_size=9).map(" ".join))
-def test_no_interest_breaks_the_matching(text: str) -> None:
+def test_any_interest_can_be_matched(text: str) -> None:
     """Any text is rejected with a reason or searched for; an added exclusion only removes papers."""
     try:
         query = parse(text)
@@ -374,7 +374,7 @@ def test_no_interest_breaks_the_matching(text: str) -> None:
     assert stricter == {number: value for number, value in relevance.items() if number not in (2, 3)}
 
 
-def test_excluded_papers_are_known_by_themselves() -> None:
+def test_excluded_paper_ids() -> None:
     """They are returned by id, so that an exclusion can apply to other interests, too."""
     assert INDEX.excluded_papers(parse("anything -crypto -author:liskov")) == {3, 4}
     assert INDEX.excluded_papers(parse("anything -cat:cs.CL")) == {1}

@@ -1,4 +1,4 @@
-"""Tests of the model: its statistics, and its serialisation. Invalid bytes are rejected."""
+"""Test the model: its statistics and its serialisation. Invalid bytes are rejected."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PAPERS = [("Cats cats", "Cats purr and purr."), ("Dogs", "and a cat"), ("Birds o
 WHOLE = RelevanceModel.train(PAPERS).encode()
 
 
-def test_statistics_count_papers_not_words() -> None:
+def test_statistics_count_papers() -> None:
     """A word that a paper repeats counts once."""
     statistics = RelevanceModel.train(PAPERS).statistics
     assert (statistics.papers, statistics.frequencies["cat"], statistics.frequencies["dog"]) == (3, 2, 1)
     assert statistics.idf("cat") < statistics.idf("dog") < statistics.idf("never seen")
 
 
-def test_the_bundled_model_knows_the_field() -> None:
+def test_bundled_model() -> None:
     """It counts thousands of papers, in which "model" is common and "zebrafish" is not."""
     statistics = RelevanceModel.bundled().statistics
     assert statistics.papers > 5_000
@@ -35,15 +35,15 @@ def test_the_bundled_model_knows_the_field() -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=200)), max_size=8))
-def test_a_model_comes_back_from_its_bytes(papers: list[tuple[str, str]]) -> None:
-    """For papers in any script, and for an archive without any word."""
+def test_serialisation_round_trip(papers: list[tuple[str, str]]) -> None:
+    """Test papers in any script, and an archive without any word."""
     trained = RelevanceModel.train(papers)
     loaded = RelevanceModel.decode(trained.encode())
     assert (loaded.statistics, loaded.encode()) == (trained.statistics, trained.encode())
 
 
-def test_the_same_papers_give_the_same_bytes() -> None:
-    """Also in another process, where strings hash differently."""
+def test_serialisation_is_deterministic() -> None:
+    """In another process strings hash differently."""
     code = (
         "import sys; from app.relevance.model import RelevanceModel; "
         f"sys.stdout.buffer.write(RelevanceModel.train({PAPERS!r}).encode())"
@@ -60,11 +60,11 @@ def test_truncated_bytes_are_refused(length: int) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_what_is_no_model_is_refused(data: bytes) -> None:
+def test_invalid_bytes_are_refused(data: bytes) -> None:
     """Reject any bytes, alone and in place of the second half of a model."""
-    for broken in (data, WHOLE[: len(WHOLE) // 2] + data):
+    for invalid in (data, WHOLE[: len(WHOLE) // 2] + data):
         with pytest.raises(CorruptModel):
-            RelevanceModel.decode(broken)
+            RelevanceModel.decode(invalid)
 
 
 def with_arrays(**arrays: object) -> bytes:
@@ -77,7 +77,7 @@ def with_arrays(**arrays: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "broken",
+    "invalid",
     [
         with_arrays(format=model.FORMAT + 1),
         with_arrays(format=None),
@@ -90,7 +90,7 @@ def with_arrays(**arrays: object) -> bytes:
     ],
     ids=["newer", "no format", "few counts", "no text", "one length", "no papers", "pickled", "a pickle"],
 )
-def test_a_model_of_another_shape_is_refused(broken: bytes) -> None:
+def test_model_with_other_arrays_is_refused(invalid: bytes) -> None:
     """It comes from another version of Paperboy, or from an attacker who wants code to be run."""
     with pytest.raises(CorruptModel):
-        RelevanceModel.decode(broken)
+        RelevanceModel.decode(invalid)

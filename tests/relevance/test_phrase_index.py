@@ -1,4 +1,4 @@
-"""Tests of the phrase index: it finds exact phrases in all papers at once."""
+"""Test the phrase index, which finds exact phrases in all papers at once."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ PAPERS = PhraseIndex([
         ([], [False, False, False, False]),
     ],
 )
-def test_a_run_stands_where_its_words_are_neighbours(phrase: list[str], mask: list[bool]) -> None:
+def test_words_must_be_adjacent(phrase: list[str], mask: list[bool]) -> None:
     """The words are in this order, within one text."""
     assert PAPERS.containing(phrase).tolist() == mask
 
 
-def test_any_of_some_words_will_do() -> None:
+def test_any_of_several_words() -> None:
     """Ignore words that no paper has. An empty list matches nothing."""
     assert PAPERS.containing_any(["reason", "models", "zebras"]).tolist() == [True, True, False, False]
     assert not PAPERS.containing_any([]).any()
 
 
-def test_words_that_nobody_wrote_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_words_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts are not searched for unknown words."""
     monkeypatch.setattr(PAPERS, "_papers_at", None)
     assert not PAPERS.containing(["zebras", "large"]).any()
     assert not PAPERS.containing_any(["zebras"]).any()
 
 
-def test_there_may_be_no_papers() -> None:
+def test_empty_index() -> None:
     """The mask of an empty archive is empty."""
     assert PhraseIndex([]).containing(["large"]).tolist() == []

@@ -1,4 +1,4 @@
-"""Tests of the query language: typed interests are parsed, or rejected with what to change."""
+"""Test the query language: interests are parsed, or rejected with what to change."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def parse_without_text(text: str) -> Query:
         ("state-of-the-art", Query("", words=("state", "of", "the", "art"))),
     ],
 )
-def test_what_was_typed_is_understood(text: str, query: Query) -> None:
+def test_parse(text: str, query: Query) -> None:
     """Words, phrases, exclusions, authors and categories are each put into their own field."""
     assert parse_without_text(text) == query
 
 
-def test_small_words_count_for_nothing_but_in_phrases() -> None:
+def test_stop_words_count_only_in_phrases() -> None:
     """ "text to image" means two words; in quotes all three must occur."""
     assert query_language.parse("text to image").terms == ("text", "imag")
     assert query_language.parse('"text to image"').phrases == (("text", "to", "imag"),)
 
 
-def test_words_and_each_phrase_are_runs_of_their_own() -> None:
+def test_words_and_phrases_are_separate_runs() -> None:
     """The last word of a run and the first word of the next one form no pair."""
     assert query_language.parse('agents "world models" video').runs == (
         ("agent", "video"),
@@ -71,7 +71,7 @@ def test_words_and_each_phrase_are_runs_of_their_own() -> None:
         ("a -cat:cs b", True),
     ],
 )
-def test_interests_with_filters_are_recognised(text: str, has_filters: bool) -> None:
+def test_has_filters(text: str, has_filters: bool) -> None:
     """Without filters, papers need not be indexed for them."""
     assert query_language.parse(text).has_filters is has_filters
 
@@ -96,7 +96,7 @@ def test_interests_with_filters_are_recognised(text: str, has_filters: bool) -> 
         ('abs:"world models"', "Titles and abstracts are always searched"),
     ],
 )
-def test_an_interest_that_cannot_be_searched_for_says_why(text: str, word: str) -> None:
+def test_invalid_interests_have_a_reason(text: str, word: str) -> None:
     """The error message says what to change."""
     with pytest.raises(InvalidInterest, match=word):
         query_language.parse(text)
@@ -116,18 +116,18 @@ def test_an_interest_that_cannot_be_searched_for_says_why(text: str, word: str) 
         ("\uff02world models\uff02", '"world models"'),
     ],
 )
-def test_what_people_type_around_a_value_is_no_part_of_it(text: str, same: str) -> None:
+def test_punctuation_around_values_is_ignored(text: str, same: str) -> None:
     """Ignore commas of a list, brackets, and invisible characters copied from a page."""
     assert replace(query_language.parse(text), text="") == replace(query_language.parse(same), text="")
 
 
-def test_spelling_is_unified_before_it_is_stored() -> None:
+def test_normalisation() -> None:
     """Two readers with the same interest share one row in the database."""
     assert query_language.normalise("  “world  models” ") == query_language.normalise('"world models"')
 
 
 @given(st.text(max_size=120))
-def test_any_text_is_understood_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     """Normalising twice changes nothing, and the stored text gives the same query as the typed one."""
     once = query_language.normalise(text)
     assert query_language.normalise(once) == once
@@ -153,7 +153,7 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
         ("few-shot, long-context", ("few-shot", "long-context")),
     ],
 )
-def test_what_looks_like_several_interests(text: str, pieces: tuple[str, ...]) -> None:
+def test_split_into_several_interests(text: str, pieces: tuple[str, ...]) -> None:
     """Split plain words at commas. Leave texts with any other syntax alone."""
     assert query_language.split_suggestion(text) == pieces
 
@@ -174,13 +174,13 @@ def test_what_looks_like_several_interests(text: str, pieces: tuple[str, ...]) -
         ("cat", "", ""),
     ],
 )
-def test_a_name_becomes_an_interest_where_it_can(field: str, value: str, text: str) -> None:
+def test_author_interest_from_a_name(field: str, value: str, text: str) -> None:
     """Remove quotes from the name. Return nothing if no valid interest can be written."""
     assert query_language.query_for(field, value) == text
 
 
 @given(st.sampled_from(["author", "cat"]), st.text())
-def test_what_is_made_of_a_name_is_one_filter(field: str, value: str) -> None:
+def test_interest_from_any_name_is_one_filter(field: str, value: str) -> None:
     """Any value that a source may give is one filter, or nothing."""
     if text := query_language.query_for(field, value):
         query = query_language.parse(text)
@@ -201,7 +201,7 @@ def test_what_is_made_of_a_name_is_one_filter(field: str, value: str) -> None:
         ("title:x", (("titl", "x"),), (), ()),
     ],
 )
-def test_what_is_muted_is_a_word_a_phrase_an_author_or_a_category(
+def test_parse_muted_text(
     text: str, phrases: tuple[str, ...], authors: tuple[str, ...], categories: tuple[str, ...]
 ) -> None:
     """Several words are one phrase, with or without quotation marks."""
@@ -214,21 +214,21 @@ def test_what_is_muted_is_a_word_a_phrase_an_author_or_a_category(
 
 
 @pytest.mark.parametrize("text", ["", "the", "of the", "?", "author:", "x" * 101, "a\x00b"])
-def test_what_cannot_be_muted_says_why(text: str) -> None:
+def test_invalid_muted_texts_have_a_reason(text: str) -> None:
     """Reject stop words, filters without a value, and text that is too long or not printable."""
     with pytest.raises(InvalidInterest):
         query_language.parse_muted(text)
 
 
 @given(st.text(max_size=120))
-def test_any_text_is_muted_or_refused(text: str) -> None:
+def test_any_muted_text_is_parsed_or_refused(text: str) -> None:
     """Any text gives at least one exclusion, or InvalidInterest."""
     with contextlib.suppress(InvalidInterest):
         query = query_language.parse_muted(text)
         assert query.excluded_phrases or query.excluded_authors or query.excluded_categories
 
 
-def test_what_a_paper_offers_to_mute() -> None:
+def test_suggested_words_to_mute() -> None:
     """Suggest keywords in the text, pairs of title words, then title words; no words of own interests."""
     suggestions = query_language.mute_suggestions(
         "Language Agents that Plan: A Study of GUI-Agents",
@@ -257,6 +257,6 @@ def test_what_a_paper_offers_to_mute() -> None:
         ("", ""),
     ],
 )
-def test_an_interest_in_words(text: str, words: str) -> None:
+def test_display_text_of_an_interest(text: str, words: str) -> None:
     """Authors only, or categories only, are shown without syntax; everything else as typed."""
     assert query_language.describe(text) == words

@@ -1,4 +1,4 @@
-"""Tests of trends: the percentile of the day, and momentum in words."""
+"""Test trends: the percentile of the day, and momentum in words."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from app.types import PaperView, Trend, VoteSample
 DAY = date(2026, 11, 19)
 
 
-def voted(number: int, now: datetime, *series: tuple[int, int]) -> PaperView:
+def paper_with_votes(number: int, now: datetime, *series: tuple[int, int]) -> PaperView:
     """Return a paper with vote samples; `series` is (days ago, upvotes), oldest first."""
     votes = tuple(VoteSample(now - timedelta(days=ago), upvotes) for ago, upvotes in series)
     return PaperView(number, f"Paper {number}", first_listed_on=DAY, upvotes=series[-1][1], votes=votes)
 
 
-def test_the_score_is_the_percentile_of_the_day(now: datetime) -> None:
+def test_score_is_the_percentile_of_the_day(now: datetime) -> None:
     """A paper is compared with those of the same day only."""
-    papers = [voted(n, now, (0, votes)) for n, votes in enumerate([1, 5, 5, 200])]
+    papers = [paper_with_votes(n, now, (0, votes)) for n, votes in enumerate([1, 5, 5, 200])]
     other_day = PaperView(9, "Loud day", first_listed_on=date(2026, 11, 18), upvotes=3, votes=papers[0].votes)
     scores = trending.trends([*papers, other_day], now)
     assert [scores[n].score for n in range(4)] == [0.125, 0.5, 0.5, 0.875]
@@ -39,14 +39,14 @@ def test_the_score_is_the_percentile_of_the_day(now: datetime) -> None:
         ([(0, 0)], ""),
     ],
 )
-def test_momentum_is_told_in_words(now: datetime, series: list[tuple[int, int]], words: str) -> None:
+def test_momentum_text(now: datetime, series: list[tuple[int, int]], words: str) -> None:
     """The words name a gain since an earlier day that is recent and more than noise."""
-    assert trending.trends([voted(1, now, *series)], now)[1].words == words
+    assert trending.trends([paper_with_votes(1, now, *series)], now)[1].words == words
 
 
-def test_the_top_of_a_large_day_is_named(now: datetime) -> None:
+def test_top_tenth_of_a_large_day_is_named(now: datetime) -> None:
     """The top tenth is named only on a day with enough papers."""
-    large = [voted(n, now, (0, n * 10)) for n in range(1, 13)]
+    large = [paper_with_votes(n, now, (0, n * 10)) for n in range(1, 13)]
     assert trending.trends(large, now)[12].words == "120 votes, among the top 10 % of its day"
     assert trending.trends(large[-3:], now)[12].words == "120 votes"
 
@@ -61,17 +61,17 @@ def test_the_top_of_a_large_day_is_named(now: datetime) -> None:
         ([*range(18), 19, 19], 2),
     ],
 )
-def test_the_top_tenth_holds_no_more_than_a_tenth(now: datetime, day: Sequence[int], named: int) -> None:
+def test_top_tenth_with_equal_votes(now: datetime, day: Sequence[int], named: int) -> None:
     """Papers with equal votes are all in the top tenth, or none of them is."""
-    papers = [voted(n, now, (0, 10 * (1 + votes))) for n, votes in enumerate(day)]
+    papers = [paper_with_votes(n, now, (0, 10 * (1 + votes))) for n, votes in enumerate(day)]
     words = [trend.words for trend in trending.trends(papers, now).values()]
     assert sum("top 10 %" in text for text in words) == named
 
 
-def test_a_paper_nobody_could_vote_for_has_the_place_of_the_mean(now: datetime) -> None:
+def test_paper_without_vote_data_has_the_mean_score(now: datetime) -> None:
     """It ranks above a paper that could get votes and got none."""
     without_votes = PaperView(1, "From a feed", first_listed_on=DAY)
-    voted_on = [voted(n, now, (0, votes)) for n, votes in enumerate([0, 0, 4, 90], start=2)]
+    voted_on = [paper_with_votes(n, now, (0, votes)) for n, votes in enumerate([0, 0, 4, 90], start=2)]
     scores = trending.trends([without_votes, *voted_on], now)
     assert scores[1] == Trend(sum(scores[n].score for n in range(2, 6)) / 4, "")
     assert scores[2].score < scores[1].score < scores[5].score

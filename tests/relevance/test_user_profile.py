@@ -1,4 +1,4 @@
-"""Tests of user profiles: likes raise similar papers, dislikes lower them, and reasons are true."""
+"""Test user profiles: likes raise similar papers, dislikes lower them, and reasons are true."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def profile_of(
     return profile
 
 
-def test_without_feedback_there_is_no_profile() -> None:
+def test_no_feedback_gives_no_profile() -> None:
     """The digest is then built from interests only."""
     assert user_profile.build_profile([], candidates()) is None
 
 
-def test_what_is_like_the_liked_comes_first() -> None:
+def test_similar_papers_rank_first() -> None:
     """With five liked papers of a subject, the others of the subject rank highest."""
     liked, *later = [papers_on("protein folding")[:5], *papers_on("protein folding")[5:]]
     relevance = profile_of([feedback_on(paper) for paper in liked]).relevance
@@ -59,7 +59,7 @@ def test_what_is_like_the_liked_comes_first() -> None:
     assert sum(number in {paper.id for paper in later} for number in ranked) >= len(later) - 5
 
 
-def test_one_like_alone_brings_nothing() -> None:
+def test_single_like_selects_no_paper() -> None:
     """One like may raise papers that an interest matches, but reaches the floor for no other paper."""
     like = papers_on("astronomy")[0]
     relevance = profile_of([feedback_on(like)]).relevance
@@ -68,7 +68,7 @@ def test_one_like_alone_brings_nothing() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.sampled_from(PAPERS))
-def test_the_twin_of_a_liked_paper_comes_first(liked: PaperView) -> None:
+def test_copy_of_a_liked_paper_ranks_first(liked: PaperView) -> None:
     """No paper is more similar to a liked paper than itself."""
     relevance = profile_of([feedback_on(liked)]).relevance
     assert max(relevance, key=lambda number: relevance[number]) == liked.id
@@ -79,8 +79,8 @@ FEEDBACK = st.lists(st.tuples(st.sampled_from(PAPERS), st.booleans()), max_size=
 
 @settings(deadline=None, max_examples=50)
 @given(FEEDBACK, st.sampled_from(PAPERS))
-def test_a_dislike_never_raises_a_paper(rated: list[tuple[PaperView, bool]], disliked: PaperView) -> None:
-    """A dislike raises no paper, with any other likes and dislikes."""
+def test_dislike_never_raises_a_paper(rated: list[tuple[PaperView, bool]], disliked: PaperView) -> None:
+    """This holds with any other likes and dislikes."""
     feedback = [feedback_on(paper, liked) for paper, liked in rated]
     lowered = profile_of([*feedback, feedback_on(disliked, liked=False)]).relevance
     before = profile_of(feedback).relevance if feedback else {}
@@ -90,7 +90,7 @@ def test_a_dislike_never_raises_a_paper(rated: list[tuple[PaperView, bool]], dis
     )
 
 
-def test_the_twin_of_a_disliked_paper_is_held_down() -> None:
+def test_copy_of_a_disliked_paper_is_lowered() -> None:
     """Its relevance is negative, and the reason names the disliked paper."""
     disliked = papers_on("quantization")[0]
     profile = profile_of([*map(feedback_on, papers_on("astronomy")[:3]), feedback_on(disliked, liked=False)])
@@ -98,7 +98,7 @@ def test_the_twin_of_a_disliked_paper_is_held_down() -> None:
     assert f"close to “{disliked.title}” that you asked less of, through “" in profile.reason(disliked.id)
 
 
-def test_a_paper_without_a_known_word_says_nothing() -> None:
+def test_paper_without_known_words_has_no_effect() -> None:
     """A pasted paper without known terms changes nothing."""
     unknown = Feedback("Zxqv", "", (), True, AT)
     assert profile_of([unknown]).relevance == {}
@@ -109,14 +109,13 @@ def test_a_paper_without_a_known_word_says_nothing() -> None:
 @settings(deadline=None, max_examples=20)
 @given(st.permutations([feedback_on(p, liked=n % 3 > 0) for n, p in enumerate(PAPERS[::40])]))
 def test_the_order_of_feedback_is_irrelevant(feedback: list[Feedback]) -> None:
-    """The profile depends on the feedback, not on its order."""
     by_title = profile_of(sorted(feedback, key=lambda entry: entry.title)).relevance
     assert profile_of(feedback).relevance == pytest.approx(by_title)
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(PAPERS), min_size=1, max_size=6, unique=True))
-def test_a_reason_quotes_what_both_papers_say(liked: list[PaperView]) -> None:
+def test_reason_quotes_common_words(liked: list[PaperView]) -> None:
     """The quoted words occur in both papers, and the liked one is named by its title."""
     texts = {paper.id: f"{paper.title} {paper.abstract}" for paper in PAPERS}
     profile = profile_of([feedback_on(paper) for paper in liked])
@@ -133,7 +132,7 @@ def test_a_reason_quotes_what_both_papers_say(liked: list[PaperView]) -> None:
         )
 
 
-def test_neighbouring_words_are_quoted_together() -> None:
+def test_adjacent_words_are_quoted_together() -> None:
     """Words are quoted together unless punctuation separates them."""
     model = sample_archive.trained_model()
     assert model.space
@@ -170,7 +169,7 @@ def profile_for(author: str, *, liked: str) -> user_profile.UserProfile:
         ("Plato", "PLATO"),
     ],
 )
-def test_authors_that_were_liked_are_a_term_of_their_own(author: str, liked: str) -> None:
+def test_liked_authors_are_a_separate_term(author: str, liked: str) -> None:
     """Spellings of a name make no difference, and the reason names the author and the liked paper."""
     profile = profile_for(author, liked=liked)
     number = profile.candidates.texts[0].paper.id
@@ -179,7 +178,7 @@ def test_authors_that_were_liked_are_a_term_of_their_own(author: str, liked: str
     assert list(profile.authors.values()) == [1, 1]
 
 
-def test_a_paper_that_is_close_and_by_the_same_people_is_named_once() -> None:
+def test_reason_names_a_liked_paper_once() -> None:
     """The reason gives the title of the liked paper only once."""
     like = replace(papers_on("astronomy")[0], authors=("Jane Doe",))
     paper = replace(like, title="A Sequel")
@@ -193,12 +192,12 @@ def test_a_paper_that_is_close_and_by_the_same_people_is_named_once() -> None:
 @pytest.mark.parametrize(
     ("author", "liked"), [("Jane Doe", "John Doe"), ("Jane Doe", "Jane Roe"), ("Doe", "J. Doe"), ("", "")]
 )
-def test_who_has_another_name_is_somebody_else(author: str, liked: str) -> None:
+def test_different_first_names_are_different_authors(author: str, liked: str) -> None:
     """A different first name is another person, even with the same initial."""
     assert not profile_for(author, liked=liked).author_evidence.any()
 
 
-def test_a_name_that_several_may_bear_counts_by_parts() -> None:
+def test_ambiguous_names_are_weighted() -> None:
     """ "Y. Li" may mean any of them, so each gets a share."""
     model = sample_archive.trained_model()
     assert model.space
@@ -211,7 +210,7 @@ def test_a_name_that_several_may_bear_counts_by_parts() -> None:
     assert 0 < shared[0] == shared[1] < alone[0]
 
 
-def test_who_wrote_more_of_what_was_liked_counts_more() -> None:
+def test_author_evidence_grows_with_their_share() -> None:
     """Evidence grows with the share of the liked papers that an author wrote."""
     model = sample_archive.trained_model()
     assert model.space
@@ -222,7 +221,7 @@ def test_who_wrote_more_of_what_was_liked_counts_more() -> None:
     assert 0 < once < twice
 
 
-def test_authors_of_several_liked_papers_come_first() -> None:
+def test_authors_are_sorted_by_number_of_liked_papers() -> None:
     """Count each paper once, in any spelling, without dislikes. The first like decides the spelling."""
     feedback = [
         Feedback("", "", ("Hopper, Grace", "Ada Lovelace", "ADA LOVELACE", ""), True, AT),

@@ -1,4 +1,4 @@
-"""Tests of the vector space: impacts follow BM25F, and papers on one subject are similar."""
+"""Test the vector space: impacts follow BM25F, and papers on one subject are similar."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPACE = MODEL.space
 assert SPACE is not None
 
 
-def test_terms_and_pairs_are_counted() -> None:
+def test_term_and_bigram_counts() -> None:
     """Terms without a column are left out."""
     counts = count_matrix(
         [with_expansions(text, {}) for text in (["a", "b", "a", "b"], [], ["c"])], {"a": 0, "a b": 1}
@@ -28,8 +28,8 @@ def test_terms_and_pairs_are_counted() -> None:
     assert counts.toarray().tolist() == [[2, 2], [0, 0], [0, 0]]
 
 
-def test_an_impact_is_what_the_formula_says() -> None:
-    """BM25F, computed by hand: a title of one word, with a mean length of two words in both fields."""
+def test_impacts_follow_bm25f() -> None:
+    """They are computed by hand: a title of one word, with a mean length of two words in both fields."""
     terms = Terms.from_names(["cat", "cat cat"], lambda _: 3.0)
     (impacts,) = terms.impacts([(["cat"], ["cat", "cat"])], (2.0, 2.0)).toarray().tolist()
     weight = vector_space.TITLE_WEIGHT / (1 - vector_space.B + vector_space.B / 2) + 2.0
@@ -43,12 +43,12 @@ def test_an_impact_is_what_the_formula_says() -> None:
 @pytest.mark.parametrize(
     "papers", [sample_archive.papers()[: vector_space.MIN_PAPERS - 1], sample_archive.papers()[:1] * 400]
 )
-def test_a_small_archive_spans_no_space(papers: list[PaperView]) -> None:
+def test_small_archive_has_no_space(papers: list[PaperView]) -> None:
     """No space is fitted to too few papers, or to too few words."""
     assert RelevanceModel.train([(paper.title, paper.abstract) for paper in papers]).space is None
 
 
-def test_papers_on_one_subject_are_near() -> None:
+def test_papers_on_one_subject_are_similar() -> None:
     """Vectors are unit rows, on average most similar to those of their own subject."""
     rows = SPACE.vectors([MODEL.document(p.title, p.abstract) for p in sample_archive.papers()])
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-3)
@@ -57,20 +57,20 @@ def test_papers_on_one_subject_are_near() -> None:
     assert np.argmax(near, axis=1).tolist() == list(range(size))
 
 
-def test_a_paper_without_a_known_word_is_nowhere() -> None:
+def test_paper_without_known_words_is_a_zero_vector() -> None:
     """Its vector is a row of zeros, and numpy does not warn."""
     assert not SPACE.vectors([(["zebrafish"], []), ([], [])]).any()
 
 
-def test_closeness_is_counted_in_deviations_of_the_archive() -> None:
+def test_similarity_is_a_z_score() -> None:
     """Over the archive's own papers z-scores have mean 0 and deviation 1, in every direction."""
     z_scores = SPACE.z_scores(SPACE.examples[:20], SPACE.examples)
     assert z_scores.mean(axis=1) == pytest.approx(0, abs=0.02)
     assert z_scores.std(axis=1) == pytest.approx(1, abs=0.05)
 
 
-def test_a_space_comes_back_from_its_arrays() -> None:
-    """Numbers are the same before and after: those stored in 16 bits are used in 16 bits."""
+def test_serialisation_round_trip() -> None:
+    """Numbers stored in 16 bits are used in 16 bits, before and after."""
     loaded = VectorSpace.from_arrays(SPACE.to_arrays(), MODEL.statistics.frequencies, MODEL.statistics.idf)
     for name, array in SPACE.to_arrays().items():
         assert np.array_equal(loaded.to_arrays()[name], array), name
@@ -89,7 +89,7 @@ def test_a_space_comes_back_from_its_arrays() -> None:
         ("fingerprints", np.s_[:-3]),
     ],
 )
-def test_parts_of_two_models_are_refused(name: str, cut: object) -> None:
+def test_mixed_models_are_refused(name: str, cut: object) -> None:
     """Otherwise every digest would fail, although an older model is valid."""
     arrays = SPACE.to_arrays()
     arrays[name] = arrays[name][cut]
@@ -105,14 +105,13 @@ def test_a_model_with_nan_is_refused() -> None:
         VectorSpace.from_arrays(arrays, MODEL.statistics.frequencies, MODEL.statistics.idf)
 
 
-def test_the_same_archive_gives_the_same_space() -> None:
-    """Training is deterministic."""
+def test_training_is_deterministic() -> None:
     again = RelevanceModel.train([(paper.title, paper.abstract) for paper in sample_archive.papers()])
     assert again.encode() == MODEL.encode()
 
 
 @given(st.text(max_size=50))
-def test_a_fingerprint_fits_a_signed_integer(title: str) -> None:
+def test_fingerprint_fits_a_signed_integer(title: str) -> None:
     """It fits the 64 bits of the stored array."""
     assert 0 <= title_fingerprint(title) < 2**63
     assert math.isfinite(np.int64(title_fingerprint(title)))

@@ -1,4 +1,4 @@
-"""Parsers in child processes: their limits, their replacement, and their end with the parent."""
+"""Test parsers in child processes: limits, replacement, and their end with the parent."""
 
 from __future__ import annotations
 
@@ -18,62 +18,62 @@ pytestmark = pytest.mark.once
 
 
 @pytest.fixture
-def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each call a second of CPU time, and as much of the clock as a busy machine may need."""
+def limit_cpu_to_one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each call a second of CPU time and enough wall-clock time for a busy machine."""
     monkeypatch.setattr(sandbox, "SECONDS", 1)
     monkeypatch.setattr(sandbox, "WALL_SECONDS_PER_CPU_SECOND", 60)
 
 
-def endless() -> None:
+def loop_forever() -> None:
     """Compute forever."""
     while True:
         pass
 
 
-def large(megabytes: int) -> int:
+def allocate(megabytes: int) -> int:
     """Allocate memory and return its size in bytes."""
     return len(bytearray(megabytes * 1_000_000))
 
 
-def process() -> int:
+def current_pid() -> int:
     return os.getpid()
 
 
-def test_a_call_is_answered_by_another_process_that_is_kept() -> None:
-    """A child is reused, because starting one takes longer than parsing most feeds."""
-    first = sandbox.run(process)
+def test_child_process_is_reused() -> None:
+    """Starting one takes longer than parsing most feeds."""
+    first = sandbox.run(current_pid)
     assert first != os.getpid()
-    assert sandbox.run(process) == first
+    assert sandbox.run(current_pid) == first
     assert sandbox.run(json.loads, "[1]") == [1]
 
 
-def test_what_a_function_raises_is_raised() -> None:
-    """An exception of the function is raised, and the child is reused."""
-    child = sandbox.run(process)
+def test_exceptions_are_raised() -> None:
+    """The child is reused."""
+    child = sandbox.run(current_pid)
     with pytest.raises(json.JSONDecodeError):
         sandbox.run(json.loads, "[")
-    assert sandbox.run(process) == child
+    assert sandbox.run(current_pid) == child
 
 
-@pytest.mark.usefixtures("one_second")
-def test_what_takes_too_long_is_ended_and_holds_up_nobody() -> None:
-    """A call over the limit is killed. Other calls are answered meanwhile, and a new child replaces it."""
+@pytest.mark.usefixtures("limit_cpu_to_one_second")
+def test_slow_call_is_killed() -> None:
+    """Other calls are answered meanwhile, and a new child replaces it."""
     with ThreadPoolExecutor() as pool:
-        stuck = pool.submit(sandbox.run, endless)
-        assert sandbox.run(large, 1) == 1_000_000
+        stuck = pool.submit(sandbox.run, loop_forever)
+        assert sandbox.run(allocate, 1) == 1_000_000
         with pytest.raises(ParsingTooExpensive):
             stuck.result()
-    assert sandbox.run(large, 1) == 1_000_000
+    assert sandbox.run(allocate, 1) == 1_000_000
 
 
-def test_what_takes_too_much_memory_is_ended() -> None:
+def test_memory_limit() -> None:
     """A child over the memory limit is replaced by a new one."""
     with pytest.raises(ParsingTooExpensive):
-        sandbox.run(large, sandbox.MEGABYTES + 1)
-    assert sandbox.run(large, 1) == 1_000_000
+        sandbox.run(allocate, sandbox.MEGABYTES + 1)
+    assert sandbox.run(allocate, 1) == 1_000_000
 
 
-def test_a_child_has_no_secrets_and_ends_with_its_parent() -> None:
+def test_child_has_no_environment_and_ends_with_its_parent() -> None:
     """A child gets no environment variables, and ends even if its parent is killed."""
     code = (
         "import os, sys; from app.runtime import sandbox; "

@@ -1,4 +1,4 @@
-"""API keys are shown once, stored as a hash, and can be revoked."""
+"""Test API keys: shown once, stored as a hash, revocable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.storage import api_keys
 from app.storage.models import ApiKey, Scope
 
 
-def test_a_key_names_its_holder_and_is_nowhere_in_the_database(app: Application, now: datetime) -> None:
+def test_key_is_stored_only_as_a_hash(app: Application, now: datetime) -> None:
     """Access to the database does not allow calls of the API."""
     with app.db.write() as session:
         row, key = api_keys.create(session, "grafana", [Scope.SEND, Scope.READ, Scope.READ], now)
@@ -29,14 +29,14 @@ def test_a_key_names_its_holder_and_is_nowhere_in_the_database(app: Application,
 
 
 @pytest.mark.parametrize("forged", ["", "pb_", "pb_" + "A" * 43, "grafana", "é", "pb_é"])
-def test_an_unknown_key_has_no_holder(app: Application, now: datetime, forged: str) -> None:
+def test_unknown_key(app: Application, now: datetime, forged: str) -> None:
     """An unknown or malformed key gives None."""
     with app.db.write() as session:
         api_keys.create(session, "grafana", [Scope.READ], now)
         assert api_keys.authenticate(session, forged, now) is None
 
 
-def test_a_revoked_key_has_no_holder_and_its_name_is_free(app: Application, now: datetime) -> None:
+def test_revoked_key_is_invalid_and_its_name_reusable(app: Application, now: datetime) -> None:
     """A key is rotated by revoking it and creating another one with the same name."""
     with app.db.write() as session:
         _, old = api_keys.create(session, "grafana", [Scope.READ], now)
@@ -47,7 +47,7 @@ def test_a_revoked_key_has_no_holder_and_its_name_is_free(app: Application, now:
         assert [row.revoked_at for row in api_keys.list_keys(session)] == [now, None]
 
 
-def test_two_keys_in_use_never_share_a_name(app: Application, now: datetime) -> None:
+def test_names_of_active_keys_are_unique(app: Application, now: datetime) -> None:
     """Names in use are unique, because the audit log identifies keys by name."""
     with app.db.write() as session:
         api_keys.create(session, "grafana", [Scope.READ], now)
@@ -55,7 +55,7 @@ def test_two_keys_in_use_never_share_a_name(app: Application, now: datetime) -> 
             api_keys.create(session, " grafana ", [Scope.WRITE], now)
 
 
-def test_a_key_needs_a_name_and_a_scope(app: Application, now: datetime) -> None:
+def test_name_and_scope_are_required(app: Application, now: datetime) -> None:
     """The error names the field to change."""
     with app.db.write() as session:
         for name, scopes, field in [
@@ -68,13 +68,13 @@ def test_a_key_needs_a_name_and_a_scope(app: Application, now: datetime) -> None
             assert refused.value.field == field
 
 
-def test_revoking_what_is_not_there_says_so(app: Application, now: datetime) -> None:
+def test_revoking_an_unknown_key(app: Application, now: datetime) -> None:
     """Revoking an unknown name raises NotFound."""
     with app.db.write() as session, pytest.raises(NotFound):
         api_keys.revoke(session, "grafana", now)
 
 
-def test_use_is_noted_once_a_minute(app: Application, now: datetime) -> None:
+def test_last_use_is_stored_once_a_minute(app: Application, now: datetime) -> None:
     """`last_used_at` is written at most once a minute."""
     with app.db.write() as session:
         row, key = api_keys.create(session, "grafana", [Scope.READ], now)
@@ -89,7 +89,7 @@ def test_use_is_noted_once_a_minute(app: Application, now: datetime) -> None:
         assert used.is_stale(now + timedelta(seconds=60))
 
 
-def test_a_secret_is_good_enough_for_the_settings() -> None:
+def test_generated_secret_is_valid() -> None:
     """The settings accept a secret from `paperboy key secret`, and each one differs."""
     first, second = api_keys.new_secret(), api_keys.new_secret()
     assert first != second

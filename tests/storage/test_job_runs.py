@@ -1,4 +1,4 @@
-"""Every run of a job is recorded, also a failed one."""
+"""Test that every run of a job is recorded, also a failed one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def stored(app: Application, run_id: int) -> JobRun:
         return session.get_one(JobRun, run_id)
 
 
-def test_a_run_is_on_record_while_it_runs_and_after(app: Application, now: datetime) -> None:
+def test_run_is_recorded_while_running_and_after(app: Application, now: datetime) -> None:
     """A run without an end time is running or was killed."""
     with job_runs.record(app.db, "refresh", now) as run:
         assert stored(app, run.id).ended_at is None
@@ -31,7 +31,7 @@ def test_a_run_is_on_record_while_it_runs_and_after(app: Application, now: datet
     assert row.error == ""
 
 
-def test_an_exception_is_recorded_and_goes_on_its_way(app: Application, now: datetime) -> None:
+def test_exception_is_recorded_and_raised(app: Application, now: datetime) -> None:
     """Counts from before the exception are stored."""
 
     def break_down() -> None:
@@ -47,7 +47,7 @@ def test_an_exception_is_recorded_and_goes_on_its_way(app: Application, now: dat
     assert row.ended_at is not None
 
 
-def test_one_part_failing_is_noted_and_the_run_goes_on(app: Application, now: datetime) -> None:
+def test_failed_part_is_recorded_and_the_run_continues(app: Application, now: datetime) -> None:
     """Each failure is a line with the name of the part."""
     with job_runs.record(app.db, "refresh", now) as run:
         run.fail("hf", SourceError("it answered 503"))
@@ -55,7 +55,7 @@ def test_one_part_failing_is_noted_and_the_run_goes_on(app: Application, now: da
     assert stored(app, run.id).error == "hf: it answered 503\narxiv: it answered 429"
 
 
-def test_rejections_are_listed_up_to_a_bound(app: Application, now: datetime) -> None:
+def test_listed_rejections_are_limited(app: Application, now: datetime) -> None:
     """A source with a million bad rows does not fill the database. All of them are counted."""
     with job_runs.record(app.db, "refresh", now) as run:
         for page in range(3):

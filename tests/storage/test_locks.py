@@ -1,4 +1,4 @@
-"""Locks with a lease."""
+"""Test locks with a lease."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.storage import live_processes, locks
 HOUR = timedelta(hours=1)
 
 
-def test_a_lease_is_held_by_one_until_it_is_given_back_or_runs_out(app: Application, now: datetime) -> None:
+def test_lease_is_exclusive_until_released_or_expired(app: Application, now: datetime) -> None:
     """Alice acquires, renews and releases it. Bob crashes, and his lease expires."""
     with app.db.write() as session:
         assert locks.acquire(session, "refresh", "alice", now, HOUR)
@@ -27,7 +27,7 @@ def test_a_lease_is_held_by_one_until_it_is_given_back_or_runs_out(app: Applicat
         assert locks.acquire(session, "refresh", "alice", now + HOUR, HOUR), "it ran out"
 
 
-def test_a_turn_ends_with_its_block(app: Application, now: datetime) -> None:
+def test_lock_is_released_with_its_block(app: Application, now: datetime) -> None:
     """Bob cannot get or release Alice's lock. It is released at once when her block fails."""
 
     def work() -> None:
@@ -43,7 +43,7 @@ def test_a_turn_ends_with_its_block(app: Application, now: datetime) -> None:
         assert bobs
 
 
-def test_a_process_that_lives_keeps_its_lease(app: Application, now: datetime) -> None:
+def test_live_process_keeps_its_lease(app: Application, now: datetime) -> None:
     """A lease of a live process, or of a holder without a process id, is not taken before its end."""
     with app.db.write() as session:
         own = live_processes.new_holder()

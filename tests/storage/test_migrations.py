@@ -1,4 +1,4 @@
-"""Migrations create exactly the tables of the models, and can be reverted."""
+"""Test that migrations create the tables of the models and can be reverted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_models_and_migrations_agree(database_url: str) -> None:
     command.check(config_of(database_url))
 
 
-def test_down_and_up_again(database_url: str) -> None:
+def test_downgrade_and_upgrade(database_url: str) -> None:
     """Downgrading removes every table, and upgrading creates the same ones again."""
     before = tables_of(database_url)
     command.downgrade(config_of(database_url), "base")
@@ -42,7 +42,7 @@ def test_down_and_up_again(database_url: str) -> None:
     assert tables_of(database_url) == before
 
 
-def test_several_processes_may_migrate_at_once(database_url: str, tmp_path: Path) -> None:
+def test_concurrent_migrations(database_url: str, tmp_path: Path) -> None:
     """If a service and its workers start together, one migrates and the others wait."""
     before = tables_of(database_url)
     command.downgrade(config_of(database_url), "base")

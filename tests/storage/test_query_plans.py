@@ -1,7 +1,7 @@
-"""The hot queries at a million mails: none reads a whole table, and none sorts everybody.
+"""Check the plans of frequent queries at a million mails: no full scans and no large sorts.
 
-Each case calls the functions that the service calls; every statement that they run is explained by the
-database itself, so a query that is changed is looked at again.
+Each case calls the functions that the service calls. The database explains every statement that they run, so
+a changed query is checked again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RESEND = UncertainPolicy.RESEND
 
 @pytest.fixture(scope="module")
 def big_ledger(new_database_url: Callable[[], str]) -> Iterator[Database]:
-    """A database with a million mails."""
+    """Return a database with a million mails."""
     database = Database(new_database_url())
     large_ledger.fill(database.engine)
     yield database
@@ -49,7 +49,7 @@ def big_ledger(new_database_url: Callable[[], str]) -> Iterator[Database]:
 
 
 class Plans:
-    """What the database says of each statement before it runs it."""
+    """Record the plan of each statement before it runs."""
 
     def __init__(self, database: Database) -> None:
         self.postgres = database.url.get_backend_name() == "postgresql"
@@ -62,8 +62,8 @@ class Plans:
             self.of.append((statement, "\n".join(str(row[-1]) for row in asking.fetchall())))
             asking.close()
 
-    def faults(self, *, sorts: bool = False) -> list[str]:
-        """Where a large table is read as a whole, or what comes out of one is sorted."""
+    def problems(self, *, sorts: bool = False) -> list[str]:
+        """List full scans of large tables, and sorts of their rows."""
         return [
             f"{statement}\n{plan}"
             for statement, plan in self.of
@@ -81,8 +81,8 @@ class Plans:
 
 
 @contextmanager
-def explained(database: Database) -> Iterator[tuple[Session, Plans]]:
-    """A session in which all statements are explained, and nothing stays changed."""
+def explain_session(database: Database) -> Iterator[tuple[Session, Plans]]:
+    """Yield a session that explains all statements and changes nothing."""
     plans = Plans(database)
     with database.write() as session:
         connection = session.connection()
@@ -165,64 +165,64 @@ SORTING: dict[str, Callable[[Session], object]] = {
 
 
 def check_hot_query(big_ledger: Database, run: Callable[[Session], object], *, sorts: bool) -> None:
-    """Check that a query goes by indexes, and in their order unless it may sort what it found."""
-    with explained(big_ledger) as (session, plans):
+    """Check that a query uses indexes, and needs no sort unless allowed."""
+    with explain_session(big_ledger) as (session, plans):
         run(session)
         assert plans.of
-        assert plans.faults(sorts=sorts) == []
+        assert plans.problems(sorts=sorts) == []
 
 
-def check_totals_come_of_an_index_alone(big_ledger: Database) -> None:
-    """All mails are counted, and no row of the table is read for it."""
-    with explained(big_ledger) as (session, plans):
+def check_totals_use_only_an_index(big_ledger: Database) -> None:
+    """No row of the table is read."""
+    with explain_session(big_ledger) as (session, plans):
         assert sum(ledger.totals(session).values()) == large_ledger.READERS * large_ledger.DAYS
     (_, plan) = plans.of[-1]
     assert "ix_delivery_due" in plan
     assert ("Index Only Scan" if plans.postgres else "COVERING INDEX") in plan
 
 
-def check_lists_come_a_page_at_a_time(big_ledger: Database) -> None:
-    """By descending ids, from the cursor on."""
-    with explained(big_ledger) as (session, plans):
+def check_lists_are_paginated(big_ledger: Database) -> None:
+    """Pages have descending ids from the cursor."""
+    with explain_session(big_ledger) as (session, plans):
         for table in (Delivery, Subscriber):
             page = select(table).where(col(table.id) < 50_000).order_by(col(table.id).desc()).limit(51)
             assert len(session.exec(page).all()) == 51
-        assert plans.faults() == []
+        assert plans.problems() == []
 
 
-def check_the_balance_of_a_large_edition(big_ledger: Database) -> None:
-    """Everybody is read once, with the rows of the editions alone; what is found is exact."""
-    with explained(big_ledger) as (session, plans):
-        found = reconciliation.reconcile(session, NOW, "2026-11-20")
+def check_reconciliation_of_a_large_edition(big_ledger: Database) -> None:
+    """Each reader is read once with the rows of the editions, and the result is exact."""
+    with explain_session(big_ledger) as (session, plans):
+        rows = reconciliation.reconcile(session, NOW, "2026-11-20")
     steps = "\n".join(plan for _, plan in plans.of).splitlines()
     assert not [step for step in steps if plans._reads_all(step) and "delivery" in step]
-    assert (found.due, sum(found.states.values())) == (99 * large_ledger.READERS // 100, large_ledger.READERS)
-    assert (found.missing, found.surplus) == (0, large_ledger.READERS // 100), "the paused got one, too"
+    assert (rows.due, sum(rows.states.values())) == (99 * large_ledger.READERS // 100, large_ledger.READERS)
+    assert (rows.missing, rows.surplus) == (0, large_ledger.READERS // 100), "the paused got one, too"
 
 
-def check_a_scan_and_a_sort_are_found_out(big_ledger: Database) -> None:
-    """Or the other tests would prove nothing."""
-    with explained(big_ledger) as (session, plans):
+def check_scans_and_sorts_are_detected(big_ledger: Database) -> None:
+    """Otherwise the other checks would prove nothing."""
+    with explain_session(big_ledger) as (session, plans):
         session.exec(select(Delivery.id).where(Delivery.reason == "never").limit(1)).all()
-        assert len(plans.faults()) == 1
+        assert len(plans.problems()) == 1
         session.exec(select(Subscriber.id).where(col(Subscriber.id) < 5).order_by(Subscriber.zone)).all()
-        assert len(plans.faults()) == 2
-        assert len(plans.faults(sorts=True)) == 1
+        assert len(plans.problems()) == 2
+        assert len(plans.problems(sorts=True)) == 1
 
 
 CHECKS: dict[str, Callable[[Database], None]] = {
     **{case: partial(check_hot_query, run=run, sorts=False) for case, run in BOUNDED.items()},
     **{case: partial(check_hot_query, run=run, sorts=True) for case, run in SORTING.items()},
-    "totals": check_totals_come_of_an_index_alone,
-    "lists": check_lists_come_a_page_at_a_time,
-    "the balance": check_the_balance_of_a_large_edition,
-    "a scan and a sort": check_a_scan_and_a_sort_are_found_out,
+    "totals": check_totals_use_only_an_index,
+    "lists": check_lists_are_paginated,
+    "the balance": check_reconciliation_of_a_large_edition,
+    "a scan and a sort": check_scans_and_sorts_are_detected,
 }
 
 
 @pytest.mark.timeout(300)  # a machine with other work takes a minute to build it
 def test_hot_queries_on_a_large_ledger(big_ledger: Database, subtests: pytest.Subtests) -> None:
-    """Every hot query goes by indexes. One test, so that only one process builds the million mails."""
+    """Every frequent query uses indexes. One test, so that one process builds the mails."""
     for case, check in CHECKS.items():
         with subtests.test(case):
             check(big_ledger)

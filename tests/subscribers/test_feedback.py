@@ -1,4 +1,4 @@
-"""Feedback on papers: the last one counts, it is private to its reader, and it can be deleted."""
+"""Test feedback on papers: the last one counts, it belongs to its reader, and it can be deleted."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ ATTENTION = PaperRecord(
 
 @pytest.fixture
 def papers(app: Application, now: datetime) -> tuple[int, int, int]:
-    """Three papers of the archive."""
+    """Add three papers."""
     with app.db.write() as session:
-        source = factories.source(session, now)
+        source = factories.add_source(session, now)
         return (
-            factories.paper(
+            factories.add_paper(
                 session, source, "Language Agents that Plan Ahead", now.date(), now, arxiv_id="2611.00001",
                 abstract="They plan.", authors=["Ada Lovelace", "Grace Hopper"],
             ),
-            factories.paper(
+            factories.add_paper(
                 session, source, "Folding Proteins on a Laptop", now.date(), now, doi="10.1000/fold",
                 authors=["Ada Lovelace"],
             ),
-            factories.paper(session, source, "Introduction", now.date(), now, authors=["Someone Else"]),
+            factories.add_paper(session, source, "Introduction", now.date(), now, authors=["Someone Else"]),
         )  # fmt: skip
 
 
 @pytest.fixture
 def alice(app: Application, now: datetime) -> int:
     with app.db.write() as session:
-        return factories.reader(session, "alice@example.org", ["agents"], now)
+        return factories.add_subscriber(session, "alice@example.org", ["agents"], now)
 
 
 @pytest.fixture
 def bob(app: Application, now: datetime) -> int:
     with app.db.write() as session:
-        return factories.reader(session, "bob@example.org", ["proteins"], now)
+        return factories.add_subscriber(session, "bob@example.org", ["proteins"], now)
 
 
 def feedback_of(session: Session, reader: int) -> list[tuple[str, bool]]:
@@ -62,7 +62,7 @@ def feedback_of(session: Session, reader: int) -> list[tuple[str, bool]]:
     ]
 
 
-def count(session: Session, table: type) -> int:
+def count_rows(session: Session, table: type) -> int:
     return session.exec(select(func.count()).select_from(table)).one()
 
 
@@ -72,7 +72,7 @@ def count(session: Session, table: type) -> int:
 def test_the_last_feedback_counts(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime
 ) -> None:
-    """The same feedback again changes nothing, not even its time; the contrary replaces it."""
+    """Repeating it changes nothing, not even its time; the opposite replaces it."""
     with app.db.write() as session:
         for later in (now, now + MINUTE):
             subscribers.set_feedback(session, alice, papers[0], True, later)
@@ -90,7 +90,7 @@ def test_the_last_feedback_counts(
 def test_feedback_belongs_to_its_reader(
     app: Application, alice: int, bob: int, papers: tuple[int, ...], now: datetime
 ) -> None:
-    """Deleting the feedback of one reader leaves that of others; the newest comes first."""
+    """Deleting one reader's feedback keeps that of others; the newest comes first."""
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, papers[0], True, now)
         subscribers.set_feedback(session, alice, papers[1], False, now + MINUTE)
@@ -118,7 +118,7 @@ def test_feedback_on_an_unknown_paper_is_rejected(app: Application, alice: int, 
 def test_an_erased_reader_cannot_give_feedback(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime
 ) -> None:
-    """Even with a link that was opened before."""
+    """This includes links opened before the erasure."""
     with app.db.write() as session:
         subscribers.erase(session, alice, now)
         with pytest.raises(Conflict):
@@ -130,12 +130,12 @@ def test_an_erased_reader_cannot_give_feedback(
 def test_merged_papers_have_one_feedback(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime
 ) -> None:
-    """The newer one counts, under either id; removing it removes both."""
+    """The newer one counts under either id, and removing it removes both."""
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, papers[1], False, now)
         subscribers.set_feedback(session, alice, papers[0], True, now + MINUTE)
-        kept, absorbed = (session.get_one(Paper, number) for number in papers[:2])
-        merging.merge(session, kept, absorbed, "nearly the same title", now)
+        remaining, absorbed = (session.get_one(Paper, number) for number in papers[:2])
+        merging.merge(session, remaining, absorbed, "nearly the same title", now)
         (item,) = subscribers.feedback_for_ranking(session, [alice])[alice]
         assert (item.paper_id, item.liked) == (papers[0], True)
         subscribers.set_feedback(
@@ -144,13 +144,13 @@ def test_merged_papers_have_one_feedback(
         (item,) = subscribers.feedback_for_ranking(session, [alice])[alice]
         assert (item.paper_id, item.liked) == (papers[0], False)
         subscribers.remove_feedback(session, alice, papers[1])
-        assert count(session, FeedbackRow) == 0
+        assert count_rows(session, FeedbackRow) == 0
 
 
 def test_loading_feedback_takes_few_queries(app: Application, papers: tuple[int, ...], now: datetime) -> None:
-    """The number does not depend on the number of readers: planning loads hundreds at once."""
+    """The number of queries does not depend on the number of readers."""
     with app.db.write() as session:
-        readers = [factories.reader(session, f"reader{n}@example.org", [], now) for n in range(30)]
+        readers = [factories.add_subscriber(session, f"reader{n}@example.org", [], now) for n in range(30)]
         for number in readers:
             subscribers.set_feedback(session, number, papers[number % 3], True, now)
     statements: list[str] = []
@@ -175,14 +175,14 @@ def test_loading_feedback_takes_few_queries(app: Application, papers: tuple[int,
         (PaperRecord(title="Introduction", authors=("Someone Else",)), 2),
     ],
 )
-def test_a_pasted_paper_is_recognised(
+def test_pasted_paper_is_matched(
     app: Application, papers: tuple[int, ...], pasted: PaperRecord, place: int
 ) -> None:
-    """By its arXiv id, its DOI, or its title, where nothing speaks against it."""
+    """It is matched by arXiv id, DOI or title, unless other fields contradict."""
     with app.db.read() as session:
-        found = subscribers.match_references(session, [pasted, pasted])
-    assert [identity for identity, _ in found.known] == [papers[place]]
-    assert (found.own, found.unknown) == ((), ())
+        rows = subscribers.match_references(session, [pasted, pasted])
+    assert [identity for identity, _ in rows.known] == [papers[place]]
+    assert (rows.own, rows.unknown) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -193,13 +193,13 @@ def test_a_pasted_paper_is_recognised(
         PaperRecord(title="Introduction"),
     ],
 )
-def test_a_title_alone_may_not_be_enough(
+def test_ambiguous_title_is_stored_privately(
     app: Application, papers: tuple[int, ...], pasted: PaperRecord
 ) -> None:
-    """Another id, other authors, or a title that many papers have: then it is kept for its reader alone."""
+    """Another id, other authors or a common title prevent a match."""
     with app.db.read() as session:
-        found = subscribers.match_references(session, [pasted])
-    assert (found.known, found.own) == ((), (pasted,))
+        rows = subscribers.match_references(session, [pasted])
+    assert (rows.known, rows.own) == ((), (pasted,))
 
 
 @pytest.mark.parametrize(
@@ -208,16 +208,15 @@ def test_a_title_alone_may_not_be_enough(
 def test_unusable_references_are_reported(
     app: Application, papers: tuple[int, ...], unknown: PaperRecord
 ) -> None:
-    """Nothing can be learned from a number alone, or from a single word."""
+    """A number or a single word contains nothing to learn from."""
     with app.db.read() as session:
-        found = subscribers.match_references(session, [unknown, unknown])
-    assert (found.unknown, found.usable) == ((unknown,), 0)
+        rows = subscribers.match_references(session, [unknown, unknown])
+    assert (rows.unknown, rows.usable) == ((unknown,), 0)
 
 
-def test_a_merged_paper_is_recognised_as_what_it_is_today(
+def test_pasted_merged_paper_matches_the_remaining_one(
     app: Application, papers: tuple[int, ...], now: datetime
 ) -> None:
-    """Whichever of its names was pasted, it is one paper."""
     with app.db.write() as session:
         merging.merge(session, *(session.get_one(Paper, number) for number in papers[:2]), "by hand", now)
         both = [PaperRecord(title="", arxiv_id="2611.00001"), PaperRecord(title="", doi="10.1000/fold")]
@@ -227,15 +226,15 @@ def test_a_merged_paper_is_recognised_as_what_it_is_today(
 def test_pasted_papers_are_liked_once(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime
 ) -> None:
-    """Again and again; what was disliked is liked now; and the archive learns nothing of it."""
+    """Repetition changes nothing, a dislike becomes a like, and the archive is unchanged."""
     pasted = [PaperRecord(title="", arxiv_id="2611.00001"), ATTENTION, ATTENTION]
     with app.db.write() as session:
-        before = count(session, Paper)
+        before = count_rows(session, Paper)
         subscribers.set_feedback(session, alice, papers[0], False, now)
         for later in (now + MINUTE, now + 2 * MINUTE):
             subscribers.like(session, alice, subscribers.match_references(session, pasted), later)
         items = subscribers.feedback_for_ranking(session, [alice])[alice]
-        assert count(session, Paper) == before
+        assert count_rows(session, Paper) == before
     assert [(each.title, each.liked, each.at) for each in items] == [
         ("Language Agents that Plan Ahead", True, now + MINUTE),
         ("Attention Is All We Had", True, now + MINUTE),
@@ -248,15 +247,17 @@ def test_pasted_papers_are_liked_once(
 def test_feedback_replaces_a_private_paper_of_the_same_title(
     app: Application, alice: int, now: datetime
 ) -> None:
-    """The paper was pasted before the archive had it."""
+    """The paper was pasted before it was in the archive."""
     with app.db.write() as session:
         subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
-        paper = factories.paper(session, factories.source(session, now), ATTENTION.title, now.date(), now)
+        paper = factories.add_paper(
+            session, factories.add_source(session, now), ATTENTION.title, now.date(), now
+        )
         subscribers.set_feedback(session, alice, paper, False, now)
         assert feedback_of(session, alice) == [(ATTENTION.title, False)]
 
 
-def test_titles_of_any_script_and_length_are_kept(app: Application, alice: int, now: datetime) -> None:
+def test_titles_of_any_script_and_length_are_stored(app: Application, alice: int, now: datetime) -> None:
     """Their keys are short enough for a database index."""
     titles = ["".join(chr(0x4E00 + (n * 37 + offset) % 20_000) for n in range(1_000)) for offset in (1, 2)]
     own = tuple(PaperRecord(title=title) for title in [*titles, "∞", "x" * 1_000])
@@ -265,7 +266,7 @@ def test_titles_of_any_script_and_length_are_kept(app: Application, alice: int, 
         assert {title for title, _ in feedback_of(session, alice)} == {record.title for record in own}
 
 
-def test_there_is_room_for_a_thousand(
+def test_at_most_a_thousand_papers(
     app: Application, alice: int, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A paste beyond the limit is rejected as a whole."""
@@ -281,7 +282,7 @@ def test_there_is_room_for_a_thousand(
 def test_papers_pasted_again_do_not_count_twice(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bibliography that grows may be pasted whole, again and again."""
+    """A growing bibliography may be pasted repeatedly."""
     monkeypatch.setattr(feedback, "MAX_FEEDBACK", 3)
     pasted = [PaperRecord(title="", arxiv_id="2611.00001"), ATTENTION]
     with app.db.write() as session:
@@ -298,10 +299,9 @@ def sign_up(session: Session, now: datetime, *own: PaperRecord, email: str = "ca
     return session.exec(select(Subscriber.id).where(Subscriber.email == email)).one() or 0
 
 
-def test_what_was_pasted_at_sign_up_waits_for_the_confirmation(app: Application, now: datetime) -> None:
-    """It stays apart until then; confirming makes it the reader's."""
+def test_papers_pasted_at_sign_up_are_stored_on_confirmation(app: Application, now: datetime) -> None:
     with app.db.write() as session:
-        sign_up(session, now, PaperRecord(title="Pasted by a Stranger"))
+        sign_up(session, now, PaperRecord(title="Pasted by a HostileServer"))
         carol = sign_up(session, now, ATTENTION)
         assert feedback_of(session, carol) == []
         subscribers.confirm(session, carol, "192.0.2.1", now)
@@ -309,21 +309,21 @@ def test_what_was_pasted_at_sign_up_waits_for_the_confirmation(app: Application,
 
 
 def test_a_sign_up_by_a_stranger_changes_no_feedback(app: Application, now: datetime) -> None:
-    """Active readers keep their feedback; so do former readers, until they confirm."""
+    """Active readers keep their feedback; so do former readers until they confirm."""
     with app.db.write() as session:
         carol = sign_up(session, now, ATTENTION)
         subscribers.confirm(session, carol, "192.0.2.1", now)
-        sign_up(session, now, PaperRecord(title="Pasted by a Stranger"))
+        sign_up(session, now, PaperRecord(title="Pasted by a HostileServer"))
         assert feedback_of(session, carol) == [(ATTENTION.title, True)]
         subscribers.unsubscribe(session, carol, now)
-        sign_up(session, now + timedelta(days=1), PaperRecord(title="Pasted by a Stranger"))
+        sign_up(session, now + timedelta(days=1), PaperRecord(title="Pasted by a HostileServer"))
         assert feedback_of(session, carol) == [(ATTENTION.title, True)]
 
 
-def test_a_full_reader_of_old_signs_up_like_anybody(
+def test_sign_up_does_not_reveal_a_full_feedback_list(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That there is no room is not told to who only knows the address."""
+    """The error would reveal the reader to anyone who knows the address."""
     with app.db.write() as session:
         carol = sign_up(session, now, ATTENTION)
         subscribers.confirm(session, carol, "192.0.2.1", now)
@@ -334,8 +334,8 @@ def test_a_full_reader_of_old_signs_up_like_anybody(
         assert feedback_of(session, carol) == [(ATTENTION.title, True)]
 
 
-def test_nothing_is_kept_for_an_address_that_gets_no_mail(app: Application, now: datetime) -> None:
-    """Nobody could ever see it, or have it forgotten."""
+def test_suppressed_address_stores_no_papers(app: Application, now: datetime) -> None:
+    """Its owner could neither see nor delete them."""
     with app.db.write() as session:
         suppression.suppress(session, "carol@example.org", "complaint", now)
         form = SignUp("carol@example.org", WANTED, MatchedReferences(own=(ATTENTION,)))
@@ -344,8 +344,7 @@ def test_nothing_is_kept_for_an_address_that_gets_no_mail(app: Application, now:
         assert (row.email, row.visitor, row.preferences, row.liked) == ("", "", {}, {})
 
 
-def test_declining_forgets_what_was_pasted(app: Application, now: datetime) -> None:
-    """Nothing is kept of who never was a reader."""
+def test_declining_deletes_pasted_papers(app: Application, now: datetime) -> None:
     with app.db.write() as session:
         subscribers.decline(session, sign_up(session, now, ATTENTION), now)
         assert session.exec(select(FormSubmission.liked)).one() == {}
@@ -354,7 +353,7 @@ def test_declining_forgets_what_was_pasted(app: Application, now: datetime) -> N
 def test_feedback_is_exported_and_erased(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime
 ) -> None:
-    """With titles, as people read them; and after erasing, nothing of them is left."""
+    """The export has titles, and the erasure leaves nothing."""
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, papers[0], False, now)
         subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
@@ -365,7 +364,7 @@ def test_feedback_is_exported_and_erased(
         assert exported[0]["at"] == now.isoformat()
         subscribers.erase(session, alice, now)
         assert subscribers.export(session, alice)["feedback"] == []
-        assert (count(session, FeedbackRow), count(session, PrivatePaper)) == (0, 0)
+        assert (count_rows(session, FeedbackRow), count_rows(session, PrivatePaper)) == (0, 0)
 
 
 @pytest.mark.parametrize("stored", ["null", "[null, 7]", '"Ada Lovelace"', "7"])
@@ -374,25 +373,27 @@ def test_an_invalid_list_of_ignored_authors_is_treated_as_empty(
 ) -> None:
     """Planning of the shard does not fail."""
     with app.db.write() as session:
-        paper = factories.paper(
-            session, factories.source(session, now), "One", now.date(), now, authors=["Ada"]
+        paper = factories.add_paper(
+            session, factories.add_source(session, now), "One", now.date(), now, authors=["Ada"]
         )
-        alice = factories.reader(session, "alice@example.org", [], now)
+        alice = factories.add_subscriber(session, "alice@example.org", [], now)
         subscribers.set_feedback(session, alice, paper, True, now)
         session.execute(text("UPDATE subscriber SET ignored_authors = :stored"), {"stored": stored})
     with app.db.read() as session:
         assert subscribers.feedback_for_ranking(session, [alice])[alice][0].authors == ("Ada",)
 
 
-def test_an_author_of_what_is_liked_may_be_left_out(app: Application, now: datetime) -> None:
-    """Of every paper that speaks for them, however they are spelled; and be counted again, or forgotten."""
+def test_liked_author_can_be_ignored(app: Application, now: datetime) -> None:
+    """This holds for any spelling of the name. It can be undone, and is deleted with the feedback."""
     with app.db.write() as session:
-        source = factories.source(session, now)
+        source = factories.add_source(session, now)
         one, two = (
-            factories.paper(session, source, title, now.date(), now, authors=authors)
+            factories.add_paper(session, source, title, now.date(), now, authors=authors)
             for title, authors in (("One", ["Ada Lovelace", "Alan Turing"]), ("Two", ["Lovelace, Ada"]))
         )
-        alice, bob = (factories.reader(session, f"{name}@example.org", [], now) for name in ("alice", "bob"))
+        alice, bob = (
+            factories.add_subscriber(session, f"{name}@example.org", [], now) for name in ("alice", "bob")
+        )
         for reader in (alice, bob):
             subscribers.set_feedback(session, reader, one, True, now)
             subscribers.set_feedback(session, reader, two, True, now)

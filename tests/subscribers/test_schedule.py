@@ -1,4 +1,4 @@
-"""Schedules: digests are due at the local hour, once a local day, through every change of the clocks."""
+"""Test schedules: digests are due at the local hour, once a local day, through every change of the clocks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,8 @@ def utc(text: str) -> datetime:
         (Cadence.DAILY, 0, 2, "Europe/Berlin", "2026-10-25T00:30", "2026-10-26T01:00"),  # not the second
     ],
 )
-def test_the_next_digest_is_due(
-    kind: Cadence, weekday: int, hour: int, zone: str, after: str, due: str
-) -> None:
-    """At the local hour, on the days that the cadence allows, and never twice at one hour."""
+def test_next_due_time(kind: Cadence, weekday: int, hour: int, zone: str, after: str, due: str) -> None:
+    """It is the local hour on the days of the cadence, and never the same hour twice."""
     assert schedule.next_due(kind, weekday, hour, zone, utc(after)) == utc(due)
 
 
@@ -47,7 +45,7 @@ def test_the_next_digest_is_due(
     ),
     start=st.datetimes(datetime(2026, 1, 1), datetime(2027, 12, 31), timezones=st.just(UTC)),
 )
-def test_no_local_day_ever_has_two_digests(
+def test_no_local_day_has_two_digests(
     kind: Cadence, weekday: int, hour: int, zone: str, start: datetime
 ) -> None:
     """Consecutive due times have different editions and are at most a week apart."""
@@ -61,7 +59,7 @@ def test_no_local_day_ever_has_two_digests(
     assert len(set(editions)) == len(editions)
 
 
-def test_an_edition_is_the_local_day() -> None:
+def test_edition_is_the_local_day() -> None:
     """The same moment is Friday in Los Angeles and Saturday in Tokyo."""
     moment = utc("2026-11-20T23:00")
     assert schedule.edition("Asia/Tokyo", moment) == "2026-11-21"
@@ -71,7 +69,7 @@ def test_an_edition_is_the_local_day() -> None:
 @pytest.mark.parametrize(
     "name", ["Mars/Olympus", "", "../etc/passwd", "localtime", "utc ", "Europe/Berlin\n"]
 )
-def test_a_zone_that_does_not_exist_is_rejected(name: str) -> None:
+def test_unknown_time_zone_is_rejected(name: str) -> None:
     """Only IANA zones are accepted."""
     assert not schedule.valid_zone(name)
     assert schedule.valid_zone("Europe/Berlin")
@@ -87,6 +85,6 @@ def test_a_zone_that_does_not_exist_is_rejected(name: str) -> None:
     ],
 )
 def test_after_an_outage_only_the_newest_edition_is_due(now: str, newest: str) -> None:
-    """Days that were missed become one digest, not one each."""
+    """Missed days give one digest."""
     since = utc("2026-11-20T08:00")
     assert schedule.last_due(Cadence.DAILY, 0, 8, "UTC", since, utc(now)) == utc(newest)

@@ -1,4 +1,4 @@
-"""Subscribers sign up, change preferences and leave; forms never reveal whether an address is known."""
+"""Test subscribers: sign-up, preferences, unsubscribing and erasure, without revealing known addresses."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WANTED = Preferences(
 )
 
 
-def confirmed_reader(
-    app: Application, now: datetime, email: str = ALICE, wanted: Preferences = WANTED
+def add_confirmed_reader(
+    app: Application, now: datetime, email: str = ALICE, preferences: Preferences = WANTED
 ) -> int:
-    """Sign up and confirm a reader; return their id."""
+    """Sign up and confirm a reader, and return the id."""
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp(email, wanted), "192.0.2.1", now)
+        subscribers.sign_up(session, SignUp(email, preferences), "192.0.2.1", now)
         reader = session.exec(select(Subscriber).where(Subscriber.email == email)).one()
         return subscribers.confirm(session, reader.id or 0, "192.0.2.2", now).id or 0
 
@@ -64,7 +64,7 @@ def enqueue_digest(session: Session, identity: int, edition: str, due_at: dateti
 
 
 @pytest.mark.parametrize(
-    ("wanted", "field"),
+    ("preferences", "field"),
     [
         (replace(WANTED, hour=24), "hour"),
         (replace(WANTED, weekday=-1), "weekday"),
@@ -85,27 +85,25 @@ def enqueue_digest(session: Session, identity: int, edition: str, due_at: dateti
         (replace(WANTED, interests=(Interest("ok", quota=0),)), "interests.0"),
     ],
 )
-def test_an_invalid_preference_names_its_field(wanted: Preferences, field: str) -> None:
-    """The form can show the message beside the field."""
-    assert list(subscribers.problems(wanted)) == [field]
+def test_an_invalid_preference_names_its_field(preferences: Preferences, field: str) -> None:
+    """The form shows the message beside the field."""
+    assert list(subscribers.problems(preferences)) == [field]
     with pytest.raises(InvalidPreference) as raised:
-        subscribers.check(wanted)
+        subscribers.check(preferences)
     assert raised.value.field == field
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    """Nobody wants to send a form four times."""
-    wanted = Preferences(hour=99, zone="Nowhere", max_papers=0, interests=(Interest("…"),))
-    assert set(subscribers.problems(wanted)) >= {"hour", "zone", "max_papers", "interests.0"}
+    preferences = Preferences(hour=99, zone="Nowhere", max_papers=0, interests=(Interest("…"),))
+    assert set(subscribers.problems(preferences)) >= {"hour", "zone", "max_papers", "interests.0"}
 
 
 def test_interests_are_optional_with_trending_papers() -> None:
-    """There is something to send then."""
     assert subscribers.problems(Preferences(when_empty=EmptyDigestPolicy.TRENDING)) == {}
 
 
-def test_doubled_interests_are_folded() -> None:
-    """The first of two spellings stays, in its place."""
+def test_duplicate_interests_are_merged() -> None:
+    """The first of two spellings stays in its place."""
     typed = (Interest("Graph  neural networks", 2.0), Interest("robotics"), Interest("graph neural Networks"))
     checked = subscribers.check(replace(WANTED, interests=typed))
     assert checked.interests == (Interest("Graph neural networks", 2.0), Interest("robotics"))
@@ -119,7 +117,7 @@ def test_doubled_interests_are_folded() -> None:
         ("bob@bücher.example.org", "bob@xn--bcher-kva.example.org"),
     ],
 )
-def test_an_address_has_one_spelling(typed: str, address: str) -> None:
+def test_addresses_are_normalised(typed: str, address: str) -> None:
     """Capitals do not make a second reader."""
     assert subscribers.normalise_address(typed) == address
 
@@ -130,8 +128,8 @@ def test_an_address_has_one_spelling(typed: str, address: str) -> None:
      "a\x00@example.org", "Alice <alice@example.org>", "alice@example.org, bob@example.org",
      "a" * 400 + "@example.org", "alice@localhost", "alice@[127.0.0.1]", "alice@exa mple.org"],
 )  # fmt: skip
-def test_what_is_no_address_is_refused(typed: str) -> None:
-    """Nothing that could inject a header into a mail is accepted."""
+def test_invalid_addresses_are_refused(typed: str) -> None:
+    """None could inject a header into a mail."""
     with pytest.raises(InvalidAddress):
         subscribers.normalise_address(typed)
 
@@ -139,8 +137,8 @@ def test_what_is_no_address_is_refused(typed: str) -> None:
 # --- signing up
 
 
-def test_signing_up_waits_for_the_owner_of_the_address(app: Application, now: datetime) -> None:
-    """Until they confirm there is one mail to them, and nothing is due."""
+def test_sign_up_waits_for_confirmation(app: Application, now: datetime) -> None:
+    """Until then one mail is sent, and no digest is due."""
     with app.db.write() as session:
         delivery_id = subscribers.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
         delivery = session.get_one(Delivery, delivery_id)
@@ -150,24 +148,24 @@ def test_signing_up_waits_for_the_owner_of_the_address(app: Application, now: da
 
 
 def test_confirming_records_consent_and_the_first_digest(app: Application, now: datetime) -> None:
-    """When, to which wording, and from where; then the next local 8 o'clock."""
-    reader = reader_of(app, confirmed_reader(app, now))
+    """Time, wording and IP address are stored; the first digest is due at the next local 8 o'clock."""
+    reader = reader_of(app, add_confirmed_reader(app, now))
     assert reader.state is SubscriberState.ACTIVE
     assert (reader.consent_at, reader.consent_ip) == (now, "192.0.2.2")
     assert reader.consent_version
     assert reader.next_due_at == datetime(2026, 11, 21, 7, tzinfo=UTC)  # 8:00 in Berlin
 
 
-def test_confirming_twice_is_confirming_once(app: Application, now: datetime) -> None:
-    """The consent keeps its moment."""
-    identity = confirmed_reader(app, now)
+def test_confirming_twice_changes_nothing(app: Application, now: datetime) -> None:
+    """The time of the consent is kept."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.confirm(session, identity, "203.0.113.9", now + HOUR)
     assert (reader_of(app, identity).consent_at, reader_of(app, identity).consent_ip) == (now, "192.0.2.2")
 
 
-def test_each_sign_up_confirms_its_own_choices(app: Application, now: datetime) -> None:
-    """Two within the hour have a mail each; one more has to wait, and nobody can confirm its choices."""
+def test_each_sign_up_confirms_its_own_preferences(app: Application, now: datetime) -> None:
+    """Two within an hour have a mail each; a third waits and cannot be confirmed."""
     newer = replace(WANTED, interests=(Interest("astronomy"),))
     with app.db.write() as session:
         first = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
@@ -183,9 +181,9 @@ def test_each_sign_up_confirms_its_own_choices(app: Application, now: datetime) 
         assert subscribers.pending_choices(session, alice, first) is None
 
 
-def test_a_known_reader_gets_their_link_instead(app: Application, now: datetime) -> None:
-    """What they have chosen stays: anybody could have typed their address."""
-    identity = confirmed_reader(app, now)
+def test_sign_up_of_a_known_reader_mails_the_preferences_link(app: Application, now: datetime) -> None:
+    """The preferences are unchanged, because anyone could have typed the address."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         other = replace(WANTED, interests=(Interest("something else"),))
         delivery_id = subscribers.sign_up(session, SignUp(ALICE, other), "", now + HOUR)
@@ -194,8 +192,8 @@ def test_a_known_reader_gets_their_link_instead(app: Application, now: datetime)
         assert subscribers.sign_up(session, SignUp(ALICE, other), "", now + 1.5 * HOUR) is None
 
 
-def test_a_suppressed_address_gets_nothing(app: Application, now: datetime) -> None:
-    """Not even a row of its own; but something is written, so that it takes as long."""
+def test_sign_up_of_a_suppressed_address(app: Application, now: datetime) -> None:
+    """It stores no subscriber, but writes something to take as long."""
     with app.db.write() as session:
         suppression.suppress(session, ALICE, "complained", now)
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now) is None
@@ -203,13 +201,13 @@ def test_a_suppressed_address_gets_nothing(app: Application, now: datetime) -> N
         assert session.exec(select(Event.kind)).all() == ["signup_refused"]
 
 
-def test_who_left_is_asked_again(app: Application, now: datetime) -> None:
-    """Somebody who typed their address changes nothing about them: they themselves must agree."""
-    identity = confirmed_reader(app, now)
+def test_sign_up_of_an_unsubscribed_reader_needs_confirmation(app: Application, now: datetime) -> None:
+    """Nothing changes until they confirm."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.unsubscribe(session, identity, now)
-        asked = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
-        assert session.get_one(Delivery, asked).kind is MailKind.CONFIRM
+        request_id = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
+        assert session.get_one(Delivery, request_id).kind is MailKind.CONFIRM
     assert reader_of(app, identity).state is SubscriberState.UNSUBSCRIBED
     with app.db.write() as session:
         subscribers.decline(session, identity, now + 2 * HOUR)
@@ -218,17 +216,16 @@ def test_who_left_is_asked_again(app: Application, now: datetime) -> None:
     assert reader_of(app, identity).state is SubscriberState.UNSUBSCRIBED
 
 
-def test_an_old_confirmation_does_not_bring_back_who_left(app: Application, now: datetime) -> None:
-    """The link in last week's mail has done its work."""
-    identity = confirmed_reader(app, now)
+def test_old_confirmation_does_not_resubscribe(app: Application, now: datetime) -> None:
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.unsubscribe(session, identity, now)
         with pytest.raises(Conflict):
             subscribers.confirm(session, identity, "", now)
 
 
-def test_declining_forgets_who_never_was_a_reader(app: Application, now: datetime) -> None:
-    """The address is gone, a second click does nothing, and after 90 days they may be asked again."""
+def test_declining_deletes_the_address(app: Application, now: datetime) -> None:
+    """A second click does nothing, and after 90 days the address may be mailed again."""
     with app.db.write() as session:
         subscribers.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
         identity = session.exec(select(Subscriber.id)).one() or 0
@@ -240,28 +237,28 @@ def test_declining_forgets_who_never_was_a_reader(app: Application, now: datetim
     assert reader_of(app, identity).state is SubscriberState.ERASED
 
 
-def test_declining_does_nothing_to_a_reader(app: Application, now: datetime) -> None:
-    """The way out of a subscription is another link."""
-    identity = confirmed_reader(app, now)
+def test_declining_does_not_affect_an_active_reader(app: Application, now: datetime) -> None:
+    """Unsubscribing is another link."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.decline(session, identity, now)
     assert reader_of(app, identity).state is SubscriberState.ACTIVE
 
 
-def test_sign_ups_that_nobody_confirms_are_forgotten(app: Application, now: datetime) -> None:
-    """Only those who have not been asked again since."""
+def test_unconfirmed_sign_ups_expire(app: Application, now: datetime) -> None:
+    """A newer request extends them."""
     with app.db.write() as session:
         subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
         subscribers.sign_up(session, SignUp(BOB, WANTED), "", now)
         later = now + timedelta(days=20)
         subscribers.sign_up(session, SignUp(BOB, WANTED), "", later)
         assert subscribers.expire_pending(session, later - timedelta(days=14), later) == 1
-        left = session.exec(select(Subscriber).where(Subscriber.state == SubscriberState.PENDING)).one()
-    assert left.email == BOB
+        remaining = session.exec(select(Subscriber).where(Subscriber.state == SubscriberState.PENDING)).one()
+    assert remaining.email == BOB
 
 
-def test_an_operator_adds_who_agreed_elsewhere(app: Application, now: datetime) -> None:
-    """Active at once, without a mail; nobody is added twice or against their will."""
+def test_operator_adds_a_subscriber(app: Application, now: datetime) -> None:
+    """They are active immediately without a mail. Existing and suppressed addresses are refused."""
     with app.db.write() as session:
         identity = subscribers.add(session, ALICE, WANTED, now)
     assert reader_of(app, identity).state is SubscriberState.ACTIVE
@@ -283,10 +280,10 @@ def test_an_operator_adds_who_agreed_elsewhere(app: Application, now: datetime) 
         (SubscriberState.UNSUBSCRIBED, MailKind.MANAGE),
     ],
 )
-def test_a_link_is_mailed_to_who_has_one(
+def test_link_is_mailed_to_known_readers(
     app: Application, now: datetime, state: SubscriberState, kind: MailKind
 ) -> None:
-    """Whoever left may still see, export and erase what is exported about them."""
+    """Unsubscribed readers may still view, export and erase their data."""
     with app.db.write() as session:
         identity = subscribers.add(session, ALICE, WANTED, now)
         subscribers.get(session, identity).state = state
@@ -296,8 +293,8 @@ def test_a_link_is_mailed_to_who_has_one(
         assert subscribers.send_link(session, BOB, "", now) is None
 
 
-def test_two_sign_ups_at_the_same_moment_are_one_reader(app: Application, now: datetime) -> None:
-    """Neither of two threads fails, whoever comes first; each sign-up has its own mail."""
+def test_concurrent_sign_ups_create_one_reader(app: Application, now: datetime) -> None:
+    """Neither thread fails, and each sign-up has its own mail."""
     failures: list[Exception] = []
     start = threading.Barrier(4)
 
@@ -324,10 +321,10 @@ def test_two_sign_ups_at_the_same_moment_are_one_reader(app: Application, now: d
 
 
 def test_interests_keep_their_order_for_each_reader(app: Application, now: datetime) -> None:
-    """Readers who share an interest share its text, and nothing else."""
-    alice = confirmed_reader(app, now)
-    bob = confirmed_reader(app, now, BOB, replace(WANTED, interests=(Interest("robotics"),)))
-    carol = confirmed_reader(
+    """Readers with the same interest share only its text."""
+    alice = add_confirmed_reader(app, now)
+    bob = add_confirmed_reader(app, now, BOB, replace(WANTED, interests=(Interest("robotics"),)))
+    carol = add_confirmed_reader(
         app, now, "carol@example.org", Preferences(when_empty=EmptyDigestPolicy.TRENDING)
     )
     with app.db.read() as session:
@@ -337,9 +334,9 @@ def test_interests_keep_their_order_for_each_reader(app: Application, now: datet
         }
 
 
-def test_changing_replaces_what_was_chosen(app: Application, now: datetime) -> None:
+def test_change_replaces_the_preferences(app: Application, now: datetime) -> None:
     """The next digest is rescheduled."""
-    identity = confirmed_reader(app, now)
+    identity = add_confirmed_reader(app, now)
     newer = Preferences(
         cadence=Cadence.WEEKLY, weekday=2, hour=18, zone="America/New_York", min_papers=2, max_papers=5,
         when_empty=EmptyDigestPolicy.TRENDING, interests=(Interest("robotics"), Interest("astronomy")),
@@ -352,16 +349,16 @@ def test_changing_replaces_what_was_chosen(app: Application, now: datetime) -> N
     assert reader.next_due_at == datetime(2026, 11, 25, 23, tzinfo=UTC)
 
 
-def test_an_author_is_followed_once_and_may_be_unfollowed(app: Application, now: datetime) -> None:
-    """As one more interest. Following twice changes nothing; without room it is an error."""
-    alice = confirmed_reader(app, now)
-    known = Interest('author:"Ada Lovelace"', 3.0, 2)
+def test_follow_and_unfollow_an_author(app: Application, now: datetime) -> None:
+    """It is an interest. Following twice changes nothing, and beyond the limit it is an error."""
+    alice = add_confirmed_reader(app, now)
+    interest = Interest('author:"Ada Lovelace"', 3.0, 2)
     with app.db.write() as session:
-        subscribers.change(session, alice, replace(WANTED, interests=(known, Interest("robots"))), now)
+        subscribers.change(session, alice, replace(WANTED, interests=(interest, Interest("robots"))), now)
         for name in ("Li", "ada lovelace", "Li"):
             subscribers.follow(session, alice, name, now)
         followed = subscribers.preferences_of(session, subscribers.get(session, alice))
-        assert followed.interests == (known, Interest("robots"), Interest("author:Li"))
+        assert followed.interests == (interest, Interest("robots"), Interest("author:Li"))
         subscribers.unfollow(session, alice, "ADA Lovelace", now)
         subscribers.unfollow(session, alice, "Nobody", now)
         followed = subscribers.preferences_of(session, subscribers.get(session, alice))
@@ -376,20 +373,20 @@ def test_a_reader_of_trending_papers_keeps_them_when_following_an_author(
     app: Application, now: datetime
 ) -> None:
     """Unfollowing the author restores the former preferences."""
-    alice = confirmed_reader(
-        app, now, wanted=Preferences(when_empty=EmptyDigestPolicy.TRENDING, max_papers=7)
+    alice = add_confirmed_reader(
+        app, now, preferences=Preferences(when_empty=EmptyDigestPolicy.TRENDING, max_papers=7)
     )
     with app.db.write() as session:
         subscribers.follow(session, alice, "Ada Lovelace", now)
-        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
-        assert (chosen.max_trending, chosen.when_empty) == (7, EmptyDigestPolicy.TRENDING)
+        preferences = subscribers.preferences_of(session, subscribers.get(session, alice))
+        assert (preferences.max_trending, preferences.when_empty) == (7, EmptyDigestPolicy.TRENDING)
         subscribers.unfollow(session, alice, "Ada Lovelace", now)
         assert subscribers.preferences_of(session, subscribers.get(session, alice)).interests == ()
 
 
-def test_a_word_is_muted_once_and_may_be_unmuted(app: Application, now: datetime) -> None:
-    """In any spelling. A text that cannot be muted changes nothing."""
-    alice = confirmed_reader(app, now)
+def test_mute_and_unmute_a_word(app: Application, now: datetime) -> None:
+    """Any spelling counts. A text that cannot be muted changes nothing."""
+    alice = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.mute(session, alice, ["Blockchain", "cat:cs.CR"], now)
         subscribers.mute(session, alice, [" blockchain "], now)
@@ -401,9 +398,8 @@ def test_a_word_is_muted_once_and_may_be_unmuted(app: Application, now: datetime
         assert subscribers.preferences_of(session, subscribers.get(session, alice)).muted == ("cat:cs.CR",)
 
 
-def test_a_change_that_cannot_be_used_changes_nothing(app: Application, now: datetime) -> None:
-    """What was chosen before still stands."""
-    identity = confirmed_reader(app, now)
+def test_invalid_change_changes_nothing(app: Application, now: datetime) -> None:
+    identity = add_confirmed_reader(app, now)
     with pytest.raises(InvalidPreference), app.db.write() as session:
         subscribers.change(session, identity, replace(WANTED, zone="Nowhere"), now)
     with app.db.read() as session:
@@ -420,20 +416,20 @@ def test_a_change_that_cannot_be_used_changes_nothing(app: Application, now: dat
     ],
     ids=["a later hour", "a day behind", "a day ahead", "weekly from today"],
 )
-def test_a_change_never_brings_a_second_digest_on_a_local_day(
+def test_change_causes_no_second_digest_on_a_local_day(
     app: Application, now: datetime, newer: Preferences, due: datetime
 ) -> None:
-    """After Friday's digest at 8 in Berlin, the next one comes on the next local day of the new zone."""
-    identity = confirmed_reader(app, now - timedelta(days=2))
+    """After Friday's digest in Berlin, the next one is on the next local day of the new zone."""
+    identity = add_confirmed_reader(app, now - timedelta(days=2))
     with app.db.write() as session:
         enqueue_digest(session, identity, "2026-11-20", datetime(2026, 11, 20, 7, tzinfo=UTC))
         subscribers.change(session, identity, newer, now)
     assert reader_of(app, identity).next_due_at == due
 
 
-def test_a_pause_ends_by_itself(app: Application, now: datetime) -> None:
-    """Nothing is due meanwhile; on the day, the next digest is."""
-    identity, until = confirmed_reader(app, now), now + timedelta(days=7)
+def test_pause_until_a_day(app: Application, now: datetime) -> None:
+    """No digest is due before that day."""
+    identity, until = add_confirmed_reader(app, now), now + timedelta(days=7)
     with app.db.write() as session:
         subscribers.pause(session, identity, until, now)
         subscribers.pause(session, identity, until, now)
@@ -448,9 +444,9 @@ def test_a_pause_ends_by_itself(app: Application, now: datetime) -> None:
     )
 
 
-def test_a_pause_without_an_end_lasts_until_the_reader_is_back(app: Application, now: datetime) -> None:
+def test_pause_without_an_end(app: Application, now: datetime) -> None:
     """Only the reader ends it."""
-    identity = confirmed_reader(app, now)
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.pause(session, identity, None, now)
         assert subscribers.end_expired_pauses(session, now + timedelta(days=5000)) == 0
@@ -460,8 +456,8 @@ def test_a_pause_without_an_end_lasts_until_the_reader_is_back(app: Application,
 
 
 def test_the_end_of_a_pause_is_limited(app: Application, now: datetime) -> None:
-    """Past days and days over a year away are rejected. Only an active subscription can pause."""
-    identity = confirmed_reader(app, now)
+    """Past days and days over a year away are refused. Only an active subscription can pause."""
+    identity = add_confirmed_reader(app, now)
     for until in (now, now - HOUR, now + timedelta(days=400)):
         with pytest.raises(InvalidPreference), app.db.write() as session:
             subscribers.pause(session, identity, until, now)
@@ -471,9 +467,9 @@ def test_the_end_of_a_pause_is_limited(app: Application, now: datetime) -> None:
             subscribers.pause(session, identity, now + HOUR, now)
 
 
-def test_coming_back_is_a_new_consent(app: Application, now: datetime) -> None:
-    """With the preferences they had; unless mail to them is blocked by now."""
-    identity = confirmed_reader(app, now)
+def test_resubscribing_records_a_new_consent(app: Application, now: datetime) -> None:
+    """Preferences are kept. A suppressed address cannot resubscribe."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.unsubscribe(session, identity, now)
         subscribers.resubscribe(session, identity, "203.0.113.7", now + HOUR)
@@ -491,9 +487,9 @@ def test_coming_back_is_a_new_consent(app: Application, now: datetime) -> None:
 # --- leaving
 
 
-def test_unsubscribing_holds_back_what_is_waiting(app: Application, now: datetime) -> None:
-    """A digest in the ledger is not sent to who left, and twice is once."""
-    identity = confirmed_reader(app, now)
+def test_unsubscribing_withholds_planned_digests(app: Application, now: datetime) -> None:
+    """Unsubscribing twice changes nothing."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         waiting = enqueue_digest(session, identity, "2026-11-20", now)
         subscribers.unsubscribe(session, identity, now)
@@ -503,9 +499,9 @@ def test_unsubscribing_holds_back_what_is_waiting(app: Application, now: datetim
     assert (reader.state, reader.ended_at, reader.next_due_at) == (SubscriberState.UNSUBSCRIBED, now, None)
 
 
-def test_an_export_holds_everything_but_machinery(app: Application, now: datetime) -> None:
-    """It is JSON, and a reader finds in it what they have chosen and what they were sent."""
-    identity = confirmed_reader(app, now)
+def test_export_contents(app: Application, now: datetime) -> None:
+    """It is JSON with the preferences and the digests sent, without internal fields."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         enqueue_digest(session, identity, "2026-11-20", now)
     with app.db.read() as session:
@@ -520,9 +516,9 @@ def test_an_export_holds_everything_but_machinery(app: Application, now: datetim
     assert not {"link_epoch", "lease_owner"} & {*exported["subscriber"], *exported["deliveries"][0]}
 
 
-def test_erasing_is_asked_for_by_mail(app: Application, now: datetime) -> None:
-    """Asking erases nothing, and asking twice sends one mail."""
-    identity = confirmed_reader(app, now)
+def test_erasure_is_requested_by_mail(app: Application, now: datetime) -> None:
+    """The request erases nothing, and a second one sends no further mail."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         assert subscribers.request_erasure(session, identity, now) is not None
         assert subscribers.request_erasure(session, identity, now + HOUR / 2) is None
@@ -530,9 +526,9 @@ def test_erasing_is_asked_for_by_mail(app: Application, now: datetime) -> None:
     assert kinds_of_mail(app) == [MailKind.CONFIRM, MailKind.ERASE]
 
 
-def test_erasing_leaves_nothing_of_a_person(app: Application, now: datetime) -> None:
-    """No address, no interest, no digest, no trace of where they were; the count of mails stays."""
-    identity = confirmed_reader(app, now)
+def test_erasure_removes_personal_data(app: Application, now: datetime) -> None:
+    """No address, interest, digest or IP address stays; the number of mails does."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         enqueue_digest(session, identity, "2026-11-20", now)
         subscribers.erase(session, identity, now)
@@ -548,8 +544,8 @@ def test_erasing_leaves_nothing_of_a_person(app: Application, now: datetime) -> 
 
 
 def test_an_erased_reader_without_suppression_may_sign_up_again(app: Application, now: datetime) -> None:
-    """Without the hash of the address they are unknown."""
-    identity = confirmed_reader(app, now)
+    """Without the hash the address is unknown."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.erase(session, identity, now, suppress=False)
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now) is not None
@@ -557,8 +553,8 @@ def test_an_erased_reader_without_suppression_may_sign_up_again(app: Application
 
 
 def test_an_erased_reader_stays_erased(app: Application, now: datetime) -> None:
-    """Unsubscribing once more changes nothing; nothing else is possible."""
-    identity = confirmed_reader(app, now)
+    """Unsubscribing changes nothing, and no other action is possible."""
+    identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.erase(session, identity, now)
         subscribers.unsubscribe(session, identity, now)
@@ -574,6 +570,5 @@ def test_an_erased_reader_stays_erased(app: Application, now: datetime) -> None:
 
 
 def test_an_unknown_id_is_not_found(app: Application) -> None:
-    """It raises NotFound."""
     with app.db.read() as session, pytest.raises(NotFound):
         subscribers.get(session, 4711)

@@ -1,4 +1,4 @@
-"""A real name server on a free UDP port: it answers from a zone that a test writes down."""
+"""A real name server on a free UDP port that answers from a zone defined by the test."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ import dns.rrset
 
 
 class NameServer:
-    """Use as a context manager. Names have no dot at their end; values are as in a zone file."""
+    """Use as a context manager. Names have no trailing dot; values are as in a zone file."""
 
     def __init__(self) -> None:
         self.zone: dict[tuple[str, str], list[str]] = {}
         self.fails: dict[tuple[str, str], dns.rcode.Rcode] = {}
         self.silent = False
-        self.asked: Counter[tuple[str, str]] = Counter()
+        self.query_counts: Counter[tuple[str, str]] = Counter()
 
     def set(self, name: str, kind: str, *values: str) -> None:
-        """Answer so from now on; no value takes the answer away."""
-        self.zone[name, kind] = [_quoted(each) if kind == "TXT" else each for each in values]
+        """Set the answer to a query. Without values, remove it."""
+        self.zone[name, kind] = [_quote(each) if kind == "TXT" else each for each in values]
 
     def fail(self, name: str, kind: str, code: dns.rcode.Rcode = dns.rcode.SERVFAIL) -> None:
         self.fails[name, kind] = code
 
     @property
     def resolver(self) -> dns.resolver.Resolver:
-        """One that asks nobody else."""
-        made = dns.resolver.Resolver(configure=False)
-        made.nameservers, made.port = ["127.0.0.1"], self._server.server_address[1]
-        return made
+        """Return a resolver that queries only this server."""
+        resolver = dns.resolver.Resolver(configure=False)
+        resolver.nameservers, resolver.port = ["127.0.0.1"], self._server.server_address[1]
+        return resolver
 
     def __enter__(self) -> NameServer:
         self._server = socketserver.UDPServer(("127.0.0.1", 0), _Question)
@@ -52,7 +52,7 @@ class NameServer:
     def answer(self, query: dns.message.Message) -> dns.message.Message | None:
         question = query.question[0]
         key = (question.name.to_text(omit_final_dot=True), dns.rdatatype.to_text(question.rdtype))
-        self.asked[key] += 1
+        self.query_counts[key] += 1
         if self.silent:
             return None
         response = dns.message.make_response(query)
@@ -66,8 +66,8 @@ class NameServer:
         return response
 
 
-def _quoted(text: str) -> str:
-    """As strings of at most 255 characters."""
+def _quote(text: str) -> str:
+    """Split the text into quoted strings of at most 255 characters."""
     return " ".join(f'"{text[at : at + 255]}"' for at in range(0, len(text), 255))
 
 

@@ -1,4 +1,4 @@
-"""Rows for tests that begin with an archive and readers already there."""
+"""Insert rows for tests that start with papers and subscribers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from app.storage.models import (
 from app.types import Cadence, Digest, SourceKind
 
 
-def source(session: Session, now: datetime, name: str = "Hugging Face Daily Papers") -> Source:
-    """A source that was never polled."""
+def add_source(session: Session, now: datetime, name: str = "Hugging Face Daily Papers") -> Source:
+    """Insert a source that was never polled."""
     row = Source(name=name, kind=SourceKind.HUGGINGFACE, created_at=now)
     session.add(row)
     session.flush()
     return row
 
 
-def paper(
+def add_paper(
     session: Session, of: Source, title: str, listed_on: date, now: datetime, upvotes: int = 10, **fields: Any
 ) -> int:
-    """A paper with a listing and votes; its id."""
+    """Insert a paper with a listing and a vote count, and return its id."""
     row = Paper(
         title=title,
         title_key=dedupe.title_key(title),
@@ -56,26 +56,28 @@ def paper(
     return row.id or 0
 
 
-def archive(session: Session, count: int, now: datetime, first: int = 0) -> None:
-    """Papers that no source listed, enough to learn from: each has "zebrafish" in its title."""
+def add_unlisted_papers(session: Session, count: int, now: datetime, first: int = 0) -> None:
+    """Insert papers without listings, for training a model. Each has "zebrafish" in its title."""
     for number in range(first, first + count):
         title = f"Zebrafish number {number}"
         session.add(Paper(title=title, title_key=title, content_hash="", created_at=now, updated_at=now))
     session.flush()
 
 
-def digest(app: Application, delivery: Delivery) -> Digest:
-    """What a delivery shows, as it was composed."""
+def load_digest(app: Application, delivery: Delivery) -> Digest:
+    """Return the stored digest of a delivery."""
     with app.db.read() as session:
-        kept = ledger.stored_digests(session, [delivery.id])
-        return app.snapshots.restore(session, list(kept.values()))[0].digest
+        stored = ledger.stored_digests(session, [delivery.id])
+        return app.snapshots.restore(session, list(stored.values()))[0].digest
 
 
-def reader(session: Session, email: str, interests: list[str], next_due_at: datetime, **fields: Any) -> int:
-    """An active daily reader in UTC at eight; their id."""
-    wanted = {"state": SubscriberState.ACTIVE, "cadence": Cadence.DAILY, "hour": 8, "zone": "UTC"} | fields
+def add_subscriber(
+    session: Session, email: str, interests: list[str], next_due_at: datetime, **fields: Any
+) -> int:
+    """Insert an active daily subscriber (08:00 UTC) and return the id."""
+    values = {"state": SubscriberState.ACTIVE, "cadence": Cadence.DAILY, "hour": 8, "zone": "UTC"} | fields
     row = Subscriber(
-        email=email, next_due_at=next_due_at, created_at=next_due_at, confirmed_at=next_due_at, **wanted
+        email=email, next_due_at=next_due_at, created_at=next_due_at, confirmed_at=next_due_at, **values
     )
     session.add(row)
     session.flush()

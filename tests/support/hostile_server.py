@@ -1,4 +1,4 @@
-"""A web server of a stranger's: a real one, on this machine, that answers slowly or not at all."""
+"""A local web server that answers slowly or never finishes, as a hostile third party's might."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address, daemon_threads = True, True
 
 
-class Stranger:
-    """Use as a context manager. `/rss` is a good feed; `/body` and `/head` come byte by byte, without end."""
+class HostileServer:
+    """Use as a context manager. `/rss` is a valid feed; `/body` and `/head` send bytes slowly without end."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.paths: list[str] = []
         self.hosts: list[str] = []
-        self.trickling = threading.Event()  # somebody waits for what never ends
-        self.enough: Callable[[], bool] = lambda: False  # asked at each byte: whether to give up
+        self.trickling = threading.Event()  # set while a client waits for an endless response
+        self.enough: Callable[[], bool] = lambda: (
+            False
+        )  # called before each byte; return True to close the connection
         self._ended = threading.Event()
-        stranger = self
+        owner = self
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 with suppress(OSError):
-                    stranger._answer(self)
+                    owner._answer(self)
 
         self._server = _Server(("127.0.0.1", 0), Handler)
         if context:
@@ -43,7 +45,7 @@ class Stranger:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Stranger:
+    def __enter__(self) -> HostileServer:
         self._thread.start()
         return self
 
@@ -55,22 +57,22 @@ class Stranger:
         self._thread.join()
         self._server.server_close()
 
-    def _answer(self, asked: socketserver.StreamRequestHandler) -> None:
-        path = asked.rfile.readline().split()[1].decode()
-        while (line := asked.rfile.readline().strip()) and b":" in line:
+    def _answer(self, handler: socketserver.StreamRequestHandler) -> None:
+        path = handler.rfile.readline().split()[1].decode()
+        while (line := handler.rfile.readline().strip()) and b":" in line:
             if line.lower().startswith(b"host:"):
                 self.hosts.append(line[5:].strip().decode())
         self.paths.append(path)
         if path == "/rss":
             body = responses.RSS.encode()
-            asked.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
             return
-        asked.wfile.write(b"HTTP/1.1 200 OK\r\n")
-        asked.wfile.write(b"X-Long: " if path == "/head" else b"Content-Length: 9000000\r\n\r\n")
-        self._trickle(asked)
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        handler.wfile.write(b"X-Long: " if path == "/head" else b"Content-Length: 9000000\r\n\r\n")
+        self._trickle(handler)
 
-    def _trickle(self, asked: socketserver.StreamRequestHandler) -> None:
+    def _trickle(self, handler: socketserver.StreamRequestHandler) -> None:
         self.trickling.set()
         while not self._ended.wait(0.02) and not self.enough():
-            asked.wfile.write(b"x")
-            asked.wfile.flush()
+            handler.wfile.write(b"x")
+            handler.wfile.flush()

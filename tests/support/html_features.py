@@ -1,7 +1,7 @@
-"""Which features of HTML and CSS a mail uses, by the names that caniemail gives them.
+"""List the HTML and CSS features that a mail uses, by their names in caniemail.
 
-It reads what MJML and our templates write: no braces in strings, and rules one level deep in at-rules.
-What stands in conditional comments is for Outlook's eyes only, and is not looked at.
+The parser handles the output of MJML and of our templates: no braces in strings, and at most one level of
+nesting in at-rules. Conditional comments are ignored, because only Outlook reads them.
 """
 
 from __future__ import annotations
@@ -29,41 +29,45 @@ RULE = re.compile(r"([^{}]+)\{((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 @cache
-def known() -> dict[str, dict[str, Any]]:
-    """Every feature: its title, and who shows less than all of it."""
+def load_features() -> dict[str, dict[str, Any]]:
+    """Return every feature of caniemail with its title and support data."""
     features: dict[str, dict[str, Any]] = json.loads(DATA.read_text("utf-8"))["features"]
     return features
 
 
-def used(html: str) -> tuple[set[str], set[str]]:
-    """The features in a mail, and the names of what caniemail does not tell of."""
-    names = set(_Names(html))
-    return {found for name in names if (found := _feature(name))}, {n for n in names if not _feature(n)}
+def used_features(html: str) -> tuple[set[str], set[str]]:
+    """Return the features that a mail uses, and the names that caniemail does not list."""
+    names = set(_UsedNames(html))
+    return {feature for name in names if (feature := _find_feature(name))}, {
+        n for n in names if not _find_feature(n)
+    }
 
 
-def _feature(name: str) -> str | None:
-    """A name, as `css border-top` or `html td` → the feature's."""
+def _find_feature(name: str) -> str | None:
+    """Return the feature for a name such as `css border-top` or `html td`."""
     kind, _, word = name.partition(" ")
     family = next((family for family in FAMILIES if word.startswith(family + "-")), word)
-    tries = (word, ELEMENTS.get(word, word), f"function-{word}", f"unit-{word}")
-    if found := next((slug for each in tries if (slug := f"{kind}-{each}") in known()), None):
-        return found
-    return _by_title().get(name) or (f"{kind}-{family}" if f"{kind}-{family}" in known() else None)
+    candidates = (word, ELEMENTS.get(word, word), f"function-{word}", f"unit-{word}")
+    if feature := next((slug for each in candidates if (slug := f"{kind}-{each}") in load_features()), None):
+        return feature
+    return _features_by_title().get(name) or (
+        f"{kind}-{family}" if f"{kind}-{family}" in load_features() else None
+    )
 
 
 @cache
-def _by_title() -> dict[str, str]:
-    """`css row-gap` → css-gap: some features are several properties, which only their titles tell."""
+def _features_by_title() -> dict[str, str]:
+    """Map names such as `css row-gap` to features that cover several properties, using their titles."""
     return {
         f"css {word}": slug
-        for slug, feature in known().items()
+        for slug, feature in load_features().items()
         if slug.startswith("css-") and re.search("[&,]", feature["title"])
         for word in re.findall(r"[a-z]+(?:-[a-z]+)+", feature["title"])
     }
 
 
-class _Names(HTMLParser):
-    """Iterable: the names of all that a document uses."""
+class _UsedNames(HTMLParser):
+    """Iterate over the names of all elements, attributes and properties in a document."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -84,22 +88,22 @@ class _Names(HTMLParser):
         self._in_style = tag == "style"
         self._names.add(f"html {tag}")
         for name, value in attrs:
-            self._names.update(_of_attribute(tag, name, value or ""))
+            self._names.update(_names_in_attribute(tag, name, value or ""))
 
     def handle_data(self, data: str) -> None:
         if self._in_style:
-            self._names.update(_of_sheet(data))
+            self._names.update(_names_in_style_sheet(data))
 
 
-def _of_attribute(tag: str, name: str, value: str) -> Iterator[str]:
+def _names_in_attribute(tag: str, name: str, value: str) -> Iterator[str]:
     if name == "style":
-        yield from _of_declarations(value)
+        yield from _names_in_declarations(value)
     elif (tag, name) == ("meta", "name"):
         yield f"html meta-{value}"
     elif name == "href":
         yield from (f"html {kind}-links" for kind, start in _LINKS.items() if value.startswith(start))
     elif name == "media":
-        yield from _of_media(value)
+        yield from _names_in_media_query(value)
     else:
         yield f"html {name}"
 
@@ -107,33 +111,35 @@ def _of_attribute(tag: str, name: str, value: str) -> Iterator[str]:
 _LINKS = {"mailto": "mailto:", "anchor": "#"}
 
 
-def _of_sheet(css: str) -> Iterator[str]:
+def _names_in_style_sheet(css: str) -> Iterator[str]:
     if "/*" in css:
         yield "css comments"
     for head, body in RULE.findall(re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)):
         if head.strip().startswith("@"):
-            yield from _of_media(head)
-            yield from _of_sheet(body)
+            yield from _names_in_media_query(head)
+            yield from _names_in_style_sheet(body)
         else:
-            yield from _of_selectors(head)
-            yield from _of_declarations(body)
+            yield from _names_in_selectors(head)
+            yield from _names_in_declarations(body)
 
 
-def _of_media(query: str) -> Iterator[str]:
+def _names_in_media_query(query: str) -> Iterator[str]:
     name = re.match(r"\s*@([a-z-]+)", query)
     yield f"css at-{name[1] if name else 'media'}"
-    yield from (f"css at-media-{each}" for each in re.findall(r"\(([a-z-]+)", query) if _is_feature(each))
+    yield from (
+        f"css at-media-{each}" for each in re.findall(r"\(([a-z-]+)", query) if _is_media_feature(each)
+    )
 
 
-def _is_feature(condition: str) -> bool:
-    """Widths are what every media query is about, and are told with it."""
+def _is_media_feature(condition: str) -> bool:
+    """Return False for widths and heights, which the feature for media queries covers."""
     return not condition.endswith(("width", "height"))
 
 
-def _of_selectors(head: str) -> Iterator[str]:
+def _names_in_selectors(head: str) -> Iterator[str]:
     if "," in head:
         yield "css selector-grouping"
-    for selector in filter(None, (one.strip() for one in head.split(","))):
+    for selector in filter(None, (part.strip() for part in head.split(","))):
         yield from (f"css selector-{name}" for sign, name in COMBINATORS.items() if sign in selector)
         if re.search(r"[\w*\])] +[\w.#:\[*]", selector):
             yield "css selector-descendant"
@@ -152,17 +158,17 @@ _SELECTORS = {
 }
 
 
-def _of_declarations(body: str) -> Iterator[str]:
-    for declaration in filter(None, (one.strip() for one in body.split(";"))):
+def _names_in_declarations(body: str) -> Iterator[str]:
+    for declaration in filter(None, (entry.strip() for entry in body.split(";"))):
         name, _, value = (part.strip().lower() for part in declaration.partition(":"))
         yield f"css {name}"
-        yield from _of_value(name, value)
+        yield from _names_in_value(name, value)
 
 
-def _of_value(name: str, value: str) -> Iterable[str]:
+def _names_in_value(name: str, value: str) -> Iterable[str]:
     if "!important" in value:
         yield "css important"
-    if name == "display" and f"css-display-{value}" in known():
+    if name == "display" and f"css-display-{value}" in load_features():
         yield f"css display-{value}"
     unquoted = re.sub(r"'[^']*'|\"[^\"]*\"|#[0-9a-f]+", "", value)
     yield from (f"css {function}" for function in re.findall(r"([a-z-]+)\(", unquoted))

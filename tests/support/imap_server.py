@@ -16,7 +16,7 @@ USER, PASSWORD = "bounces", "p@ss/word"  # as hostile to a URL as a good passwor
 
 
 class ImapServer:
-    """Use as a context manager. `put` and `subjects` are another client's view of the mailbox."""
+    """Use as a context manager. `deliver` and `subjects` access the mailbox as another client does."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -39,14 +39,14 @@ class ImapServer:
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join(timeout=30)
 
-    def put(self, *mails: bytes) -> None:
-        """A mail server delivers these."""
+    def deliver(self, *mails: bytes) -> None:
+        """Append mails to the mailbox, as a mail server does."""
         with self._client() as box:
             for mail in mails:
                 box.append(mail, "INBOX")
 
-    def found(self, flagged: bool | None = None) -> list[str]:
-        """The subjects of what is in the mailbox, or of what is flagged or not."""
+    def subjects(self, flagged: bool | None = None) -> list[str]:
+        """Return the subjects of all mails, or of those that are (or are not) flagged."""
         with self._client() as box:
             criteria = AND(all=True) if flagged is None else AND(flagged=flagged)
             return [mail.subject for mail in box.fetch(criteria, mark_seen=False)]
@@ -64,11 +64,11 @@ class ImapServer:
 
     async def _serve(self) -> None:
         self._end = asyncio.Event()
-        asked = Namespace(
+        arguments = Namespace(
             host="127.0.0.1", port="0", debug=False, tls=False, cert=None, key=None, proxy_protocol=None,
             passlib_cfg=None, inherited_sockets=None, demo_data=False, demo_user=USER, demo_password=PASSWORD,
         )  # fmt: skip
-        backend, config = await DictBackend.init(asked)
+        backend, config = await DictBackend.init(arguments)
         config.apply_context()
         server = await asyncio.start_server(
             ProxyProtocolReader(config.proxy_protocol).get_callback(IMAPServer(backend.login, config)),

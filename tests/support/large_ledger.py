@@ -1,4 +1,4 @@
-"""A ledger of a million mails, built with raw SQL: how long a query takes shows only at size."""
+"""Build a ledger of a million mails with raw SQL. Slow queries show only at this size."""
 
 from __future__ import annotations
 
@@ -45,23 +45,25 @@ _STATEMENTS = (
 
 
 def fill(engine: Engine, readers: int = READERS, days: int = DAYS) -> None:
-    """Write the readers, and a digest each for every day up to `LAST_HOUR`; then let the planner know."""
+    """Insert readers and one digest per reader and day up to `LAST_HOUR`, and update the planner's
+    statistics.
+    """
     postgres = engine.dialect.name == "postgresql"
-    words = _postgres_words() if postgres else _sqlite_words()
+    fragments = _postgres_fragments() if postgres else _sqlite_fragments()
     first = LAST_HOUR - DAY * (days - 1)
     moments: dict[str, Any] = {
         "first": first, "due": LAST_HOUR, "next": LAST_HOUR + DAY, "lease": LAST_HOUR + DAY / 72
     }  # fmt: skip
-    given = {name: at if postgres else f"{at:%Y-%m-%d %H:%M:%S.%f}" for name, at in moments.items()}
-    values = {"readers": readers, "days": days, **given}
+    parameters = {name: at if postgres else f"{at:%Y-%m-%d %H:%M:%S.%f}" for name, at in moments.items()}
+    values = {"readers": readers, "days": days, **parameters}
     with engine.connect() as connection:
         for setting in _FAST_POSTGRES if postgres else _FAST_SQLITE:
             connection.connection.cursor().execute(setting)  # before a transaction begins
         indexes = _drop_indexes(connection)
         for statement in _STATEMENTS:
-            written = text(statement.format(**words))
-            names = written.compile().params.keys()
-            connection.execute(written, {name: values[name] for name in names})
+            query = text(statement.format(**fragments))
+            names = query.compile().params.keys()
+            connection.execute(query, {name: values[name] for name in names})
         for create in indexes:
             connection.exec_driver_sql(create)
         for statement in _AFTER_POSTGRES if postgres else ("ANALYZE",):
@@ -93,9 +95,9 @@ _FAST_SQLITE = (
 
 
 def _drop_indexes(connection: Connection) -> list[str]:
-    """Drop the indexes of the large tables, and return the statements that make them again.
+    """Drop the indexes of the large tables, and return the statements that recreate them.
 
-    To make an index of rows that are there takes a fraction of the time of making it with them.
+    Creating an index after the rows is much faster than updating it with every row.
     """
     postgres = connection.dialect.name == "postgresql"
     listed = connection.exec_driver_sql(
@@ -104,17 +106,17 @@ def _drop_indexes(connection: Connection) -> list[str]:
         else "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
         " AND tbl_name IN ('delivery', 'event', 'subscriber')"
     )
-    made = [(name, create) for name, create in listed if name.startswith("ix_")]
-    for name, _ in made:
+    indexes = [(name, create) for name, create in listed if name.startswith("ix_")]
+    for name, _ in indexes:
         connection.exec_driver_sql(f"DROP INDEX {name}")
     if not postgres:
-        return [create for _, create in made]
+        return [create for _, create in indexes]
     unique = "delivery ADD CONSTRAINT uq_delivery_subscriber_id_edition UNIQUE (subscriber_id, edition)"
     connection.exec_driver_sql("ALTER TABLE delivery DROP CONSTRAINT uq_delivery_subscriber_id_edition")
-    return [f"ALTER TABLE {unique}", *(create for _, create in made)]
+    return [f"ALTER TABLE {unique}", *(create for _, create in indexes)]
 
 
-def _postgres_words() -> dict[str, str]:
+def _postgres_fragments() -> dict[str, str]:
     moments = {name: f"CAST(:{name} AS timestamptz)" for name in ("first", "due", "next", "lease")}
     at = f"{moments['first']} + day * interval '1 day'"
     days = f"""(SELECT day, to_char(({at}) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS edition, {at} AS at,
@@ -123,7 +125,7 @@ def _postgres_words() -> dict[str, str]:
     return moments | {"readers": readers, "days": days, "false": "false", "state": _STATE}
 
 
-def _sqlite_words() -> dict[str, str]:
+def _sqlite_fragments() -> dict[str, str]:
     moments = {name: f":{name}" for name in ("first", "due", "next", "lease")}
     at = "strftime('%Y-%m-%d %H:%M:%S.000000', :first, '+' || {} || ' days')"
     days = f"""(WITH RECURSIVE s(day) AS (SELECT 0 UNION ALL SELECT day + 1 FROM s WHERE day < :days - 1),

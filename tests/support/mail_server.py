@@ -1,4 +1,4 @@
-"""A real SMTP server on a free port: it collects mails, and answers or breaks off as a test tells it."""
+"""A real SMTP server on a free port that collects mails and can be told to refuse or disconnect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STAGES = ("connect", "mail", "rcpt", "data", "end")
 
 @dataclass(frozen=True)
 class Received:
-    """A mail as it came over the wire, dots unstuffed."""
+    """A mail as received over SMTP, with dot-stuffing removed."""
 
     sender: str
     recipient: str
@@ -39,8 +39,10 @@ class _Rule:
 
 
 class MailServer:
-    """Use as a context manager, or by the fixture `mail_server`. With `tls` it offers STARTTLS, or
-    speaks TLS from the first byte on (`tls_at_once`)."""
+    """Use as a context manager or through the fixture `mail_server`.
+
+    With `tls`, it offers STARTTLS, or uses TLS from the first byte (`tls_at_once`).
+    """
 
     def __init__(
         self, password: str | None = None, tls: ssl.SSLContext | None = None, *, tls_at_once: bool = False
@@ -51,10 +53,10 @@ class MailServer:
         self.connections = 0
         self.encrypted = 0  # how many of the mails came over TLS
         self.password = password
-        self.told: list[str] = []  # the passwords that were said
+        self.passwords: list[str] = []  # the passwords that clients sent
         self.tls = tls
         self.tls_at_once = tls_at_once
-        self.most = 10**6
+        self.connections_left = 10**6
         self.offers_smtputf8 = True
         self.offers_pipelining = True
         self._rules: list[_Rule] = []
@@ -71,7 +73,7 @@ class MailServer:
         times: int = 10**6,
         first: Callable[[], object] = lambda: None,
     ) -> None:
-        """At a stage (see STAGES), for one recipient or for all: do something, and answer so."""
+        """At a stage (see STAGES), call `first` and answer with `reply`, for one recipient or for all."""
         assert stage in STAGES
         self._rules.append(_Rule(stage, reply, to, times, first))
 
@@ -83,21 +85,21 @@ class MailServer:
         times: int = 10**6,
         first: Callable[[], object] = lambda: None,
     ) -> None:
-        """Do something, then break off the connection without a word."""
+        """At a stage, call `first` and close the connection without a reply."""
         self.reply(stage, "", to=to, times=times, first=first)
 
     def allow_connections(self, most: int) -> None:
-        """Let so many more in, and answer all others with 421."""
-        self.most = most
+        """Accept this many further connections, and answer all others with 421."""
+        self.connections_left = most
 
     def wait_for(self, count: int) -> list[Received]:
-        """The mails, once there are so many: some leave in the background."""
+        """Wait for `count` mails and return them. Some mails are sent in the background."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.messages) >= count, 20), "the mail did not come"
             return list(self.messages)
 
-    def behave(self) -> None:
-        """Forget what was told."""
+    def clear_rules(self) -> None:
+        """Remove all rules, so that the server accepts everything again."""
         self._rules.clear()
 
     def __enter__(self) -> MailServer:
@@ -139,8 +141,8 @@ class MailServer:
     def _authenticate(self, *args: object) -> AuthResult:
         data = args[-1]
         assert isinstance(data, LoginPassword)
-        self.told.append(data.password.decode())
-        return AuthResult(success=self.told[-1] == self.password, handled=False)
+        self.passwords.append(data.password.decode())
+        return AuthResult(success=self.passwords[-1] == self.password, handled=False)
 
     def rule_for(self, stage: str, recipient: str) -> _Rule | None:
         for rule in self._rules:
@@ -192,8 +194,8 @@ class _Server(SMTP):  # type: ignore[misc]
         return True
 
     async def _handle_client(self) -> None:
-        self._owner.most -= 1
-        if self._owner.most < 0:
+        self._owner.connections_left -= 1
+        if self._owner.connections_left < 0:
             self._owner.reply("connect", "421 4.3.2 too many connections", times=1)
         if not await self.misbehaves("connect"):
             await super()._handle_client()

@@ -1,4 +1,4 @@
-"""What happens to text on its way through bad software."""
+"""Corrupt text and JSON values as broken software does."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import random
 from typing import Any
 
 
-def mutated(text: bytes, other: bytes, dice: random.Random) -> bytes:
-    """Return a text that was cut, doubled, mixed with another one and sprinkled with random bytes."""
+def mutate(text: bytes, donor: bytes, rng: random.Random) -> bytes:
+    """Return the text truncated, repeated, mixed with another text or sprinkled with random bytes."""
     changed = bytearray(text)
-    for _ in range(dice.randint(1, 8)):
-        at = dice.randrange(len(changed) or 1)
-        match dice.randrange(7):
+    for _ in range(rng.randint(1, 8)):
+        at = rng.randrange(len(changed) or 1)
+        match rng.randrange(7):
             case 0:
-                del changed[at : at + dice.randint(1, 200)]
+                del changed[at : at + rng.randint(1, 200)]
             case 1:
-                changed[at:at] = dice.randbytes(dice.randint(1, 50))
+                changed[at:at] = rng.randbytes(rng.randint(1, 50))
             case 2:
-                start = dice.randrange(len(other))
-                changed[at:at] = other[start : start + dice.randint(1, 500)]
+                start = rng.randrange(len(donor))
+                changed[at:at] = donor[start : start + rng.randint(1, 500)]
             case 3:
                 changed = changed[:at]
             case 4:
-                changed[at : at + 1] = dice.randbytes(1)
+                changed[at : at + 1] = rng.randbytes(1)
             case 5:
-                changed[at:at] = changed[at : at + dice.randint(1, 300)] * dice.randint(1, 20)
+                changed[at:at] = changed[at : at + rng.randint(1, 300)] * rng.randint(1, 20)
             case _:
-                changed = changed.replace(b"\n", dice.choice([b"", b"\r", b"\n\n"]), dice.randint(1, 20))
+                changed = changed.replace(b"\n", rng.choice([b"", b"\r", b"\n\n"]), rng.randint(1, 20))
     return bytes(changed)
 
 
-def pumped(text: bytes, token: bytes, size: int, dice: random.Random) -> bytes:
-    """Return about `size` bytes: a token repeated, alone or within a text, closed as often or left open."""
-    many, at = token * (size // len(token)), dice.randrange(len(text) or 1)
-    match dice.randrange(4):
+def repeat_token(text: bytes, token: bytes, size: int, rng: random.Random) -> bytes:
+    """Return about `size` bytes of a repeated token, alone or inside a text, closed as often or left open."""
+    many, at = token * (size // len(token)), rng.randrange(len(text) or 1)
+    match rng.randrange(4):
         case 0:
             return many
         case 1:
@@ -54,12 +54,12 @@ _ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def distorted(value: Any, dice: random.Random) -> Any:
-    """Return a JSON value of which some parts are of another type, missing, or there many times."""
-    if dice.random() < 0.08:
-        return dice.choice(_ODD)
+def distort(value: Any, rng: random.Random) -> Any:
+    """Return a JSON value in which some parts have another type, are missing, or are repeated many times."""
+    if rng.random() < 0.08:
+        return rng.choice(_ODD)
     if isinstance(value, dict):
-        return {name: distorted(inner, dice) for name, inner in value.items() if dice.random() > 0.04}
+        return {name: distort(inner, rng) for name, inner in value.items() if rng.random() > 0.04}
     if isinstance(value, list):
-        return [distorted(inner, dice) for inner in value] * dice.choice((1, 1, 1, 0, 3))
+        return [distort(inner, rng) for inner in value] * rng.choice((1, 1, 1, 0, 3))
     return value

@@ -1,4 +1,4 @@
-"""What a page weighs as a browser first fetches it, and texts that weigh as much as real ones."""
+"""Measure the size of a page with its resources, and generate texts of realistic size."""
 
 from __future__ import annotations
 
@@ -32,23 +32,26 @@ _SYLLABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """In bytes."""
+    """Sizes in bytes."""
 
     sent: int  # the page with its styles and scripts, compressed as they are sent
     html: int  # the page alone, as it is read
 
 
 def weigh(client: Any, path: str, form: dict[str, Any] | None = None) -> Weight:
-    """A page that is asked for, or a form sent to, for the first time. The client is httpx's, or like it."""
-    asked = {"method": "POST", "data": form} if form else {"method": "GET"}
-    page = client.request(url=path, headers={"Accept-Encoding": "gzip"}, **asked).raise_for_status()
+    """Measure a page on the first visit, loaded by GET or, with `form`, by POST.
+
+    `client` is an httpx client or similar.
+    """
+    request = {"method": "POST", "data": form} if form else {"method": "GET"}
+    page = client.request(url=path, headers={"Accept-Encoding": "gzip"}, **request).raise_for_status()
     urls = _FILES.findall(page.text)
     assert len(urls) == len(_NAMED.findall(page.text)) > 0, "a style or a script is not weighed"
     files = [client.get(url, headers={"Accept-Encoding": "gzip"}) for url in urls]
     return Weight(sum(int(each.headers["content-length"]) for each in (page, *files)), len(page.content))
 
 
-def prose(dice: random.Random, words: int) -> str:
-    """So many words, some of them long."""
-    made = ("".join(dice.choices(_SYLLABLES, k=dice.choice((1, 2, 2, 3, 3, 4)))) for _ in range(words))
-    return " ".join(made).capitalize()
+def generate_text(rng: random.Random, words: int) -> str:
+    """Return a text of this many random words, some of them long."""
+    generated = ("".join(rng.choices(_SYLLABLES, k=rng.choice((1, 2, 2, 3, 3, 4)))) for _ in range(words))
+    return " ".join(generated).capitalize()

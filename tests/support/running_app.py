@@ -1,4 +1,4 @@
-"""The real application on a free port, and a real browser to look at it with."""
+"""Run the real application on a free port, and a real browser to test it with."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ QUIET = (
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A running service, and where it is."""
+    """A running service: its URL and its application."""
 
     url: str
     app: Application
 
 
-def free_socket() -> socket.socket:
-    """A socket bound to a free port of this machine: nobody can take the port in between."""
+def bind_free_port() -> socket.socket:
+    """Return a socket bound to a free local port, so that nothing else can take the port."""
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     return bound
 
 
 @contextmanager
-def served(site: FastAPI, bound: socket.socket, **options: Any) -> Iterator[None]:
-    """Serve it in a thread, from the moment that it answers until the end of the block."""
+def serve(site: FastAPI, bound: socket.socket, **options: Any) -> Iterator[None]:
+    """Serve the application in a thread until the end of the block. Yields once it accepts requests."""
     server = uvicorn.Server(
         # Without a log config of its own: that would outlive the server, and other tests look at logs, too.
         uvicorn.Config(site, log_config=None, access_log=False, proxy_headers=False, ws="none", **options)
@@ -68,21 +68,21 @@ def served(site: FastAPI, bound: socket.socket, **options: Any) -> Iterator[None
         bound.close()
 
 
-def elsewhere(work: Callable[[], T]) -> T:
-    """Do it in a thread of its own: Playwright keeps an event loop in the one that drives the browser."""
+def run_in_thread(work: Callable[[], T]) -> T:
+    """Call a function in another thread. Playwright keeps an event loop in the thread of the browser."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(work).result()
 
 
-def chromium() -> str | None:
-    """Where this machine's browser is. None is ever downloaded."""
-    wanted = os.environ.get("PAPERBOY_CHROMIUM")
-    return wanted or next(filter(None, map(shutil.which, NAMES)), None)
+def find_chromium() -> str | None:
+    """Return the path of the installed browser, or None. Never download one."""
+    configured = os.environ.get("PAPERBOY_CHROMIUM")
+    return configured or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @contextmanager
-def browsing(executable: str) -> Iterator[Browser]:
-    """A headless browser."""
+def launch_browser(executable: str) -> Iterator[Browser]:
+    """Launch a headless browser."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=list(QUIET))
         yield browser

@@ -1,4 +1,4 @@
-"""A small archive of made-up papers on real subjects, large enough to span a space of meaning."""
+"""A small archive of made-up papers on real subjects, large enough to train a model."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ SHORT = {"reinforcement learning": "RL", "machine translation": "MT"}
 
 
 def papers() -> list[PaperView]:
-    """Return papers numbered from 1. Each names its subject; of those with a short form, half explain it."""
-    dice, views = random.Random(0), list[PaperView]()  # noqa: S311
+    """Return papers numbered from 1. If their subject has an abbreviation, every second one spells it out."""
+    rng, views = random.Random(0), list[PaperView]()  # noqa: S311
     for subject, words in SUBJECTS.items():
         for number in range(EACH):
-            own = dice.sample(words.split(), 8)
+            own = rng.sample(words.split(), 8)
             name = f"{subject} ({SHORT[subject]})" if subject in SHORT and number % 2 else subject
-            filler = dice.sample(COMMON.split(), 6)
+            filler = rng.sample(COMMON.split(), 6)
             abstract = (
                 f"We study {name}: {', '.join(own[2:5])}. A {' '.join(filler)} of {', '.join(own[5:])}."
             )

@@ -1,4 +1,4 @@
-"""A digest as a reader gets it: invented papers with everything that real ones surprise with."""
+"""A sample digest of made-up papers that cover the unusual cases of real ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG = (
 
 
 def pick(paper_id: int, title: str, **fields: object) -> DigestItem:
-    """A pick with the links and words that compose gives it."""
+    """Return a digest item with all its links and texts."""
     number = f"2611.{10000 + paper_id}"
     usual = DigestItem(
         paper_id=paper_id,
@@ -33,7 +33,7 @@ def pick(paper_id: int, title: str, **fields: object) -> DigestItem:
 
 
 def digest(edition: str = "2026-11-20") -> Digest:
-    """Eight papers under two interests, and what is trending beyond them."""
+    """Return a digest of eight papers: two interests and a trending section."""
     retrieval = (
         pick(
             1,

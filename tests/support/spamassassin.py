@@ -1,4 +1,4 @@
-"""What SpamAssassin says of mails, by the rules that it comes with and without asking the network."""
+"""Score mails with SpamAssassin and its bundled rules, offline."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ FIRST = b"X-Spam-Checker-Version: "  # begins each mail that it hands back
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The score of a mail, and the rules that it is the sum of."""
+    """The score of a mail and the rules that matched."""
 
     subject: str
     score: float
     rules: tuple[str, ...]
 
 
-def verdicts(mails: Sequence[Received], at: datetime, folder: Path) -> list[Verdict]:
-    """Of each mail, as it stands in a mailbox. One process looks at all: starting takes it seconds."""
+def score_mails(mails: Sequence[Received], at: datetime, folder: Path) -> list[Verdict]:
+    """Score each mail as delivered to a mailbox, all in one process because it takes seconds to start."""
     program = shutil.which("spamassassin")
     if program is None:
         missing = "no SpamAssassin on this machine: scripts/ensure-tools installs it where it may"
@@ -45,15 +45,15 @@ def verdicts(mails: Sequence[Received], at: datetime, folder: Path) -> list[Verd
         pytest.skip(missing)
     files = [folder / f"{number}.eml" for number, _ in enumerate(mails)]
     for file, mail in zip(files, mails, strict=True):
-        file.write_bytes(delivered(mail, at))
+        file.write_bytes(add_delivery_headers(mail, at))
     alone = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
     own = [f"--configpath={RULES}"] if RULES.is_dir() else []
-    asked = subprocess.run([program, *OPTIONS, *own, *files], env=alone, capture_output=True, check=True)  # noqa: S603
-    return [_verdict(FIRST + judged) for judged in asked.stdout.split(FIRST)[1:]]
+    process = subprocess.run([program, *OPTIONS, *own, *files], env=alone, capture_output=True, check=True)  # noqa: S603
+    return [_parse_verdict(FIRST + output) for output in process.stdout.split(FIRST)[1:]]
 
 
-def delivered(mail: Received, at: datetime) -> bytes:
-    """With what the reader's server writes above a mail that it takes."""
+def add_delivery_headers(mail: Received, at: datetime) -> bytes:
+    """Return the mail with the headers that the receiving server adds."""
     domain = mail.sender.rpartition("@")[2]
     above = (
         f"Return-Path: <{mail.sender}>\r\n"
@@ -63,7 +63,7 @@ def delivered(mail: Received, at: datetime) -> bytes:
     return above.encode() + mail.data
 
 
-def _verdict(judged: bytes) -> Verdict:
-    head = email.message_from_bytes(judged, policy=email.policy.default)
+def _parse_verdict(output: bytes) -> Verdict:
+    head = email.message_from_bytes(output, policy=email.policy.default)
     score, *rules = str(head["X-Spam-Points"]).split()
     return Verdict(str(head["Subject"]), float(score), tuple(rules))

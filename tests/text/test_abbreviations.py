@@ -1,4 +1,4 @@
-"""Abbreviations are learned if enough papers agree on them."""
+"""Test abbreviations: they are learned if enough papers agree on them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LEARNED = abbreviations_of(
         ("with low-rank adaptation (LoRA)", "LoRA", "low rank adaptation"),
     ],
 )
-def test_an_explanation_is_found(text: str, short: str, long: str) -> None:
+def test_definitions_are_found(text: str, short: str, long: str) -> None:
     """Small words may contribute no letter, and a plural is the same short form."""
     assert list(abbreviations.find_definitions(text)) == [(short, long)]
 
@@ -55,7 +55,7 @@ def test_an_explanation_is_found(text: str, short: str, long: str) -> None:
         "x (AB",
     ],
 )
-def test_other_brackets_explain_nothing(text: str) -> None:
+def test_other_brackets_are_ignored(text: str) -> None:
     """A bracket defines a short form only directly after the words that spell it, in the same clause."""
     definitions = list(abbreviations.find_definitions(text))
     assert definitions == ([("OM", "our method")] if "OM" in text else [])
@@ -69,7 +69,7 @@ def test_other_brackets_explain_nothing(text: str) -> None:
         "(A",
     ],
 )
-def test_a_hostile_abstract_takes_no_time(unit: str) -> None:
+def test_hostile_abstract_is_fast(unit: str) -> None:
     """The longest accepted abstract, of words that nearly spell a short form, takes under 2 seconds."""
     began = time.process_time()
     assert list(abbreviations.find_definitions((unit * 10_000)[:20_000])) == []
@@ -86,12 +86,12 @@ def test_a_hostile_abstract_takes_no_time(unit: str) -> None:
         ("fine-tuning LLMs", "finetuning of large language models"),
     ],
 )
-def test_long_and_short_are_one_term(one: str, other: str) -> None:
-    """So are a long form that contains a short one, and a compound."""
+def test_long_and_short_form_are_one_term(one: str, other: str) -> None:
+    """Test also nested forms and compounds."""
     assert LEARNED.terms(one) == LEARNED.terms(other)
 
 
-def test_a_short_form_says_what_it_is_made_of() -> None:
+def test_short_form_implies_its_words() -> None:
     """A short form implies the words and shorter forms in its long form."""
     learned = abbreviations_of(
         *["Video diffusion models (VDMs) move."] * 3,
@@ -103,7 +103,7 @@ def test_a_short_form_says_what_it_is_made_of() -> None:
     assert {"llm", "multimod", "languag model"} < {*learned.expansions["mllm"]}
 
 
-def test_a_compound_says_the_words_that_it_is_made_of() -> None:
+def test_compound_implies_its_words() -> None:
     """A compound that is usually split still matches each of its words."""
     model = RelevanceModel.train(
         [("", "LongVideo is a name."), ("", "We watch long videos."), ("", "Cats purr.")] * 3
@@ -118,7 +118,7 @@ def test_a_compound_says_the_words_that_it_is_made_of() -> None:
     assert index.reason(query, 1) == "“videos” in the abstract"
 
 
-def test_what_is_usually_one_word_says_nothing_besides() -> None:
+def test_solid_compound_does_not_imply_its_parts() -> None:
     """ "data set" is rare, so a paper on datasets does not match data and is not excluded by it."""
     model = RelevanceModel.train([("", "A dataset."), ("", "Cats purr.")] * 4 + [("", "A data set.")] * 3)
     assert model.abbreviations.terms("data set") == model.abbreviations.terms("dataset")
@@ -127,7 +127,7 @@ def test_what_is_usually_one_word_says_nothing_besides() -> None:
     assert index.match([parse("data"), parse("cats -data")]) == [{}, index.match([parse("cats")])[0]]
 
 
-def test_a_long_form_may_hold_a_compound() -> None:
+def test_long_form_with_a_compound() -> None:
     """ "supervised fine-tuning" is SFT in each spelling of the last word."""
     learned = abbreviations_of(
         "Supervised finetuning (SFT) works.",
@@ -141,7 +141,7 @@ def test_a_long_form_may_hold_a_compound() -> None:
     )
 
 
-def test_two_papers_are_too_few() -> None:
+def test_definition_needs_three_papers() -> None:
     """A definition in fewer than three papers may be an error."""
     assert abbreviations_of(*["We use reinforcement learning (RL)."] * 2).shorts == {}
 
@@ -154,14 +154,14 @@ def test_two_papers_are_too_few() -> None:
         ("Self-supervised learning (SSL) helps.", "Semi-supervised learning (SSL) helps."),
     ],
 )
-def test_a_short_form_of_two_meanings_stays_itself(one: str, other: str) -> None:
+def test_ambiguous_short_form_is_not_replaced(one: str, other: str) -> None:
     """Neither long form is replaced by it. A deviation in one paper does not count."""
     assert abbreviations_of(*[one] * 3, *[other] * 3).shorts == {}
     assert abbreviations_of(*[one] * 4, *[other] * 2).shorts == {}
     assert abbreviations_of(*[one] * 4, other).shorts == abbreviations_of(*[one] * 3).shorts != {}
 
 
-def test_a_long_form_with_a_word_that_says_nothing_is_not_learned() -> None:
+def test_long_form_with_a_stop_word_is_not_learned() -> None:
     """ "use" is a stop word: "computer use agent" would otherwise replace every "computer agent"."""
     assert ("comput", "agent") not in abbreviations_of(*["A computer use agent (CUA) clicks."] * 3).shorts
 
@@ -175,7 +175,7 @@ PAPERS = [
 
 
 @pytest.mark.parametrize("interest", ["RL", "reinforcement learning", "RLs"])
-def test_an_interest_finds_both_forms_and_quotes_what_is_there(interest: str) -> None:
+def test_interest_matches_both_forms(interest: str) -> None:
     """The reason quotes the words of the paper, not those of the interest."""
     model = RelevanceModel.train(
         [("Robots", "Reinforcement learning (RL) of robots."), *[("Cats", "They purr.")] * 9] * 3
@@ -201,7 +201,7 @@ WORDS = [
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
-def test_folded_words_keep_their_places(text: str) -> None:
+def test_merged_terms_keep_their_positions(text: str) -> None:
     """Terms with positions equal those without, and do not overlap."""
     tokens: list[Token] = LEARNED.tokens(text)
     assert [token.stem for token in tokens] == LEARNED.terms(text)

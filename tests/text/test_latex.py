@@ -1,4 +1,4 @@
-"""LaTeX is converted to readable Unicode."""
+"""Test the conversion of LaTeX to readable Unicode."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.text import latex
 
 
 @pytest.mark.parametrize(
-    ("raw", "shown"),
+    ("raw", "expected"),
     [
         (r"$\pi_0$, π_0 and $x_{max}^2$", "π₀, π₀ and xₘₐₓ²"),
         (r"$O(n^{2}\log\log T)$ or $2t\log_q n$", "O(n² log log T) or 2t log_q n"),
@@ -31,9 +31,9 @@ from app.text import latex
         ("2.1~dB in 2019--2020, ``so'' it -- or not", "2.1 dB in 2019–2020, “so” it – or not"),
     ],
 )
-def test_latex_becomes_unicode(raw: str, shown: str) -> None:
-    """Scripts, alphabets, fractions, accents, and commands that have lost their backslash."""
-    assert latex.latex_to_unicode(raw) == shown
+def test_latex_becomes_unicode(raw: str, expected: str) -> None:
+    """Test sub- and superscripts, alphabets, fractions, accents, and commands without their backslash."""
+    assert latex.latex_to_unicode(raw) == expected
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_latex_becomes_unicode(raw: str, shown: str) -> None:
         "only ${",
     ],
 )
-def test_what_is_no_latex_stays(text: str) -> None:
-    """Markup is text here; it is escaped when it is shown."""
+def test_other_text_is_unchanged(text: str) -> None:
+    """Markup is text here, and is escaped when shown."""
     assert latex.latex_to_unicode(text) == text
 
 
@@ -54,9 +54,9 @@ def test_what_is_no_latex_stays(text: str) -> None:
 @given(
     st.lists(st.sampled_from([*"\\${}^_%~-`'<> ab1", "\\frac", "\\cite{", "\\mathbb", "\\x"]), max_size=30)
 )
-def test_nothing_makes_it_raise_or_grow_without_end(parts: list[str]) -> None:
+def test_any_text_can_be_converted(parts: list[str]) -> None:
     """Neither well-formed nor broken text gains markup."""
     text = "".join(parts)
-    shown = latex.latex_to_unicode(text)
-    assert len(shown) <= len(text) * 4 + 100
-    assert shown.count("<") <= text.count("<")
+    converted = latex.latex_to_unicode(text)
+    assert len(converted) <= len(text) * 4 + 100
+    assert converted.count("<") <= text.count("<")

@@ -1,4 +1,4 @@
-"""Text of sources is cleaned for display."""
+"""Test how texts of sources are cleaned for display."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.text import sanitize
 
 
 @pytest.mark.parametrize(
-    ("raw", "shown"),
+    ("raw", "expected"),
     [
         ("a  b\n c\t", "a b c"),
         (r"gains 25\% over $\pi_0$", "gains 25% over π₀"),
@@ -31,13 +31,13 @@ from app.text import sanitize
         ("$OneMillion-Bench is no mathematics", "$OneMillion-Bench is no mathematics"),
     ],
 )
-def test_latex_is_shown_as_unicode_and_other_text_is_left_alone(raw: str, shown: str) -> None:
+def test_only_latex_is_converted(raw: str, expected: str) -> None:
     """Money, markup and a lone backslash are not LaTeX."""
-    assert sanitize.clean_text(raw) == shown
+    assert sanitize.clean_text(raw) == expected
 
 
 @given(st.text() | st.binary() | st.none() | st.integers() | st.floats() | st.lists(st.text()))
-def test_nothing_makes_it_raise(value: object) -> None:
+def test_any_value_gives_clean_text(value: object) -> None:
     """Any value gives clean text or an empty one."""
     for function in (
         sanitize.title,
@@ -55,7 +55,7 @@ def test_nothing_makes_it_raise(value: object) -> None:
 
 
 @given(st.text(alphabet="\\${}^_%&ab 1", max_size=60))
-def test_nothing_like_latex_makes_it_raise(text: str) -> None:
+def test_any_latex_can_be_converted(text: str) -> None:
     """If the LaTeX parser fails, the text stays as it is."""
     sanitize.clean_text(text)
 
@@ -75,7 +75,7 @@ def test_nothing_like_latex_makes_it_raise(text: str) -> None:
         ("12345", "", 0),
     ],
 )
-def test_arxiv_ids_are_found_where_they_are_meant(value: str, arxiv_id: str, version: int) -> None:
+def test_arxiv_ids(value: str, arxiv_id: str, version: int) -> None:
     """They are found in ids and URLs of arXiv only."""
     assert sanitize.arxiv_id(value) == (arxiv_id, version)
 
@@ -83,7 +83,7 @@ def test_arxiv_ids_are_found_where_they_are_meant(value: str, arxiv_id: str, ver
 @pytest.mark.parametrize(
     "value", ["javascript:alert(1)", "ftp://a.test", "https://a b", 'https://a"b', "https:///x", "//a.test"]
 )
-def test_an_address_that_must_not_stand_in_a_mail_is_dropped(value: str) -> None:
+def test_unsafe_urls_are_dropped(value: str) -> None:
     """A mail would show it as a link."""
     assert sanitize.url(value) == ""
 
@@ -106,7 +106,7 @@ def test_counts(value: object, count: int | None) -> None:
     assert sanitize.non_negative_int(value) == count
 
 
-def test_not_a_number_is_no_count() -> None:
+def test_nan_is_not_a_count() -> None:
     """Some producers of JSON write NaN and Infinity."""
     assert sanitize.non_negative_int(float("nan")) is None
     assert sanitize.non_negative_int(float("inf")) is None

@@ -1,4 +1,4 @@
-"""Summaries: the most informative sentence of an abstract, word for word."""
+"""Test summaries: the most informative sentence of an abstract, unchanged."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from app.text import summarizer
         "no capital, no stop",
     ],
 )
-def test_sentences_end_where_a_reader_says_that_they_end(marked: str) -> None:
+def test_sentence_boundaries(marked: str) -> None:
     """Full stops in abbreviations, numbers and initials end no sentence."""
     assert summarizer.sentences(marked.replace("|", " ")) == marked.split("|")
 
 
-def test_a_space_that_was_forgotten() -> None:
-    """A missing space after a sentence (1 % of abstracts) and an empty abstract are handled."""
+def test_missing_space_after_a_sentence() -> None:
+    """It occurs in 1 % of abstracts. Test also an empty abstract."""
     assert summarizer.sentences("It lacks a space.We add one.") == ["It lacks a space.", "We add one."]
     assert summarizer.sentences("") == []
     assert summarizer.sentences(" . ") == ["."]
@@ -50,14 +50,14 @@ ABSTRACT = (
 )
 
 
-def test_what_is_introduced_tells_more_than_how_it_was_before() -> None:
+def test_contribution_is_preferred_to_background() -> None:
     """The chosen sentence is not the opening, a detail or the link to the code."""
     assert summarizer.summarize("Bookmark: Reading Long Documents Page by Page", ABSTRACT) == (
         "To close this gap, we introduce Bookmark, a reader that keeps an index of all the pages it ever saw."
     )
 
 
-def test_without_an_introduction_the_finding_tells() -> None:
+def test_finding_is_preferred_without_a_contribution() -> None:
     """In a study that introduces nothing, a sentence with "we" is chosen."""
     text = (
         "Larger models are said to forget less. The claim is often repeated without evidence. "
@@ -67,7 +67,7 @@ def test_without_an_introduction_the_finding_tells() -> None:
     assert summarizer.summarize("What Models Forget, and in Which Order", text).startswith("Over two years")
 
 
-def test_a_brief_sentence_brings_the_next() -> None:
+def test_brief_sentence_is_joined_with_the_next() -> None:
     """A brief sentence is joined with the next one, unless that is about the code."""
     text = "We introduce Bookmark. It keeps an index of the pages it has seen. Others do not."
     assert (
@@ -78,7 +78,7 @@ def test_a_brief_sentence_brings_the_next() -> None:
     assert summarizer.summarize("Bookmark", text) == "We introduce Bookmark."
 
 
-def test_a_long_sentence_is_cut_between_clauses() -> None:
+def test_long_sentence_is_cut_between_clauses() -> None:
     """A cut summary ends in an ellipsis."""
     clause = "which keeps an index of all the pages that it has seen so far, "
     summary = summarizer.summarize("Bookmark", "We introduce Bookmark, " + clause * 9 + "and more.")
@@ -88,7 +88,7 @@ def test_a_long_sentence_is_cut_between_clauses() -> None:
 
 
 @pytest.mark.parametrize("aside", ["(e.g., all kinds of pages)", "(pages, notes, and what stands between)"])
-def test_a_cut_leaves_no_bracket_open(aside: str) -> None:
+def test_cut_leaves_no_open_bracket(aside: str) -> None:
     """The cut is before a bracket, and the comma of "e.g.," separates no clauses."""
     text = (
         f"We introduce Bookmark, {'which keeps an index of all that it has seen ' * 6}{aside}, page by page."
@@ -96,18 +96,17 @@ def test_a_cut_leaves_no_bracket_open(aside: str) -> None:
     assert summarizer.summarize("Bookmark", text).endswith("it has seen …")
 
 
-def test_no_abstract_no_summary() -> None:
-    """Without an abstract the summary is empty."""
+def test_empty_abstract() -> None:
     assert summarizer.summarize("Bookmark", "") == ""
 
 
-def test_only_the_way_to_the_code_is_better_than_nothing() -> None:
+def test_sentence_about_the_code_is_the_last_choice() -> None:
     """An abstract with nothing else gives the sentence about the code."""
     assert summarizer.summarize("Bookmark", "Code is available online.") == "Code is available online."
 
 
 @given(title=st.text(max_size=80), abstract=st.text(alphabet="ab. W!?()\n…,", max_size=900))
-def test_whatever_it_says_stands_in_the_abstract(title: str, abstract: str) -> None:
+def test_summary_is_part_of_the_abstract(title: str, abstract: str) -> None:
     """A summary is a part of the abstract and not longer than LIMIT."""
     summary = summarizer.summarize(title, abstract)
     assert len(summary) <= summarizer.LIMIT
@@ -115,7 +114,7 @@ def test_whatever_it_says_stands_in_the_abstract(title: str, abstract: str) -> N
 
 
 @pytest.mark.parametrize("unit", [".", "a. ", "(. ", "e.g. ", 'x." ', "Ab.Cd "])
-def test_a_hostile_abstract_takes_no_time(unit: str) -> None:
+def test_hostile_abstract_is_fast(unit: str) -> None:
     """The longest accepted abstract, of patterns that are slow to match, takes under 3 seconds."""
     began = time.process_time()
     summarizer.summarize("Bookmark", (unit * 20_000)[:20_000])

@@ -1,4 +1,4 @@
-"""Tokenizing: different spellings of a word give the same stem."""
+"""Test tokenizing: different spellings of a word give the same stem."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.text import tokenizer
         ("ＬＬＭ", "llm"),  # full-width letters, as Japanese keyboards write them
     ],
 )
-def test_one_word_has_one_stem(one: str, other: str) -> None:
+def test_spellings_share_a_stem(one: str, other: str) -> None:
     """Case, accents, endings, hyphens, British spelling and the plural of a short form make no difference."""
     assert tokenizer.content_stems(one) == tokenizer.content_stems(other)
 
@@ -45,13 +45,13 @@ def test_one_word_has_one_stem(one: str, other: str) -> None:
         ("TTS", "TT"),
     ],
 )
-def test_other_words_stay_others(one: str, other: str) -> None:
-    """Words that only look like plurals keep their s."""
+def test_words_that_only_look_like_plurals(one: str, other: str) -> None:
+    """They keep their s."""
     assert tokenizer.content_stems(one) != tokenizer.content_stems(other)
 
 
 @given(st.text(max_size=200))
-def test_words_know_where_they_stand(text: str) -> None:
+def test_token_positions(text: str) -> None:
     """Token positions are valid in any script, and `content_stems` finds the same words as `tokenise`."""
     assert len(tokenizer.fold_accents(text)) == len(text)
     tokens = tokenizer.tokenise(text)
@@ -60,6 +60,6 @@ def test_words_know_where_they_stand(text: str) -> None:
     assert tokenizer.content_stems(text) == tokenizer.without_stopwords(token.stem for token in tokens)
 
 
-def test_pairs_are_neighbours() -> None:
+def test_bigrams() -> None:
     """Bigrams are in the order of the text."""
     assert list(tokenizer.bigrams(["a", "b", "c"])) == ["a b", "b c"]

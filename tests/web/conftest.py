@@ -1,4 +1,4 @@
-"""A visitor with a browser, and a reader with links."""
+"""Fixtures for a visitor's browser and for subscribers with signed links."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ Link = Callable[..., str]
 
 @pytest.fixture
 def client(app: Application) -> Iterator[TestClient]:
-    """A visitor. What goes wrong inside is answered as in production."""
+    """Return a browser of a visitor. Internal errors give an error page, as in production."""
     site = main.create_app(app)
-    with TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False) as visitor:
-        yield visitor
+    with TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False) as browser:
+        yield browser
 
 
 @pytest.fixture
 def alice(app: Application) -> int:
-    """A reader for two days."""
+    """Add a reader who confirmed two days ago, and return the id."""
     with app.db.write() as session:
         return subscribers.add(session, ALICE, WANTED, clock.utcnow() - timedelta(days=2))
 
 
 @pytest.fixture
 def pending(app: Application) -> int:
-    """Bob, who has signed up and not confirmed."""
+    """Add Bob, who signed up and has not confirmed, and return the id."""
     now = clock.utcnow() - timedelta(hours=2)
     with app.db.write() as session:
         subscribers.sign_up(session, SignUp(BOB, WANTED), "192.0.2.1", now)
@@ -49,12 +49,12 @@ def pending(app: Application) -> int:
 
 @pytest.fixture
 def link(app: Application) -> Link:
-    """The path of a link: link(purpose, reader). Feedback asks for more like the paper `argument`."""
+    """Return a function for the path of a signed link. For FEEDBACK, `argument` is the paper to like."""
 
     def path(purpose: Purpose, reader: int, *, issued: datetime | None = None, argument: int = 0) -> str:
         with app.db.read() as session:
-            known = session.get(Subscriber, reader)
-        epoch = known.link_epoch if known else 0
+            subscriber = session.get(Subscriber, reader)
+        epoch = subscriber.link_epoch if subscriber else 0
         when = issued or clock.utcnow() - timedelta(minutes=5)
         if purpose is Purpose.FEEDBACK:
             return f"/{purpose}/{app.signer.token(purpose, reader, when, epoch=epoch)}/like/{argument}"

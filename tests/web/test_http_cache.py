@@ -1,4 +1,4 @@
-"""What was made for one is there for all for some minutes, and in so many places only."""
+"""Test the response cache: lifetime, size limit, and one computation for concurrent requests."""
 
 from __future__ import annotations
 
@@ -12,46 +12,44 @@ from app.web import http_cache
 from app.web.http_cache import KEEP, CachedResponse, ResponseCache
 from tests.conftest import NOW
 
-ONE, OTHER = CachedResponse(b"one", "text/plain"), CachedResponse(b"other", "text/plain")
+FIRST, SECOND = CachedResponse(b"one", "text/plain"), CachedResponse(b"other", "text/plain")
 
 
-def test_what_was_made_serves_for_some_minutes() -> None:
-    """Then it is made anew."""
+def test_cached_response_expires_after_some_minutes() -> None:
     cache = ResponseCache()
-    assert cache.get_or_build(("a",), NOW, lambda: ONE) is ONE
-    assert cache.get_or_build(("a",), NOW + KEEP / 2, lambda: OTHER) is ONE
-    assert cache.get_or_build(("b",), NOW + KEEP / 2, lambda: OTHER) is OTHER
-    assert cache.get_or_build(("a",), NOW + KEEP, lambda: OTHER) is OTHER
+    assert cache.get_or_build(("a",), NOW, lambda: FIRST) is FIRST
+    assert cache.get_or_build(("a",), NOW + KEEP / 2, lambda: SECOND) is FIRST
+    assert cache.get_or_build(("b",), NOW + KEEP / 2, lambda: SECOND) is SECOND
+    assert cache.get_or_build(("a",), NOW + KEEP, lambda: SECOND) is SECOND
 
 
-def test_what_was_made_first_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever anybody thinks of asking for, the cache holds a limited number of responses."""
+def test_oldest_response_is_evicted_when_the_cache_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_cache, "MAX_RESPONSES", 2)
     cache = ResponseCache()
     for name in "abc":
-        cache.get_or_build((name,), NOW, lambda: ONE)
-    assert [cache.get_or_build((name,), NOW, lambda: OTHER) for name in "cba"] == [ONE, ONE, OTHER]
+        cache.get_or_build((name,), NOW, lambda: FIRST)
+    assert [cache.get_or_build((name,), NOW, lambda: SECOND) for name in "cba"] == [FIRST, FIRST, SECOND]
 
 
-def test_what_cannot_be_made_is_not_kept() -> None:
-    """The next who asks has it tried again."""
+def test_failures_are_not_cached() -> None:
+    """The next request tries again."""
     cache = ResponseCache()
     with pytest.raises(ZeroDivisionError):
         cache.get_or_build(("a",), NOW, lambda: CachedResponse(bytes(1 // 0), ""))
-    assert cache.get_or_build(("a",), NOW, lambda: ONE) is ONE
+    assert cache.get_or_build(("a",), NOW, lambda: FIRST) is FIRST
 
 
-def test_it_is_made_once_for_all_who_want_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who comes meanwhile waits for it, a few at most; who wants something else does not."""
+def test_concurrent_requests_share_one_computation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limited number of requests wait for it. Requests for another key do not wait."""
     monkeypatch.setattr(http_cache, "AT_ONCE", 3)
-    cache, begun, go_on, made = ResponseCache(), Event(), Event(), list[int]()
+    cache, started, go_on, calls = ResponseCache(), Event(), Event(), list[int]()
     together = Barrier(3)
 
     def slowly() -> CachedResponse:
-        begun.set()
+        started.set()
         assert go_on.wait(10)
-        made.append(1)
-        return ONE
+        calls.append(1)
+        return FIRST
 
     def ask() -> CachedResponse | None:
         together.wait(10)
@@ -63,8 +61,13 @@ def test_it_is_made_once_for_all_who_want_it_at_once(monkeypatch: pytest.MonkeyP
 
     with ThreadPoolExecutor(4) as visitors:
         first = visitors.submit(cache.get_or_build, ("a",), NOW, slowly)
-        assert begun.wait(10)
-        assert cache.get_or_build(("b",), NOW, lambda: OTHER) is OTHER
+        assert started.wait(10)
+        assert cache.get_or_build(("b",), NOW, lambda: SECOND) is SECOND
         others = [visitors.submit(ask) for _ in range(3)]
-    assert [first.result(), *sorted((each.result() for each in others), key=bool)] == [ONE, None, ONE, ONE]
-    assert made == [1]
+    assert [first.result(), *sorted((each.result() for each in others), key=bool)] == [
+        FIRST,
+        None,
+        FIRST,
+        FIRST,
+    ]
+    assert calls == [1]

@@ -1,4 +1,4 @@
-"""Machines that watch over the service get short, true answers."""
+"""Test the health endpoints and the metrics."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from tests.support import factories
 
 @pytest.fixture
 def client(app: Application) -> Iterator[TestClient]:
-    """Somebody without a key."""
-    with TestClient(main.create_app(app), raise_server_exceptions=False) as made:
-        yield made
+    """Return a client without a key."""
+    with TestClient(main.create_app(app), raise_server_exceptions=False) as test_client:
+        yield test_client
 
 
-def test_a_living_process_says_so(client: TestClient) -> None:
-    """Without asking the database: a restart would not mend that."""
+def test_liveness_does_not_use_the_database(client: TestClient) -> None:
+    """A restart would not repair the database."""
     assert client.get("/healthz").json() == {"status": "ok"}
 
 
-def test_it_is_ready_on_a_migrated_database(app: Application, client: TestClient) -> None:
-    """And not before: a request would fail."""
+def test_readiness_requires_a_migrated_database(app: Application, client: TestClient) -> None:
     assert client.get("/readyz").status_code == 200
     with app.db.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = 'older'"))
@@ -40,8 +39,7 @@ def test_it_is_ready_on_a_migrated_database(app: Application, client: TestClient
     assert (refused.status_code, refused.json()["database"]) == (503, "not migrated")
 
 
-def test_without_a_database_it_is_not_ready(settings: Settings) -> None:
-    """The answer is 503, not an error page."""
+def test_readiness_without_a_database_is_503(settings: Settings) -> None:
     away = settings.model_copy(update={"database_url": "postgresql+psycopg://nobody@127.0.0.1:1/none"})
     built = main.build(away)
     with TestClient(main.create_app(built)) as client:
@@ -50,14 +48,14 @@ def test_without_a_database_it_is_not_ready(settings: Settings) -> None:
     built.db.dispose()
 
 
-def test_the_figures_are_those_of_the_database(app: Application, client: TestClient, now: datetime) -> None:
-    """By state, by source and by job, and how late the oldest due digest is; nobody's address."""
+def test_metrics_match_the_database(app: Application, client: TestClient, now: datetime) -> None:
+    """Counts by state, source and job, and the delay of the oldest due digest, without any address."""
     late = clock.utcnow() - timedelta(hours=1)
     with app.db.write() as session:
-        source = factories.source(session, now, name='hub "A"')
+        source = factories.add_source(session, now, name='hub "A"')
         source.failures, source.polled_at = 2, now
-        factories.paper(session, source, "Language Agents that Plan", now.date(), now)
-        number = factories.reader(session, "alice@example.org", [], late)
+        factories.add_paper(session, source, "Language Agents that Plan", now.date(), now)
+        number = factories.add_subscriber(session, "alice@example.org", [], late)
         session.add(
             Delivery(
                 subscriber_id=number,
@@ -71,9 +69,9 @@ def test_the_figures_are_those_of_the_database(app: Application, client: TestCli
         pass
     with app.db.write() as session:
         key = api_keys.create(session, "prometheus", [Scope.READ], now)[1]
-    told = client.get("/metrics", headers={"Authorization": f"Bearer {key}"})
-    assert told.headers["content-type"].startswith("text/plain")
-    lines = dict(line.rsplit(" ", 1) for line in told.text.splitlines() if not line.startswith("#"))
+    response = client.get("/metrics", headers={"Authorization": f"Bearer {key}"})
+    assert response.headers["content-type"].startswith("text/plain")
+    lines = dict(line.rsplit(" ", 1) for line in response.text.splitlines() if not line.startswith("#"))
     assert float(lines['paperboy_subscribers{state="active"}']) == 1
     assert float(lines['paperboy_subscribers{state="pending"}']) == 0
     assert float(lines['paperboy_deliveries{state="sent"}']) == 1
@@ -85,13 +83,13 @@ def test_the_figures_are_those_of_the_database(app: Application, client: TestCli
     assert "paperboy_model_papers" not in lines
     assert 3600 <= float(lines["paperboy_digest_lateness_seconds"]) < 3700
     assert "process_cpu_seconds_total" in lines
-    assert "alice" not in told.text
+    assert "alice" not in response.text
 
 
-def test_the_model_in_use_has_its_figures(app: Application, now: datetime) -> None:
-    """One that grows old, or cannot be read, is worth an alert."""
+def test_metrics_of_the_active_model(app: Application, now: datetime) -> None:
+    """An outdated or unreadable model can trigger an alert."""
     with app.db.write() as session:
-        factories.archive(session, MIN_PAPERS, now)
+        factories.add_unlisted_papers(session, MIN_PAPERS, now)
     pipeline.train(app, now)
     with app.db.write() as session:
         session.add(
@@ -99,38 +97,37 @@ def test_the_model_in_use_has_its_figures(app: Application, now: datetime) -> No
         )
     local = replace(app, settings=app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"}))
     with TestClient(main.create_app(local)) as client:
-        told = client.get("/metrics").text
-    lines = dict(line.rsplit(" ", 1) for line in told.splitlines() if not line.startswith("#"))
+        metrics = client.get("/metrics").text
+    lines = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if not line.startswith("#"))
     assert float(lines["paperboy_models_invalid"]) == 1
     assert float(lines["paperboy_model_papers"]) == MIN_PAPERS
     assert float(lines["paperboy_model_trained_timestamp_seconds"]) == now.timestamp()
 
 
-def test_a_stranger_is_told_no_figures(app: Application, client: TestClient, now: datetime) -> None:
-    """One more pending reader after a sign-up would tell that the address was not known before."""
+def test_metrics_require_a_key(app: Application, client: TestClient, now: datetime) -> None:
+    """A change of the pending count after a sign-up would reveal that an address was not subscribed."""
     with app.db.write() as session:
         key = api_keys.create(session, "sender", [Scope.SEND], now)[1]
     assert client.get("/metrics").status_code == 401
     assert client.get("/metrics", headers={"Authorization": f"Bearer {key}"}).status_code == 403
 
 
-def test_on_ones_own_machine_the_figures_are_open(app: Application) -> None:
-    """Where every link leads to this machine there are no strangers."""
+def test_metrics_are_public_on_localhost(app: Application) -> None:
     local = replace(app, settings=app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"}))
     with TestClient(main.create_app(local)) as client:
         assert client.get("/metrics").status_code == 200
 
 
-def test_a_missing_digest_is_counted(
+def test_missing_digests_are_counted(
     app: Application, monkeypatch: pytest.MonkeyPatch, now: datetime
 ) -> None:
-    """The whole ledger is compared once in ten minutes, however often the figures are asked for."""
+    """The whole ledger is reconciled at most every ten minutes."""
     local = app.settings.model_copy(update={"base_url": "http://localhost:8000"})
     client = TestClient(main.create_app(replace(app, settings=local)))
     monkeypatch.setattr(clock, "utcnow", lambda: now)
     assert "paperboy_digests_missing 0.0" in client.get("/metrics").text
     with app.db.write() as session:
-        reader = factories.reader(session, "alice@example.org", [], now.replace(hour=8, minute=0))
+        reader = factories.add_subscriber(session, "alice@example.org", [], now.replace(hour=8, minute=0))
         session.get_one(Subscriber, reader).next_due_at = now + timedelta(days=1)
     assert "paperboy_digests_missing 0.0" in client.get("/metrics").text
     monkeypatch.setattr(clock, "utcnow", lambda: now + timedelta(minutes=11))

@@ -1,4 +1,4 @@
-"""No page is heavy, however much there is to read."""
+"""Check that no page is too large."""
 
 from __future__ import annotations
 
@@ -15,58 +15,62 @@ from app.subscribers import MatchedReferences, Preferences
 from app.types import Interest, PaperRecord
 from tests.support import page_weight
 from tests.web.conftest import Link
-from tests.web.pages.test_home import DAY, paper, shelve
+from tests.web.pages.test_home import DAY, add_papers, record
 
 PAPERS = 100
 pytestmark = pytest.mark.once
 
 
-def test_no_page_is_heavy(app: Application, client: TestClient, link: Link) -> None:
-    """With a hundred papers a day, twenty interests, two hundred likes: as it is sent, and as it is read."""
-    dice, day = random.Random(1), clock.utcnow().date()  # noqa: S311 - no secret
-    titles = [page_weight.prose(dice, 11) for _ in range(PAPERS)]
-    shelve(
+def test_page_sizes(app: Application, client: TestClient, link: Link) -> None:
+    """Check sizes with a hundred papers a day, twenty interests and two hundred likes."""
+    rng, day = random.Random(1), clock.utcnow().date()  # noqa: S311 - no secret
+    titles = [page_weight.generate_text(rng, 11) for _ in range(PAPERS)]
+    add_papers(
         app,
         *(
-            paper(
-                number, day, title=title, abstract=page_weight.prose(dice, 150), upvotes=number,
-                tldr=page_weight.prose(dice, 28),
-                authors=(page_weight.prose(dice, 2), page_weight.prose(dice, 2)),
-                pdf_url=f"https://arxiv.org/pdf/2611.{number:05}", keywords=(page_weight.prose(dice, 2),),
+            record(
+                number, day, title=title, abstract=page_weight.generate_text(rng, 150), upvotes=number,
+                tldr=page_weight.generate_text(rng, 28),
+                authors=(page_weight.generate_text(rng, 2), page_weight.generate_text(rng, 2)),
+                pdf_url=f"https://arxiv.org/pdf/2611.{number:05}",
+                keywords=(page_weight.generate_text(rng, 2),),
                 code_url="https://example.org/someones/repository",
             )
             for number, title in enumerate(titles, 1)
         ),
     )  # fmt: skip
-    wishes = tuple(Interest(" ".join(title.split()[:4]), 1.0, 3) for title in titles[:20])
+    interests = tuple(Interest(" ".join(title.split()[:4]), 1.0, 3) for title in titles[:20])
     liked = tuple(
         PaperRecord(
-            title=page_weight.prose(dice, 11),
-            authors=(page_weight.prose(dice, 2), page_weight.prose(dice, 2)),
+            title=page_weight.generate_text(rng, 11),
+            authors=(page_weight.generate_text(rng, 2), page_weight.generate_text(rng, 2)),
         )
         for _ in range(200)
     )
-    wanted = Preferences(interests=wishes, max_papers=30, max_trending=30)
+    preferences = Preferences(interests=interests, max_papers=30, max_trending=30)
     with app.db.write() as session:
-        carol = subscribers.add(session, "carol@example.org", wanted, clock.utcnow())
+        carol = subscribers.add(session, "carol@example.org", preferences, clock.utcnow())
         subscribers.like(session, carol, MatchedReferences(own=liked), clock.utcnow())
-    theirs = link(Purpose.PREFERENCES, carol)
+    preferences_path = link(Purpose.PREFERENCES, carol)
     week = f"/week/{day:%G-W%V}"
     paths = ["/", f"/day/{day}", f"/day/{day}?page=2", week, "/paper/1", "/search", "/manage"]
-    paths += [f"/search?q={titles[0].split()[0]}", theirs, f"{theirs}/papers", f"{theirs}/preview"]
+    paths += [f"/search?q={titles[0].split()[0]}"]
+    paths += [preferences_path, f"{preferences_path}/papers", f"{preferences_path}/preview"]
     weights = {path: page_weight.weigh(client, path) for path in paths}
-    typed = {"interest": [wish.text for wish in wishes]}
+    typed = {"interest": [interest.text for interest in interests]}
     weights["/preview"] = page_weight.weigh(client, "/preview", typed)
-    assert client.get(f"{theirs}/preview").text.count('<p class="why">') == 30
+    assert client.get(f"{preferences_path}/preview").text.count('<p class="why">') == 30
     assert {path: of for path, of in weights.items() if max(of.sent, of.html) > page_weight.LIMIT} == {}
 
 
-def test_a_day_is_shown_page_by_page(app: Application, client: TestClient) -> None:
-    """Every paper once, numbered on; each page says which it is, and there are no others."""
-    shelve(app, *(paper(number, upvotes=number) for number in range(1, 53)))
+def test_day_page_is_paginated(app: Application, client: TestClient) -> None:
+    """Every paper appears once, and ranks continue on the next page."""
+    add_papers(app, *(record(number, upvotes=number) for number in range(1, 53)))
     first, second = client.get(f"/day/{DAY}").text, client.get(f"/day/{DAY}?page=2").text
-    shown = [int(number) for page in (first, second) for number in re.findall(r"On the Number (\d+)<", page)]
-    assert shown == [*range(52, 0, -1)]
+    numbers = [
+        int(number) for page in (first, second) for number in re.findall(r"On the Number (\d+)<", page)
+    ]
+    assert numbers == [*range(52, 0, -1)]
     assert "1 to 50 of 52 papers" in first
     assert f'rel="next" href="/day/{DAY}?page=2"' in first
     assert '<ol class="papers" start="51">' in second

@@ -1,4 +1,4 @@
-"""Who asks, how often, from which page, and what every answer carries."""
+"""Test rate limits, client addresses, form origins and security headers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from app.web.security import first_untrusted_hop
 from app.web.work_limits import RateLimiter
 
 
-def test_every_answer_carries_the_headers(client: TestClient) -> None:
-    """Pages, files, and errors of every kind."""
+def test_every_response_has_security_headers(client: TestClient) -> None:
+    """Check pages, static files and errors of every kind."""
     for path in ("/", "/manage", "/static/style.css", "/nothing-here", "/confirm/forged", "/healthz"):
         answer = client.get(path)
         assert "default-src 'none'" in answer.headers["content-security-policy"], path
@@ -31,20 +31,20 @@ def test_every_answer_carries_the_headers(client: TestClient) -> None:
         assert "unsafe-inline" not in answer.headers["content-security-policy"], path
 
 
-def test_plain_http_is_not_told_to_use_tls(app: Application) -> None:
-    """A service on somebody's own machine would become unreachable."""
+def test_no_hsts_on_plain_http(app: Application) -> None:
+    """With HSTS, a service on localhost would become unreachable."""
     plain = app.settings.model_copy(update={"base_url": "http://127.0.0.1:8000"})
     assert "Strict-Transport-Security" not in security.headers(plain)
 
 
 def test_pages_with_a_secret_in_their_url_send_no_referrer(client: TestClient) -> None:
-    """The others let our own forms say where they come from."""
+    """Other pages send the origin, which our form checks need."""
     assert client.get("/confirm/forged").headers["referrer-policy"] == "no-referrer"
     assert client.get("/").headers["referrer-policy"] == "same-origin"
 
 
-def test_nothing_on_a_page_is_inline_or_foreign(client: TestClient) -> None:
-    """What the policy would block is not there to begin with."""
+def test_pages_have_no_inline_or_external_resources(client: TestClient) -> None:
+    """Pages contain nothing that the content security policy would block."""
     page = client.get("/").text
     assert "<style" not in page
     assert " style=" not in page
@@ -67,10 +67,10 @@ def test_nothing_on_a_page_is_inline_or_foreign(client: TestClient) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("path", ["/subscribe", "/manage"])
-def test_a_form_is_taken_from_our_own_pages_only(
+def test_forms_from_other_origins_are_refused(
     client: TestClient, path: str, headers: dict[str, str], status: int
 ) -> None:
-    """Another site cannot make its visitors ask for mail."""
+    """Another site cannot make its visitors request mail."""
     form = {"email": "carol@example.org", "interest": "robotics", "hour": "8", "zone": "UTC"}
     assert client.post(path, data=form, headers=headers).status_code == status
 
@@ -89,17 +89,17 @@ def test_a_form_is_taken_from_our_own_pages_only(
         ([""], (), ""),
     ],
 )
-def test_a_forwarded_address_is_believed_as_far_as_our_proxies_wrote_it(
+def test_forwarded_address_is_trusted_only_from_own_proxies(
     chain: list[str], trusted: tuple[str, ...], visitor: str
 ) -> None:
-    """Whatever a visitor puts in front of it is theirs to make up."""
+    """A visitor can forge all entries before those that our proxies appended."""
     assert first_untrusted_hop(chain, trusted) == visitor
 
 
-def test_names_are_limited_apart_and_forgotten_when_their_window_ends(
+def test_rate_limit_is_per_key_and_expired_keys_are_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A list for each visitor stayed in memory for ever, and each request looked through all of them."""
+    """Otherwise memory would grow with each visitor and each request would scan all of them."""
     seconds = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: seconds)
     limiter = RateLimiter(2, 60)
@@ -120,8 +120,8 @@ def test_names_are_limited_apart_and_forgotten_when_their_window_ends(
     limiter.hit("192.0.2.1")
 
 
-def test_limits_that_guard_mail_are_shared_by_all_processes(app: Application, now: datetime) -> None:
-    """What is refused is not counted, so who goes on asking does not wait for ever."""
+def test_mail_limits_are_shared_between_processes(app: Application, now: datetime) -> None:
+    """Refused requests do not count, so repeating them does not extend the wait."""
     hour = timedelta(hours=1)
     for _ in range(2):
         with app.db.write() as session:
@@ -134,8 +134,8 @@ def test_limits_that_guard_mail_are_shared_by_all_processes(app: Application, no
         assert session.exec(select(RateLimit.hits)).one() == 2
 
 
-def test_searches_are_counted_by_the_minute(client: TestClient) -> None:
-    """Nobody reads so fast; to look through the archive page by page is not counted."""
+def test_searches_are_limited_per_minute(client: TestClient) -> None:
+    """Paging through the archive does not count."""
     client.app.state.capacity.search_limit = RateLimiter(2, 60)  # type: ignore[attr-defined]
     answers = [client.get("/search?q=zebra") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
@@ -148,15 +148,15 @@ def test_searches_are_counted_by_the_minute(client: TestClient) -> None:
     "path",
     ["/", "/feed.atom", "/feed.json?interest=agents", "/sitemap.xml", "/robots.txt", "/healthz", "/nothing"],
 )
-def test_head_is_answered_as_get_without_the_body(client: TestClient, path: str) -> None:
-    """Feed readers and whoever watches a site look whether there is something, before they read it."""
-    got, head = client.get(path), client.head(path)
-    assert (head.status_code, head.content) == (got.status_code, b"")
-    assert head.headers == got.headers
+def test_head_returns_the_headers_of_get(client: TestClient, path: str) -> None:
+    """Feed readers and uptime monitors send HEAD requests."""
+    get, head = client.get(path), client.head(path)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    assert head.headers == get.headers
 
 
-def test_a_file_is_kept_for_ever_only_under_the_url_of_its_content(client: TestClient) -> None:
-    """While a new version is rolled out, an old process is asked for what a new page names."""
+def test_static_files_are_immutable_only_under_their_content_hash(client: TestClient) -> None:
+    """During a rollout, an old process may be asked for a file that a new page links."""
     urls = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', client.get("/").text))
     assert len(urls) >= 4
     for url in urls:
@@ -167,15 +167,15 @@ def test_a_file_is_kept_for_ever_only_under_the_url_of_its_content(client: TestC
 
 
 def test_an_oversized_form_is_refused(client: TestClient) -> None:
-    """Before it is held in memory; with its length announced or without."""
+    """Refuse it before it is read into memory, with or without a Content-Length."""
     flood = b"interest=" + b"x" * security.MAX_FORM_BYTES
     kind = {"content-type": "application/x-www-form-urlencoded"}
     assert client.post("/subscribe", content=flood, headers=kind).status_code == 413
     assert client.post("/subscribe", content=iter([flood]), headers=kind).status_code == 413
 
 
-def test_an_error_inside_shows_nothing_of_it(app: Application) -> None:
-    """A page with a way on, with the headers, and no trace of the cause."""
+def test_internal_error_page_hides_the_cause(app: Application) -> None:
+    """The page has the security headers and a link to continue."""
     site = main.create_app(app)
 
     @site.get("/broken")

@@ -1,4 +1,4 @@
-"""Traces are asked for by a setting, and cost nothing otherwise."""
+"""Test that tracing is optional and configured by a setting."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from app.settings import Settings
 from app.web import telemetry
 
 
-def test_without_an_endpoint_nothing_is_installed(settings: Settings) -> None:
-    """The extra need not be there."""
+def test_no_endpoint_installs_no_tracing(settings: Settings) -> None:
+    """The `otel` extra need not be installed."""
     site = FastAPI()
     telemetry.install(site, settings)
     assert site.user_middleware == []
 
 
-def test_an_endpoint_without_the_extra_says_what_to_install(
+def test_endpoint_without_the_extra_raises_an_error(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rather than leaving out traces that somebody counts on."""
+    """The error names the extra; otherwise traces would be missing silently."""
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    wanted = settings.model_copy(update={"otel_endpoint": "http://127.0.0.1:4318/v1/traces"})
+    new_settings = settings.model_copy(update={"otel_endpoint": "http://127.0.0.1:4318/v1/traces"})
     with pytest.raises(InvalidSettings, match=r"\.\[otel\]"):
-        telemetry.install(FastAPI(), wanted)
+        telemetry.install(FastAPI(), new_settings)
 
 
 @pytest.mark.parametrize("set_to", ["http://collector:4318", "http://collector:4318/v1/traces"])
-def test_spans_go_where_a_collector_takes_them(set_to: str) -> None:
-    """As `.env.example` shows the setting, and as it is often copied."""
+def test_spans_are_posted_to_the_collector_path(set_to: str) -> None:
+    """The endpoint may be given with or without the path."""
     assert telemetry.traces_url(set_to) == "http://collector:4318/v1/traces"

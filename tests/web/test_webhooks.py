@@ -1,4 +1,4 @@
-"""Relays tell of bounces: who may, in which shapes, and what comes of it."""
+"""Test bounce webhooks: authentication, the payload formats and the effect of each notice."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Tell = Callable[..., Any]
 
 @pytest.fixture
 def key(app: Application) -> str:
-    """A key of the scope `bounces`."""
+    """Create a key with the scope `bounces`."""
     with app.db.write() as session:
         return api_keys.create(session, "relay", [Scope.BOUNCES], clock.utcnow())[1]
 
 
 @pytest.fixture
-def tell(client: TestClient, key: str) -> Tell:
-    """A relay tells something."""
+def post_notice(client: TestClient, key: str) -> Tell:
+    """Return a function that posts a notice as a relay does."""
 
-    def post(shape: str, told: Any) -> Any:
-        body = told if isinstance(told, bytes) else json.dumps(told).encode()
+    def post(shape: str, notice: Any) -> Any:
+        body = notice if isinstance(notice, bytes) else json.dumps(notice).encode()
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "text/plain"}
         return client.post(f"/hooks/bounces/{shape}", content=body, headers=headers)
 
@@ -43,8 +43,8 @@ def tell(client: TestClient, key: str) -> Tell:
 
 
 @pytest.fixture
-def sent(app: Application, alice: int) -> dict[str, str]:
-    """A digest that went to Alice: its return path and its Message-ID."""
+def sent_digest(app: Application, alice: int) -> dict[str, str]:
+    """Send a digest to Alice, and return its return path and its Message-ID."""
     now = clock.utcnow() - timedelta(hours=1)
     with app.db.write() as session:
         row = Delivery(
@@ -57,41 +57,41 @@ def sent(app: Application, alice: int) -> dict[str, str]:
         return {"path": app.signer.return_path(row.id or 0, "paperboy.test"), "id": row.message_id}
 
 
-def suppressed(app: Application) -> str:
+def suppression_reason(app: Application) -> str:
     with app.db.read() as session:
-        found = suppression.get(session, ALICE)
-    return found.reason if found else ""
+        row = suppression.get(session, ALICE)
+    return row.reason if row else ""
 
 
 def basic(password: str) -> str:
     return "Basic " + base64.b64encode(f"relay:{password}".encode()).decode()
 
 
-def test_a_key_opens_as_a_bearer_or_as_a_password(client: TestClient, key: str) -> None:
-    """Many relays can be given nothing but a URL, with credentials in it."""
+def test_key_is_accepted_as_bearer_token_or_basic_password(client: TestClient, key: str) -> None:
+    """Many relays accept only a URL with credentials."""
     for header in (f"Bearer {key}", basic(key)):
         answer = client.post("/hooks/bounces/generic", content=b"[]", headers={"Authorization": header})
         assert (answer.status_code, answer.json()) == (200, {"counts": {}})
 
 
 @pytest.mark.parametrize("header", [None, "Bearer pb_x", "Bearer", basic("pb_x"), "Basic x", "Basic YQ=="])
-def test_without_a_key_nothing_is_taken(client: TestClient, header: str | None) -> None:
-    """And the answer says how to send one."""
+def test_missing_key_is_refused_with_401(client: TestClient, header: str | None) -> None:
+    """The response names the authentication schemes."""
     refused = client.post(
         "/hooks/bounces/generic", content=b"[]", headers={"Authorization": header} if header else {}
     )
     assert refused.status_code == 401
     assert refused.headers["WWW-Authenticate"].startswith("Basic")
-    said = {
+    headers = {
         None: "a key is needed",
         "Bearer pb_x": "unknown key",
         basic("pb_x"): "unknown key",
     }
-    assert refused.json()["detail"].startswith(said.get(header, ""))
+    assert refused.json()["detail"].startswith(headers.get(header, ""))
 
 
 def test_a_key_of_another_scope_is_refused(app: Application, client: TestClient) -> None:
-    """Not even one that may do everything else."""
+    """Refuse even a key that has all other scopes."""
     others = [scope for scope in Scope if scope is not Scope.BOUNCES]
     with app.db.write() as session:
         _, other = api_keys.create(session, "other", others, clock.utcnow())
@@ -101,43 +101,42 @@ def test_a_key_of_another_scope_is_refused(app: Application, client: TestClient)
     assert "lacks the scope" in refused.json()["detail"]
 
 
-def test_a_relay_that_is_unknown_is_told_which_are_known(client: TestClient, key: str) -> None:
-    """A machine gets it in the form that machines read."""
+def test_unknown_relay_gets_404_listing_the_supported_ones(client: TestClient, key: str) -> None:
+    """The response is a problem document."""
     refused = client.post("/hooks/bounces/sparrow", content=b"[]", headers={"Authorization": basic(key)})
     assert refused.status_code == 422
     assert "mailgun" in refused.json()["errors"][0]["detail"]
 
 
-def test_a_revoked_key_is_refused(app: Application, client: TestClient, key: str) -> None:
-    """At once."""
+def test_revoked_key_is_refused_immediately(app: Application, client: TestClient, key: str) -> None:
     with app.db.write() as session:
         api_keys.revoke(session, "relay", clock.utcnow())
     assert client.post("/hooks/bounces/ses", headers={"Authorization": basic(key)}).status_code == 401
 
 
-SAID = "550 5.1.1 <alice@example.org>: user unknown"
-GONE = {"recipient": ALICE, "status": "5.1.1", "diagnostic": SAID}
+DIAGNOSTIC = "550 5.1.1 <alice@example.org>: user unknown"
+GENERIC_BOUNCE = {"recipient": ALICE, "status": "5.1.1", "diagnostic": DIAGNOSTIC}
 
 
-def of_ses(path: str, message_id: str) -> dict[str, Any]:
-    who = {"emailAddress": ALICE, "status": "5.1.1", "diagnosticCode": f"smtp; {SAID}"}
-    bounce = {"bounceType": "Permanent", "bounceSubType": "General", "bouncedRecipients": [who]}
-    told = {"notificationType": "Bounce", "bounce": bounce, "mail": {"source": path}}
-    return {"Type": "Notification", "Message": json.dumps(told)}
+def ses_payload(path: str, message_id: str) -> dict[str, Any]:
+    recipient = {"emailAddress": ALICE, "status": "5.1.1", "diagnosticCode": f"smtp; {DIAGNOSTIC}"}
+    bounce = {"bounceType": "Permanent", "bounceSubType": "General", "bouncedRecipients": [recipient]}
+    payload = {"notificationType": "Bounce", "bounce": bounce, "mail": {"source": path}}
+    return {"Type": "Notification", "Message": json.dumps(payload)}
 
 
-def of_postmark(path: str, message_id: str) -> dict[str, Any]:
+def postmark_payload(path: str, message_id: str) -> dict[str, Any]:
     content = f"From: MAILER-DAEMON@x\nTo: <{path}>\nSubject: Undelivered\n\nsorry"
-    told = {"RecordType": "Bounce", "Type": "HardBounce", "Email": ALICE, "Details": SAID}
-    return told | {"Content": content}
+    payload = {"RecordType": "Bounce", "Type": "HardBounce", "Email": ALICE, "Details": DIAGNOSTIC}
+    return payload | {"Content": content}
 
 
-def of_sendgrid(path: str, message_id: str) -> list[dict[str, Any]]:
-    told = {"event": "bounce", "type": "bounce", "email": ALICE, "status": "5.1.1", "reason": SAID}
-    return [told | {"smtp-id": message_id}, {"event": "open", "email": ALICE}]
+def sendgrid_payload(path: str, message_id: str) -> list[dict[str, Any]]:
+    payload = {"event": "bounce", "type": "bounce", "email": ALICE, "status": "5.1.1", "reason": DIAGNOSTIC}
+    return [payload | {"smtp-id": message_id}, {"event": "open", "email": ALICE}]
 
 
-def of_mailgun(path: str, message_id: str) -> dict[str, Any]:
+def mailgun_payload(path: str, message_id: str) -> dict[str, Any]:
     event = {
         "event": "failed", "severity": "permanent", "reason": "bounce", "recipient": ALICE,
         "delivery-status": {"code": 550, "message": "5.1.1 user unknown"},
@@ -146,49 +145,51 @@ def of_mailgun(path: str, message_id: str) -> dict[str, Any]:
     return {"signature": {"token": "x"}, "event-data": event}
 
 
-def of_ours(path: str, message_id: str) -> dict[str, Any]:
-    return GONE | {"return_path": path}
+def generic_payload(path: str, message_id: str) -> dict[str, Any]:
+    return GENERIC_BOUNCE | {"return_path": path}
 
 
 SHAPES = {
-    "generic": of_ours,
-    "mailgun": of_mailgun,
-    "postmark": of_postmark,
-    "sendgrid": of_sendgrid,
-    "ses": of_ses,
+    "generic": generic_payload,
+    "mailgun": mailgun_payload,
+    "postmark": postmark_payload,
+    "sendgrid": sendgrid_payload,
+    "ses": ses_payload,
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_bounce_in_every_shape(app: Application, tell: Tell, sent: dict[str, str], shape: str) -> None:
-    """It suppresses the address at once; told twice, it is told once."""
-    told = SHAPES[shape](sent["path"], sent["id"])
-    assert tell(shape, told).json() == {"counts": {"hard": 1}}
-    assert suppressed(app).startswith("bounced: 550 5.1.1")
-    assert tell(shape, told).json() == {"counts": {"known": 1}}
+def test_hard_bounce_suppresses_the_address_in_every_format(
+    app: Application, post_notice: Tell, sent_digest: dict[str, str], shape: str
+) -> None:
+    """A repeated notice changes nothing."""
+    notice = SHAPES[shape](sent_digest["path"], sent_digest["id"])
+    assert post_notice(shape, notice).json() == {"counts": {"hard": 1}}
+    assert suppression_reason(app).startswith("bounced: 550 5.1.1")
+    assert post_notice(shape, notice).json() == {"counts": {"known": 1}}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_nobody_is_believed_who_does_not_name_the_mail(
-    app: Application, tell: Tell, sent: dict[str, str], shape: str
+def test_notice_without_a_signed_return_path_is_ignored(
+    app: Application, post_notice: Tell, sent_digest: dict[str, str], shape: str
 ) -> None:
-    """Alice's address alone, or a path that we did not sign, is not enough."""
-    told = SHAPES[shape](f"bounce+{'0' * 40}@paperboy.test", "<guessed@paperboy.test>")
-    assert tell(shape, told).json() == {"counts": {"unclaimed": 1}}
-    assert suppressed(app) == ""
+    """The address alone, or a return path that we did not sign, is not enough."""
+    notice = SHAPES[shape](f"bounce+{'0' * 40}@paperboy.test", "<guessed@paperboy.test>")
+    assert post_notice(shape, notice).json() == {"counts": {"unclaimed": 1}}
+    assert suppression_reason(app) == ""
 
 
-def test_our_message_id_counts_only_with_its_readers_address(
-    app: Application, tell: Tell, sent: dict[str, str]
+def test_message_id_is_accepted_only_with_the_address_of_its_reader(
+    app: Application, post_notice: Tell, sent_digest: dict[str, str]
 ) -> None:
-    """Whoever got the digest knows its Message-ID; that gives no power over others."""
-    told = of_sendgrid("", sent["id"])
-    told[0]["email"] = "bob@example.org"
-    assert tell("sendgrid", told).json() == {"counts": {"unclaimed": 1}}
+    """A recipient knows the Message-ID, but must not be able to suppress other addresses."""
+    notice = sendgrid_payload("", sent_digest["id"])
+    notice[0]["email"] = "bob@example.org"
+    assert post_notice("sendgrid", notice).json() == {"counts": {"unclaimed": 1}}
 
 
 @pytest.mark.parametrize(
-    ("shape", "told"),
+    ("shape", "notice"),
     [
         ("generic", {"kind": "complaint"}),
         ("sendgrid", [{"event": "spamreport"}]),
@@ -196,33 +197,35 @@ def test_our_message_id_counts_only_with_its_readers_address(
         ("postmark", {"RecordType": "SpamComplaint"}),
     ],
 )
-def test_a_complaint_ends_all_mail(
-    app: Application, tell: Tell, sent: dict[str, str], alice: int, shape: str, told: Any
+def test_complaint_suppresses_the_address_in_every_format(
+    app: Application, post_notice: Tell, sent_digest: dict[str, str], alice: int, shape: str, notice: Any
 ) -> None:
-    """In every shape."""
-    event = told[0] if isinstance(told, list) else told.get("event-data", told)
+    event = notice[0] if isinstance(notice, list) else notice.get("event-data", notice)
     event |= {
         "recipient": ALICE, "email": ALICE, "Email": ALICE,
-        "return_path": sent["path"], "smtp-id": sent["id"],
-        "message": {"headers": {"message-id": sent["id"].strip("<>")}}, "Content": f"To: {sent['path']}\n\nx",
+        "return_path": sent_digest["path"], "smtp-id": sent_digest["id"],
+        "message": {"headers": {"message-id": sent_digest["id"].strip("<>")}},
+        "Content": f"To: {sent_digest['path']}\n\nx",
     }  # fmt: skip
-    assert tell(shape, told).json() == {"counts": {"complaints": 1}}
-    assert suppressed(app)
+    assert post_notice(shape, notice).json() == {"counts": {"complaints": 1}}
+    assert suppression_reason(app)
     with app.db.read() as session:
         assert session.get_one(Subscriber, alice).state is SubscriberState.UNSUBSCRIBED
 
 
-def test_a_complaint_that_amazon_tells(app: Application, tell: Tell, sent: dict[str, str]) -> None:
-    """Raw delivery: without the wrapping of SNS."""
+def test_ses_complaint_in_raw_delivery(
+    app: Application, post_notice: Tell, sent_digest: dict[str, str]
+) -> None:
+    """Raw delivery omits the SNS envelope."""
     complaint = {"complainedRecipients": [{"emailAddress": ALICE}], "complaintFeedbackType": "abuse"}
-    told = {"eventType": "Complaint", "complaint": complaint, "mail": {"source": sent["path"]}}
-    assert tell("ses", told).json() == {"counts": {"complaints": 1}}
+    payload = {"eventType": "Complaint", "complaint": complaint, "mail": {"source": sent_digest["path"]}}
+    assert post_notice("ses", payload).json() == {"counts": {"complaints": 1}}
 
 
-def test_a_subscription_is_for_the_operator_to_confirm(app: Application, tell: Tell) -> None:
-    """A URL that somebody sent is never fetched: it is shown in the record of a run."""
+def test_sns_subscription_url_is_recorded_and_not_fetched(app: Application, post_notice: Tell) -> None:
+    """The operator finds the URL in the job run and confirms it."""
     url = "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&Token=x"
-    answer = tell("ses", {"Type": "SubscriptionConfirmation", "SubscribeURL": url})
+    answer = post_notice("ses", {"Type": "SubscriptionConfirmation", "SubscribeURL": url})
     assert answer.status_code == 200
     with app.db.read() as session:
         (run,) = session.exec(select(JobRun)).all()
@@ -232,28 +235,30 @@ def test_a_subscription_is_for_the_operator_to_confirm(app: Application, tell: T
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
-    "told",
+    "notice",
     [b"", b"{", b"\xff", b"null", b"[]", b"[1, null, {}]", b'{"Message": "{"}', b"[" * 100_000, b'"x"'],
 )
-def test_whatever_is_told_is_answered(tell: Tell, shape: str, told: bytes) -> None:
-    """A relay that gets a 500 tells the same again for days."""
-    assert tell(shape, told).status_code in (200, 422)
+def test_malformed_notices_never_cause_a_server_error(post_notice: Tell, shape: str, notice: bytes) -> None:
+    """After a 500, relays repeat a notice for days."""
+    assert post_notice(shape, notice).status_code in (200, 422)
 
 
-def test_nothing_is_left_out_of_a_long_list(app: Application, tell: Tell, sent: dict[str, str]) -> None:
-    """Relays gather events; what could not be taken whole is refused, so that it is told again."""
-    told = [{"event": "delivered"}] * 2000 + of_sendgrid("", sent["id"])
-    assert tell("sendgrid", told).json() == {"counts": {"delivered": 2000, "hard": 1}}
-    assert tell("sendgrid", [{}] * 10_001).status_code == 422
+def test_large_batches_are_processed_completely_or_refused(
+    app: Application, post_notice: Tell, sent_digest: dict[str, str]
+) -> None:
+    """A refused batch is sent again by the relay."""
+    notices = [{"event": "delivered"}] * 2000 + sendgrid_payload("", sent_digest["id"])
+    assert post_notice("sendgrid", notices).json() == {"counts": {"delivered": 2000, "hard": 1}}
+    assert post_notice("sendgrid", [{}] * 10_001).status_code == 422
 
 
-def test_an_unknown_shape_is_not_found(tell: Tell) -> None:
-    """Nor is it guessed."""
-    assert tell("carrierpigeon", {}).status_code in (404, 422)
+def test_unknown_format_is_not_found(post_notice: Tell) -> None:
+    """The format is not guessed."""
+    assert post_notice("carrierpigeon", {}).status_code in (404, 422)
 
 
 def test_an_oversized_body_is_refused(client: TestClient, key: str) -> None:
-    """Before it is held in memory."""
+    """Refuse it before it is read into memory."""
     flood = iter([b"x" * (security.MAX_FORM_BYTES + 1)])
     refused = client.post("/hooks/bounces/generic", content=flood, headers={"Authorization": basic(key)})
     assert refused.status_code == 413

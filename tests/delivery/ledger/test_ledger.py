@@ -1,4 +1,4 @@
-"""The ledger after each fault: nothing is lost, and only mails that were in flight are sent twice."""
+"""Test the ledger after each fault: no mail is lost, and only mails in flight are sent twice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_reader(session: Session, name: str, now: datetime, **fields: Any) -> int
     return reader.id
 
 
-def queue(
+def enqueue_mails(
     app: Application,
     now: datetime,
     *names: str,
@@ -53,35 +53,38 @@ def queue(
     due_at: datetime | None = None,
     **fields: Any,
 ) -> list[int]:
-    """Enter one mail each for new readers, due at once or at `due_at`; return the ids of the deliveries."""
+    """Enqueue one mail each for new readers, due now or at `due_at`. Return the delivery ids."""
     digest = sample_digest.digest() if kind is MailKind.DIGEST else None
     due_at = due_at or now
     mail = {"kind": kind, "edition": "2026-11-20", "due_at": due_at, "now": now, "give_up_at": now + NEXT_DAY}
     with app.db.write() as session:
         readers = [add_reader(session, name, now, **fields) for name in names]
-        ids = [ledger.enqueue(session, subscriber_id=one, digest=digest, **mail) for one in readers]  # type: ignore[arg-type]
+        ids = [
+            ledger.enqueue(session, subscriber_id=delivery_id, digest=digest, **mail)
+            for delivery_id in readers
+        ]  # type: ignore[arg-type]
     assert None not in ids
-    return [one for one in ids if one]
+    return [delivery_id for delivery_id in ids if delivery_id]
 
 
-def rows(app: Application) -> dict[str, Delivery]:
-    """Each reader's delivery, by the name before the @, after checking that the ledger balances."""
+def deliveries_by_name(app: Application) -> dict[str, Delivery]:
+    """Check that the ledger balances, and return each reader's delivery by the local part."""
     with app.db.read() as session:
         assert reconciliation.reconcile(session, NOON, "2026-11-20").is_consistent
         readers = {reader.id: reader.email.partition("@")[0] for reader in session.exec(select(Subscriber))}
-        return {readers[one.subscriber_id]: one for one in session.exec(select(Delivery))}
+        return {readers[delivery.subscriber_id]: delivery for delivery in session.exec(select(Delivery))}
 
 
-def states(app: Application) -> dict[str, str]:
-    return {name: str(delivery.state) for name, delivery in rows(app).items()}
+def states_by_name(app: Application) -> dict[str, str]:
+    return {name: str(delivery.state) for name, delivery in deliveries_by_name(app).items()}
 
 
-def test_a_mail_is_sent_once(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The row is sent, with the relay's text; a second run sends nothing."""
-    queue(app, now, "alice", "bob")
+def test_mail_is_sent_once(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """The row has the relay's text, and a second run sends nothing."""
+    enqueue_mails(app, now, "alice", "bob")
     assert pipeline.send_pending(app, now) == {"sent": 2}
     assert pipeline.send_pending(app, now + SOON) == {}
-    alice = rows(app)["alice"]
+    alice = deliveries_by_name(app)["alice"]
     assert (alice.state, alice.smtp_code, alice.attempts) == (DeliveryState.SENT, 250, 1)
     assert alice.subject.startswith("Read or Retrieve?")
     assert alice.sent_at
@@ -90,8 +93,8 @@ def test_a_mail_is_sent_once(app: Application, mail_server: MailServer, now: dat
 
 
 def test_an_edition_is_enqueued_once(app: Application, now: datetime) -> None:
-    """A second digest, or a second reason to skip, for the same reader and edition changes nothing."""
-    queue(app, now, "alice")
+    """A second digest or skip for the same reader and edition changes nothing."""
+    enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         same = {"subscriber_id": 1, "edition": "2026-11-20", "due_at": now, "now": now}
         assert ledger.enqueue(session, kind=MailKind.DIGEST, **same) is None
@@ -103,15 +106,16 @@ def test_an_edition_is_enqueued_once(app: Application, now: datetime) -> None:
 
 
 def test_only_the_requested_mails_are_sent(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """After a sign-up its confirmation is sent at once, and nothing else."""
-    first, _ = queue(app, now, "alice", "bob")
+    """After a sign-up only its confirmation is sent."""
+    first, _ = enqueue_mails(app, now, "alice", "bob")
     assert pipeline.send_pending(app, now, ids=[first]) == {"sent": 1}
-    assert states(app) == {"alice": "sent", "bob": "pending"}
+    assert states_by_name(app) == {"alice": "sent", "bob": "pending"}
 
 
-def test_nothing_leaves_before_it_is_due(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """A mail that is not due yet is not sent."""
-    queue(app, now, "alice")
+def test_mails_are_not_sent_before_they_are_due(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    enqueue_mails(app, now, "alice")
     assert pipeline.send_pending(app, now - SOON) == {}
 
 
@@ -119,50 +123,50 @@ def test_nothing_leaves_before_it_is_due(app: Application, mail_server: MailServ
 def test_a_4xx_defers_with_growing_delay(
     app: Application, mail_server: MailServer, now: datetime, stage: str
 ) -> None:
-    """Each attempt waits longer; when the relay is well again, the mail goes out once."""
-    queue(app, now, "alice")
+    """Once the relay accepts, the mail is sent once."""
+    enqueue_mails(app, now, "alice")
     mail_server.reply(stage, "451 4.7.1 come back later")
     delays, at = [], now
     for attempt in (1, 2, 3):
         assert pipeline.send_pending(app, at) == {"deferred": 1}
-        alice = rows(app)["alice"]
+        alice = deliveries_by_name(app)["alice"]
         assert (alice.smtp_code, alice.attempts) == (451, attempt)
         assert alice.next_attempt_at
         delays.append(alice.next_attempt_at - at)
         assert pipeline.send_pending(app, alice.next_attempt_at - timedelta(seconds=1)) == {}
         at = alice.next_attempt_at
     assert delays[0] * 1.9 < delays[1] < delays[2] / 1.9
-    mail_server.behave()
+    mail_server.clear_rules()
     assert pipeline.send_pending(app, at) == {"sent": 1}
     assert len(mail_server.messages) == 1
 
 
-def test_an_absent_relay_stops_the_run_at_once(
-    app: Application, mail_server: MailServer, now: datetime
-) -> None:
-    """The mail that was tried is deferred; the others were not tried, and their attempts do not count."""
-    queue(app, now, *(f"reader{n}" for n in range(30)))
+def test_unreachable_relay_stops_the_run(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """The tried mail is deferred; attempts of the other mails do not count."""
+    enqueue_mails(app, now, *(f"reader{n}" for n in range(30)))
     mail_server.reply("connect", "421 4.3.2 closed for the night")
     counts = pipeline.send_pending(app, now)
     assert counts.total() == 30
     assert set(counts) == {"deferred", "pending"}
-    assert {row.attempts for row in rows(app).values() if row.state == DeliveryState.PENDING} == {0}
-    mail_server.behave()
+    assert {
+        row.attempts for row in deliveries_by_name(app).values() if row.state == DeliveryState.PENDING
+    } == {0}
+    mail_server.clear_rules()
     assert pipeline.send_pending(app, now + SOON) == {"sent": 30}
 
 
 def test_a_deferred_digest_fails_when_the_next_is_due(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """It says why it was given up, and its papers may be sent again."""
-    queue(app, now, "alice")
+    """It has the reason, and its papers may be sent again."""
+    enqueue_mails(app, now, "alice")
     mail_server.reply("rcpt", "450 4.2.1 busy")
     pipeline.send_pending(app, now)
-    mail_server.behave()
+    mail_server.clear_rules()
     with app.db.read() as session:
         assert ledger.paper_ids_promised(session, [1], now) == {1: set(range(1, 9))}
     assert pipeline.send_pending(app, now + NEXT_DAY) == {}
-    alice = rows(app)["alice"]
+    alice = deliveries_by_name(app)["alice"]
     assert alice.state == DeliveryState.FAILED
     assert "given up" in alice.reason
     assert "450 4.2.1 busy" in alice.reason
@@ -170,14 +174,12 @@ def test_a_deferred_digest_fails_when_the_next_is_due(
         assert ledger.paper_ids_promised(session, [1], now) == {1: set()}
 
 
-def test_a_mailbox_that_does_not_exist_is_never_tried_again(
-    app: Application, mail_server: MailServer, now: datetime
-) -> None:
-    """The mail fails, the address is suppressed, an event says so; other readers get their mail."""
-    queue(app, now, "alice", "bob")
+def test_unknown_mailbox_is_suppressed(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """The mail fails with an event; other readers get their mail."""
+    enqueue_mails(app, now, "alice", "bob")
     mail_server.reply("rcpt", "550 5.1.1 no such user here", to="alice@example.org")
     assert pipeline.send_pending(app, now) == {"failed": 1, "sent": 1}
-    assert states(app) == {"alice": "failed", "bob": "sent"}
+    assert states_by_name(app) == {"alice": "failed", "bob": "sent"}
     with app.db.read() as session:
         assert suppression.is_suppressed(session, "Alice@example.org")
         assert not suppression.is_suppressed(session, "bob@example.org")
@@ -187,9 +189,9 @@ def test_a_mailbox_that_does_not_exist_is_never_tried_again(
     assert alice.ended_at
 
 
-def test_a_full_mailbox_is_not_a_dead_one(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """This mail fails, but the address is not suppressed."""
-    queue(app, now, "alice")
+def test_full_mailbox_is_not_suppressed(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """Only this mail fails."""
+    enqueue_mails(app, now, "alice")
     mail_server.reply("rcpt", "552 5.2.2 mailbox full")
     assert pipeline.send_pending(app, now) == {"failed": 1}
     with app.db.read() as session:
@@ -197,11 +199,9 @@ def test_a_full_mailbox_is_not_a_dead_one(app: Application, mail_server: MailSer
         assert session.get_one(Subscriber, 1).state == SubscriberState.ACTIVE
 
 
-def test_a_relay_that_refuses_the_sender_pauses_everything(
-    app: Application, mail_server: MailServer, now: datetime
-) -> None:
-    """The pause has the reason; after resuming, everybody gets their mail."""
-    queue(app, now, *(f"reader{n}" for n in range(20)))
+def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """The pause has the reason; after resuming, every mail is sent."""
+    enqueue_mails(app, now, *(f"reader{n}" for n in range(20)))
     mail_server.reply("end", "550 5.7.26 this mail is unauthenticated")
     counts = pipeline.send_pending(app, now)
     assert counts.total() == 20
@@ -211,7 +211,7 @@ def test_a_relay_that_refuses_the_sender_pauses_everything(
         assert pause.edition == ledger.ALL_EDITIONS
         assert "5.7.26" in pause.reason
         assert suppression.list_page(session) == []
-    mail_server.behave()
+    mail_server.clear_rules()
     assert pipeline.send_pending(app, now + SOON) == {}
     with app.db.write() as session:
         assert ledger.resume(session)
@@ -221,66 +221,66 @@ def test_a_relay_that_refuses_the_sender_pauses_everything(
 
 def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, now: datetime) -> None:
     """Mails of other editions are sent."""
-    queue(app, now, "alice")
-    queue(app, now, "bob", kind=MailKind.CONFIRM)
+    enqueue_mails(app, now, "alice")
+    enqueue_mails(app, now, "bob", kind=MailKind.CONFIRM)
     with app.db.write() as session:
         session.get_one(Delivery, 2).edition = "confirm-1"
         ledger.pause(session, "a wrong note is in it", now, "2026-11-20")
         ledger.pause(session, "another reason", now, "2026-11-20")
     assert pipeline.send_pending(app, now) == {"sent": 1}
-    assert states(app) == {"alice": "pending", "bob": "sent"}
+    assert states_by_name(app) == {"alice": "pending", "bob": "sent"}
 
 
-def test_a_relay_that_says_421_gets_a_new_connection(
+def test_421_defers_and_reconnects(
     app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
-    """The current mail is deferred; the next one is sent over a new connection."""
+    """The next mail is sent over a new connection."""
     app = main.build(settings.model_copy(update={"smtp_connections": 1}))
-    queue(app, now, "alice", "bob", "carol")
+    enqueue_mails(app, now, "alice", "bob", "carol")
     mail_server.reply("rcpt", "421 4.7.0 too much for now", to="bob@example.org")
     assert pipeline.send_pending(app, now) == {"sent": 2, "deferred": 1}
-    assert states(app) == {"alice": "sent", "bob": "deferred", "carol": "sent"}
+    assert states_by_name(app) == {"alice": "sent", "bob": "deferred", "carol": "sent"}
     assert mail_server.connections == 2
     app.db.dispose()
 
 
 @pytest.mark.parametrize("stage", ["mail", "rcpt", "data"])
-def test_broken_off_before_the_body_is_provably_unsent(
+def test_disconnect_before_the_body_defers(
     app: Application, mail_server: MailServer, now: datetime, stage: str
 ) -> None:
-    """It is deferred, and not counted as possibly delivered."""
-    queue(app, now, "alice")
+    """The mail does not count as possibly delivered."""
+    enqueue_mails(app, now, "alice")
     mail_server.drop(stage)
     assert pipeline.send_pending(app, now) == {"deferred": 1}
-    assert not rows(app)["alice"].possibly_delivered
+    assert not deliveries_by_name(app)["alice"].possibly_delivered
 
 
-def test_broken_off_after_the_body_is_uncertain_and_sent_again_unchanged(
+def test_disconnect_after_the_body_resends_the_same_bytes(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """The second copy has the same bytes, so that a mailbox can detect the duplicate."""
-    queue(app, now, "alice")
+    """A mailbox can detect the duplicate."""
+    enqueue_mails(app, now, "alice")
     mail_server.drop("end")
     assert pipeline.send_pending(app, now) == {"uncertain": 1}
-    assert rows(app)["alice"].possibly_delivered
-    mail_server.behave()
+    assert deliveries_by_name(app)["alice"].possibly_delivered
+    mail_server.clear_rules()
     assert pipeline.send_pending(app, now + SOON) == {"sent": 1}
     (again,) = mail_server.messages
-    assert again.parsed()["Message-ID"] == rows(app)["alice"].message_id
+    assert again.parsed()["Message-ID"] == deliveries_by_name(app)["alice"].message_id
     assert all(first == again for first in mail_server.swallowed)
 
 
 def test_uncertain_mails_can_be_held(
     app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
-    """With the policy `hold` a mail waits for the operator, and its papers stay promised."""
+    """With the policy `hold` a mail waits for the operator, and its papers stay reserved."""
     app = main.build(settings.model_copy(update={"uncertain": UncertainPolicy.HOLD}))
-    queue(app, now, "alice")
+    enqueue_mails(app, now, "alice")
     mail_server.drop("end")
     assert pipeline.send_pending(app, now) == {"uncertain": 1}
-    mail_server.behave()
+    mail_server.clear_rules()
     assert pipeline.send_pending(app, now + 2 * NEXT_DAY) == {}
-    assert states(app) == {"alice": "uncertain"}
+    assert states_by_name(app) == {"alice": "uncertain"}
     with app.db.read() as session:
         assert ledger.paper_ids_promised(session, [1], now)[1]
     app.db.dispose()
@@ -290,22 +290,22 @@ def test_an_uncertain_mail_that_expires_stays_uncertain(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
     """Its papers are not sent again."""
-    queue(app, now, "alice")
+    enqueue_mails(app, now, "alice")
     mail_server.drop("end", times=1)
     pipeline.send_pending(app, now)
     mail_server.reply("rcpt", "450 4.2.1 busy")
     assert pipeline.send_pending(app, now + SOON) == {"deferred": 1}
     pipeline.send_pending(app, now + NEXT_DAY)
-    assert states(app) == {"alice": "uncertain"}
+    assert states_by_name(app) == {"alice": "uncertain"}
     with app.db.read() as session:
         assert ledger.paper_ids_promised(session, [1], now)[1]
 
 
-def test_papers_of_an_uncertain_mail_stay_promised(
+def test_papers_of_an_uncertain_mail_stay_reserved(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """Also if its second attempt was refused."""
-    queue(app, now, "alice")
+    """This also holds if its second attempt was refused."""
+    enqueue_mails(app, now, "alice")
     mail_server.drop("end", times=1)
     pipeline.send_pending(app, now)
     mail_server.reply("rcpt", "552 5.2.2 mailbox full")
@@ -317,36 +317,45 @@ def test_papers_of_an_uncertain_mail_stay_promised(
 def abandoned_journal(
     owner: str, begun: Collection[int] = (), *ended: AttemptResult, complete: bool = True
 ) -> AbandonedJournal:
-    """Return a dead sender's journal."""
+    """Build a dead sender's journal."""
     return AbandonedJournal(
-        owner, complete, {one: (f"<{one}@paperboy.test>", "A subject") for one in begun}, ended
+        owner,
+        complete,
+        {delivery_id: (f"<{delivery_id}@paperboy.test>", "A subject") for delivery_id in begun},
+        ended,
     )
 
 
-def test_a_dead_senders_journal_is_replayed(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """Answered mails are recorded, unanswered ones are uncertain, and the rest is provably unsent."""
-    alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
-    sent = AttemptResult(
+def test_journal_of_a_dead_sender_is_replayed(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Answered mails are recorded, unanswered ones are uncertain, and the rest is unsent."""
+    alice, bob, _carol = enqueue_mails(app, now, "alice", "bob", "carol")
+    accepted = AttemptResult(
         alice, SendResult(SendOutcome.ACCEPTED, 250, "queued"), now.timestamp(), "<1@paperboy.test>", "Hello"
     )
     with app.db.write() as session:
         ledger.claim(session, owner="a dead sender", now=now)
-        dead = abandoned_journal("a dead sender", [bob], sent)
+        dead = abandoned_journal("a dead sender", [bob], accepted)
         freed = ledger.recovery.replay_journal(
             session, dead, now, UncertainPolicy.RESEND, bounces.record_refusal
         )
     assert freed == {"sent": 1, "uncertain": 1, "pending": 1}
-    found = rows(app)
-    assert (found["alice"].state, found["alice"].sent_at, found["alice"].subject) == ("sent", now, "Hello")
-    assert [name for name, row in found.items() if row.possibly_delivered] == ["bob"]
-    assert found["bob"].message_id == "<2@paperboy.test>"
+    deliveries = deliveries_by_name(app)
+    assert (deliveries["alice"].state, deliveries["alice"].sent_at, deliveries["alice"].subject) == (
+        "sent",
+        now,
+        "Hello",
+    )
+    assert [name for name, row in deliveries.items() if row.possibly_delivered] == ["bob"]
+    assert deliveries["bob"].message_id == "<2@paperboy.test>"
     assert pipeline.send_pending(app, now) == {"sent": 2}
     assert sorted(mail.recipient for mail in mail_server.messages) == ["bob@example.org", "carol@example.org"]
 
 
 def test_replaying_a_journal_twice_changes_nothing(app: Application, now: datetime) -> None:
-    """A process may die after the ledger's commit and before it deletes the journal."""
-    alice, bob = queue(app, now, "alice", "bob")
+    """A process may die between the ledger's commit and the deletion of the journal."""
+    alice, bob = enqueue_mails(app, now, "alice", "bob")
     deferred = AttemptResult(alice, SendResult(SendOutcome.DEFERRED, 451, "later"), now.timestamp())
     with app.db.write() as session:
         ledger.claim(session, owner="a dead sender", now=now)
@@ -354,36 +363,36 @@ def test_replaying_a_journal_twice_changes_nothing(app: Application, now: dateti
         with app.db.write() as session:
             dead = abandoned_journal("a dead sender", [bob], deferred)
             ledger.recovery.replay_journal(session, dead, now, UncertainPolicy.RESEND, bounces.record_refusal)
-    assert states(app) == {"alice": "deferred", "bob": "uncertain"}
-    assert {row.attempts for row in rows(app).values()} == {1}
+    assert states_by_name(app) == {"alice": "deferred", "bob": "uncertain"}
+    assert {row.attempts for row in deliveries_by_name(app).values()} == {1}
 
 
-def test_a_machine_that_died_may_have_lost_lines(app: Application, now: datetime) -> None:
-    """Without fsync the journal may be incomplete, so no claimed mail is provably unsent."""
-    queue(app, now, "alice")
+def test_incomplete_journal_makes_claimed_mails_uncertain(app: Application, now: datetime) -> None:
+    """Without fsync lines may be lost, so no claimed mail is provably unsent."""
+    enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         ledger.claim(session, owner="a dead sender", now=now)
         dead = abandoned_journal("a dead sender", complete=False)
         ledger.recovery.replay_journal(session, dead, now, UncertainPolicy.HOLD, bounces.record_refusal)
-    alice = rows(app)["alice"]
+    alice = deliveries_by_name(app)["alice"]
     assert (alice.state, alice.possibly_delivered, alice.next_attempt_at) == ("uncertain", True, None)
 
 
-def test_an_expired_lease_without_a_journal(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The sender's machine is lost: its mails stay claimed until the lease expires, then are uncertain."""
-    queue(app, now, "alice")
+def test_expired_lease_without_a_journal(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """The mails of a lost machine are uncertain after their lease."""
+    enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         ledger.claim(session, owner="a lost machine's", now=now)
     after = now + ledger.LEASE
     assert pipeline.send_pending(app, after - timedelta(seconds=1)) == {}
-    assert states(app) == {"alice": "claimed"}
+    assert states_by_name(app) == {"alice": "claimed"}
     assert pipeline.send_pending(app, after) == {"sent": 1}
-    assert rows(app)["alice"].possibly_delivered
+    assert deliveries_by_name(app)["alice"].possibly_delivered
 
 
 def test_a_living_sender_keeps_its_mails(app: Application, settings: Settings, now: datetime) -> None:
-    """Also if its lease seems to have expired because a clock was changed."""
-    queue(app, now, "alice")
+    """This holds even if its lease seems to have expired by a changed clock."""
+    enqueue_mails(app, now, "alice")
     folder = Path(settings.journal_dir)
     with app.db.write() as session:
         ledger.claim(session, owner="alive:1:abc", now=now)
@@ -391,36 +400,36 @@ def test_a_living_sender_keeps_its_mails(app: Application, settings: Settings, n
     assert (
         ledger.recover(app.db, folder, now + NEXT_DAY, UncertainPolicy.RESEND, bounces.record_refusal) == {}
     )
-    assert states(app) == {"alice": "claimed"}
+    assert states_by_name(app) == {"alice": "claimed"}
     living.close()
     ledger.recover(app.db, folder, now + NEXT_DAY, UncertainPolicy.RESEND, bounces.record_refusal)
-    assert states(app) == {"alice": "uncertain"}
+    assert states_by_name(app) == {"alice": "uncertain"}
 
 
-def test_two_claimers_never_get_the_same_row(app: Application, now: datetime) -> None:
-    """Eight threads claim all rows together: each row is claimed by exactly one."""
-    ids = queue(app, now, *(f"reader{n}" for n in range(120)))
+def test_concurrent_claims_are_disjoint(app: Application, now: datetime) -> None:
+    """Eight threads claim all rows; each row is claimed exactly once."""
+    ids = enqueue_mails(app, now, *(f"reader{n}" for n in range(120)))
 
     def claim_all(owner: int) -> list[int]:
-        mine: list[int] = []
+        own: list[int] = []
         while True:
             with app.db.write() as session:
-                taken = ledger.claim(session, owner=str(owner), now=now, limit=7)
-            if not taken:
-                return mine
-            mine += taken
+                batch = ledger.claim(session, owner=str(owner), now=now, limit=7)
+            if not batch:
+                return own
+            own += batch
 
     with ThreadPoolExecutor(8) as pool:
-        claimed = [one for mine in pool.map(claim_all, range(8)) for one in mine]
+        claimed = [delivery_id for own in pool.map(claim_all, range(8)) for delivery_id in own]
     assert sorted(claimed) == ids
-    assert {row.attempts for row in rows(app).values()} == {1}
+    assert {row.attempts for row in deliveries_by_name(app).values()} == {1}
 
 
-def test_two_runs_at_once_send_each_mail_once(
+def test_concurrent_runs_send_each_mail_once(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
     """Two processes may start a run in the same minute."""
-    queue(app, now, *(f"reader{n}" for n in range(40)))
+    enqueue_mails(app, now, *(f"reader{n}" for n in range(40)))
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(pipeline.send_pending, app, now) for _ in range(2)]
         assert sum(run.result()["sent"] for run in runs) == 40
@@ -440,7 +449,7 @@ def test_two_runs_at_once_send_each_mail_once(
         (MailKind.CONFIRM, SubscriberState.ERASED, "skipped"),
     ],
 )
-def test_which_mails_a_subscriber_gets_in_each_state(
+def test_mails_allowed_by_subscriber_state(
     app: Application,
     mail_server: MailServer,
     now: datetime,
@@ -448,26 +457,26 @@ def test_which_mails_a_subscriber_gets_in_each_state(
     reader: SubscriberState,
     outcome: str,
 ) -> None:
-    """Digests are for active subscribers; a confirmation reaches a pending one."""
-    queue(app, now, "alice", kind=kind, state=reader)
+    """Digests are for active subscribers; a confirmation is for a pending one."""
+    enqueue_mails(app, now, "alice", kind=kind, state=reader)
     assert pipeline.send_pending(app, now) == {outcome: 1}
     assert len(mail_server.messages) == (outcome == "sent")
 
 
-def test_a_suppressed_address_gets_nothing(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """Not even a confirmation; the row has the reason."""
-    queue(app, now, "alice", kind=MailKind.CONFIRM)
+def test_suppressed_address_gets_no_mail(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """Not even a confirmation is sent, and the row has the reason."""
+    enqueue_mails(app, now, "alice", kind=MailKind.CONFIRM)
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "she complained", now)
     assert pipeline.send_pending(app, now) == {"suppressed": 1}
-    assert "she complained" in rows(app)["alice"].reason
+    assert "she complained" in deliveries_by_name(app)["alice"].reason
     assert mail_server.messages == []
 
 
 @pytest.mark.parametrize("when", ["left", "suppressed", "paused", "cancelled", "taken over"])
-def test_still_sendable_excludes_what_must_not_be_sent(app: Application, now: datetime, when: str) -> None:
-    """A sender learns that a claimed mail must not be sent any more."""
-    alice, bob = queue(app, now, "alice", "bob")
+def test_still_sendable(app: Application, now: datetime, when: str) -> None:
+    """It excludes claimed mails that must not be sent any more."""
+    alice, bob = enqueue_mails(app, now, "alice", "bob")
     with app.db.write() as session:
         assert ledger.claim(session, owner="me", now=now)
         assert ledger.still_sendable(session, "me") == {alice, bob}
@@ -488,11 +497,9 @@ def test_still_sendable_excludes_what_must_not_be_sent(app: Application, now: da
         assert ledger.still_sendable(session, "me") == {bob}
 
 
-def test_one_broken_mail_does_not_stop_the_others(
-    app: Application, mail_server: MailServer, now: datetime
-) -> None:
+def test_invalid_mails_do_not_stop_others(app: Application, mail_server: MailServer, now: datetime) -> None:
     """An empty digest fails, an unreadable one is deferred, and an unreadable paper is left out."""
-    queue(app, now, "alice", "bob", "carol")
+    enqueue_mails(app, now, "alice", "bob", "carol")
     with app.db.write() as session:
         session.get_one(DigestContent, 1).digest = {"edition": "2026-11-20", "sections": []}
         session.get_one(DigestContent, 2).digest = {"edition": "2026-11-20", "sections": "no sections"}
@@ -502,15 +509,15 @@ def test_one_broken_mail_does_not_stop_the_others(
         carol.digest = spoiled
     counts = pipeline.send_pending(app, now)
     assert counts == {"failed": 1, "deferred": 1, "sent": 1, "cards_left_out": 1}
-    assert states(app) == {"alice": "failed", "bob": "deferred", "carol": "sent"}
-    assert "no paper" in rows(app)["alice"].reason
+    assert states_by_name(app) == {"alice": "failed", "bob": "deferred", "carol": "sent"}
+    assert "no paper" in deliveries_by_name(app)["alice"].reason
 
 
-def record(
+def record_results(
     app: Application, owner: str, answers: Mapping[int, SendResult], now: datetime
 ) -> dict[int, DeliveryState]:
     """Record results as a sender does."""
-    endings = [AttemptResult(one, answer, now.timestamp()) for one, answer in answers.items()]
+    endings = [AttemptResult(delivery_id, answer, now.timestamp()) for delivery_id, answer in answers.items()]
     with app.db.write() as session:
         return ledger.record_results(
             session,
@@ -523,15 +530,15 @@ def record(
 
 
 def test_a_pause_holds_claimed_mails(app: Application, now: datetime) -> None:
-    """They wait, their attempt does not count, and they may be sent after the pause."""
-    (alice,) = queue(app, now, "alice")
+    """Their attempt does not count, and they may be sent after the pause."""
+    (alice,) = enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         assert ledger.claim(session, owner="me", now=now)
         ledger.pause(session, "the wrong template", now)
-    assert record(app, "me", {alice: SendResult(SendOutcome.WITHDRAWN)}, now) == {
+    assert record_results(app, "me", {alice: SendResult(SendOutcome.WITHDRAWN)}, now) == {
         alice: DeliveryState.PENDING
     }
-    assert rows(app)["alice"].attempts == 0
+    assert deliveries_by_name(app)["alice"].attempts == 0
     with app.db.write() as session:
         assert not ledger.claim(session, owner="me", now=now)
         ledger.resume(session)
@@ -542,8 +549,8 @@ def test_a_pause_holds_claimed_mails(app: Application, now: datetime) -> None:
     "verdict", [SendOutcome.NOT_ATTEMPTED, SendOutcome.DEFERRED, SendOutcome.HARD_BOUNCE]
 )
 def test_a_late_result_changes_nothing(app: Application, now: datetime, verdict: SendOutcome) -> None:
-    """A sender that slept through its lease must not revive a mail that was given up meanwhile."""
-    queue(app, now, "alice")
+    """A sender that slept through its lease must not change a mail that was given up meanwhile."""
+    enqueue_mails(app, now, "alice")
     later = now + NEXT_DAY
     with app.db.write() as session:
         ledger.claim(session, owner="slow", now=now)
@@ -553,11 +560,13 @@ def test_a_late_result_changes_nothing(app: Application, now: datetime, verdict:
     ledger.recover(
         app.db, Path(app.settings.journal_dir), later, UncertainPolicy.RESEND, bounces.record_refusal
     )
-    late = record(app, "slow", {1: SendResult(verdict, 451, "much later")}, later)
+    late = record_results(app, "slow", {1: SendResult(verdict, 451, "much later")}, later)
     assert late == {1: DeliveryState.FAILED}
     with app.db.read() as session:
         assert not suppression.is_suppressed(session, "alice@example.org")
-    assert rows(app)["alice"].reason == "given up, the next digest is due: it was never attempted"
+    assert (
+        deliveries_by_name(app)["alice"].reason == "given up, the next digest is due: it was never attempted"
+    )
 
 
 @pytest.mark.parametrize(
@@ -566,30 +575,30 @@ def test_a_late_result_changes_nothing(app: Application, now: datetime, verdict:
 def test_a_late_result_contains_no_data_of_an_erased_reader(
     app: Application, now: datetime, verdict: SendOutcome
 ) -> None:
-    """The result of a mail in flight must not restore data that was erased."""
-    (delivery,) = queue(app, now, "alice")
+    """It must not restore data that was erased."""
+    (delivery,) = enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         ledger.claim(session, owner="me", now=now)
         subscribers.erase(session, 1, now, suppress=False)
-    record(app, "me", {delivery: SendResult(verdict, 550, "5.1.1 <alice@example.org>: who?")}, now)
+    record_results(app, "me", {delivery: SendResult(verdict, 550, "5.1.1 <alice@example.org>: who?")}, now)
     with app.db.read() as session:
-        held = [*session.exec(select(Event)), session.get_one(Delivery, delivery)]
+        rows = [*session.exec(select(Event)), session.get_one(Delivery, delivery)]
         assert not session.exec(select(Suppression)).all()
-    assert "alice" not in str([row.model_dump() for row in held])
+    assert "alice" not in str([row.model_dump() for row in rows])
 
 
-def test_the_reason_of_an_expired_service_mail(app: Application, now: datetime) -> None:
+def test_reason_of_an_expired_service_mail(app: Application, now: datetime) -> None:
     """It does not mention a next digest."""
-    queue(app, now, "alice", kind=MailKind.CONFIRM)
+    enqueue_mails(app, now, "alice", kind=MailKind.CONFIRM)
     ledger.recover(
         app.db, Path(app.settings.journal_dir), now + NEXT_DAY, UncertainPolicy.RESEND, bounces.record_refusal
     )
-    assert rows(app)["alice"].reason == "given up, it is out of date: it was never attempted"
+    assert deliveries_by_name(app)["alice"].reason == "given up, it is out of date: it was never attempted"
 
 
-def test_delays_grow_to_a_limit_and_spread() -> None:
-    """They differ between deliveries, and none is longer than five hours."""
-    firsts = {ledger.retry_delay(1, one) for one in range(1, 500)}
+def test_retry_delays() -> None:
+    """They grow to at most five hours and differ between deliveries."""
+    firsts = {ledger.retry_delay(1, delivery_id) for delivery_id in range(1, 500)}
     assert len(firsts) == 499
     assert timedelta(minutes=3) < min(firsts) < max(firsts) < timedelta(minutes=7)
     assert ledger.retry_delay(10**6, 7) <= timedelta(hours=5)

@@ -1,4 +1,4 @@
-"""SenderLedger: what it may send, what it records, and what it leaves for recovery."""
+"""Test SenderLedger: what it allows to send, what it records, and what it leaves for recovery."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from app.errors import JournalError
 from app.settings import Settings, UncertainPolicy
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 from app.types import OutgoingMail, SendOutcome, SendResult
-from tests.delivery.ledger.test_ledger import queue, rows, states
-from tests.delivery.test_journal import Disk
+from tests.delivery.ledger.test_ledger import deliveries_by_name, enqueue_mails, states_by_name
+from tests.delivery.test_journal import LimitedDisk
 
 ACCEPTED = SendResult(SendOutcome.ACCEPTED, 250, "queued")
 
 
-class Clock:
+class FakeClock:
     """A monotonic clock that a test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,13 +36,13 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    return FakeClock(monkeypatch)
 
 
 @pytest.fixture
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger refreshes and flushes only when it is called."""
+def no_background_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refresh and flush the ledger only on calls."""
     monkeypatch.setattr(sender_ledger, "REFRESH_INTERVAL", 3600.0)
     monkeypatch.setattr(sender_ledger, "FLUSH_INTERVAL", 3600.0)
 
@@ -71,10 +71,10 @@ def journals(app: Application) -> list[Path]:
     return list(Path(app.settings.journal_dir).iterdir())
 
 
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.usefixtures("no_background_work")
 def test_results_are_flushed_and_unsent_mails_released(app: Application, now: datetime) -> None:
-    """The attempt of an unsent mail does not count; the journal is deleted."""
-    alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
+    """Attempts of unsent mails do not count, and the journal is deleted."""
+    alice, bob, _carol = enqueue_mails(app, now, "alice", "bob", "carol")
 
     async def run() -> dict[str, int]:
         async with open_ledger(app, now) as sender:
@@ -85,17 +85,17 @@ def test_results_are_flushed_and_unsent_mails_released(app: Application, now: da
         return sender.counts
 
     assert asyncio.run(run()) == {"sent": 1, "failed": 1, "pending": 1}
-    assert states(app) == {"alice": "sent", "bob": "failed", "carol": "pending"}
-    deliveries = rows(app)
+    assert states_by_name(app) == {"alice": "sent", "bob": "failed", "carol": "pending"}
+    deliveries = deliveries_by_name(app)
     assert (deliveries["alice"].subject, deliveries["alice"].message_id) == ("A subject", "<1@paperboy.test>")
     assert [row.attempts for row in deliveries.values()] == [1, 1, 0]
     assert journals(app) == []
 
 
-@pytest.mark.usefixtures("quiet")
-def test_a_reader_who_leaves_after_the_claim_gets_no_mail(app: Application, now: datetime) -> None:
-    """After the next refresh the mail is withdrawn, and ends with the reason."""
-    alice, bob = queue(app, now, "alice", "bob")
+@pytest.mark.usefixtures("no_background_work")
+def test_mail_is_withdrawn_when_the_reader_unsubscribes(app: Application, now: datetime) -> None:
+    """The next refresh withdraws it with the reason."""
+    alice, bob = enqueue_mails(app, now, "alice", "bob")
 
     async def run() -> None:
         async with open_ledger(app, now) as sender:
@@ -109,14 +109,14 @@ def test_a_reader_who_leaves_after_the_claim_gets_no_mail(app: Application, now:
             sender.record(mail(bob), ACCEPTED)
 
     asyncio.run(run())
-    assert states(app) == {"alice": "skipped", "bob": "sent"}
-    assert rows(app)["alice"].reason == "the reader is unsubscribed"
+    assert states_by_name(app) == {"alice": "skipped", "bob": "sent"}
+    assert deliveries_by_name(app)["alice"].reason == "the reader is unsubscribed"
 
 
-@pytest.mark.usefixtures("quiet")
-def test_cancelled_while_it_is_in_flight(app: Application, now: datetime) -> None:
+@pytest.mark.usefixtures("no_background_work")
+def test_cancel_while_in_flight(app: Application, now: datetime) -> None:
     """The mail in flight is recorded as sent; the other one is withdrawn."""
-    alice, bob = queue(app, now, "alice", "bob")
+    alice, bob = enqueue_mails(app, now, "alice", "bob")
 
     async def run() -> None:
         async with open_ledger(app, now) as sender:
@@ -130,13 +130,13 @@ def test_cancelled_while_it_is_in_flight(app: Application, now: datetime) -> Non
             sender.record(mail(alice), ACCEPTED)
 
     asyncio.run(run())
-    assert states(app) == {"alice": "sent", "bob": "skipped"}
+    assert states_by_name(app) == {"alice": "sent", "bob": "skipped"}
 
 
-@pytest.mark.usefixtures("quiet")
-def test_a_cancelled_mail_that_becomes_uncertain(app: Application, now: datetime) -> None:
-    """It stays uncertain, and is not sent again."""
-    (alice,) = queue(app, now, "alice")
+@pytest.mark.usefixtures("no_background_work")
+def test_cancelled_mail_may_become_uncertain(app: Application, now: datetime) -> None:
+    """It stays uncertain and is not sent again."""
+    (alice,) = enqueue_mails(app, now, "alice")
 
     async def run() -> None:
         async with open_ledger(app, now) as sender:
@@ -147,14 +147,14 @@ def test_a_cancelled_mail_that_becomes_uncertain(app: Application, now: datetime
             sender.record(mail(alice), SendResult(SendOutcome.UNCERTAIN, None, "the connection broke"))
 
     asyncio.run(run())
-    assert states(app) == {"alice": "uncertain"}
-    assert rows(app)["alice"].next_attempt_at is None
+    assert states_by_name(app) == {"alice": "uncertain"}
+    assert deliveries_by_name(app)["alice"].next_attempt_at is None
 
 
-@pytest.mark.usefixtures("quiet")
-def test_cancelled_before_a_second_attempt(app: Application, now: datetime) -> None:
-    """A mail that may have arrived earlier stays uncertain, and is held."""
-    (alice,) = queue(app, now, "alice")
+@pytest.mark.usefixtures("no_background_work")
+def test_cancel_before_a_second_attempt(app: Application, now: datetime) -> None:
+    """A mail that may have arrived stays uncertain and is held."""
+    (alice,) = enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         session.get_one(Delivery, alice).possibly_delivered = True
 
@@ -168,16 +168,16 @@ def test_cancelled_before_a_second_attempt(app: Application, now: datetime) -> N
             sender.record(mail(alice), SendResult(SendOutcome.WITHDRAWN))
 
     asyncio.run(run())
-    assert states(app) == {"alice": "uncertain"}
-    assert rows(app)["alice"].next_attempt_at is None
+    assert states_by_name(app) == {"alice": "uncertain"}
+    assert deliveries_by_name(app)["alice"].next_attempt_at is None
     with app.db.write() as session:
         ledger.resend(session, alice, now)
 
 
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.usefixtures("no_background_work")
 def test_an_uncertain_mail_is_released_as_uncertain(app: Application, now: datetime) -> None:
-    """A mail that may have arrived and was not tried again stays uncertain."""
-    (alice,) = queue(app, now, "alice")
+    """It may have arrived and was not tried again."""
+    (alice,) = enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         session.get_one(Delivery, alice).possibly_delivered = True
 
@@ -186,14 +186,14 @@ def test_an_uncertain_mail_is_released_as_uncertain(app: Application, now: datet
             await sender.claim()
 
     asyncio.run(run())
-    assert states(app) == {"alice": "uncertain"}
-    assert rows(app)["alice"].next_attempt_at == now
+    assert states_by_name(app) == {"alice": "uncertain"}
+    assert deliveries_by_name(app)["alice"].next_attempt_at == now
 
 
-@pytest.mark.usefixtures("quiet")
-def test_nothing_is_sent_without_a_recent_refresh(app: Application, now: datetime, clock: Clock) -> None:
-    """Some seconds after the last successful refresh nothing leaves, until the next one succeeds."""
-    (alice,) = queue(app, now, "alice")
+@pytest.mark.usefixtures("no_background_work")
+def test_nothing_is_sent_without_a_recent_refresh(app: Application, now: datetime, clock: FakeClock) -> None:
+    """Sending stops some seconds after the last successful refresh, until the next one succeeds."""
+    (alice,) = enqueue_mails(app, now, "alice")
 
     def rename(old: str, new: str) -> None:
         with app.db.write() as session:
@@ -217,10 +217,10 @@ def test_nothing_is_sent_without_a_recent_refresh(app: Application, now: datetim
     asyncio.run(run())
 
 
-@pytest.mark.usefixtures("quiet")
-def test_a_living_sender_renews_its_lease(app: Application, now: datetime, clock: Clock) -> None:
-    """Mails are not taken over while the relay is slow."""
-    (alice,) = queue(app, now, "alice")
+@pytest.mark.usefixtures("no_background_work")
+def test_a_living_sender_renews_its_lease(app: Application, now: datetime, clock: FakeClock) -> None:
+    """Its mails are not taken over while the relay is slow."""
+    (alice,) = enqueue_mails(app, now, "alice")
 
     async def run() -> None:
         later = now
@@ -236,34 +236,34 @@ def test_a_living_sender_renews_its_lease(app: Application, now: datetime, clock
             later = now + ledger.LEASE / 2
             clock.at += ledger.LEASE.total_seconds() / 2
             await sender.refresh()
-            assert rows(app)["alice"].lease_until == later + ledger.LEASE
+            assert deliveries_by_name(app)["alice"].lease_until == later + ledger.LEASE
             assert sender.commit(mail(alice))
             sender.record(mail(alice), ACCEPTED)
 
     asyncio.run(run())
 
 
-@pytest.mark.usefixtures("quiet")
-def test_a_mail_that_is_long_in_flight_is_shown_as_committing(app: Application, now: datetime) -> None:
-    """Two refreshes after its body left, its row is committing."""
-    (alice,) = queue(app, now, "alice")
+@pytest.mark.usefixtures("no_background_work")
+def test_long_transmission_is_shown_as_committing(app: Application, now: datetime) -> None:
+    """The row is committing two refreshes after its body was sent."""
+    (alice,) = enqueue_mails(app, now, "alice")
 
     async def run() -> None:
         async with open_ledger(app, now) as sender:
             await sender.claim()
             assert sender.commit(mail(alice))
             await sender.refresh()
-            assert states(app) == {"alice": "claimed"}
+            assert states_by_name(app) == {"alice": "claimed"}
             await sender.refresh()
-            assert states(app) == {"alice": "committing"}
+            assert states_by_name(app) == {"alice": "committing"}
             sender.record(mail(alice), ACCEPTED)
 
     asyncio.run(run())
-    assert states(app) == {"alice": "sent"}
+    assert states_by_name(app) == {"alice": "sent"}
 
 
-def failing(times: int, work: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that fails a number of times, as if the database were away."""
+def fail_times(times: int, work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that raises a database error a number of times, and then calls `work`."""
     failures_left = [times]
 
     def attempt(*args: Any, **kwargs: Any) -> Any:
@@ -276,13 +276,13 @@ def failing(times: int, work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("work", ["claim", "record_results"])
-def test_a_database_that_is_away_is_waited_for(
+def test_database_errors_are_retried(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
-    """For claims and for results."""
-    (alice,) = queue(app, now, "alice")
+    """Test claims and results."""
+    (alice,) = enqueue_mails(app, now, "alice")
     monkeypatch.setattr(sender_ledger, "REFRESH_INTERVAL", 0.01)
-    monkeypatch.setattr(sender_ledger, work, failing(3, getattr(sender_ledger, work)))
+    monkeypatch.setattr(sender_ledger, work, fail_times(3, getattr(sender_ledger, work)))
 
     async def run() -> None:
         async with open_ledger(app, now) as sender:
@@ -292,7 +292,7 @@ def test_a_database_that_is_away_is_waited_for(
             await sender.flush()
 
     asyncio.run(run())
-    assert states(app) == {"alice": "sent"}
+    assert states_by_name(app) == {"alice": "sent"}
 
 
 @pytest.mark.parametrize("how", ["timeout", "shutdown"])
@@ -300,11 +300,11 @@ def test_results_that_cannot_be_flushed_stay_in_the_journal(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """The next sender recovers them."""
-    alice, bob, _carol = queue(app, now, "alice", "bob", "carol")
+    alice, bob, _carol = enqueue_mails(app, now, "alice", "bob", "carol")
     if how == "timeout":
         monkeypatch.setattr(sender_ledger, "DATABASE_TIMEOUT", 0.0)
     record = sender_ledger.record_results
-    monkeypatch.setattr(sender_ledger, "record_results", failing(99, record))
+    monkeypatch.setattr(sender_ledger, "record_results", fail_times(99, record))
 
     async def run() -> None:
         async with open_ledger(app, now) as sender:
@@ -316,26 +316,26 @@ def test_results_that_cannot_be_flushed_stay_in_the_journal(
 
     with pytest.raises(OperationalError):
         asyncio.run(run())
-    assert states(app) == dict.fromkeys(("alice", "bob", "carol"), "claimed")
+    assert states_by_name(app) == dict.fromkeys(("alice", "bob", "carol"), "claimed")
     monkeypatch.setattr(sender_ledger, "record_results", record)
     recover(app, now)
-    assert states(app) == {"alice": "sent", "bob": "uncertain", "carol": "pending"}
+    assert states_by_name(app) == {"alice": "sent", "bob": "uncertain", "carol": "pending"}
     assert journals(app) == []
 
 
-@pytest.mark.usefixtures("quiet")
-def test_a_journal_that_cannot_be_written(
+@pytest.mark.usefixtures("no_background_work")
+def test_unwritable_journal_stops_the_run(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing more is sent, and the run ends with the reason; known results are in the ledger."""
-    alice, bob = queue(app, now, "alice", "bob")
+    """The run reports the reason, and known results are in the ledger."""
+    alice, bob = enqueue_mails(app, now, "alice", "bob")
     monkeypatch.setattr(journal, "ALLOCATION", 2000)
 
     async def run() -> None:
         async with open_ledger(app, now) as sender:
             await sender.claim()
             assert sender.commit(mail(alice))
-            Disk(monkeypatch, 2000)
+            LimitedDisk(monkeypatch, 2000)
             with pytest.raises(JournalError):
                 sender.commit(mail(bob))
             assert "No space left" in sender.stop_reason
@@ -345,13 +345,13 @@ def test_a_journal_that_cannot_be_written(
 
     with pytest.raises(JournalError, match="No space left"):
         asyncio.run(run())
-    assert states(app) == {"alice": "sent", "bob": "pending"}
+    assert states_by_name(app) == {"alice": "sent", "bob": "pending"}
 
 
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.usefixtures("no_background_work")
 def test_with_fsync_the_intent_is_synced_first(app: Application, now: datetime, settings: Settings) -> None:
-    """A mail whose intent is not on disk must not be sent."""
-    alice, bob = queue(app, now, "alice", "bob")
+    """A mail must not be sent before its intent is on disk."""
+    alice, bob = enqueue_mails(app, now, "alice", "bob")
 
     async def run() -> None:
         async with open_ledger(app, now, settings.model_copy(update={"journal_fsync": True})) as sender:
@@ -362,7 +362,7 @@ def test_with_fsync_the_intent_is_synced_first(app: Application, now: datetime, 
             sender.record(mail(alice), ACCEPTED)
 
     asyncio.run(run())
-    assert states(app) == {"alice": "sent", "bob": "pending"}
+    assert states_by_name(app) == {"alice": "sent", "bob": "pending"}
 
 
 def refusals(times: int) -> list[SendResult]:
@@ -385,13 +385,13 @@ def refusals(times: int) -> list[SendResult]:
         ([*refusals(12), *[ACCEPTED] * 100, *refusals(29)], False),
     ],
 )
-def test_the_circuit_breaker(answers: list[SendResult], stops: bool) -> None:
-    """It opens at 30 percent refusals of the last 100 answers, with at least 20; deferrals do not count."""
+def test_circuit_breaker_threshold(answers: list[SendResult], stops: bool) -> None:
+    """It opens at 30 percent refusals of the last 100 replies, at least 20; deferrals do not count."""
     breaker = sender_ledger.CircuitBreaker(30)
     assert any(breaker.add(answer) for answer in answers) is stops
 
 
-def test_the_reason_of_an_open_circuit_breaker() -> None:
+def test_circuit_breaker_reason() -> None:
     """It has the count and the most common text, without addresses."""
     breaker = sender_ledger.CircuitBreaker(30)
     reasons = [
@@ -403,9 +403,9 @@ def test_the_reason_of_an_open_circuit_breaker() -> None:
     )
 
 
-def test_a_row_that_another_sender_took_over(app: Application, now: datetime) -> None:
-    """The late result changes nothing, and is counted separately."""
-    (alice,) = queue(app, now, "alice")
+def test_result_after_a_takeover_is_ignored(app: Application, now: datetime) -> None:
+    """It is counted separately."""
+    (alice,) = enqueue_mails(app, now, "alice")
 
     def take_over(session: Session) -> None:
         row = session.get_one(Delivery, alice)
@@ -421,4 +421,4 @@ def test_a_row_that_another_sender_took_over(app: Application, now: datetime) ->
         return sender.counts
 
     assert asyncio.run(run()) == {"taken over": 1}
-    assert states(app) == {"alice": "claimed"}
+    assert states_by_name(app) == {"alice": "claimed"}

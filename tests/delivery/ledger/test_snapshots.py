@@ -1,4 +1,4 @@
-"""Snapshots of papers: stored once a day, and restored unchanged."""
+"""Test snapshots of papers: stored once a day and restored unchanged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from app.types import Digest, Section
 from tests.support import sample_digest
 
 
-def stored(app: Application, now: datetime, *digests: Digest) -> list[dict[str, Any]]:
+def store(app: Application, now: datetime, *digests: Digest) -> list[dict[str, Any]]:
     with app.db.write() as session:
         return ledger.store(session, digests, now)
 
 
-def restored(
+def restore(
     app: Application, *digests: dict[str, Any], cards: ledger.SnapshotStore | None = None
 ) -> list[ledger.RestoredDigest]:
     with app.db.read() as session:
@@ -36,40 +36,40 @@ def card_count(app: Application) -> int:
 
 
 def test_a_digest_is_restored_unchanged(app: Application, now: datetime) -> None:
-    """Every field of every item, the note, and the number of papers considered."""
+    """Check every field of every item, the note, and the number of papers considered."""
     liked = Section("", (sample_digest.pick(20, "Robots"),), "Close to what you liked")
     digest = replace(sample_digest.digest(), considered=214)
     digest = replace(digest, sections=(*digest.sections, liked))
-    (kept,) = stored(app, now, digest)
-    assert restored(app, kept) == [ledger.RestoredDigest(digest)]
-    one = digest.picks[0]
-    first = kept["sections"][0]
+    (content,) = store(app, now, digest)
+    assert restore(app, content) == [ledger.RestoredDigest(digest)]
+    item = digest.picks[0]
+    first = content["sections"][0]
     assert (first["papers"][0], first["reasons"][first["why"][0]], first["scores"][0]) == (
-        one.paper_id, one.reason, one.score,
+        item.paper_id, item.reason, item.score,
     )  # fmt: skip
 
 
 def test_a_snapshot_is_stored_once_a_day(app: Application, now: datetime) -> None:
-    """However many readers get it, and however often planning runs."""
+    """The number of readers and of planning runs does not matter."""
     count = len(sample_digest.digest().picks)
     bob = Digest(
         "2026-11-20", (Section("bees", (replace(sample_digest.digest().picks[0], reason="for Bob"),)),)
     )
-    stored(app, now, sample_digest.digest(), sample_digest.digest(), bob)
-    stored(app, now + timedelta(hours=1), sample_digest.digest())
+    store(app, now, sample_digest.digest(), sample_digest.digest(), bob)
+    store(app, now + timedelta(hours=1), sample_digest.digest())
     assert card_count(app) == count
-    stored(app, now + timedelta(days=1), sample_digest.digest())
+    store(app, now + timedelta(days=1), sample_digest.digest())
     assert card_count(app) == 2 * count
 
 
 def test_changed_content_makes_a_new_snapshot(app: Application, now: datetime) -> None:
-    """Digests that were composed before keep the old one."""
+    """Digests composed earlier keep the old one."""
     pick = sample_digest.pick(1, "A Paper")
     later = replace(pick, trend="141 votes")
     digests = [Digest("2026-11-20", (Section("bees", (each,)),)) for each in (pick, later)]
-    kept = stored(app, now, *digests)
+    contents = store(app, now, *digests)
     assert card_count(app) == 2
-    assert [each.digest for each in restored(app, *kept)] == digests
+    assert [each.digest for each in restore(app, *contents)] == digests
 
 
 def test_readers_share_unscored_items(app: Application, now: datetime) -> None:
@@ -79,50 +79,52 @@ def test_readers_share_unscored_items(app: Application, now: datetime) -> None:
         Digest("2026-11-20", (Section("bees", (replace(first, score=a), replace(second, score=b))),))
         for a, b in ((0.5, 0.71), (0.1, 0.93))
     )
-    kept = stored(app, now, alice, bob)
+    contents = store(app, now, alice, bob)
     with app.db.read() as session:
         cards = ledger.SnapshotStore()
-        one, other = cards.restore(session, kept, scored=False)
-        again, _ = cards.restore(session, kept, scored=False)
-        kept[0]["sections"][0]["cards"][1] = 0
-        (left,) = ledger.SnapshotStore().restore(session, kept[:1], scored=False)
-    assert [pick.score for pick in one.digest.picks] == [0, 1]
-    for picks in zip(one.digest.picks, other.digest.picks, again.digest.picks, strict=True):
+        first_digest, second_digest = cards.restore(session, contents, scored=False)
+        again, _ = cards.restore(session, contents, scored=False)
+        contents[0]["sections"][0]["cards"][1] = 0
+        (remaining,) = ledger.SnapshotStore().restore(session, contents[:1], scored=False)
+    assert [pick.score for pick in first_digest.digest.picks] == [0, 1]
+    for picks in zip(first_digest.digest.picks, second_digest.digest.picks, again.digest.picks, strict=True):
         assert len(set(map(id, picks))) == 1
-    assert [pick.score for pick in left.digest.picks] == [1]
+    assert [pick.score for pick in remaining.digest.picks] == [1]
 
 
 def test_a_single_item_is_shared_too(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for readers of one narrow interest: the cache has it."""
-    (kept,) = stored(app, now, Digest("2026-11-20", (Section("bees", (sample_digest.pick(1, "A Paper"),)),)))
+    """Readers of one narrow interest use the cache."""
+    (content,) = store(
+        app, now, Digest("2026-11-20", (Section("bees", (sample_digest.pick(1, "A Paper"),)),))
+    )
     cards = ledger.SnapshotStore()
     with app.db.read() as session:
-        (first,) = cards.restore(session, [kept], scored=False)
+        (first,) = cards.restore(session, [content], scored=False)
         monkeypatch.setattr(cards, "_restore", None)
-        (again,) = cards.restore(session, [kept], scored=False)
+        (again,) = cards.restore(session, [content], scored=False)
     assert again.digest.picks[0] is first.digest.picks[0]
 
 
 @pytest.mark.parametrize("stored_digest", [[], "nothing", 7])
-def test_content_that_is_not_a_digest(app: Application, stored_digest: Any) -> None:
-    """It has no papers, and counts as unreadable."""
+def test_invalid_content(app: Application, stored_digest: Any) -> None:
+    """It has no papers and counts as unreadable."""
     with app.db.read() as session:
         for scored in (True, False):
             (read,) = ledger.SnapshotStore().restore(session, [stored_digest], scored=scored)
             assert (read.digest.picks, read.unreadable) == ((), 1)
 
 
-def test_memory_is_bounded(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_bounded(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Old entries are dropped, and loaded again when needed."""
     monkeypatch.setattr(snapshots, "MAX_CACHED_SNAPSHOTS", 3)
     monkeypatch.setattr(snapshots, "MAX_CACHED_ITEMS", 3)
     another = Digest("2026-11-20", (Section("bees", (sample_digest.pick(1, "A Paper"),)),))
-    kept = stored(app, now, sample_digest.digest(), another)
+    contents = store(app, now, sample_digest.digest(), another)
     cards = ledger.SnapshotStore()
     with app.db.read() as session:
-        first, _, again = (cards.restore(session, [kept[n]], scored=False)[0] for n in (0, 1, 0))
+        first, _, again = (cards.restore(session, [contents[n]], scored=False)[0] for n in (0, 1, 0))
     assert again == first
     assert again.digest.picks[0] is not first.digest.picks[0]
 
@@ -140,29 +142,29 @@ def test_memory_is_bounded(app: Application, now: datetime, monkeypatch: pytest.
 def test_an_unreadable_item_is_left_out(
     app: Application, now: datetime, column: str, value: Any, scored: bool, at_hand: bool
 ) -> None:
-    """The reader gets the others, and it is counted."""
-    (whole,) = stored(app, now, sample_digest.digest())
-    kept = deepcopy(whole)
-    kept["sections"][0][column][0] = value
+    """It is counted, and the reader gets the others."""
+    (whole,) = store(app, now, sample_digest.digest())
+    damaged = deepcopy(whole)
+    damaged["sections"][0][column][0] = value
     cards = ledger.SnapshotStore()
     with app.db.read() as session:
         for _ in range(2 if at_hand else 0):
             cards.restore(session, [whole], scored=scored)
-        (read,) = cards.restore(session, [kept], scored=scored)
+        (read,) = cards.restore(session, [damaged], scored=scored)
     assert read.unreadable == 1
-    wanted = [pick.title for pick in sample_digest.digest().picks[1:]]
-    assert [pick.title for pick in read.digest.picks] == wanted
+    titles = [pick.title for pick in sample_digest.digest().picks[1:]]
+    assert [pick.title for pick in read.digest.picks] == titles
 
 
 @pytest.mark.parametrize("field", ["title", "a field that is no field"])
-def test_a_snapshot_with_other_fields_is_left_out(app: Application, now: datetime, field: str) -> None:
-    """One that lacks a field, or has an unknown one."""
-    (kept,) = stored(app, now, sample_digest.digest())
+def test_snapshot_with_wrong_fields_is_left_out(app: Application, now: datetime, field: str) -> None:
+    """It lacks a field or has an unknown one."""
+    (content,) = store(app, now, sample_digest.digest())
     with app.db.write() as session:
-        card = session.get_one(PaperSnapshot, kept["sections"][0]["cards"][0])
-        shown = {name: text for name, text in card.shown.items() if name != field}
-        card.shown = shown if field in card.shown else {**shown, field: 1}
-    assert restored(app, kept)[0].unreadable == 1
+        card = session.get_one(PaperSnapshot, content["sections"][0]["cards"][0])
+        fields = {name: text for name, text in card.shown.items() if name != field}
+        card.shown = fields if field in card.shown else {**fields, field: 1}
+    assert restore(app, content)[0].unreadable == 1
 
 
 @pytest.mark.parametrize(
@@ -176,22 +178,22 @@ def test_a_snapshot_with_other_fields_is_left_out(app: Application, now: datetim
     ],
 )
 def test_an_unreadable_section_is_left_out(app: Application, now: datetime, sections: Any) -> None:
-    """It counts as one, because its number of items is unknown."""
-    (kept,) = stored(app, now, sample_digest.digest())
-    kept["sections"] = [*kept["sections"], *sections] if isinstance(sections, list) else sections
-    (read,) = restored(app, kept)
+    """It counts as one item, because its size is unknown."""
+    (content,) = store(app, now, sample_digest.digest())
+    content["sections"] = [*content["sections"], *sections] if isinstance(sections, list) else sections
+    (read,) = restore(app, content)
     assert read.unreadable == 1
     assert len(read.digest.picks) in (0, 8)
 
 
 def test_unused_snapshots_are_pruned(app: Application, now: datetime) -> None:
-    """A digest of the end of a day may use a snapshot of its start."""
+    """A digest at the end of a day may use a snapshot of its start."""
     morning, night = now.replace(hour=0, minute=0), now.replace(hour=23, minute=59)
-    stored(app, morning, sample_digest.digest())
-    (late,) = stored(app, night, sample_digest.digest())
+    store(app, morning, sample_digest.digest())
+    (late,) = store(app, night, sample_digest.digest())
     with app.db.write() as session:
         ledger.prune_snapshots(session, night)
-    assert restored(app, late)[0].unreadable == 0
+    assert restore(app, late)[0].unreadable == 0
     with app.db.write() as session:
         assert ledger.prune_snapshots(session, night + timedelta(days=1)) == len(sample_digest.digest().picks)
-    assert restored(app, late)[0].unreadable == len(sample_digest.digest().picks)
+    assert restore(app, late)[0].unreadable == len(sample_digest.digest().picks)

@@ -1,4 +1,4 @@
-"""One SMTP connection, command by command, with a scripted relay."""
+"""Test one SMTP connection, command by command, against a scripted relay."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENVELOPE = "250 sender ok\r\n250 recipient ok\r\n354 go on"
 
 
 @dataclass
-class Peer:
+class FakeRelay:
     """The relay's end of one connection, played by a script."""
 
     reader: asyncio.StreamReader
@@ -40,7 +40,7 @@ class Peer:
         await self.writer.drain()
 
     async def expect(self, *commands: str) -> None:
-        """Read exactly these commands, in this order; each is given by its start."""
+        """Read exactly these commands in this order, each given by its prefix."""
         for command in commands:
             line = (await self.reader.readline()).decode().rstrip("\r\n")
             self.commands.append(line.partition(" ")[0])
@@ -74,11 +74,11 @@ class Peer:
         self.writer.transport.abort()
 
 
-Script = Callable[[Peer], Awaitable[None]]
+Script = Callable[[FakeRelay], Awaitable[None]]
 
 
-async def accept_everything(peer: Peer, announcing: str = PLAIN) -> None:
-    """Accept everything."""
+async def accept_everything(peer: FakeRelay, announcing: str = PLAIN) -> None:
+    """Accept every mail."""
     await peer.greet(announcing)
     while line := (await peer.reader.readline()).decode():
         command = line.split()[0]
@@ -91,16 +91,16 @@ async def accept_everything(peer: Peer, announcing: str = PLAIN) -> None:
             return
 
 
-async def fast(peer: Peer) -> None:
+async def short_timeouts(peer: FakeRelay) -> None:
     await accept_everything(peer, PIPELINING)
 
 
 @dataclass
 class PlayResult:
-    """The results of a play."""
+    """The results of a scripted session."""
 
     results: list[SendResult]
-    peers: list[Peer]
+    peers: list[FakeRelay]
     relay: ConnectionPool
 
     @property
@@ -116,17 +116,17 @@ def play(
     tracker: RecordingTracker | None = None,
     after_first: asyncio.Event | None = None,
 ) -> PlayResult:
-    """Send mails over one connection at a time; with `after_first`, the second one only after that event.
+    """Send mails over one connection at a time. With `after_first`, send the second only after that event.
 
     The n-th connection follows the n-th script; all others accept everything.
     """
     tracker = tracker or RecordingTracker()
     mails = [mail(number) for number in range(mails)] if isinstance(mails, int) else mails
-    peers: list[Peer] = []
+    peers: list[FakeRelay] = []
     failures: list[BaseException] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = Peer(reader, writer)
+        peer = FakeRelay(reader, writer)
         peers.append(peer)
         try:
             await (scripts[len(peers) - 1] if len(peers) <= len(scripts) else accept_everything)(peer)
@@ -161,7 +161,7 @@ def play(
 def test_one_round_trip_per_mail(settings: Settings) -> None:
     """The next envelope follows a body in the same write; QUIT follows the last mail."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL FROM:<bounce@paperboy.test>", "RCPT TO:<alice@example.org>", "DATA")
         await peer.send(ENVELOPE)
@@ -179,10 +179,10 @@ def test_one_round_trip_per_mail(settings: Settings) -> None:
     assert played.peers[0].bodies[1].startswith(b"Subject: 1\r\n\r\n..dot\r\n...two\r\n")
 
 
-def test_one_command_at_a_time(settings: Settings) -> None:
-    """Without PIPELINING each command waits for the reply to the one before."""
+def test_no_pipelining(settings: Settings) -> None:
+    """Each command waits for the reply to the previous one."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PLAIN)
         for _ in range(2):
             for command in ("MAIL", "RCPT", "DATA"):
@@ -197,10 +197,10 @@ def test_one_command_at_a_time(settings: Settings) -> None:
     assert play(settings, 2, script).outcomes == [ACCEPTED] * 2
 
 
-def test_no_ehlo(settings: Settings) -> None:
-    """A relay without EHLO is greeted with HELO."""
+def test_helo_fallback(settings: Settings) -> None:
+    """A relay that refuses EHLO is greeted with HELO."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.send("220 old.test")
         await peer.expect("EHLO")
         await peer.send("500 what?")
@@ -212,10 +212,8 @@ def test_no_ehlo(settings: Settings) -> None:
     assert play(settings, 1, script).outcomes == [DEFERRED]
 
 
-def test_a_mail_that_is_too_large(settings: Settings) -> None:
-    """It is not begun, because the relay announced its limit."""
-
-    async def script(peer: Peer) -> None:
+def test_mail_above_the_announced_size_is_not_sent(settings: Settings) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet("250-relay.test\r\n250 SIZE 20")
         await peer.expect("QUIT")
 
@@ -229,7 +227,7 @@ def test_replies_injected_before_tls_are_ignored(settings: Settings) -> None:
     certificate, context = trustme.CA().issue_cert("127.0.0.1"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet("250-relay.test\r\n250 STARTTLS")
         await peer.expect("STARTTLS")
         await peer.send("220 go on", PIPELINING, "250 ok")
@@ -245,19 +243,17 @@ def test_replies_injected_before_tls_are_ignored(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("size", ["", "0", "much", "9" * 5000])
-def test_a_size_that_is_not_a_number(settings: Settings, size: str) -> None:
-    """Then a mail of any size is tried."""
-
-    async def script(peer: Peer) -> None:
+def test_invalid_size_announcement_is_ignored(settings: Settings, size: str) -> None:
+    async def script(peer: FakeRelay) -> None:
         await accept_everything(peer, f"250-relay.test\r\n250 SIZE {size}")
 
     assert play(settings, 1, script).outcomes == [ACCEPTED]
 
 
-def test_replies_of_many_lines_in_many_pieces(settings: Settings) -> None:
-    """They are parsed alike, and their text is kept."""
+def test_multiline_replies_in_many_packets(settings: Settings) -> None:
+    """They are parsed correctly, and their text is kept."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         for byte in f"{ENVELOPE}\r\n".encode():
@@ -275,10 +271,10 @@ def test_replies_of_many_lines_in_many_pieces(settings: Settings) -> None:
 # --- refusals
 
 
-def test_a_refused_recipient(settings: Settings) -> None:
-    """Its body is not sent; the next envelope follows RSET in the same write."""
+def test_refused_recipient(settings: Settings) -> None:
+    """The body is not sent; the next envelope follows RSET in the same write."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         await peer.send("250 ok", "550 5.1.1 no such user", "503 5.5.1 no valid recipients")
@@ -295,10 +291,10 @@ def test_a_refused_recipient(settings: Settings) -> None:
     ]
 
 
-def test_a_refused_recipient_and_yet_354(settings: Settings) -> None:
-    """A lone dot ends DATA, and nobody gets a mail."""
+def test_refused_recipient_followed_by_354(settings: Settings) -> None:
+    """A lone dot ends DATA, and nothing is delivered."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         await peer.send("250 ok", "450 4.2.1 later", "354 go on")
@@ -311,10 +307,10 @@ def test_a_refused_recipient_and_yet_354(settings: Settings) -> None:
     assert play(settings, 2, script).outcomes == [DEFERRED, ACCEPTED]
 
 
-def test_a_refused_sender_and_yet_354(settings: Settings) -> None:
+def test_refused_sender_followed_by_354(settings: Settings) -> None:
     """The connection is closed."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         await peer.send("451 4.3.0 later", "250 ok", "354 go on")
@@ -325,10 +321,10 @@ def test_a_refused_sender_and_yet_354(settings: Settings) -> None:
     assert played.results[0].code == 451
 
 
-def test_our_fault_and_yet_354(settings: Settings) -> None:
+def test_sender_fault_followed_by_354(settings: Settings) -> None:
     """The run stops, and the relay does not read QUIT as a body."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         await peer.send("250 ok", "550 5.7.26 not authenticated", "354 go on")
@@ -347,10 +343,10 @@ def test_our_fault_and_yet_354(settings: Settings) -> None:
     ],
 )
 @pytest.mark.parametrize("stage", ["data", "dot"])
-def test_a_mail_refused_late(settings: Settings, reply: str, verdict: SendOutcome, stage: str) -> None:
-    """A refusal after the final dot is a result: the mail is not uncertain."""
+def test_refusal_after_the_body(settings: Settings, reply: str, verdict: SendOutcome, stage: str) -> None:
+    """It is a final result: the mail is not uncertain."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         if stage == "data":
@@ -368,10 +364,10 @@ def test_a_mail_refused_late(settings: Settings, reply: str, verdict: SendOutcom
     assert play(settings, 2, script).outcomes == [verdict, ACCEPTED]
 
 
-def test_withdrawn_at_the_last_moment(settings: Settings) -> None:
-    """After 354 only closing prevents a mail from being sent."""
+def test_withdrawal_after_354(settings: Settings) -> None:
+    """Only closing the connection prevents the delivery."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         await peer.send(ENVELOPE)
@@ -384,19 +380,23 @@ def test_withdrawn_at_the_last_moment(settings: Settings) -> None:
 # --- broken connections
 
 
-@pytest.mark.parametrize("ending", [Peer.close, Peer.reset])
+@pytest.mark.parametrize("ending", [FakeRelay.close, FakeRelay.reset])
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
 @pytest.mark.parametrize(
     ("stage", "verdict"),
     [("MAIL", DEFERRED), ("RCPT", DEFERRED), ("DATA", DEFERRED), ("body", UNCERTAIN), ("dot", UNCERTAIN),
      ("taken", ACCEPTED)],
 )  # fmt: skip
-def test_an_end_at_every_stage(
-    settings: Settings, ending: Callable[[Peer], None], announcing: str, stage: str, verdict: SendOutcome
+def test_disconnect_at_every_stage(
+    settings: Settings,
+    ending: Callable[[FakeRelay], None],
+    announcing: str,
+    stage: str,
+    verdict: SendOutcome,
 ) -> None:
     """Unsent mails are deferred, mails in flight are uncertain, and accepted ones are sent."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(announcing)
         if await peer.accept_envelope(until=stage):
             if stage == "body":
@@ -411,11 +411,11 @@ def test_an_end_at_every_stage(
     assert play(settings, 2, script).outcomes == [verdict, ACCEPTED]
 
 
-@pytest.mark.parametrize("ending", [Peer.close, Peer.reset])
-def test_an_end_right_after_the_greeting(settings: Settings, ending: Callable[[Peer], None]) -> None:
-    """The end is noticed, whenever it happens while the connection is handed over."""
+@pytest.mark.parametrize("ending", [FakeRelay.close, FakeRelay.reset])
+def test_disconnect_after_the_greeting(settings: Settings, ending: Callable[[FakeRelay], None]) -> None:
+    """It is detected at any point while the connection is handed over."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         ending(peer)
 
@@ -428,10 +428,12 @@ def test_an_end_right_after_the_greeting(settings: Settings, ending: Callable[[P
 @pytest.mark.parametrize(
     ("stage", "verdict"), [("MAIL", DEFERRED), ("RCPT", DEFERRED), ("DATA", DEFERRED), ("dot", DEFERRED)]
 )
-def test_421_in_the_middle(settings: Settings, announcing: str, stage: str, verdict: SendOutcome) -> None:
-    """The mail is deferred, and the others go over another connection."""
+def test_421_closes_the_connection(
+    settings: Settings, announcing: str, stage: str, verdict: SendOutcome
+) -> None:
+    """The mail is deferred, and the others use another connection."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(announcing)
         if await peer.accept_envelope(until=stage):
             await peer.expect_body()
@@ -443,10 +445,10 @@ def test_421_in_the_middle(settings: Settings, announcing: str, stage: str, verd
 
 
 @pytest.mark.parametrize("goodbye", ["421 4.4.2 you were quiet for too long", ""])
-def test_a_relay_that_closes_between_mails(settings: Settings, goodbye: str) -> None:
-    """A mail of which only the envelope was sent goes over another connection."""
+def test_disconnect_between_mails(settings: Settings, goodbye: str) -> None:
+    """A mail of which only the envelope was sent uses another connection."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         await peer.send(ENVELOPE)
@@ -459,17 +461,17 @@ def test_a_relay_that_closes_between_mails(settings: Settings, goodbye: str) -> 
     assert len(played.peers) == 2
 
 
-def test_a_mail_is_retried_once(settings: Settings) -> None:
-    """If a second connection ends, too, its mail is deferred; the next mail is tried."""
+def test_mail_is_retried_once(settings: Settings) -> None:
+    """If a second connection fails, the mail is deferred, and the next mail is tried."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.accept_envelope()
         await peer.expect_body()
         await peer.send("250 taken")
         await peer.expect("MAIL")
 
-    async def dead(peer: Peer) -> None:
+    async def dead(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
 
@@ -490,16 +492,16 @@ def test_a_mail_is_retried_once(settings: Settings) -> None:
         "250 ok\r\n354 go on\r\n250 ok",
     ],
 )
-def test_replies_that_were_not_owed(settings: Settings, words: str) -> None:
-    """No body is sent on such a connection; from then on commands go one at a time."""
+def test_surplus_replies(settings: Settings, words: str) -> None:
+    """No body is sent on this connection, and pipelining is disabled from then on."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         await peer.send(words)
         await peer.expect_end()
 
-    played = play(settings, 3, script, fast)
+    played = play(settings, 3, script, short_timeouts)
     assert played.outcomes == [ACCEPTED] * 3
     assert not played.relay.pipelining
     assert played.peers[0].bodies == []
@@ -509,35 +511,35 @@ def test_replies_that_were_not_owed(settings: Settings, words: str) -> None:
     ("words", "pipelining"),
     [("250 did I say that it is taken?", False), ("421 4.4.2 quiet for too long", True)],
 )
-def test_a_reply_without_a_command(settings: Settings, words: str, pipelining: bool) -> None:
-    """421 is allowed; after any other, PIPELINING is not used any more."""
-    left = asyncio.Event()
+def test_unsolicited_reply(settings: Settings, words: str, pipelining: bool) -> None:
+    """421 is allowed; after any other reply, pipelining is disabled."""
+    disconnected = asyncio.Event()
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.accept_envelope()
         await peer.expect_body()
         await peer.send("250 taken")
         await peer.send(words)
         await peer.expect_end()
-        left.set()
+        disconnected.set()
 
-    played = play(settings, 2, script, fast, after_first=left)
+    played = play(settings, 2, script, short_timeouts, after_first=disconnected)
     assert played.outcomes == [ACCEPTED, ACCEPTED]
     assert played.relay.pipelining is pipelining
 
 
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
 @pytest.mark.parametrize("garbage", ["HTTP/1.1 400 Bad Request", "x" * 5000, "999 ?"])
-def test_bytes_that_are_not_smtp(settings: Settings, announcing: str, garbage: str) -> None:
-    """Before the body the mail is unsent, afterwards it is uncertain; the connection is closed."""
+def test_invalid_replies(settings: Settings, announcing: str, garbage: str) -> None:
+    """The mail is unsent before the body and uncertain after it; the connection is closed."""
 
-    async def early(peer: Peer) -> None:
+    async def early(peer: FakeRelay) -> None:
         await peer.greet(announcing)
         await peer.expect("MAIL")
         await peer.send(garbage)
 
-    async def late(peer: Peer) -> None:
+    async def late(peer: FakeRelay) -> None:
         await peer.greet(announcing)
         await peer.accept_envelope()
         await peer.expect_body()
@@ -550,8 +552,8 @@ def test_bytes_that_are_not_smtp(settings: Settings, announcing: str, garbage: s
 # --- timeouts
 
 
-def test_default_timeouts_are_those_of_the_standard() -> None:
-    """RFC 5321, 4.5.3.2, in seconds."""
+def test_default_timeouts() -> None:
+    """They are those of RFC 5321, 4.5.3.2, in seconds."""
     usual = Timeouts()
     assert (usual.connect, usual.mail, usual.rcpt) == (300, 300, 300)
     assert (usual.data, usual.block, usual.end) == (120, 180, 600)
@@ -562,12 +564,10 @@ def test_default_timeouts_are_those_of_the_standard() -> None:
     [("mail", DEFERRED), ("rcpt", DEFERRED), ("data", DEFERRED), ("end", UNCERTAIN)],
 )
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
-def test_a_relay_that_falls_silent(
-    settings: Settings, stage: str, verdict: SendOutcome, announcing: str
-) -> None:
-    """After the timeout of the pending reply the connection is closed."""
+def test_silent_relay(settings: Settings, stage: str, verdict: SendOutcome, announcing: str) -> None:
+    """The connection is closed after the timeout of the pending reply."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(announcing)
         if await peer.accept_envelope(until=stage.upper()):
             await peer.expect_body()
@@ -578,10 +578,10 @@ def test_a_relay_that_falls_silent(
     assert "in time" in played.results[0].text
 
 
-def test_a_relay_that_takes_its_time(settings: Settings) -> None:
-    """The long timeout of the final dot is not cut short by that of another command."""
+def test_slow_reply_to_the_body(settings: Settings) -> None:
+    """Timeouts of other commands do not shorten that of the final dot."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         await peer.send(ENVELOPE)
@@ -594,10 +594,10 @@ def test_a_relay_that_takes_its_time(settings: Settings) -> None:
     assert play(settings, 1, script, timeouts=short).outcomes == [ACCEPTED]
 
 
-def test_a_relay_that_reads_no_body(settings: Settings) -> None:
-    """If no byte of a body leaves, the `block` timeout ends the connection."""
+def test_relay_that_does_not_read(settings: Settings) -> None:
+    """The `block` timeout closes the connection if no byte of the body is sent."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.accept_envelope()
         await recorded.wait()
@@ -609,10 +609,10 @@ def test_a_relay_that_reads_no_body(settings: Settings) -> None:
     assert played.outcomes == [UNCERTAIN]
 
 
-def test_a_relay_that_reads_slowly(settings: Settings) -> None:
-    """While bytes of a body leave, the connection stays open."""
+def test_relay_that_reads_slowly(settings: Settings) -> None:
+    """The connection stays open while bytes are sent."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.accept_envelope()
         for _ in range(8):
@@ -627,15 +627,15 @@ def test_a_relay_that_reads_slowly(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(("at", "verdict"), [("dot", UNCERTAIN), ("RCPT", DEFERRED)])
-def test_an_error_in_our_own_code(
+def test_internal_error(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, at: str, verdict: SendOutcome
 ) -> None:
-    """It costs the connection, but no mail is forgotten."""
+    """It closes the connection, but every mail gets a result."""
 
     def fail(code: int, words: str) -> SendOutcome:
         raise ZeroDivisionError
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
         await peer.expect("MAIL", "RCPT", "DATA")
         await peer.send(*["250 ok", "550 5.1.1 no", "503 no"] if at == "RCPT" else [ENVELOPE])
@@ -661,15 +661,15 @@ REFUSALS = {
 
 
 @dataclass
-class Moody:
-    """A relay that refuses, closes and splits its replies at random, but never lies."""
+class RandomRelay:
+    """A relay that randomly refuses, disconnects and splits replies, but never misreports a delivery."""
 
     announcing: str
     chance: random.Random
     bodies: Counter[str] = field(default_factory=Counter)  # by subject
     taken: Counter[str] = field(default_factory=Counter)
 
-    async def play(self, peer: Peer) -> None:
+    async def play(self, peer: FakeRelay) -> None:
         await peer.greet(self.announcing)
         sender = recipient = False
         while line := (await peer.reader.readline()).decode().strip():
@@ -688,7 +688,7 @@ class Moody:
     def goes_on(self, sender: bool, recipient: bool) -> bool:
         return recipient or (sender and self.chance.random() < 0.3)
 
-    async def take(self, peer: Peer, recipient: bool) -> None:
+    async def take(self, peer: FakeRelay, recipient: bool) -> None:
         if not recipient:
             await peer.expect(".")
             await self.answer(peer, "dot", "554 5.5.1 for nobody")
@@ -697,10 +697,10 @@ class Moody:
         self.bodies[subject] += 1
         self.taken[subject] += (await self.answer(peer, "dot", "250 taken"))[0] == "2"
 
-    async def answer(self, peer: Peer, command: str, well: str) -> str:
+    async def answer(self, peer: FakeRelay, command: str, well: str) -> str:
         mood = self.chance.random()
         if mood < 0.02:
-            self.chance.choice([Peer.close, Peer.reset])(peer)
+            self.chance.choice([FakeRelay.close, FakeRelay.reset])(peer)
             raise ConnectionResetError
         reply = self.chance.choice(REFUSALS[command]) if mood < 0.12 else well
         for piece in (f"{reply[:3]}-first\r\n", reply[:7], reply[7:] + "\r\n"):
@@ -713,13 +713,13 @@ class Moody:
 
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
 @pytest.mark.parametrize("seed", range(8))
-def test_any_relay_that_does_not_lie(settings: Settings, seed: int, announcing: str) -> None:
+def test_random_relay(settings: Settings, seed: int, announcing: str) -> None:
     """Sent mails were accepted, accepted mails are sent or uncertain, and no body is sent twice."""
-    moody = Moody(announcing, random.Random(seed))  # noqa: S311 - a game
-    played = play(settings, 150, *[moody.play] * 500)
+    random_relay = RandomRelay(announcing, random.Random(seed))  # noqa: S311 - a game
+    played = play(settings, 150, *[random_relay.play] * 500)
     for number, verdict in enumerate(played.outcomes):
-        taken = moody.taken[f"Subject: {number}"]
-        assert verdict is UNCERTAIN or taken == (verdict is ACCEPTED)
-    assert max(moody.bodies.values()) == 1
+        accepted = random_relay.taken[f"Subject: {number}"]
+        assert verdict is UNCERTAIN or accepted == (verdict is ACCEPTED)
+    assert max(random_relay.bodies.values()) == 1
     assert played.relay.pipelining, "it kept the pace"
     assert {ACCEPTED, DEFERRED} <= set(played.outcomes)

@@ -1,4 +1,4 @@
-"""The connection pool: how many connections, for which mails; every mail has exactly one result."""
+"""Test the connection pool: number of connections, and exactly one result for every mail."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -
 
 
 class RecordingTracker:
-    """A tracker that allows every mail and checks that each has one result; it signals the first result."""
+    """Allow every mail, check that each has one result, and signal the first result."""
 
     def __init__(
         self,
@@ -64,95 +64,98 @@ class RecordingTracker:
         self.first_result.set()
 
 
-def send(
+def send_mails(
     settings: Settings,
     *mails: OutgoingMail,
     commit: Callable[[OutgoingMail], bool] = lambda _: True,
     new_loop: LoopFactory | None = None,
 ) -> list[SendResult]:
-    """Send mails over one pool; return their results in the same order."""
+    """Send mails over one pool, and return their results in the same order."""
     tracker = RecordingTracker(commit)
 
     async def run() -> None:
         async with connection_pool.ConnectionPool(settings, tracker) as pool:
-            for one in mails:
-                await pool.submit(one)
+            for outgoing in mails:
+                await pool.submit(outgoing)
             await pool.drain()
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
-    return [tracker.answers[one.delivery_id] for one in mails]
+    return [tracker.answers[outgoing.delivery_id] for outgoing in mails]
 
 
-def test_a_mail_arrives_byte_for_byte(settings: Settings, mail_server: MailServer) -> None:
-    """Dots are stuffed and unstuffed, the envelope is right, and the reply is returned."""
-    (answer,) = send(settings, mail())
+def test_mail_is_transmitted_unchanged(settings: Settings, mail_server: MailServer) -> None:
+    """Check dot-stuffing, the envelope and the reply."""
+    (answer,) = send_mails(settings, mail())
     assert answer == SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 taken")
     (received,) = mail_server.messages
     assert received.data == mail().data
     assert (received.sender, received.recipient) == ("bounce@paperboy.test", "alice@example.org")
 
 
-def test_a_mail_that_is_not_committed_is_not_sent(settings: Settings, mail_server: MailServer) -> None:
-    """After 354 closing is the only way back: the next mail goes over another connection."""
+def test_uncommitted_mail_is_not_sent(settings: Settings, mail_server: MailServer) -> None:
+    """After 354 the connection must be closed, so the next mail uses another one."""
 
     def only_the_second(outgoing: OutgoingMail) -> bool:
         return outgoing.delivery_id == 2
 
-    one = only(settings, 1)
-    answers = send(one, mail(1), mail(2), commit=only_the_second)
+    one_connection = with_connections(settings, 1)
+    answers = send_mails(one_connection, mail(1), mail(2), commit=only_the_second)
     assert [answer.outcome for answer in answers] == [SendOutcome.WITHDRAWN, SendOutcome.ACCEPTED]
     assert [len(mail_server.messages), mail_server.connections] == [1, 2]
     assert mail_server.swallowed == []
 
 
-def test_a_withdrawn_mail_costs_no_connection(settings: Settings, mail_server: MailServer) -> None:
-    """Its envelope is not sent, and the next mail goes over the same connection."""
+def test_withdrawn_mail_keeps_the_connection(settings: Settings, mail_server: MailServer) -> None:
+    """Its envelope is not sent, and the next mail uses the same connection."""
     tracker = RecordingTracker()
     tracker.withdrawn = {2, 3, 5}
 
     async def run() -> None:
-        async with connection_pool.ConnectionPool(only(settings, 1), tracker) as pool:
+        async with connection_pool.ConnectionPool(with_connections(settings, 1), tracker) as pool:
             for number in range(1, 6):
                 await pool.submit(mail(number))
             await pool.drain()
 
     asyncio.run(run())
-    left = [number for number, answer in tracker.answers.items() if answer.outcome is SendOutcome.ACCEPTED]
-    assert sorted(left) == [1, 4]
+    accepted = [
+        number for number, answer in tracker.answers.items() if answer.outcome is SendOutcome.ACCEPTED
+    ]
+    assert sorted(accepted) == [1, 4]
     assert [len(mail_server.messages), mail_server.connections] == [2, 1]
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_many_mails_that_are_not_committed(
-    settings: Settings, mail_server: MailServer, new_loop: LoopFactory
-) -> None:
-    """Each costs its connection, which may end while it still counts as opening; none is forgotten."""
-    answers = send(
-        only(settings, 3), *(mail(n) for n in range(40)), commit=lambda _: False, new_loop=new_loop
+def test_many_uncommitted_mails(settings: Settings, mail_server: MailServer, new_loop: LoopFactory) -> None:
+    """Each closes its connection, maybe while it still counts as opening; every mail gets a result."""
+    answers = send_mails(
+        with_connections(settings, 3),
+        *(mail(n) for n in range(40)),
+        commit=lambda _: False,
+        new_loop=new_loop,
     )
     assert {answer.outcome for answer in answers} == {SendOutcome.WITHDRAWN}
 
 
-def test_a_tracker_that_fails_to_commit(settings: Settings, mail_server: MailServer) -> None:
+def test_commit_error(settings: Settings, mail_server: MailServer) -> None:
     """No body is sent."""
 
     def divide_by_zero(_: OutgoingMail) -> bool:
         return bool(1 / 0)
 
     with pytest.raises(ZeroDivisionError):
-        send(settings, mail(), commit=divide_by_zero)
+        send_mails(settings, mail(), commit=divide_by_zero)
     assert mail_server.messages == mail_server.swallowed == []
 
 
-def test_a_tracker_that_cannot_be_read(settings: Settings, mail_server: MailServer) -> None:
+def test_tracker_read_error(settings: Settings, mail_server: MailServer) -> None:
     """No envelope is sent, every mail has a result, and the error is raised."""
 
-    class Torn(RecordingTracker):
+    class FailingTracker(RecordingTracker):
         def may_send(self, mail: OutgoingMail) -> bool:
             return bool(1 / 0)
 
-    tracker = Torn()
+    tracker = FailingTracker()
 
     async def run() -> None:
         async with asyncio.timeout(10), connection_pool.ConnectionPool(settings, tracker) as pool:
@@ -169,19 +172,19 @@ def test_a_tracker_that_cannot_be_read(settings: Settings, mail_server: MailServ
     assert (len(tracker.answers), mail_server.messages) == (3, [])
 
 
-def test_a_tracker_that_cannot_record(settings: Settings, mail_server: MailServer) -> None:
-    """The run stops; each mail has one result, untried ones are held, and the error is raised."""
+def test_tracker_write_error(settings: Settings, mail_server: MailServer) -> None:
+    """The run stops, each mail has one result, untried ones are held, and the error is raised."""
 
-    class Full(RecordingTracker):
+    class FailingTracker(RecordingTracker):
         def record(self, mail: OutgoingMail, result: SendResult) -> None:
             super().record(mail, result)
             if mail.delivery_id == 3:
                 raise OSError("no space left on device")
 
-    tracker = Full()
+    tracker = FailingTracker()
 
     async def run() -> None:
-        async with connection_pool.ConnectionPool(only(settings, 1), tracker) as pool:
+        async with connection_pool.ConnectionPool(with_connections(settings, 1), tracker) as pool:
             for number in range(10):
                 await pool.submit(mail(number))
             await pool.drain()
@@ -193,12 +196,12 @@ def test_a_tracker_that_cannot_record(settings: Settings, mail_server: MailServe
     assert len(mail_server.messages) == 4
 
 
-def test_stopping(settings: Settings, mail_server: MailServer) -> None:
+def test_stop(settings: Settings, mail_server: MailServer) -> None:
     """Mails in flight get their replies; all others are held, also those submitted later."""
     tracker = RecordingTracker()
 
     async def run() -> None:
-        async with connection_pool.ConnectionPool(only(settings, 1), tracker) as pool:
+        async with connection_pool.ConnectionPool(with_connections(settings, 1), tracker) as pool:
             for number in range(5):
                 await pool.submit(mail(number))
             mail_server.reply(
@@ -217,7 +220,7 @@ def test_stopping(settings: Settings, mail_server: MailServer) -> None:
     ] * 5
 
 
-def test_cancelled_in_flight(settings: Settings, mail_server: MailServer) -> None:
+def test_cancel_in_flight(settings: Settings, mail_server: MailServer) -> None:
     """The mail in flight is uncertain, the others are held."""
     tracker = RecordingTracker()
 
@@ -230,7 +233,7 @@ def test_cancelled_in_flight(settings: Settings, mail_server: MailServer) -> Non
             ended.wait(10)
 
         mail_server.reply("end", "250 taken too late", first=cancel)
-        async with connection_pool.ConnectionPool(only(settings, 1), tracker) as pool:
+        async with connection_pool.ConnectionPool(with_connections(settings, 1), tracker) as pool:
             for number in range(3):
                 await pool.submit(mail(number))
             await pool.drain()
@@ -245,8 +248,8 @@ def test_cancelled_in_flight(settings: Settings, mail_server: MailServer) -> Non
     assert verdicts == [SendOutcome.UNCERTAIN, SendOutcome.NOT_ATTEMPTED, SendOutcome.NOT_ATTEMPTED]
 
 
-def test_leaving_without_draining(settings: Settings, mail_server: MailServer) -> None:
-    """Mails that have not begun are held."""
+def test_exit_without_draining(settings: Settings, mail_server: MailServer) -> None:
+    """Mails that were not started are held."""
     tracker = RecordingTracker()
 
     async def run() -> None:
@@ -259,24 +262,23 @@ def test_leaving_without_draining(settings: Settings, mail_server: MailServer) -
     assert mail_server.messages == []
 
 
-def test_a_busy_provider_delays_no_other(settings: Settings, mail_server: MailServer) -> None:
-    """Mails for other providers overtake those of a slow one."""
+def test_slow_provider_does_not_delay_others(settings: Settings, mail_server: MailServer) -> None:
     order: list[str] = []
 
-    class Book(RecordingTracker):
+    class OrderTracker(RecordingTracker):
         def record(self, mail: OutgoingMail, result: SendResult) -> None:
             super().record(mail, result)
             order.append(mail.recipient)
 
-    tracker = Book()
+    tracker = OrderTracker()
     mails = [mail(n, "slow@gmail.com") for n in range(300)] + [
         mail(300 + n, f"r@d{n}.test") for n in range(20)
     ]
 
     async def run() -> None:
         async with connection_pool.ConnectionPool(settings, tracker) as pool:
-            for one in mails:
-                await pool.submit(one)
+            for outgoing in mails:
+                await pool.submit(outgoing)
             await pool.drain()
 
     asyncio.run(run())
@@ -285,49 +287,52 @@ def test_a_busy_provider_delays_no_other(settings: Settings, mail_server: MailSe
     assert last < 300, "they did not wait for all of the others"
 
 
-def test_connections_are_kept_and_renewed(settings: Settings, mail_server: MailServer) -> None:
-    """Twelve mails, five per connection, use three connections."""
-    kept = settings.model_copy(update={"smtp_connections": 1, "smtp_messages_per_connection": 5})
-    answers = send(kept, *(mail(n) for n in range(12)))
+def test_connections_are_reused_and_renewed(settings: Settings, mail_server: MailServer) -> None:
+    """Twelve mails at five per connection use three connections."""
+    five_per_connection = settings.model_copy(
+        update={"smtp_connections": 1, "smtp_messages_per_connection": 5}
+    )
+    answers = send_mails(five_per_connection, *(mail(n) for n in range(12)))
     assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
     assert mail_server.connections == 3
 
 
-def test_a_refused_mail_does_not_end_the_connection(settings: Settings, mail_server: MailServer) -> None:
-    """The same connection carries the next mail."""
-    one = only(settings, 1)
+def test_refused_mail_keeps_the_connection(settings: Settings, mail_server: MailServer) -> None:
+    one_connection = with_connections(settings, 1)
     mail_server.reply("rcpt", "550 5.1.1 unknown", to="bob@example.org")
-    answers = send(one, mail(1, "bob@example.org"), mail(2), mail(3, "bob@example.org"), mail(4))
+    answers = send_mails(
+        one_connection, mail(1, "bob@example.org"), mail(2), mail(3, "bob@example.org"), mail(4)
+    )
     assert [answer.outcome for answer in answers] == [SendOutcome.HARD_BOUNCE, SendOutcome.ACCEPTED] * 2
     assert mail_server.connections == 1
 
 
 def test_strict_providers_get_few_connections(settings: Settings, mail_server: MailServer) -> None:
-    """At most five to Google, over all its domains, while others use the rest."""
+    """Google gets at most five over all its domains, while others use the rest."""
     domains = ("gmail.com", "googlemail.com")
-    answers = send(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)))
+    answers = send_mails(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)))
     assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
     assert mail_server.connections <= fair_queue.STRICT_CONNECTIONS
 
 
 def test_strict_providers_get_few_mails_a_connection(settings: Settings, mail_server: MailServer) -> None:
-    """After fifty mails to one of them the connection is renewed."""
-    one = only(settings, 1)
-    send(one, *(mail(n, f"r{n}@outlook.com") for n in range(fair_queue.STRICT_MESSAGES + 1)))
+    """The connection is renewed after fifty mails to one of them."""
+    one_connection = with_connections(settings, 1)
+    send_mails(one_connection, *(mail(n, f"r{n}@outlook.com") for n in range(fair_queue.STRICT_MESSAGES + 1)))
     assert mail_server.connections == 2
 
 
-def test_a_relay_that_wants_fewer_connections_gets_fewer(settings: Settings, mail_server: MailServer) -> None:
+def test_relay_limits_the_connections(settings: Settings, mail_server: MailServer) -> None:
     """If it refuses all but the first, that one carries everything."""
     mail_server.allow_connections(1)
-    answers = send(settings, *(mail(n) for n in range(20)))
+    answers = send_mails(settings, *(mail(n) for n in range(20)))
     assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
 
 
-def test_an_absent_relay(settings: Settings) -> None:
-    """One mail has the error, the log has it once, and the other mails are not tried."""
+def test_unreachable_relay(settings: Settings) -> None:
+    """One mail has the error, it is logged once, and the other mails are not tried."""
     with structlog.testing.capture_logs() as logged:
-        answers = send(settings, *(mail(n) for n in range(30)))
+        answers = send_mails(settings, *(mail(n) for n in range(30)))
     (warning,) = logged
     assert (warning["log_level"], warning["event"]) == ("warning", "no connection to the relay")
     assert (warning["host"], warning["port"]) == (settings.smtp_host, settings.smtp_port)
@@ -337,17 +342,17 @@ def test_an_absent_relay(settings: Settings) -> None:
     assert "no connection" in tried.text
 
 
-def test_a_refusing_greeting(settings: Settings, mail_server: MailServer) -> None:
-    """A 5xx greeting is about the sender, not about a recipient."""
+def test_greeting_with_5xx(settings: Settings, mail_server: MailServer) -> None:
+    """It is about the sender and not a recipient."""
     mail_server.reply("connect", "554 5.7.1 no mail from you")
-    assert send(settings, mail())[0].outcome is SendOutcome.SENDER_REJECTED
+    assert send_mails(settings, mail())[0].outcome is SendOutcome.SENDER_REJECTED
 
 
-def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> None:
-    """After the first such refusal no other mail is tried."""
+def test_sender_fault_stops_the_run(settings: Settings, mail_server: MailServer) -> None:
+    """No other mail is tried after the first such refusal."""
     mail_server.reply("rcpt", "550 5.7.26 not authenticated", times=1)
-    one = only(settings, 1)
-    answers = send(one, mail(1), mail(2), mail(3))
+    one_connection = with_connections(settings, 1)
+    answers = send_mails(one_connection, mail(1), mail(2), mail(3))
     assert [answer.outcome for answer in answers] == [
         SendOutcome.SENDER_REJECTED,
         SendOutcome.NOT_ATTEMPTED,
@@ -355,10 +360,10 @@ def test_our_fault_ends_the_run(settings: Settings, mail_server: MailServer) -> 
     ]
 
 
-def test_a_sender_address_that_is_unknown_is_our_fault(settings: Settings, mail_server: MailServer) -> None:
+def test_unknown_sender_address_is_a_sender_fault(settings: Settings, mail_server: MailServer) -> None:
     """5.1.1 to MAIL is about the sender's address, so the recipient must not be suppressed."""
     mail_server.reply("mail", "550 5.1.1 unknown sender")
-    assert send(settings, mail())[0].outcome is SendOutcome.SENDER_REJECTED
+    assert send_mails(settings, mail())[0].outcome is SendOutcome.SENDER_REJECTED
 
 
 @pytest.mark.parametrize(
@@ -370,19 +375,19 @@ def test_a_sender_address_that_is_unknown_is_our_fault(settings: Settings, mail_
         ("end", SendOutcome.UNCERTAIN),
     ],
 )
-def test_a_broken_connection(
+def test_lost_connection(
     settings: Settings, mail_server: MailServer, stage: str, verdict: SendOutcome
 ) -> None:
-    """Before its body was sent, a mail is provably unsent; afterwards it is uncertain."""
+    """A mail is unsent before its body, and uncertain after it."""
     mail_server.drop(stage, times=1)
-    one = only(settings, 1)
-    answers = send(one, mail(1), mail(2))
+    one_connection = with_connections(settings, 1)
+    answers = send_mails(one_connection, mail(1), mail(2))
     assert [answer.outcome for answer in answers] == [verdict, SendOutcome.ACCEPTED]
 
 
 @pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
-def test_a_relay_that_wants_a_password(settings: Settings) -> None:
-    """The right password is accepted; a wrong one, or none, is our fault."""
+def test_authentication(settings: Settings) -> None:
+    """A wrong or missing password is a sender fault."""
     with MailServer(password="open sesame") as server:
         at = settings.model_copy(update={"smtp_port": server.port})
         for password, verdict in (
@@ -391,17 +396,17 @@ def test_a_relay_that_wants_a_password(settings: Settings) -> None:
             ("", SendOutcome.SENDER_REJECTED),
         ):
             login = {"smtp_username": "paperboy" if password else "", "smtp_password": password}
-            assert send(at.model_copy(update=login), mail())[0].outcome is verdict
+            assert send_mails(at.model_copy(update=login), mail())[0].outcome is verdict
         assert len(server.messages) == 1
 
 
-def test_required_encryption_is_required(settings: Settings, mail_server: MailServer) -> None:
-    """Without STARTTLS nothing is sent in clear text, except with opportunistic settings."""
+def test_required_encryption(settings: Settings, mail_server: MailServer) -> None:
+    """Without STARTTLS nothing is sent in clear text, except with opportunistic encryption."""
     strict = settings.model_copy(update={"smtp_security": "starttls"})
-    assert send(strict, mail())[0].outcome is SendOutcome.UNREACHABLE
+    assert send_mails(strict, mail())[0].outcome is SendOutcome.UNREACHABLE
     assert mail_server.messages == []
     lenient = settings.model_copy(update={"smtp_security": "opportunistic"})
-    assert send(lenient, mail())[0].outcome is SendOutcome.ACCEPTED
+    assert send_mails(lenient, mail())[0].outcome is SendOutcome.ACCEPTED
 
 
 @pytest.fixture(scope="module")
@@ -410,14 +415,14 @@ def authority() -> trustme.CA:
 
 
 @pytest.fixture
-def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def trust_authority(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the system trust this authority."""
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
 
 
 @contextmanager
-def encrypting(
+def tls_server(
     certificate: trustme.LeafCert | None, *, at_once: bool = False, password: str | None = None
 ) -> Iterator[MailServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if certificate else None
@@ -427,47 +432,45 @@ def encrypting(
         yield server
 
 
-def only(settings: Settings, connections: int) -> Settings:
+def with_connections(settings: Settings, connections: int) -> Settings:
     return settings.model_copy(update={"smtp_connections": connections})
 
 
-def over(server: MailServer, settings: Settings, security: str, **more: Any) -> Settings:
+def with_security(server: MailServer, settings: Settings, security: str, **more: Any) -> Settings:
     return settings.model_copy(
         update={"smtp_port": server.port, "smtp_security": SmtpSecurity(security), **more}
     )
 
 
-@pytest.mark.usefixtures("trusted")
+@pytest.mark.usefixtures("trust_authority")
 @pytest.mark.parametrize("security", ["starttls", "tls", "opportunistic"])
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_encryption(
     settings: Settings, authority: trustme.CA, pipelining: bool, security: str, new_loop: LoopFactory
 ) -> None:
-    """Large mails arrive byte for byte, on both event loops."""
+    """Large mails arrive unchanged, on both event loops."""
     mails = [mail(n, data=f"Subject: {n}\r\n\r\n".encode() + b"0123456789\r\n" * 30_000) for n in range(5)]
-    with encrypting(authority.issue_cert("127.0.0.1"), at_once=security == "tls") as server:
+    with tls_server(authority.issue_cert("127.0.0.1"), at_once=security == "tls") as server:
         server.offers_pipelining = pipelining
-        one = over(server, settings, security, smtp_connections=1)
-        answers = send(one, *mails, new_loop=new_loop)
+        one = with_security(server, settings, security, smtp_connections=1)
+        answers = send_mails(one, *mails, new_loop=new_loop)
         assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
         assert [received.data for received in server.messages] == [one.data for one in mails]
         assert [server.encrypted, server.connections] == [5, 1]
 
 
-@pytest.mark.usefixtures("trusted")
+@pytest.mark.usefixtures("trust_authority")
 @pytest.mark.parametrize("flaw", ["unknown authority", "other name", "expired"])
 @pytest.mark.parametrize("security", ["starttls", "tls", "opportunistic"])
-def test_an_untrusted_certificate(
-    settings: Settings, authority: trustme.CA, security: str, flaw: str
-) -> None:
+def test_untrusted_certificate(settings: Settings, authority: trustme.CA, security: str, flaw: str) -> None:
     """Required encryption refuses it; opportunistic encryption accepts it."""
     certificate = {
         "unknown authority": lambda: trustme.CA().issue_cert("127.0.0.1"),
         "other name": lambda: authority.issue_cert("mail.example.org"),
         "expired": lambda: authority.issue_cert("127.0.0.1", not_after=datetime(2020, 1, 1, tzinfo=UTC)),
     }[flaw]()
-    with encrypting(certificate, at_once=security == "tls") as server:
-        (answer,) = send(over(server, settings, security), mail())
+    with tls_server(certificate, at_once=security == "tls") as server:
+        (answer,) = send_mails(with_security(server, settings, security), mail())
         if security == "opportunistic":
             assert (answer.outcome, server.encrypted) == (SendOutcome.ACCEPTED, 1)
         else:
@@ -479,29 +482,29 @@ def test_an_untrusted_certificate(
 @pytest.mark.parametrize(
     "certificate", [None, trustme.CA().issue_cert("127.0.0.1")], ids=["plain", "anybody"]
 )
-def test_a_password_requires_verified_encryption(
+def test_password_requires_verified_encryption(
     settings: Settings, certificate: trustme.LeafCert | None
 ) -> None:
-    """Opportunistic encryption is not enough, because anybody can offer it."""
+    """Opportunistic encryption is not enough, because an attacker can offer it."""
     login = {"smtp_username": "paperboy", "smtp_password": "open sesame"}
-    with encrypting(certificate, password="open sesame") as server:
-        (answer,) = send(over(server, settings, "opportunistic", **login), mail())
-    assert (answer.outcome, server.told) == (SendOutcome.UNREACHABLE, [])
+    with tls_server(certificate, password="open sesame") as server:
+        (answer,) = send_mails(with_security(server, settings, "opportunistic", **login), mail())
+    assert (answer.outcome, server.passwords) == (SendOutcome.UNREACHABLE, [])
 
 
-def test_an_address_outside_ascii(settings: Settings, mail_server: MailServer) -> None:
+def test_non_ascii_address(settings: Settings, mail_server: MailServer) -> None:
     """It is sent if SMTPUTF8 is offered, and fails otherwise."""
     wide = mail(1, "jürgen@example.org", needs_smtputf8=True)
-    assert send(settings, wide)[0].outcome is SendOutcome.ACCEPTED
+    assert send_mails(settings, wide)[0].outcome is SendOutcome.ACCEPTED
     assert mail_server.messages[0].recipient == "jürgen@example.org"
     mail_server.offers_smtputf8 = False
-    assert send(settings, wide)[0].outcome is SendOutcome.UNSENDABLE
+    assert send_mails(settings, wide)[0].outcome is SendOutcome.UNSENDABLE
 
 
-def test_the_text_of_a_reply_is_cleaned(settings: Settings, mail_server: MailServer) -> None:
-    """It ends up in the database and in terminals: one line, no control characters."""
+def test_reply_text_is_cleaned(settings: Settings, mail_server: MailServer) -> None:
+    """It is stored and printed, so it becomes one line without control characters."""
     mail_server.reply("rcpt", "550-5.1.1 first\r\n550 5.1.1 second\0" + "x" * 900)
-    (answer,) = send(settings, mail())
+    (answer,) = send_mails(settings, mail())
     assert answer.text.startswith("5.1.1 first 5.1.1 second")
     assert "\0" not in answer.text
     assert len(answer.text) <= 500

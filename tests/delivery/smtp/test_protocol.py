@@ -1,4 +1,4 @@
-"""SMTP commands and bodies as bytes, and the parser of replies."""
+"""Test SMTP commands and bodies as bytes, and the parser of replies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mail(recipient: str = "alice@example.org", **fields: Any) -> OutgoingMail:
 
 
 @pytest.mark.parametrize(
-    ("data", "sent"),
+    ("data", "encoded"),
     [
         (b"a\r\nb\r\n", b"a\r\nb\r\n"),
         (b"a\r\nb", b"a\r\nb\r\n"),
@@ -37,9 +37,9 @@ def mail(recipient: str = "alice@example.org", **fields: Any) -> OutgoingMail:
         (b"", b"\r\n"),
     ],
 )
-def test_dots_are_stuffed(data: bytes, sent: bytes) -> None:
-    """A line that begins with a dot gets another; the last line is ended."""
-    assert dot_stuffed(mail(data=data)) == sent
+def test_dot_stuffing(data: bytes, encoded: bytes) -> None:
+    """A leading dot is doubled, and the last line is terminated."""
+    assert dot_stuffed(mail(data=data)) == encoded
 
 
 def test_a_body_without_leading_dots_is_not_copied() -> None:
@@ -48,7 +48,7 @@ def test_a_body_without_leading_dots_is_not_copied() -> None:
     assert dot_stuffed(mail(data=data, no_leading_dots=True)) is data
 
 
-def test_an_envelope() -> None:
+def test_envelope_commands() -> None:
     """SIZE is sent if the relay supports it."""
     assert envelope_commands(mail(), ServerCapabilities()) == (
         b"MAIL FROM:<b@paperboy.test>\r\n",
@@ -59,8 +59,8 @@ def test_an_envelope() -> None:
     )
 
 
-def test_an_envelope_outside_ascii() -> None:
-    """SMTPUTF8 is requested for mails that need it, if the relay offers it."""
+def test_envelope_with_smtputf8() -> None:
+    """It is requested for mails that need it, if the relay offers it."""
     wide = mail("jürgen@example.org", needs_smtputf8=True)
     assert envelope_commands(wide, ServerCapabilities(smtputf8=True)) == (
         b"MAIL FROM:<b@paperboy.test> SMTPUTF8\r\n",
@@ -79,14 +79,14 @@ def test_an_envelope_outside_ascii() -> None:
         (mail("alice"), "cannot be written"),
     ],
 )
-def test_mails_that_a_relay_cannot_carry(outgoing: OutgoingMail, why: str) -> None:
-    """They are refused with the reason before any command is sent."""
+def test_unsupported_mails_are_refused_locally(outgoing: OutgoingMail, why: str) -> None:
+    """The reason is given before any command is sent."""
     with pytest.raises(Unsendable, match=why):
         envelope_commands(outgoing, ServerCapabilities(size=100))
 
 
-def test_a_quoted_address() -> None:
-    """It is allowed, though rare."""
+def test_quoted_address() -> None:
+    """It is rare but valid."""
     assert (
         envelope_commands(mail('"alice b"@example.org'), ServerCapabilities())[1]
         == b'RCPT TO:<"alice b"@example.org>\r\n'
@@ -98,16 +98,15 @@ def parse(*pieces: bytes) -> tuple[list[Reply], ReplyParser]:
     return [reply for piece in pieces for reply in parser.feed(piece)], parser
 
 
-def test_replies_of_several_lines() -> None:
-    """Their lines are joined, and the last line's code counts."""
+def test_multiline_replies() -> None:
+    """Lines are joined, and the last line's code counts."""
     replies, parser = parse(b"250-first\r\n250-\r\n250 last\r\n354\r\n")
     assert replies == [Reply(250, b"first  last"), Reply(354, b"")]
     assert not parser.has_more
 
 
 @given(st.lists(st.integers(0, 60), max_size=6))
-def test_replies_in_any_pieces(cuts: list[int]) -> None:
-    """The result does not depend on where the network splits the bytes."""
+def test_replies_split_at_any_byte(cuts: list[int]) -> None:
     whole = b"250 2.0.0 taken as 4711\r\n250-a\r\n250 b\r\n354 go\r\n"
     places = [0, *sorted(cuts), len(whole)]
     replies, parser = parse(*(whole[a:b] for a, b in itertools.pairwise(places)))
@@ -127,7 +126,7 @@ def test_replies_in_any_pieces(cuts: list[int]) -> None:
         b"\0" * 9000,
     ],
 )
-def test_bytes_that_are_not_smtp(garbage: bytes) -> None:
+def test_invalid_bytes(garbage: bytes) -> None:
     """Replies before them still count."""
     replies, parser = parse(b"250 ok\r\n" + garbage)
     assert replies == [Reply(250, b"ok")]
@@ -136,7 +135,7 @@ def test_bytes_that_are_not_smtp(garbage: bytes) -> None:
 
 
 @pytest.mark.parametrize("line", [b"250-" + b"x" * 1000, b"250-", b"250-" + b" " * 1000])
-def test_an_endless_reply_is_invalid(line: bytes) -> None:
+def test_endless_reply_is_invalid(line: bytes) -> None:
     """It cannot fill the memory, not even with empty lines."""
     replies, parser = parse(*[(line + b"\r\n") * 10] * 1000)
     assert replies == []
@@ -144,13 +143,12 @@ def test_an_endless_reply_is_invalid(line: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=200), max_size=8))
-def test_hostile_bytes(pieces: list[bytes]) -> None:
-    """No bytes raise an exception."""
+def test_random_bytes_do_not_raise(pieces: list[bytes]) -> None:
     parse(*pieces)
 
 
-def test_a_reply_becomes_one_printable_line() -> None:
-    """Of a bounded length, without terminal control and without lone surrogates."""
+def test_reply_text_is_one_printable_line() -> None:
+    """It has a limited length, without control characters and lone surrogates."""
     assert printable_line("a\r\n b\0\ud800" + "x" * 900) == "a b ?" + "x" * 495
     assert (
         printable_line("5.1.1\x1b[2J\x9b31m gr\u00fc\u00dfe \u202etxt\u00a0x")

@@ -1,4 +1,4 @@
-"""The meaning of refusals, in SMTP replies and in notices."""
+"""Test the classification of refusals in SMTP replies and notices."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from app.types import SendOutcome
         (521, "no mail here", SendOutcome.SENDER_REJECTED),
     ],
 )
-def test_the_outcome_of_a_reply(code: int, text: str, verdict: SendOutcome) -> None:
-    """The enhanced status decides, or else the text; our own faults suppress nobody."""
+def test_reply_outcome(code: int, text: str, verdict: SendOutcome) -> None:
+    """The enhanced status decides, or else the text; sender faults do not suppress."""
     assert responses.classify(code, text) is verdict
 
 
@@ -342,13 +342,13 @@ SAID = {
 @pytest.mark.parametrize(
     ("reason", "text"), [(reason, text) for reason, texts in SAID.items() for text in texts]
 )
-def test_texts_name_a_reason(reason: Reason, text: str) -> None:
-    """In several languages, and from many servers."""
+def test_reason_from_text(reason: Reason, text: str) -> None:
+    """Test replies in several languages from many servers."""
     assert responses.diagnose(text, "(in reply to RCPT TO command)").reason is reason
 
 
 @pytest.mark.parametrize(
-    ("said", "elsewhere", "status", "reason", "hard"),
+    ("text", "elsewhere", "status", "reason", "hard"),
     [
         ("550 5.1.1 user unknown", "", "", Reason.USER_UNKNOWN, True),
         ("550 user unknown (in reply to RCPT TO command)", "", "5.0.0", Reason.USER_UNKNOWN, True),
@@ -385,20 +385,20 @@ def test_texts_name_a_reason(reason: Reason, text: str) -> None:
         ("", "", "", Reason.UNDEFINED, False),
     ],
 )
-def test_status_text_and_phase_together(
-    said: str, elsewhere: str, status: str, reason: Reason, hard: bool
+def test_reason_from_status_text_and_phase(
+    text: str, elsewhere: str, status: str, reason: Reason, hard: bool
 ) -> None:
-    """A specific status decides; an address is given up only for confirmed reasons."""
-    found = responses.diagnose(said, elsewhere, status=status)
-    assert (found.reason, found.hard) == (reason, hard)
+    """A specific status decides. Only confirmed reasons are hard bounces."""
+    diagnosis = responses.diagnose(text, elsewhere, status=status)
+    assert (diagnosis.reason, diagnosis.hard) == (reason, hard)
 
 
-def test_a_delay_is_never_hard() -> None:
+def test_delay_is_never_a_hard_bounce() -> None:
     """The mail may still arrive."""
     assert not responses.diagnose("550 5.1.1 user unknown", delayed=True).hard
 
 
-def test_reasons_about_the_sender_are_never_hard() -> None:
+def test_sender_reasons_are_never_hard_bounces() -> None:
     """They say nothing about the address."""
     assert not responses.HARD & responses.NOT_ABOUT_RECIPIENT
 
@@ -406,8 +406,7 @@ def test_reasons_about_the_sender_are_never_hard() -> None:
 @pytest.mark.parametrize(
     "text", ["user " + "x" * 9000 + "@", "account user mailbox " * 2000, "is are " * 5000]
 )
-def test_no_text_takes_long(text: str) -> None:
-    """Only the first characters of a long text are read."""
+def test_long_texts_are_truncated_before_matching(text: str) -> None:
     began = time.process_time()
     responses.diagnose(text, text)
     assert time.process_time() - began < 2

@@ -1,4 +1,4 @@
-"""Small invented answers with the shapes and oddities of real ones."""
+"""Sample responses with the structure and irregularities of real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""arXiv's two interfaces: entries, errors that look like papers, and truncated feeds."""
+"""Test the parsers of arXiv's two interfaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.papers.sources.responses import API_ERROR, api, api_entry, feed, feed
 DAY = date(2026, 11, 19)
 
 
-def test_an_entry_of_the_query_api_becomes_a_record() -> None:
+def test_query_api_entry() -> None:
     """The version is removed from the id, TeX accents become Unicode, white space is collapsed."""
     [record] = arxiv.parse(api(api_entry()), DAY).records
     assert (record.arxiv_id, record.version, record.doi) == ("2611.00001", 2, "10.1234/pigeons.1")
@@ -25,7 +25,7 @@ def test_an_entry_of_the_query_api_becomes_a_record() -> None:
     assert not record.withdrawn
 
 
-def test_ids_from_before_2007_are_known() -> None:
+def test_ids_before_2007() -> None:
     """These ids contain a slash."""
     [record] = arxiv.parse(api(api_entry("astro-ph/0601001v1"))).records
     assert (record.arxiv_id, record.listed_on) == ("astro-ph/0601001", None)
@@ -39,19 +39,19 @@ def test_ids_from_before_2007_are_known() -> None:
         ("12 pages, to appear at BIRDS 2026", False),
     ],
 )
-def test_a_withdrawal_is_read_from_the_comment(comment: str, withdrawn: bool) -> None:
+def test_withdrawal_in_the_comment(comment: str, withdrawn: bool) -> None:
     """arXiv has no field for it."""
     [record] = arxiv.parse(api(api_entry(comment=comment))).records
     assert record.withdrawn is withdrawn
 
 
-def test_no_entries_are_no_fault() -> None:
-    """The result is empty for a missing id, on weekends and on holidays."""
+def test_empty_feed() -> None:
+    """An id may be unknown, and weekends and holidays have no papers."""
     assert arxiv.parse(api()).rows == 0
     assert arxiv.parse_feed(feed()).rows == 0
 
 
-def test_an_error_feed_is_not_a_paper() -> None:
+def test_error_entry() -> None:
     """arXiv sends errors as an entry, often with status 200."""
     with pytest.raises(UnreadableAnswer, match="incorrect id format for abc"):
         arxiv.parse(API_ERROR)
@@ -68,20 +68,20 @@ def test_an_error_feed_is_not_a_paper() -> None:
         ("<rss version='2.0'><channel/></rss>", "not an Atom feed"),
     ],
 )
-def test_what_is_no_feed_is_told(answer: str, message: str) -> None:
+def test_response_that_is_not_a_feed(answer: str, message: str) -> None:
     """arXiv sometimes answers with plain text."""
     with pytest.raises(UnreadableAnswer, match=message):
         arxiv.parse(answer)
 
 
-def test_entities_are_refused_before_they_grow() -> None:
+def test_entities_are_refused() -> None:
     """A feed must not declare entities (billion laughs)."""
     bomb = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>' + api(api_entry(title="&b;"))
     with pytest.raises(UnreadableAnswer, match="entities"):
         arxiv.parse(bomb)
 
 
-def test_new_and_cross_are_listings_and_new_versions_are_not() -> None:
+def test_announcement_types() -> None:
     """A replaced paper was announced before."""
     kinds = ("new", "cross", "replace", "replace-cross")
     entries = [feed_entry(f"2611.0000{n}v1", announced=kind) for n, kind in enumerate(kinds)]
@@ -91,7 +91,7 @@ def test_new_and_cross_are_listings_and_new_versions_are_not() -> None:
     assert {record.as_of for record in records} == {DAY}
 
 
-def test_an_entry_of_the_daily_feed_becomes_a_record() -> None:
+def test_daily_feed_entry() -> None:
     """The announcement's first line is not part of the abstract; the authors are one string."""
     [record] = arxiv.parse_feed(feed(feed_entry("2611.00001v3"))).records
     assert (record.arxiv_id, record.version) == ("2611.00001", 3)
@@ -99,18 +99,18 @@ def test_an_entry_of_the_daily_feed_becomes_a_record() -> None:
     assert record.authors == ("Mei Tanaka", "André Adeyemi")
 
 
-@pytest.mark.parametrize("lost", [10, 120, 400])
-def test_a_truncated_feed_gives_its_complete_entries_and_one_clear_error(lost: int) -> None:
+@pytest.mark.parametrize("missing_bytes", [10, 120, 400])
+def test_truncated_feed(missing_bytes: int) -> None:
     """The position of the cut does not matter."""
     text = feed(feed_entry("2611.00001v1"), feed_entry("2611.00002v1"), feed_entry("2611.00003v1"))
-    parsed = arxiv.parse_feed(text[: -lost - len("\n</feed>\n")])
+    parsed = arxiv.parse_feed(text[: -missing_bytes - len("\n</feed>\n")])
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001", "2611.00002"]
     [rejection] = parsed.rejections
     assert (rejection.reason, rejection.row) == ("the answer was cut off", None)
     assert rejection.detail.startswith("2 complete entries were read")
 
 
-def test_a_feed_with_broken_markup_gives_what_comes_before_it() -> None:
+def test_invalid_markup() -> None:
     """One unescaped character in a title must not lose the whole feed."""
     parsed = arxiv.parse_feed(feed(feed_entry("2611.00001v1"), feed_entry(title="R & D < 3")))
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001"]
@@ -119,7 +119,7 @@ def test_a_feed_with_broken_markup_gives_what_comes_before_it() -> None:
     ]
 
 
-def test_an_entry_without_id_or_title_is_rejected_with_its_number() -> None:
+def test_entry_without_id_or_title() -> None:
     """The other entries are read."""
     text = api(api_entry(), api_entry("nonsense"), api_entry("2611.00003v1", title=" "))
     parsed = arxiv.parse(text)
@@ -130,7 +130,7 @@ def test_an_entry_without_id_or_title_is_rejected_with_its_number() -> None:
     ]
 
 
-def test_control_characters_do_not_end_the_feed() -> None:
+def test_control_characters() -> None:
     """XML forbids them, but authors paste them."""
     assert len(arxiv.parse(api(api_entry(title="Pi\x0bgeons"), api_entry("2611.00002v1"))).records) == 2
 
@@ -147,8 +147,6 @@ def test_control_characters_do_not_end_the_feed() -> None:
         (date(2026, 11, 27), datetime(2026, 11, 24, 19, tzinfo=UTC), datetime(2026, 11, 26, 19, tzinfo=UTC)),
     ],
 )
-def test_an_announcement_has_the_submissions_between_two_afternoons(
-    day: date, since: datetime, until: datetime
-) -> None:
-    """So a missed announcement can be requested later, without gap or overlap."""
+def test_submission_window_of_an_announcement(day: date, since: datetime, until: datetime) -> None:
+    """A missed announcement can be requested later without gap or overlap."""
     assert arxiv.window(day) == (since, until)

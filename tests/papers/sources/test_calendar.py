@@ -1,4 +1,4 @@
-"""The calendar explains days without papers."""
+"""Test the arXiv calendar, which explains days without papers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.papers.sources import calendar
 from app.types import SourceKind
 
 
-def test_weekends_and_holidays_have_their_sentence() -> None:
+def test_weekends_and_holidays() -> None:
     """The sentence is shown to readers."""
     saturday, thanksgiving, friday = date(2026, 11, 21), date(2026, 11, 26), date(2026, 11, 20)
     assert "Saturday" in calendar.no_papers_reason(SourceKind.HUGGINGFACE, saturday)
@@ -21,7 +21,7 @@ def test_weekends_and_holidays_have_their_sentence() -> None:
     assert calendar.no_papers_reason(SourceKind.FEED, saturday) == ""
 
 
-def test_the_announcement_before() -> None:
+def test_previous_announcement() -> None:
     """Weekends and holidays are skipped."""
     assert calendar.announcement_before(date(2026, 11, 23)) == date(2026, 11, 20)
     assert calendar.announcement_before(date(2026, 11, 27)) == date(2026, 11, 25)

@@ -1,4 +1,4 @@
-"""Any RSS or Atom feed: papers are recognised by their links."""
+"""Test RSS and Atom feeds. Papers are recognised by their links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.papers.sources import responses
 DAY = date(2026, 11, 20)
 
 
-def test_ids_are_found_in_links() -> None:
+def test_ids_in_links() -> None:
     """One entry has a DOI, one an arXiv id; the entry without a title is rejected."""
     parsed = feed.parse(responses.RSS, DAY)
     first, second = parsed.records
@@ -22,7 +22,7 @@ def test_ids_are_found_in_links() -> None:
     assert [(r.reason, r.row) for r in parsed.rejections] == [("the entry has no title", 3)]
 
 
-def test_markup_is_removed_and_days_are_of_utc() -> None:
+def test_markup_and_dates() -> None:
     """22:30 in New York is the next day in UTC."""
     first, second = feed.parse(responses.RSS, DAY).records
     assert first.abstract == "We teach & test."
@@ -31,13 +31,13 @@ def test_markup_is_removed_and_days_are_of_utc() -> None:
     assert second.listed_on == DAY, "an entry without a date is of the day it was read"
 
 
-def test_new_versions_in_a_feed_of_arxiv_are_no_listings() -> None:
+def test_arxiv_replacements_are_not_listings() -> None:
     """arXiv's RSS marks them, too."""
     text = responses.feed(responses.feed_entry(), responses.feed_entry("2611.00002v2", announced="replace"))
     assert [record.listed_on for record in feed.parse(text, DAY).records] == [date(2026, 11, 19), None]
 
 
-def test_a_truncated_feed_gives_its_complete_entries_and_one_clear_error() -> None:
+def test_truncated_feed() -> None:
     """The incomplete entry does not become a paper."""
     parsed = feed.parse(responses.RSS[: responses.RSS.index("Owls.")], DAY)
     assert [record.title for record in parsed.records] == ["Pigeons That Plan"]
@@ -54,20 +54,20 @@ def test_a_truncated_feed_gives_its_complete_entries_and_one_clear_error() -> No
         '<!DOCTYPE r [<!ENTITY a "ha">]>' + responses.RSS,
     ],
 )
-def test_what_is_no_feed_is_told(answer: str) -> None:
+def test_response_that_is_not_a_feed(answer: str) -> None:
     """The answers are a login page, an empty text and an entity bomb."""
     with pytest.raises(UnreadableAnswer):
         feed.parse(answer, DAY)
 
 
-def test_an_arxiv_doi_is_an_arxiv_id() -> None:
+def test_arxiv_doi() -> None:
     """Publishers' feeds have it as 10.48550/arXiv.X."""
     text = responses.RSS.replace("10.1234/Pigeons.1", "10.48550/arXiv.2611.00007")
     assert feed.parse(text, DAY).records[0].arxiv_id == "2611.00007"
     assert feed.parse(text, DAY).records[0].doi == ""
 
 
-def test_a_date_that_is_none_is_the_day_of_reading() -> None:
+def test_missing_or_invalid_date() -> None:
     """This also holds if the date of the entry cannot be parsed."""
     text = responses.RSS.replace("Thu, 19 Nov 2026 22:30:00 -0500", "the day before the feast")
     assert feed.parse(text, DAY).records[0].listed_on == DAY

@@ -1,4 +1,4 @@
-"""Saved answers: the kind and the day of a file are detected from its content and name."""
+"""Test the detection of the kind and day of saved responses."""
 
 from __future__ import annotations
 
@@ -32,35 +32,37 @@ TODAY = date(2026, 11, 20)
         ("[]", SourceKind.JSONL),
     ],
 )
-def test_the_kind_is_detected_from_the_content(text: str, kind: SourceKind) -> None:
+def test_kind_from_content(text: str, kind: SourceKind) -> None:
     """Each kind has its own marks."""
     assert sources.parse_file("saved", text.encode(), TODAY).kind is kind
 
 
-def test_the_day_is_detected_from_the_name_unless_it_is_given() -> None:
+def test_day_from_name() -> None:
     """A given day overrides the day in the name."""
     row = responses.hf_row()
     del row["paper"]["submittedOnDailyAt"]
     data = responses.hf(row).encode()
     named = sources.parse_file("daily-2026-11-18.json", data, TODAY).parsed.records[0]
-    given = sources.parse_file("daily-2026-11-18.json", data, TODAY, day=date(2026, 11, 17)).parsed.records[0]
-    assert (named.listed_on, given.listed_on) == (date(2026, 11, 18), date(2026, 11, 17))
+    overridden = sources.parse_file(
+        "daily-2026-11-18.json", data, TODAY, day=date(2026, 11, 17)
+    ).parsed.records[0]
+    assert (named.listed_on, overridden.listed_on) == (date(2026, 11, 18), date(2026, 11, 17))
 
 
-def test_a_given_kind_is_used_and_arxiv_means_either_interface() -> None:
+def test_given_kind() -> None:
     """People call both kinds of files arxiv."""
     feed = responses.feed(responses.feed_entry()).encode()
     assert sources.parse_file("a.xml", feed, TODAY, kind=SourceKind.ARXIV).kind is SourceKind.ARXIV_FEED
     assert sources.parse_file("a.xml", feed, TODAY, kind=SourceKind.FEED).kind is SourceKind.FEED
 
 
-def test_votes_are_of_hugging_face_whatever_a_file_is_called() -> None:
+def test_files_with_votes_belong_to_hugging_face() -> None:
     """With two sources they would count twice."""
     data = b'{"id": "2611.00001", "title": "A", "upvotes": 3}'
     assert sources.parse_file("a.jsonl", data, TODAY, kind=SourceKind.JSONL).kind is SourceKind.HUGGINGFACE
 
 
-def test_a_recorded_answer_is_unwrapped() -> None:
+def test_recorded_response() -> None:
     """The body is parsed; an error's reason is part of the message."""
     good = {"url": "https://export.arxiv.org/api/query", "status_code": 200, "body": responses.api()}
     bad = good | {"status_code": 400, "body": responses.API_ERROR}
@@ -70,8 +72,7 @@ def test_a_recorded_answer_is_unwrapped() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n\x00\x00", b"Dear all,\n\nsee below", b"<svg/>"])
-def test_a_file_of_no_known_kind_is_an_error(data: bytes) -> None:
-    """A file of no known kind is an error."""
+def test_unknown_kind(data: bytes) -> None:
     with pytest.raises(UnreadableAnswer, match="none of the kinds"):
         sources.parse_file("file", data, TODAY)
 
@@ -92,9 +93,7 @@ def test_a_file_of_no_known_kind_is_an_error(data: bytes) -> None:
     st.text(max_size=10),
     st.sampled_from([None, *SourceKind]),
 )
-def test_no_damage_whatever_makes_it_raise_anything_else(
-    text: str, place: int, length: int, instead: str, kind: SourceKind | None
-) -> None:
+def test_damaged_files(text: str, place: int, length: int, instead: str, kind: SourceKind | None) -> None:
     """If a part is lost or replaced, or the kind is wrong, the file is read or is unreadable."""
     damaged = (text[:place] + instead + text[place + length :]).encode("utf-8", "surrogatepass")
     try:

@@ -1,4 +1,4 @@
-"""The polite HTTP client: identification, rate limits, timeouts and retries."""
+"""Test the polite HTTP client: identification, rate limits, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import stamina
 from app.errors import SourceError, UnreadableAnswer
 from app.papers.sources import http_client
 from app.papers.sources.http_client import Client, HttpTransport
-from tests.support.http_server import Peer
+from tests.support.http_server import FakeHttpServer
 
 Answer = Callable[[httpx.Request], httpx.Response]
 URL = "https://huggingface.co/api/daily_papers"
@@ -28,8 +28,8 @@ def _no_waiting() -> Iterator[None]:
     stamina.set_testing(False)
 
 
-class Upstream(Peer):
-    """A peer that records the pauses of the client, too."""
+class Upstream(FakeHttpServer):
+    """A fake server that also records the pauses of the client."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         super().__init__(*answers)
@@ -38,8 +38,8 @@ class Upstream(Peer):
     async def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
 
-    def ask(self, now: datetime, work: Callable[[Client], Awaitable[object]]) -> object:
-        """Run some work with a client whose requests go to this source."""
+    def call(self, now: datetime, work: Callable[[Client], Awaitable[object]]) -> object:
+        """Call a function with a client whose requests go to this server."""
 
         async def run() -> object:
             wire = HttpTransport(httpx.MockTransport(self), self.sleep, _resolve)
@@ -49,28 +49,27 @@ class Upstream(Peer):
         return asyncio.run(run())
 
     def get(self, now: datetime, url: str = URL, **options: object) -> http_client.HttpResponse:
-        return self.ask(now, lambda polite: polite.get(url, **options))  # type: ignore[arg-type,return-value]
+        return self.call(now, lambda polite: polite.get(url, **options))  # type: ignore[arg-type,return-value]
 
 
 async def _resolve(host: str, port: int) -> list[str]:
     return {"inside.test": ["10.0.0.7"], "both.test": ["93.184.215.14", "::1"]}.get(host, ["93.184.215.14"])
 
 
-def test_it_says_who_asks(now: datetime) -> None:
-    """The User-Agent has an address to write to."""
+def test_user_agent_has_a_contact_address(now: datetime) -> None:
     upstream = Upstream(httpx.Response(200, content=b"[]"))
     assert upstream.get(now, params={"p": 1}).body == b"[]"
-    assert upstream.asked[0].headers["user-agent"] == "Paperboy/0.1 (ops@paperboy.test)"
-    assert upstream.asked[0].url.params["p"] == "1"
+    assert upstream.requests[0].headers["user-agent"] == "Paperboy/0.1 (ops@paperboy.test)"
+    assert upstream.requests[0].url.params["p"] == "1"
 
 
-def test_what_did_not_change_is_not_sent_again(now: datetime) -> None:
+def test_conditional_requests(now: datetime) -> None:
     """ETag and Last-Modified are sent back to the source."""
     upstream = Upstream(httpx.Response(304, headers={"etag": '"b"'}))
     reply = upstream.get(now, etag='"a"', last_modified="Fri, 20 Nov 2026 00:00:00 GMT")
     assert not reply.changed
-    assert upstream.asked[0].headers["if-none-match"] == '"a"'
-    assert upstream.asked[0].headers["if-modified-since"] == "Fri, 20 Nov 2026 00:00:00 GMT"
+    assert upstream.requests[0].headers["if-none-match"] == '"a"'
+    assert upstream.requests[0].headers["if-modified-since"] == "Fri, 20 Nov 2026 00:00:00 GMT"
     fresh = Upstream(httpx.Response(200, headers={"etag": '"c"'}))
     assert fresh.get(now).etag == '"c"'
 
@@ -79,43 +78,42 @@ def test_what_did_not_change_is_not_sent_again(now: datetime) -> None:
     "fault",
     [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.Response(502), httpx.Response(503)],
 )
-def test_a_fault_that_passes_is_tried_again(now: datetime, fault: httpx.Response | Exception) -> None:
+def test_temporary_error_is_retried(now: datetime, fault: httpx.Response | Exception) -> None:
     """The caller does not notice it."""
     upstream = Upstream(fault, fault, httpx.Response(200, content=b"[]"))
     assert upstream.get(now).body == b"[]"
-    assert len(upstream.asked) == 3
+    assert len(upstream.requests) == 3
 
 
 @pytest.mark.parametrize("fault", [httpx.ConnectError("refused"), httpx.Response(500)])
-def test_a_fault_that_stays_is_told(now: datetime, fault: httpx.Response | Exception) -> None:
+def test_permanent_error_is_raised(now: datetime, fault: httpx.Response | Exception) -> None:
     """The error is raised after three attempts."""
     upstream = Upstream(fault)
     with pytest.raises(SourceError, match=r"huggingface\.co"):
         upstream.get(now)
-    assert len(upstream.asked) == 3
+    assert len(upstream.requests) == 3
 
 
-def test_a_refusal_is_not_repeated(now: datetime) -> None:
-    """A client error is not retried."""
+def test_client_error_is_not_retried(now: datetime) -> None:
     upstream = Upstream(httpx.Response(400, content=b'{"error":"Invalid date"}'))
     with pytest.raises(SourceError, match=r"HTTP 400.*Invalid date"):
         upstream.get(now)
-    assert len(upstream.asked) == 1
+    assert len(upstream.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [({"RateLimit": '"api";r=0;t=55'}, 56), ({"Retry-After": "7"}, 7)],
 )
-def test_it_waits_as_long_as_it_is_asked_to(now: datetime, headers: dict[str, str], seconds: int) -> None:
-    """Hugging Face says when its rate limit's window ends."""
+def test_retry_after_is_respected(now: datetime, headers: dict[str, str], seconds: int) -> None:
+    """Hugging Face sends the end of its rate limit's window."""
     upstream = Upstream(httpx.Response(429, headers=headers), httpx.Response(200))
     upstream.get(now)
     [wait] = upstream.waits
     assert seconds - 1 < wait <= seconds
 
 
-def test_a_budget_that_is_used_up_is_waited_for_before_it_is_refused(now: datetime) -> None:
+def test_exhausted_rate_limit_delays_the_next_request(now: datetime) -> None:
     """The last successful response says so."""
 
     async def twice(polite: Client) -> None:
@@ -123,11 +121,11 @@ def test_a_budget_that_is_used_up_is_waited_for_before_it_is_refused(now: dateti
         await polite.get(URL)
 
     upstream = Upstream(httpx.Response(200, headers={"RateLimit": '"api";r=0;t=9'}))
-    upstream.ask(now, twice)
+    upstream.call(now, twice)
     assert len(upstream.waits) == 1
 
 
-def test_a_long_wait_is_left_to_a_later_run(now: datetime) -> None:
+def test_long_retry_after_is_raised(now: datetime) -> None:
     """The run does not sleep for an hour; the error has the time of the next attempt."""
     upstream = Upstream(httpx.Response(503, headers={"Retry-After": "3600"}))
     with pytest.raises(SourceError) as caught:
@@ -136,7 +134,7 @@ def test_a_long_wait_is_left_to_a_later_run(now: datetime) -> None:
     assert upstream.waits == []
 
 
-def test_arxiv_is_asked_every_three_seconds_on_one_connection(now: datetime) -> None:
+def test_arxiv_rate_limit(now: datetime) -> None:
     """This holds for concurrent requests to both interfaces together."""
 
     async def many(polite: Client) -> None:
@@ -144,13 +142,13 @@ def test_arxiv_is_asked_every_three_seconds_on_one_connection(now: datetime) -> 
         await asyncio.gather(*(polite.get(url) for url in urls))
 
     upstream = Upstream(httpx.Response(200))
-    upstream.ask(now, many)
+    upstream.call(now, many)
     assert upstream.most_at_once == 1
     assert len(upstream.waits) == 6
     assert all(2.5 < wait <= 3 for wait in upstream.waits)
 
 
-def test_arxivs_first_429_ends_it_for_ten_minutes(now: datetime) -> None:
+def test_arxiv_429_blocks_for_ten_minutes(now: datetime) -> None:
     """This holds for both interfaces; no more requests are sent."""
 
     async def both(polite: Client) -> list[object]:
@@ -158,12 +156,12 @@ def test_arxivs_first_429_ends_it_for_ten_minutes(now: datetime) -> None:
         return await asyncio.gather(*(polite.get(url) for url in urls), return_exceptions=True)
 
     upstream = Upstream(httpx.Response(429))
-    faults = upstream.ask(now, both)
+    faults = upstream.call(now, both)
     assert [fault.retry_at for fault in faults] == [now + timedelta(minutes=10)] * 2  # type: ignore[attr-defined]
-    assert len(upstream.asked) == 1
+    assert len(upstream.requests) == 1
 
 
-def test_a_stop_begins_when_it_is_asked_for(now: datetime) -> None:
+def test_block_starts_at_the_429(now: datetime) -> None:
     """Nine minutes into a run, a stop counted from the run's start would last one minute instead of ten."""
 
     async def late(polite: Client) -> None:
@@ -171,11 +169,11 @@ def test_a_stop_begins_when_it_is_asked_for(now: datetime) -> None:
         await polite.get("https://export.arxiv.org/api/query")
 
     with pytest.raises(SourceError) as caught:
-        Upstream(httpx.Response(429)).ask(now, late)
+        Upstream(httpx.Response(429)).call(now, late)
     assert caught.value.retry_at == now + timedelta(minutes=19)
 
 
-def test_an_endless_answer_is_cut_short(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_response_size_limit(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Responses have a maximum size."""
     monkeypatch.setattr(http_client, "MOST_BYTES", 1000)
     with pytest.raises(UnreadableAnswer):
@@ -183,38 +181,38 @@ def test_an_endless_answer_is_cut_short(now: datetime, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "GZIP", "identity", ""])
-def test_a_compressed_answer_is_read(now: datetime, encoding: str) -> None:
+def test_gzip_with_trailing_bytes(now: datetime, encoding: str) -> None:
     """Bytes after the end of the gzip data are ignored."""
-    sent = gzip.compress(b"<rss/>" * 9999) + b"\0\0" if "zip" in encoding.lower() else b"<rss/>" * 9999
+    body = gzip.compress(b"<rss/>" * 9999) + b"\0\0" if "zip" in encoding.lower() else b"<rss/>" * 9999
     headers = {"content-encoding": encoding} if encoding else {}
-    upstream = Upstream(httpx.Response(200, headers=headers, stream=httpx.ByteStream(sent)))
+    upstream = Upstream(httpx.Response(200, headers=headers, stream=httpx.ByteStream(body)))
     assert upstream.get(now).body == b"<rss/>" * 9999
-    assert upstream.asked[0].headers["accept-encoding"] == "gzip"
+    assert upstream.requests[0].headers["accept-encoding"] == "gzip"
 
 
 @pytest.mark.parametrize(
     "url", ["file:///etc/passwd", "gopher://a.test", "https://", "nonsense", "http://[::1"]
 )
-def test_only_the_web_is_asked(now: datetime, url: str) -> None:
+def test_only_http_urls_are_allowed(now: datetime, url: str) -> None:
     """An operator may enter any URL."""
     upstream = Upstream(httpx.Response(200))
     with pytest.raises(SourceError):
         upstream.get(now, url)
-    assert upstream.asked == []
+    assert upstream.requests == []
 
 
 @pytest.mark.parametrize("host", ["inside.test", "both.test"])
-def test_a_feed_may_not_lead_inside_nor_redirect_there(now: datetime, host: str) -> None:
+def test_private_addresses_are_refused(now: datetime, host: str) -> None:
     """One private address among several is enough, unless the operator allows it."""
     moved = Upstream(httpx.Response(302, headers={"location": f"http://{host}/secrets"}))
     with pytest.raises(SourceError, match="private"):
         moved.get(now, "https://feeds.test/rss", public_only=True)
-    assert len(moved.asked) == 1
+    assert len(moved.requests) == 1
     allowed = Upstream(httpx.Response(200, content=b"ok"))
     assert allowed.get(now, f"http://{host}/rss").body == b"ok"
 
 
-def test_redirects_are_followed_and_end(now: datetime) -> None:
+def test_redirects(now: datetime) -> None:
     """Redirect loops end with an error."""
     moved = Upstream(httpx.Response(301, headers={"location": "/new"}), httpx.Response(200, content=b"ok"))
     assert moved.get(now, "https://feeds.test/old").body == b"ok"
@@ -222,8 +220,8 @@ def test_redirects_are_followed_and_end(now: datetime) -> None:
         Upstream(httpx.Response(302, headers={"location": "/again"})).get(now)
 
 
-def test_what_is_posted_goes_to_one_address_once(now: datetime) -> None:
-    """Redirects are not followed, to protect the token, and requests that may cost money are not retried."""
+def test_post_is_not_redirected_or_retried(now: datetime) -> None:
+    """A redirect could leak the token, and a retry could cost money."""
     for answer in (
         httpx.Response(307, headers={"location": "https://elsewhere.test/"}),
         httpx.Response(503, headers={"retry-after": "1"}, text="your token s3cr3t was fine"),
@@ -231,14 +229,14 @@ def test_what_is_posted_goes_to_one_address_once(now: datetime) -> None:
     ):
         upstream = Upstream(answer)
         with pytest.raises(SourceError) as error:
-            upstream.ask(now, lambda polite: polite.post("https://model.test/v1", {"n": 1}, "s3cr3t"))
+            upstream.call(now, lambda polite: polite.post("https://model.test/v1", {"n": 1}, "s3cr3t"))
         assert "s3cr3t" not in str(error.value)
-        [request] = upstream.asked
+        [request] = upstream.requests
         assert request.headers["authorization"] == "Bearer s3cr3t"
         assert request.content == b'{"n":1}'
-    broken = Upstream(httpx.LocalProtocolError("Illegal header value b'Bearer s3cr3t\\n'"))
+    failing = Upstream(httpx.LocalProtocolError("Illegal header value b'Bearer s3cr3t\\n'"))
     with pytest.raises(SourceError, match="Bearer …"):
-        broken.ask(now, lambda polite: polite.post("https://model.test/v1", {}, "s3cr3t\n"))
+        failing.call(now, lambda polite: polite.post("https://model.test/v1", {}, "s3cr3t\n"))
     plain = Upstream(httpx.Response(200, content=b"{}"))
-    assert plain.ask(now, lambda polite: polite.post("https://model.test/v1", {})).body == b"{}"
-    assert "authorization" not in plain.asked[0].headers
+    assert plain.call(now, lambda polite: polite.post("https://model.test/v1", {})).body == b"{}"
+    assert "authorization" not in plain.requests[0].headers

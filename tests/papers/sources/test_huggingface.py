@@ -1,4 +1,4 @@
-"""Hugging Face Daily Papers: all shapes of rows so far, and their faults."""
+"""Test the parser of Hugging Face Daily Papers with all known row formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANYTHING = st.recursive(
 )
 
 
-def test_a_row_becomes_a_record() -> None:
+def test_row_fields() -> None:
     """Votes come from the inner object, comments from the outer, and the day is that of the listing."""
     [record] = huggingface.parse(hf(hf_row())).records
     assert record.arxiv_id == "2611.00001"
@@ -35,20 +35,20 @@ def test_a_row_becomes_a_record() -> None:
     assert record.abstract == "We teach pigeons to plan. They gain 25% with π₀ and keep the <think> tag."
 
 
-def test_hidden_authors_are_counted_and_not_named() -> None:
-    """They count, but their names do not appear."""
+def test_hidden_authors() -> None:
+    """They are counted but not named."""
     [record] = huggingface.parse(hf(hf_row())).records
     assert record.authors == ("Mei Tanaka", "Olu Adeyemi")
     assert record.author_count == 3
 
 
-def test_midnight_is_a_day_and_is_never_moved_to_another_zone() -> None:
+def test_midnight_is_a_day_in_no_time_zone() -> None:
     """A conversion to New York time would give the day before."""
     [record] = huggingface.parse(hf(hf_row(submittedOnDailyAt="2026-11-19T00:00:00.000Z"))).records
     assert record.listed_on == DAY
 
 
-def test_old_rows_take_the_day_that_was_asked_for() -> None:
+def test_old_rows_use_the_requested_day() -> None:
     """The oldest answers have no day of the listing."""
     row = hf_row()
     del row["paper"]["submittedOnDailyAt"]
@@ -56,7 +56,7 @@ def test_old_rows_take_the_day_that_was_asked_for() -> None:
     assert huggingface.parse(hf(row)).records[0].listed_on is None
 
 
-def test_flat_rows_and_bare_figures_are_read() -> None:
+def test_flat_rows() -> None:
     """Search results are flat, and archives of figures have four fields."""
     flat = hf_row()["paper"]
     bare = {"date": "2026-11-18", "arxiv_id": "2611.00003", "title": "Owls", "upvotes": 0, "comments": None}
@@ -65,7 +65,7 @@ def test_flat_rows_and_bare_figures_are_read() -> None:
     assert (second.arxiv_id, second.upvotes, second.listed_on) == ("2611.00003", 0, date(2026, 11, 18))
 
 
-def test_rows_kept_as_python_literals_are_read() -> None:
+def test_rows_as_python_literals() -> None:
     """Some archives stored each row as a Python literal, one of them within an object. No code is run."""
     rows = [repr(hf_row("2611.00001")), repr(hf_row("2611.00002"))]
     wrapped = json.dumps({"status": "success", "date": "2026-11-19", "count": 2, "data": rows})
@@ -87,7 +87,7 @@ def test_rows_kept_as_python_literals_are_read() -> None:
         ({"paper": {"id": "2611.00009", "title": ["a", "list"]}}, "the row has no title"),
     ],
 )
-def test_a_row_of_a_wrong_shape_is_rejected_alone(row: Any, reason: str) -> None:
+def test_invalid_row_is_rejected(row: Any, reason: str) -> None:
     """The rejection has its number; the rows around it are read."""
     parsed = huggingface.parse(hf(hf_row("2611.00001"), row, hf_row("2611.00002")))
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001", "2611.00002"]
@@ -99,14 +99,14 @@ def test_a_row_of_a_wrong_shape_is_rejected_alone(row: Any, reason: str) -> None
     "field", [name for name in hf_row()["paper"] if name not in ("id", "title")] + ["summary", "discussionId"]
 )
 @pytest.mark.parametrize("value", [None, 3.5, "x", ["x"], {"x": 1}, True, -1, 10**30])
-def test_one_field_of_a_wrong_type_costs_that_field_only(field: str, value: Any) -> None:
+def test_invalid_field_is_ignored(field: str, value: Any) -> None:
     """The paper is still listed."""
     parsed = huggingface.parse(hf(hf_row(**{field: value})), DAY)
     assert [record.title for record in parsed.records] == ["Pigeons That Plan"]
 
 
 @given(ANYTHING, st.sampled_from([*hf_row()["paper"], *hf_row()]))
-def test_no_row_whatever_makes_it_raise(value: Any, field: str) -> None:
+def test_any_row_is_a_record_or_a_rejection(value: Any, field: str) -> None:
     """Each row is a record or a rejection, with any value in any place."""
     outer = hf_row()
     outer[field] = value
@@ -114,12 +114,12 @@ def test_no_row_whatever_makes_it_raise(value: Any, field: str) -> None:
     assert parsed.rows == len(parsed.records) + len(parsed.rejections) == 3
 
 
-def test_an_empty_day_is_no_fault() -> None:
+def test_empty_day() -> None:
     """Weekends are empty lists."""
     assert huggingface.parse("[]", DAY).rows == 0
 
 
-def test_an_answer_that_was_cut_off_gives_its_complete_rows_and_says_so() -> None:
+def test_truncated_response() -> None:
     """The rows before the cut are read, and a rejection names the cut."""
     text = hf(hf_row("2611.00001"), hf_row("2611.00002"), hf_row("2611.00003"))
     parsed = huggingface.parse(text[:-200], DAY)
@@ -128,7 +128,7 @@ def test_an_answer_that_was_cut_off_gives_its_complete_rows_and_says_so() -> Non
     assert (rejection.reason, rejection.row) == ("the answer was cut off", None)
 
 
-def test_an_answer_that_is_broken_in_the_middle_gives_the_rows_before_it() -> None:
+def test_invalid_json_in_the_middle() -> None:
     """The rejection differs from that of a truncated answer."""
     text = hf(hf_row("2611.00001"), hf_row("2611.00002")).replace('"2611.00002"', "2611.000.02")
     parsed = huggingface.parse(text, DAY)
@@ -148,25 +148,25 @@ def test_an_answer_that_is_broken_in_the_middle_gives_the_rows_before_it() -> No
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_an_answer_that_is_none_is_told_clearly(answer: str, message: str) -> None:
+def test_response_that_is_not_json(answer: str, message: str) -> None:
     """A login page is not taken for an empty day."""
     with pytest.raises(UnreadableAnswer, match=message):
         huggingface.parse(answer, DAY)
 
 
-def test_an_abstract_of_ten_megabytes_is_cut() -> None:
-    """Neither a mail nor the database should hold it."""
+def test_huge_abstract_is_truncated() -> None:
+    """Neither a mail nor the database should contain it."""
     [record] = huggingface.parse(hf(hf_row(summary="pigeon " * 1_500_000)), DAY).records
     assert len(record.abstract) <= sanitize.ABSTRACT_CHARS
 
 
-def test_control_characters_and_half_characters_are_removed() -> None:
+def test_control_characters_and_surrogates_are_removed() -> None:
     """PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
     [record] = huggingface.parse(hf(hf_row(title="Pi\x00ge\ud800ons\x07\r\nfly")), DAY).records
     assert record.title == "Pigeons fly"
 
 
-def test_places_are_counted_for_each_day() -> None:
+def test_ranks_are_per_day() -> None:
     """In a file of many days the ranks of each day begin at one."""
     other = {"submittedOnDailyAt": "2026-11-20T03:00:00.000Z"}
     parsed = huggingface.parse(hf(hf_row("2611.00001"), hf_row("2611.00002", **other), hf_row("2611.00003")))

@@ -1,4 +1,4 @@
-"""Rows of papers in files, as JSON lines or as an array."""
+"""Test papers in files of JSON lines or arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW = {
 }
 
 
-def test_lines_become_records_and_bad_ones_are_told_with_their_number() -> None:
+def test_invalid_lines_are_rejected_with_their_number() -> None:
     """One line is broken, one is not an object, one has no title."""
     lines = [json.dumps(ROW), '{"id": "2611.0', "17", json.dumps(ROW | {"title": None}), json.dumps(ROW)]
     parsed = jsonl.parse("\n".join(lines))
@@ -31,14 +31,14 @@ def test_lines_become_records_and_bad_ones_are_told_with_their_number() -> None:
     assert parsed.rows == 5
 
 
-def test_an_array_a_wrapped_array_and_a_lone_row_are_read_alike() -> None:
+def test_containers() -> None:
     """All containers give the same records."""
     for text in (json.dumps([ROW]), json.dumps({"papers": [ROW]}), json.dumps(ROW), json.dumps(ROW) + "\n"):
         [record] = jsonl.parse(text).records
         assert (record.abstract, record.listed_on) == ("We teach pigeons to plan.", date(2026, 11, 19))
 
 
-def test_ids_may_be_dois_and_urls() -> None:
+def test_ids_in_any_field() -> None:
     """Ids are found in any of the fields."""
     rows = [
         {"title": "A", "doi": "https://doi.org/10.1234/AB.c"},
@@ -52,13 +52,13 @@ def test_ids_may_be_dois_and_urls() -> None:
     ]
 
 
-def test_a_row_without_a_date_is_of_the_given_day() -> None:
+def test_row_without_a_date() -> None:
     """The given day may be that of the file."""
     day = date(2026, 11, 1)
     assert jsonl.parse(json.dumps({"title": "A"}), day).records[0].listed_on == day
 
 
-def test_a_withdrawal_is_read_from_the_comment() -> None:
+def test_withdrawal_in_the_comment() -> None:
     """The words are those of arXiv."""
     row = ROW | {"comment": "This submission has been withdrawn by arXiv administrators"}
     assert jsonl.parse(json.dumps(row)).records[0].withdrawn

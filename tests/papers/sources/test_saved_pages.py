@@ -1,4 +1,4 @@
-"""Saved search pages have titles without ids, days without years, and may lack lines."""
+"""Test saved search pages, which have titles without ids and dates without years."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.papers.sources.responses import PAGE
 TODAY = date(2026, 11, 20)
 
 
-def test_papers_are_their_titles_and_abstracts() -> None:
+def test_titles_and_abstracts() -> None:
     """One paper has its last lines, one has lost them, one has an abstract in two paragraphs."""
     parsed = saved_pages.parse(PAGE, today=TODAY)
     assert [record.title for record in parsed.records] == [
@@ -26,7 +26,7 @@ def test_papers_are_their_titles_and_abstracts() -> None:
     assert "goes on where" in parsed.records[2].abstract
 
 
-def test_the_year_is_the_one_after_the_newest_that_the_page_names() -> None:
+def test_year_from_the_page() -> None:
     """The page leaves out the current year, so 2024 is the year before it."""
     first, _, third = saved_pages.parse(PAGE, today=TODAY).records
     assert first.listed_on == date(2025, 11, 3)
@@ -34,20 +34,20 @@ def test_the_year_is_the_one_after_the_newest_that_the_page_names() -> None:
     assert third.published_on == date(2024, 11, 25)
 
 
-def test_without_any_year_it_is_the_last_such_day() -> None:
+def test_date_without_any_year() -> None:
     """It is never a day in the future."""
     undated = PAGE.replace(", 2024", "")
     assert saved_pages.parse(undated, today=TODAY).records[0].listed_on == date(2026, 11, 3)
     assert saved_pages.parse(undated, today=date(2026, 11, 2)).records[0].listed_on == date(2025, 11, 3)
 
 
-def test_a_given_day_overrides_the_header() -> None:
+def test_given_day() -> None:
     """The operator knows when the page was saved."""
     day = date(2024, 3, 11)
     assert {record.listed_on for record in saved_pages.parse(PAGE, day, today=TODAY).records} == {day}
 
 
-def test_a_title_alone_is_rejected() -> None:
+def test_title_without_abstract() -> None:
     """The page was cut off in the middle of a paper."""
     cut = PAGE[: PAGE.index("Owls are said")]
     parsed = saved_pages.parse(cut, today=TODAY)
@@ -56,7 +56,7 @@ def test_a_title_alone_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Some other text\n\nwith paragraphs", "<html></html>"])
-def test_what_is_no_such_page_is_told(text: str) -> None:
+def test_other_page(text: str) -> None:
     """Paragraphs alone do not make a search page."""
     with pytest.raises(UnreadableAnswer):
         saved_pages.parse(text, today=TODAY)

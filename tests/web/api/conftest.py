@@ -1,4 +1,4 @@
-"""Fixtures: the real application with its clock held still, and callers whose keys have one scope each."""
+"""Fixtures for the real application with a fixed clock, and for API clients with keys of one scope."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ Call = Callable[..., httpx2.Response]
 
 @pytest.fixture
 def site(app: Application) -> FastAPI:
-    """The web application, for which it is always NOW."""
-    made = main.create_app(app)
-    api_of(made).dependency_overrides[clock.utcnow] = lambda: NOW
-    return made
+    """Return the web application with its clock fixed at NOW."""
+    application = main.create_app(app)
+    admin_api(application).dependency_overrides[clock.utcnow] = lambda: NOW
+    return application
 
 
-def api_of(site: FastAPI) -> FastAPI:
-    """The admin API that is mounted in it."""
+def admin_api(site: FastAPI) -> FastAPI:
+    """Return the admin API that is mounted in the application."""
     return next(route.app for route in site.routes if getattr(route, "path", "") == "/api")
 
 
 @pytest.fixture
 def client(site: FastAPI) -> Iterator[TestClient]:
-    """A caller without a key. An error of the server's is an answer, as it would be in life."""
-    with TestClient(site, raise_server_exceptions=False) as made:
-        yield made
+    """Return a client without a key. Internal errors give an error response, as in production."""
+    with TestClient(site, raise_server_exceptions=False) as test_client:
+        yield test_client
 
 
 @pytest.fixture
-def key_of(app: Application) -> Callable[..., str]:
-    """A function that makes a key with some scopes, named for the first."""
+def create_key(app: Application) -> Callable[..., str]:
+    """Return a function that creates a key with the given scopes."""
 
     def make(*scopes: Scope) -> str:
         with app.db.write() as session:
@@ -53,25 +53,25 @@ def key_of(app: Application) -> Callable[..., str]:
 
 
 @pytest.fixture
-def call(client: TestClient, key_of: Callable[..., str]) -> Call:
-    """Call a route below /api/v1 with the scope that its method asks for, or the ones that are given."""
-    made: dict[tuple[Scope, ...], str] = {}
+def call(client: TestClient, create_key: Callable[..., str]) -> Call:
+    """Return a function that calls a route under /api/v1. By default it uses the scope of the method."""
+    keys: dict[tuple[Scope, ...], str] = {}
 
     def request(
         method: str, path: str, *, scope: Scope | tuple[Scope, ...] | None = None, **content: Any
     ) -> httpx2.Response:
         scope = scope or (Scope.READ if method == "GET" else Scope.WRITE)
         scopes = scope if isinstance(scope, tuple) else (scope,)
-        made[scopes] = made.get(scopes) or key_of(*scopes)
-        headers = {"Authorization": f"Bearer {made[scopes]}"}
+        keys[scopes] = keys.get(scopes) or create_key(*scopes)
+        headers = {"Authorization": f"Bearer {keys[scopes]}"}
         return client.request(method, f"/api/v1{path}", headers=headers, **content)
 
     return request
 
 
 @pytest.fixture
-def audited(app: Application) -> Callable[[], list[tuple[str, str, str]]]:
-    """What the audit says so far: who, what, to what."""
+def audit_log(app: Application) -> Callable[[], list[tuple[str, str, str]]]:
+    """Return a function that reads the audit log as (actor, action, subject)."""
 
     def read() -> list[tuple[str, str, str]]:
         with app.db.read() as session:
@@ -83,18 +83,18 @@ def audited(app: Application) -> Callable[[], list[tuple[str, str, str]]]:
 
 @pytest.fixture
 def alice(app: Application) -> int:
-    """An active reader who likes agents, due at NOW."""
+    """Add an active reader interested in language agents, due at NOW."""
     with app.db.write() as session:
-        return factories.reader(session, "alice@example.org", ["language agents"], NOW)
+        return factories.add_subscriber(session, "alice@example.org", ["language agents"], NOW)
 
 
 @pytest.fixture
-def shelf(app: Application) -> dict[str, int]:
-    """Two papers of today from one source; their ids by title."""
+def paper_ids(app: Application) -> dict[str, int]:
+    """Add two papers of today from one source, and return their ids by title."""
     titles = ("Language Agents that Plan", "Video Diffusion in Real Time")
     with app.db.write() as session:
-        source = factories.source(session, NOW)
+        source = factories.add_source(session, NOW)
         return {
-            title: factories.paper(session, source, title, NOW.date(), NOW, abstract=f"{title}, at last.")
+            title: factories.add_paper(session, source, title, NOW.date(), NOW, abstract=f"{title}, at last.")
             for title in titles
         }

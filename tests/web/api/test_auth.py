@@ -1,4 +1,4 @@
-"""Every route asks for exactly one scope, and every error is a problem document."""
+"""Check that every API route requires exactly one scope and that every error is a problem document."""
 
 from __future__ import annotations
 
@@ -19,25 +19,34 @@ from app.storage.models import ApiKey, Scope
 from app.web import security
 from app.web.api import RESOURCES, create, docs
 from tests.conftest import NOW, SECRET
-from tests.web.api.conftest import Call, api_of
+from tests.web.api.conftest import Call, admin_api
 
 MEDIA_TYPE = "application/problem+json"
 
 
 def operations() -> list[tuple[str, str, str]]:
-    """Method, path and scope of everything that the API can do, as its own documentation has it."""
+    """Return method, path and scope of every operation in the OpenAPI document."""
     settings = Settings(_env_file=None, database_url="sqlite://", secret_keys=(SECRET,))
     paths = create(main.build(settings)).openapi()["paths"]
     return [
-        (method.upper(), re.sub(r"\{edition\}", "2026-11-20", re.sub(r"\{\w+_id\}", "1", path)), scope(told))
+        (
+            method.upper(),
+            re.sub(r"\{edition\}", "2026-11-20", re.sub(r"\{\w+_id\}", "1", path)),
+            scope(operation),
+        )
         for path, methods in paths.items()
-        for method, told in methods.items()
+        for method, operation in methods.items()
     ]
 
 
 def scope(operation: dict[str, list[dict[str, list[str]]]]) -> str:
-    """The one scope of an operation; empty where there is none, so that the tests below fail."""
-    scopes = [each for need in operation.get("security", []) for given in need.values() for each in given]
+    """Return the scope of an operation, or an empty string if it does not have exactly one."""
+    scopes = [
+        each
+        for need in operation.get("security", [])
+        for requirement in need.values()
+        for each in requirement
+    ]
     return scopes[0] if len(scopes) == 1 else ""
 
 
@@ -45,59 +54,57 @@ OPERATIONS = operations()
 
 
 def test_every_route_is_documented(site: FastAPI) -> None:
-    """A route that hides from the documentation would hide from the tests of its scope."""
-    api = api_of(site)
-    written = {f"/v1{route.path_format}" for resource in RESOURCES for route in resource.router.routes}
-    assert written == set(api.openapi()["paths"])
+    """An undocumented route would be skipped by the scope tests."""
+    api = admin_api(site)
+    routes = {f"/v1{route.path_format}" for resource in RESOURCES for route in resource.router.routes}
+    assert routes == set(api.openapi()["paths"])
     assert {route.path for route in docs.router.routes} == {"/docs"}
 
 
 @pytest.mark.parametrize(("method", "path", "scope"), OPERATIONS)
-def test_a_route_wants_a_key_of_its_scope(
-    method: str, path: str, scope: str, client: TestClient, key_of: Callable[[Scope], str]
+def test_route_requires_its_scope(
+    method: str, path: str, scope: str, client: TestClient, create_key: Callable[[Scope], str]
 ) -> None:
-    """Without a key 401, with the other scopes' keys 403, with its own neither."""
+    """Without a key the status is 401, with a key of another scope 403, with the right scope neither."""
     refused = client.request(method, f"/api{path}")
     assert refused.status_code == 401
     assert refused.headers["WWW-Authenticate"].startswith("Bearer")
     for other in Scope:
         answer = client.request(
-            method, f"/api{path}", headers={"Authorization": f"Bearer {key_of(other)}"}, json={"x": 1}
+            method, f"/api{path}", headers={"Authorization": f"Bearer {create_key(other)}"}, json={"x": 1}
         )
         assert (answer.status_code == 403) == (other != scope), (method, path, other)
         assert answer.status_code != 401
 
 
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "Bearer pb_", "Bearer x y", "pb_x", "Bearer é"])
-def test_what_is_no_key_opens_nothing(header: str, client: TestClient) -> None:
-    """Whatever is sent, the answer says how to send a key."""
+def test_malformed_keys_are_refused(header: str, client: TestClient) -> None:
+    """The response is a problem document."""
     answer = client.get("/api/v1/runs", headers={"Authorization": header.encode()})
     assert answer.status_code == 401
     assert answer.headers["content-type"] == MEDIA_TYPE
     assert answer.json()["status"] == 401
 
 
-def test_a_wrong_key_is_told_from_none(client: TestClient) -> None:
-    """Whoever did send one looks for what is wrong with it."""
+def test_wrong_key_and_missing_key_have_different_errors(client: TestClient) -> None:
     none = client.get("/api/v1/runs").json()["detail"]
     wrong = client.get("/api/v1/runs", headers={"Authorization": "Bearer pb_x"}).json()["detail"]
     assert none.startswith("a key is needed")
     assert wrong.startswith("unknown key")
 
 
-def test_what_has_no_route_says_so(call: Call) -> None:
-    """A path that is none, and a method that a path does not take."""
+def test_unknown_paths_and_methods(call: Call) -> None:
+    """An unknown path gets 404 and an unsupported method 405."""
     assert call("GET", "/nothing").json()["detail"].startswith("there is no such path: ")
     refused = call("DELETE", "/runs")
     assert (refused.status_code, refused.headers["Allow"]) == (405, "GET")
     assert "Allow header" in refused.json()["detail"]
 
 
-def test_a_revoked_key_opens_nothing(
-    app: Application, client: TestClient, key_of: Callable[[Scope], str]
+def test_revoked_key_is_refused_immediately(
+    app: Application, client: TestClient, create_key: Callable[[Scope], str]
 ) -> None:
-    """At once, not when some cache expires."""
-    headers = {"Authorization": f"Bearer {key_of(Scope.READ)}"}
+    headers = {"Authorization": f"Bearer {create_key(Scope.READ)}"}
     assert client.get("/api/v1/runs", headers=headers).status_code == 200
     with app.db.write() as session:
         api_keys.revoke(session, "read key", NOW)
@@ -106,17 +113,15 @@ def test_a_revoked_key_opens_nothing(
     assert 'error="invalid_token"' in refused.headers["WWW-Authenticate"]
 
 
-def test_the_missing_scope_is_named(client: TestClient, key_of: Callable[[Scope], str]) -> None:
-    """Whoever gets a 403 knows which key to ask for."""
-    headers = {"Authorization": f"Bearer {key_of(Scope.READ)}"}
+def test_403_names_the_missing_scope(client: TestClient, create_key: Callable[[Scope], str]) -> None:
+    headers = {"Authorization": f"Bearer {create_key(Scope.READ)}"}
     refused = client.post("/api/v1/sending/resume", headers=headers)
     assert refused.status_code == 403
     assert 'scope="send"' in refused.headers["WWW-Authenticate"]
     assert "send" in refused.json()["detail"]
 
 
-def test_the_last_use_of_a_key_is_kept(app: Application, call: Call) -> None:
-    """An operator sees which keys are in use."""
+def test_last_use_of_a_key_is_recorded(app: Application, call: Call) -> None:
     call("GET", "/runs")
     with app.db.read() as session:
         assert session.exec(select(ApiKey.last_used_at)).one() == NOW
@@ -142,10 +147,10 @@ def test_the_last_use_of_a_key_is_kept(app: Application, call: Call) -> None:
         ("POST", "/sources", {"content": b"\xff\xfe"}, 422),
     ],
 )
-def test_every_error_is_a_problem(
+def test_errors_are_rfc_9457_problem_documents(
     method: str, path: str, content: dict[str, object], status: int, call: Call
 ) -> None:
-    """RFC 9457: type, title, status, detail and instance, whatever went wrong."""
+    """Check type, title, status, detail and instance."""
     answer = call(method, path, **content)
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == MEDIA_TYPE
@@ -156,9 +161,8 @@ def test_every_error_is_a_problem(
     assert problem["instance"] == f"/api/v1{path.partition('?')[0]}"
 
 
-def test_a_fault_of_ours_is_a_problem_without_its_inside(site: FastAPI, call: Call) -> None:
-    """A traceback is for the log, not for the caller."""
-    api_of(site).dependency_overrides[clock.utcnow] = lambda: 1 / 0
+def test_internal_errors_do_not_expose_the_traceback(site: FastAPI, call: Call) -> None:
+    admin_api(site).dependency_overrides[clock.utcnow] = lambda: 1 / 0
     answer = call("GET", "/runs")
     assert answer.status_code == 500
     assert answer.headers["content-type"] == MEDIA_TYPE
@@ -166,7 +170,7 @@ def test_a_fault_of_ours_is_a_problem_without_its_inside(site: FastAPI, call: Ca
 
 
 def test_the_documentation_has_examples(client: TestClient) -> None:
-    """The page for people and the document for programs need no key, and no foreign script."""
+    """The documentation page and the OpenAPI document need no key and load no external script."""
     document = client.get("/api/openapi.json").json()
     assert document["servers"] == [{"url": "/api"}]
     assert document["components"]["schemas"]["NewSubscriber"]["properties"]["email"]["examples"]
@@ -178,13 +182,13 @@ def test_the_documentation_has_examples(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("title", ["Problem", "SubscriberOut", "DeliveryDetail"])
-def test_the_shapes_are_in_the_document(client: TestClient, title: str) -> None:
-    """A client can be generated from it."""
+def test_openapi_document_has_all_schemas(client: TestClient, title: str) -> None:
+    """Clients can be generated from it."""
     assert title in client.get("/api/openapi.json").json()["components"]["schemas"]
 
 
 def test_an_oversized_body_is_refused(client: TestClient) -> None:
-    """Before it is held in memory, for it is read before the key is looked at."""
+    """Refuse it before it is read into memory, because the body is read before the key is checked."""
     flood = b'{"name": "' + b"x" * security.MAX_API_BYTES + b'"}'
     refused = client.post(
         "/api/v1/sources", content=iter([flood]), headers={"content-type": "application/json"}

@@ -1,4 +1,4 @@
-"""Schemathesis: every operation does what the OpenAPI document says, whatever is sent and whoever sends it.
+"""Fuzz the API with Schemathesis: every operation must follow the OpenAPI document for any input.
 
 For a long run, `pytest tests/web/api/test_schema.py` with PAPERBOY_EXAMPLES=300.
 """
@@ -59,29 +59,31 @@ ACCEPTED = ["2xx", "3xx", "401", "403", "404", "409", "422", "429"]
 
 @pytest.fixture
 def site(app: Application, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
-    """The real application without limits on requests. Its archive holds a paper, and alice reads it."""
+    """Return the application without rate limits. It has one paper and the subscriber alice."""
     for name in ("REQUESTS_A_MINUTE", "WRONG_KEYS_A_MINUTE"):
         monkeypatch.setattr(work_limits, name, 10**9)
     monkeypatch.setattr(api.subscribers, "INVITATIONS_AN_HOUR", 10**9)
     monkeypatch.setattr(api.digests, "TESTS_AN_HOUR", 10**9)
     monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: None)  # no source is asked
     with app.db.write() as session:
-        source = factories.source(session, NOW)
-        factories.paper(session, source, "Language Agents that Plan", NOW.date(), NOW, abstract="At last.")
-        factories.reader(session, "alice@example.org", ["language agents"], NOW)
+        source = factories.add_source(session, NOW)
+        factories.add_paper(
+            session, source, "Language Agents that Plan", NOW.date(), NOW, abstract="At last."
+        )
+        factories.add_subscriber(session, "alice@example.org", ["language agents"], NOW)
     return main.create_app(app)
 
 
 @pytest.fixture
 def full_key(app: Application) -> str:
-    """A key of every scope."""
+    """Create a key with every scope."""
     with app.db.write() as session:
         return api_keys.create(session, "everything", list(Scope), NOW, days=None)[1]
 
 
 @contextmanager
-def loaded(site: FastAPI, headers: dict[str, str]) -> Iterator[BaseSchema]:
-    """Serve the application. Yields its schema, configured."""
+def load_schema(site: FastAPI, headers: dict[str, str]) -> Iterator[BaseSchema]:
+    """Serve the application and yield its configured schema."""
     deliberate = {"positive_data_acceptance": {"expected-statuses": ACCEPTED}}
     config = {
         "headers": headers,
@@ -89,36 +91,36 @@ def loaded(site: FastAPI, headers: dict[str, str]) -> Iterator[BaseSchema]:
         "phases": {"coverage": {"enabled": EXAMPLES > FEW}, "stateful": {"enabled": EXAMPLES > FEW}},
         "operations": [{"include-name": name, "checks": deliberate} for name in DELIBERATE],
     }
-    bound = running_app.free_socket()
+    bound = running_app.bind_free_port()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}/api/openapi.json"
-    with running_app.served(site, bound):
+    with running_app.serve(site, bound):
         yield schemathesis.openapi.from_url(url, config=SchemathesisConfig.from_dict(config))
 
 
-def failures(schema: BaseSchema) -> list[str]:
-    """Run all checks on all operations; what failed, and how to ask for it again."""
-    found = []
+def find_failures(schema: BaseSchema) -> list[str]:
+    """Run all checks on all operations. Return the failures with commands to reproduce them."""
+    results = []
     for event in from_schema(schema).execute():
         if isinstance(event, ScenarioFinished):
             for nodes in event.recorder.checks.values():
-                found += [
+                results += [
                     f"{info.failure.message} {info.code_sample}"
                     for node in nodes
                     if (info := node.failure_info)
                 ]
         elif isinstance(event, (NonFatalError, FatalError)):
-            found.append(str(event))
-    return found
+            results.append(str(event))
+    return results
 
 
-def test_a_full_key_gets_what_is_documented(site: FastAPI, full_key: str) -> None:
-    """All checks: no fault, no undocumented answer, nothing accepted that the schema forbids."""
-    with loaded(site, {"Authorization": f"Bearer {full_key}"}) as schema:
-        assert failures(schema) == []
+def test_responses_to_a_full_key_are_documented(site: FastAPI, full_key: str) -> None:
+    """No server errors, no undocumented responses, and nothing accepted that the schema forbids."""
+    with load_schema(site, {"Authorization": f"Bearer {full_key}"}) as schema:
+        assert find_failures(schema) == []
 
 
 @pytest.mark.once
-def test_without_a_key_everything_is_refused(site: FastAPI) -> None:
-    """Whatever is sent, the answer is a documented refusal."""
-    with loaded(site, {}) as schema:
-        assert failures(schema) == []
+def test_all_operations_refuse_requests_without_a_key(site: FastAPI) -> None:
+    """Each response is documented."""
+    with load_schema(site, {}) as schema:
+        assert find_failures(schema) == []

@@ -1,4 +1,4 @@
-"""An operator can do for a reader what the reader can do, and it is on record who did it."""
+"""Test the API for subscribers. All changes are in the audit log."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ BOB = {
 }
 
 
-def test_a_reader_is_added_and_active_at_once(app: Application, call: Call) -> None:
-    """Consent was given elsewhere: how is kept in the audit, and no mail asks again."""
+def test_added_subscriber_is_active_without_confirmation(app: Application, call: Call) -> None:
+    """The audit log records how consent was given; no confirmation is mailed."""
     added = call("POST", "/subscribers", json=BOB, scope=(Scope.WRITE, Scope.SEND))
     assert added.status_code == 201, added.text
     bob = added.json()
@@ -48,8 +48,8 @@ def test_a_reader_is_added_and_active_at_once(app: Application, call: Call) -> N
     assert call("GET", f"/deliveries?subscriber_id={bob['id']}").json()["items"] == []
 
 
-def test_the_same_reader_is_not_added_twice(call: Call) -> None:
-    """However the address is spelled."""
+def test_duplicate_address_is_refused(call: Call) -> None:
+    """Case and spelling variants count as the same address."""
     call("POST", "/subscribers", json=BOB)
     again = call("POST", "/subscribers", json=BOB | {"email": "bob@example.ORG"})
     assert again.status_code == 409
@@ -73,26 +73,25 @@ def test_the_same_reader_is_not_added_twice(call: Call) -> None:
         ({"colour": "red"}, "/body/colour"),
     ],
 )
-def test_what_cannot_be_used_is_named_and_changes_nothing(
-    change: dict[str, Any], pointer: str, call: Call, audited: Callable[[], list[Any]]
+def test_invalid_fields_are_named_and_nothing_changes(
+    change: dict[str, Any], pointer: str, call: Call, audit_log: Callable[[], list[Any]]
 ) -> None:
-    """The caller reads which field to mend."""
     refused = call("POST", "/subscribers", json=BOB | change)
     assert refused.status_code == 422
     assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
     assert call("GET", "/subscribers").json()["items"] == []
-    assert audited() == []
+    assert audit_log() == []
 
 
-def test_a_suppressed_address_is_not_added(app: Application, call: Call) -> None:
-    """Who complained once is not written to because of a spreadsheet."""
+def test_suppressed_address_cannot_be_added(app: Application, call: Call) -> None:
+    """An address that complained must not return through an import."""
     with app.db.write() as session:
         suppression.suppress(session, "bob@example.org", "complained", NOW)
     assert call("POST", "/subscribers", json=BOB).status_code == 409
 
 
-def test_changing_one_thing_leaves_the_others(alice: int, call: Call) -> None:
-    """A patch says only what is different; interests are replaced as a whole."""
+def test_patch_changes_only_the_given_fields(alice: int, call: Call) -> None:
+    """Interests are replaced as a whole."""
     changed = call("PATCH", f"/subscribers/{alice}", json={"cadence": "weekly", "weekday": 4}).json()
     assert (changed["cadence"], changed["weekday"], changed["hour"]) == ("weekly", 4, 8)
     assert [each["text"] for each in changed["interests"]] == ["language agents"]
@@ -108,10 +107,9 @@ def test_changing_one_thing_leaves_the_others(alice: int, call: Call) -> None:
     }
 
 
-def test_pausing_resuming_leaving_and_erasing(
-    alice: int, call: Call, audited: Callable[[], list[tuple[str, str, str]]]
+def test_pause_resume_unsubscribe_and_erase(
+    alice: int, call: Call, audit_log: Callable[[], list[tuple[str, str, str]]]
 ) -> None:
-    """The whole life of a reader in an operator's hands."""
     until = (NOW + timedelta(days=7)).isoformat()
     paused = call("POST", f"/subscribers/{alice}/pause", json={"until": until}).json()
     assert (paused["state"], paused["next_due_at"]) == ("paused", None)
@@ -121,7 +119,7 @@ def test_pausing_resuming_leaving_and_erasing(
     erased = call("GET", f"/subscribers/{alice}").json()
     assert (erased["state"], erased["interests"]) == ("erased", [])
     assert "alice" not in erased["email"]
-    assert [action for _, action, _ in audited()] == [
+    assert [action for _, action, _ in audit_log()] == [
         "subscriber.pause",
         "subscriber.resume",
         "subscriber.unsubscribe",
@@ -130,79 +128,79 @@ def test_pausing_resuming_leaving_and_erasing(
     assert call("POST", f"/subscribers/{alice}/pause", json={}).status_code == 409
 
 
-def test_a_pause_needs_a_moment_that_says_where(alice: int, call: Call) -> None:
-    """A time without a zone would be a guess."""
+def test_pause_requires_a_time_with_a_zone(alice: int, call: Call) -> None:
     assert (
         call("POST", f"/subscribers/{alice}/pause", json={"until": "2026-12-24T00:00:00"}).status_code == 422
     )
 
 
-def test_readers_are_found_by_state_and_address(app: Application, alice: int, call: Call) -> None:
-    """Exactly the address, spelled anyhow."""
+def test_subscribers_can_be_filtered_by_state_and_address(app: Application, alice: int, call: Call) -> None:
+    """The address must match exactly, apart from case and spelling variants."""
     with app.db.write() as session:
-        factories.reader(session, "carol@example.org", ["robots"], NOW)
+        factories.add_subscriber(session, "carol@example.org", ["robots"], NOW)
     assert len(call("GET", "/subscribers?state=active").json()["items"]) == 2
     assert call("GET", "/subscribers?state=bouncing").json()["items"] == []
-    found = call("GET", "/subscribers", params={"email": "ALICE@example.org"}).json()["items"]
-    assert [each["id"] for each in found] == [alice]
+    items = call("GET", "/subscribers", params={"email": "ALICE@example.org"}).json()["items"]
+    assert [each["id"] for each in items] == [alice]
     assert call("GET", "/subscribers?email=%25").status_code == 422
 
 
-def test_pages_hold_everyone_once(app: Application, call: Call) -> None:
-    """Even though somebody comes while the pages are read."""
+def test_pagination_returns_every_subscriber_once(app: Application, call: Call) -> None:
+    """Subscribers may be added while pages are read."""
     with app.db.write() as session:
         for number in range(7):
-            factories.reader(session, f"reader{number}@example.org", [], NOW)
-    seen, cursor = [], None
+            factories.add_subscriber(session, f"reader{number}@example.org", [], NOW)
+    emails, cursor = [], None
     while True:
         page = call(
             "GET", "/subscribers", params={"limit": 3} | ({"cursor": cursor} if cursor else {})
         ).json()
-        seen += [each["email"] for each in page["items"]]
+        emails += [each["email"] for each in page["items"]]
         cursor = page["next_cursor"]
         if cursor is None:
             break
         with app.db.write() as session:
-            factories.reader(session, f"late{len(seen)}@example.org", [], NOW)
-    assert seen == [f"reader{number}@example.org" for number in range(6, -1, -1)]
+            factories.add_subscriber(session, f"late{len(emails)}@example.org", [], NOW)
+    assert emails == [f"reader{number}@example.org" for number in range(6, -1, -1)]
 
 
-def test_everything_about_a_reader_can_be_handed_out(alice: int, call: Call) -> None:
-    """As the reader could ask for it."""
+def test_export_contains_all_data_of_a_subscriber(alice: int, call: Call) -> None:
     assert "alice@example.org" in call("GET", f"/subscribers/{alice}/export").text
 
 
-def test_what_a_reader_said_is_shown_and_forgotten(
+def test_feedback_is_shown_and_can_be_deleted(
     app: Application,
     alice: int,
-    shelf: dict[str, int],
+    paper_ids: dict[str, int],
     call: Call,
-    audited: Callable[[], list[tuple[str, str, str]]],
+    audit_log: Callable[[], list[tuple[str, str, str]]],
 ) -> None:
-    """Read with their details; forgotten at their wish, and it is on record who did it."""
-    title, paper = next(iter(shelf.items()))
+    """Deletion is in the audit log."""
+    title, paper = next(iter(paper_ids.items()))
     pasted = subscribers.MatchedReferences(own=(PaperRecord(title="A Paper of Her Own"),))
     with app.db.write() as session:
         subscribers.like(session, alice, pasted, NOW - timedelta(hours=1))
         subscribers.set_feedback(session, alice, paper, False, NOW)
         subscribers.ignore_author(session, alice, "Ada Lovelace")
-    shown = call("GET", f"/subscribers/{alice}").json()
-    said = shown["feedback"]
-    assert shown["ignored_authors"] == ["Ada Lovelace"]
-    assert said[0] == {"title": title, "liked": False, "at": "2026-11-20T09:30:00Z", "paper_id": paper}
-    assert [(each["title"], each["paper_id"]) for each in said[1:]] == [("A Paper of Her Own", None)]
+    body = call("GET", f"/subscribers/{alice}").json()
+    feedback = body["feedback"]
+    assert body["ignored_authors"] == ["Ada Lovelace"]
+    assert feedback[0] == {"title": title, "liked": False, "at": "2026-11-20T09:30:00Z", "paper_id": paper}
+    assert [(each["title"], each["paper_id"]) for each in feedback[1:]] == [("A Paper of Her Own", None)]
     for _ in range(2):
         assert call("DELETE", f"/subscribers/{alice}/feedback").status_code == 204
     assert call("GET", f"/subscribers/{alice}").json()["feedback"] == []
-    assert audited()[0] == ("write key", "subscriber.delete_feedback", str(alice))
+    assert audit_log()[0] == ("write key", "subscriber.delete_feedback", str(alice))
     assert call("DELETE", "/subscribers/4711/feedback").status_code == 404
 
 
-def test_interests_are_counted_over_active_readers(app: Application, alice: int, call: Call) -> None:
-    """Many readers share few interests; one that nobody has any more counts none."""
+def test_interests_are_counted_over_active_subscribers(app: Application, alice: int, call: Call) -> None:
+    """Interests that no subscriber has any more are not counted."""
     with app.db.write() as session:
-        factories.reader(session, "bob@example.org", ["language agents", "robots"], NOW)
-        factories.reader(session, "carol@example.org", ["robots", "100% recall"], NOW, state="unsubscribed")
+        factories.add_subscriber(session, "bob@example.org", ["language agents", "robots"], NOW)
+        factories.add_subscriber(
+            session, "carol@example.org", ["robots", "100% recall"], NOW, state="unsubscribed"
+        )
     counted = call("GET", "/interests").json()["items"]
     assert {each["text"]: each["readers"] for each in counted} == {
         "language agents": 2,

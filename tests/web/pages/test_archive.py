@@ -1,4 +1,4 @@
-"""Each paper has a page of its own; the archive can be searched, and looked through by the week."""
+"""Test the pages of papers and weeks, and the search."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from app.text import sanitize
 from app.types import PaperRecord, VoteSample
 from app.web import paper_cards, templating
 from app.web.paper_cards import Week
-from tests.web.pages.test_home import DAY, paper, shelve
+from tests.web.pages.test_home import DAY, add_papers, record
 
 AT = datetime(2026, 11, 19, 8, tzinfo=UTC)
 
 
-def numbered(app: Application, *records: PaperRecord) -> list[int]:
-    """Papers as a source brings them; their ids."""
-    shelve(app, *records)
+def add_numbered_papers(app: Application, *records: PaperRecord) -> list[int]:
+    """Ingest papers as a source does, and return their ids."""
+    add_papers(app, *records)
     with app.db.read() as session:
-        known = {row.title: row.id or 0 for row in session.exec(select(Paper))}
-    return [known[record.title] for record in records]
+        ids = {row.title: row.id or 0 for row in session.exec(select(Paper))}
+    return [ids[record.title] for record in records]
 
 
 # --- a paper
 
 
-def test_a_paper_has_a_page_of_its_own(app: Application, client: TestClient) -> None:
-    """Who wrote it, what it says, the ways to it, and where it was listed."""
-    (number,) = numbered(
+def test_paper_page(app: Application, client: TestClient) -> None:
+    """It shows authors, abstract, links and listings."""
+    (number,) = add_numbered_papers(
         app,
-        paper(
+        record(
             1, title="Of <b>Herds</b>", abstract="We follow zebras & say so.", authors=("Ada Lovelace",),
             categories=("q-bio.PE",), code_url="https://example.org/code", rank=3, upvotes=1,
             published_on=DAY - timedelta(days=2), tldr="Zebras go in herds.",
@@ -67,26 +67,28 @@ def test_a_paper_has_a_page_of_its_own(app: Application, client: TestClient) -> 
     assert '<meta name="description" content="Zebras go in herds.">' in answer.text
 
 
-def test_its_latex_is_shown_as_it_is_meant(app: Application, client: TestClient) -> None:
-    """It is read once, when the paper comes in: mails and pages show the same."""
+def test_latex_is_rendered_as_text(app: Application, client: TestClient) -> None:
+    """It is converted once on ingest, so mails and pages show the same."""
     title, abstract = (
         sanitize.title(r"On $\pi_0$ and 50\% Zebras"),
         sanitize.clean_text(r"The \emph{herd} has $O(\log n)$."),
     )
-    (number,) = numbered(app, paper(1, title=title, abstract=abstract))
+    (number,) = add_numbered_papers(app, record(1, title=title, abstract=abstract))
     page = client.get(f"/paper/{number}").text
     assert "On π₀ and 50% Zebras" in page
     assert "The herd has O(log n)." in page
     assert "\\" not in page
 
 
-def test_many_authors_are_folded(app: Application, client: TestClient) -> None:
-    """The first eight stand there; the others are one key away, and who is not named is counted."""
+def test_long_author_lists_are_collapsed(app: Application, client: TestClient) -> None:
+    """The first eight are visible, the rest expands, and unnamed authors are counted."""
     names = tuple(f"Author {letter}" for letter in "ABCDEFGHIJ")
-    number, unfolded = numbered(app, paper(1, authors=names, author_count=12), paper(2, authors=names))
-    shown, _, folded = client.get(f"/paper/{number}").text.partition("<details>")
-    assert ">Author H</a>" in shown
-    assert ">Author I</a>" not in shown
+    number, unfolded = add_numbered_papers(
+        app, record(1, authors=names, author_count=12), record(2, authors=names)
+    )
+    visible, _, folded = client.get(f"/paper/{number}").text.partition("<details>")
+    assert ">Author H</a>" in visible
+    assert ">Author I</a>" not in visible
     assert "<summary>and 4 more</summary>" in folded
     assert "2 more whose names are unknown" in folded
     page = client.get(f"/paper/{unfolded}").text
@@ -94,10 +96,12 @@ def test_many_authors_are_folded(app: Application, client: TestClient) -> None:
     assert "<details>" not in page
 
 
-def test_names_lead_to_what_they_find_or_nowhere(app: Application, client: TestClient) -> None:
-    """Names with quotes in them, categories with spaces, and what is no name at all."""
+def test_author_and_category_links(app: Application, client: TestClient) -> None:
+    """Test names with quotes, categories with spaces, and names that cannot be searched for."""
     authors = ("Ada “Countess” Lovelace", 'Alan "T" Turing', "„García“, José", "…", "x" * 400)
-    (number,) = numbered(app, paper(1, authors=authors, categories=("Machine Learning", "cs.CL", "-")))
+    (number,) = add_numbered_papers(
+        app, record(1, authors=authors, categories=("Machine Learning", "cs.CL", "-"))
+    )
     page = client.get(f"/paper/{number}").text
     ways = [unescape(way) for way in re.findall(r'href="(/search\?q=[^"]*)"', page)]
     assert len(ways) == 5
@@ -107,11 +111,8 @@ def test_names_lead_to_what_they_find_or_nowhere(app: Application, client: TestC
     assert "x" * 400 in page
 
 
-def test_a_language_model_is_named_as_the_author_of_what_it_wrote(
-    app: Application, client: TestClient
-) -> None:
-    """Nobody takes it for the authors' own words."""
-    (number,) = numbered(app, paper(1, abstract="Zebras."))
+def test_generated_summary_names_the_model(app: Application, client: TestClient) -> None:
+    (number,) = add_numbered_papers(app, record(1, abstract="Zebras."))
     with app.db.write() as session:
         session.add(GeneratedSummary(paper_id=number, text="It is on zebras.", model="small-1", at=AT))
     page = client.get(f"/paper/{number}").text
@@ -119,14 +120,14 @@ def test_a_language_model_is_named_as_the_author_of_what_it_wrote(
     assert "Written by small-1, a language model." in page
 
 
-def test_its_votes_are_drawn_and_told(app: Application, client: TestClient) -> None:
-    """Who does not see the curve reads it."""
-    (number,) = numbered(app, paper(1, upvotes=3))
+def test_votes_are_shown_as_chart_and_text(app: Application, client: TestClient) -> None:
+    """The text serves screen readers."""
+    (number,) = add_numbered_papers(app, record(1, upvotes=3))
     with app.db.write() as session:
         first = session.exec(select(VoteCount)).one()
         first.at = AT
-        seen = {"paper_id": number, "original_paper_id": number, "source_id": first.source_id}
-        session.add(VoteCount(**seen, at=AT + timedelta(days=2), upvotes=140))
+        fields = {"paper_id": number, "original_paper_id": number, "source_id": first.source_id}
+        session.add(VoteCount(**fields, at=AT + timedelta(days=2), upvotes=140))
     page = client.get(f"/paper/{number}").text
     words = "From 3 votes on 19 November 2026 to 140 on 21 November 2026."
     assert f'role="img" viewBox="-2 -3 246 66" aria-label="Votes. {words}"' in page
@@ -134,18 +135,17 @@ def test_its_votes_are_drawn_and_told(app: Application, client: TestClient) -> N
     assert "style=" not in page
 
 
-def test_a_paper_that_was_merged_away_leads_to_what_it_is_now(app: Application, client: TestClient) -> None:
-    """As long as nobody parts them again: no browser may keep it."""
-    old, kept = numbered(app, paper(1), paper(2))
+def test_merged_paper_redirects_temporarily(app: Application, client: TestClient) -> None:
+    """The merge may be undone, so browsers must not cache the redirect."""
+    old, target = add_numbered_papers(app, record(1), record(2))
     with app.db.write() as session:
-        session.get_one(Paper, old).merged_into_id = kept
+        session.get_one(Paper, old).merged_into_id = target
     answer = client.get(f"/paper/{old}", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (307, f"/paper/{kept}")
+    assert (answer.status_code, answer.headers["location"]) == (307, f"/paper/{target}")
 
 
-def test_a_withdrawn_paper_says_so(app: Application, client: TestClient) -> None:
-    """Its title is all that is still shown of it."""
-    (number,) = numbered(app, paper(1, abstract="We were wrong."))
+def test_withdrawn_paper_shows_only_its_title(app: Application, client: TestClient) -> None:
+    (number,) = add_numbered_papers(app, record(1, abstract="We were wrong."))
     with app.db.write() as session:
         session.get_one(Paper, number).withdrawn_at = AT
     answer = client.get(f"/paper/{number}")
@@ -156,16 +156,15 @@ def test_a_withdrawn_paper_says_so(app: Application, client: TestClient) -> None
 
 
 @pytest.mark.parametrize("number", ["7", "0", "-1", "x", "٣", "99999999999999999999", "1e3"])
-def test_a_paper_that_is_not_there_is_not_found(client: TestClient, number: str) -> None:
-    """Whatever stands in its place."""
+def test_unknown_paper_is_not_found(client: TestClient, number: str) -> None:
     answer = client.get(f"/paper/{number}")
     assert answer.status_code == 404
     assert "No paper has this number." in answer.text
 
 
-def test_cards_lead_to_the_papers_page(app: Application, client: TestClient) -> None:
-    """On the front page, of a day, of a week, and among what was found; the ways outside stand below."""
-    (number,) = numbered(app, paper(1))
+def test_cards_link_the_paper_page(app: Application, client: TestClient) -> None:
+    """Check the front page, days, weeks and search results; external links come second."""
+    (number,) = add_numbered_papers(app, record(1))
     for path in ("/", f"/day/{DAY}", "/week/2026-W47", "/search"):
         page = client.get(path).text
         assert f'<a href="/paper/{number}">On the Number 1</a>' in page
@@ -178,35 +177,33 @@ def test_cards_lead_to_the_papers_page(app: Application, client: TestClient) -> 
 # --- the curve
 
 
-def test_a_curve_is_to_scale() -> None:
-    """Time from the left to the right; votes from none at the bottom to the most at the top."""
+def test_vote_chart_is_to_scale() -> None:
+    """Time runs from left to right, votes from zero at the bottom to the maximum at the top."""
     hours = {0: 30, 6: 60, 24: 120}
-    drawn = paper_cards.vote_chart(
+    chart = paper_cards.vote_chart(
         [VoteSample(AT + timedelta(hours=hour), votes) for hour, votes in hours.items()]
     )
-    assert drawn
-    assert drawn.points == ((0, 45), (60, 30), (240, 0))
-    assert drawn.description == "From 30 votes on 19 November 2026 to 120 on 20 November 2026."
+    assert chart
+    assert chart.points == ((0, 45), (60, 30), (240, 0))
+    assert chart.description == "From 30 votes on 19 November 2026 to 120 on 20 November 2026."
 
 
 @pytest.mark.parametrize("votes", [[], [VoteSample(AT, 5)]])
-def test_one_figure_is_no_curve(votes: list[VoteSample]) -> None:
-    """It says nothing of how votes grew."""
+def test_no_vote_chart_for_a_single_sample(votes: list[VoteSample]) -> None:
     assert paper_cards.vote_chart(votes) is None
 
 
-def test_a_curve_of_no_votes_lies_on_the_ground() -> None:
-    """Two sources may both have said that there were none."""
-    drawn = paper_cards.vote_chart([VoteSample(AT, 0), VoteSample(AT + timedelta(hours=1), 0)])
-    assert drawn
-    assert drawn.points == ((0, 60), (240, 60))
+def test_vote_chart_of_zero_votes() -> None:
+    chart = paper_cards.vote_chart([VoteSample(AT, 0), VoteSample(AT + timedelta(hours=1), 0)])
+    assert chart
+    assert chart.points == ((0, 60), (240, 60))
 
 
-def test_the_drawing_has_the_numbers_of_the_curve(app: Application) -> None:
-    """The line goes through every figure, and the dot stands at the last."""
-    drawn = paper_cards.vote_chart([VoteSample(AT, 1), VoteSample(AT + timedelta(hours=1), 4)])
+def test_vote_chart_svg_has_the_coordinates(app: Application) -> None:
+    """The line passes through every sample, and the dot is at the last one."""
+    chart = paper_cards.vote_chart([VoteSample(AT, 1), VoteSample(AT + timedelta(hours=1), 4)])
     module = templating.environment(app.settings).get_template("paper_macros.html").module
-    markup = str(module.vote_chart(drawn))  # type: ignore[attr-defined]
+    markup = str(module.vote_chart(chart))  # type: ignore[attr-defined]
     assert '<polyline class="line" points="0.0,45.0 240.0,0.0"/>' in markup
     assert '<polygon class="under" points="0,60 0.0,45.0 240.0,0.0 240,60"/>' in markup
     assert '<circle cx="240.0" cy="0.0" r="3"/>' in markup
@@ -217,8 +214,8 @@ def test_the_drawing_has_the_numbers_of_the_curve(app: Application) -> None:
 
 
 def test_search_works_without_scripts(app: Application, client: TestClient) -> None:
-    """A form that is sent by GET, filled in as it was, with what was found below."""
-    shelve(app, paper(1, title="Zebra stripes"), paper(2, title="Lion manes"))
+    """The form is sent by GET and comes back filled in, above the results."""
+    add_papers(app, record(1, title="Zebra stripes"), record(2, title="Lion manes"))
     page = client.get("/search", params={"q": "zebra -lion", "day": str(DAY), "source": "a source"}).text
     assert '<form class="finder" method="get" action="/search"' in page
     assert 'value="zebra -lion"' in page
@@ -229,12 +226,12 @@ def test_search_works_without_scripts(app: Application, client: TestClient) -> N
     assert "Lion manes" not in page
 
 
-def test_search_reads_what_an_interest_reads(app: Application, client: TestClient) -> None:
-    """Phrases, exclusions, authors and categories."""
-    shelve(
+def test_search_uses_the_interest_syntax(app: Application, client: TestClient) -> None:
+    """It supports phrases, exclusions, authors and categories."""
+    add_papers(
         app,
-        paper(1, title="Zebra stripes", authors=("Ada Lovelace",), categories=("cs.CL",)),
-        paper(2, title="Stripes of a zebra", authors=("Alan Turing",), categories=("cs.CV",)),
+        record(1, title="Zebra stripes", authors=("Ada Lovelace",), categories=("cs.CL",)),
+        record(2, title="Stripes of a zebra", authors=("Alan Turing",), categories=("cs.CV",)),
     )
     for typed in (
         '"zebra stripes"',
@@ -248,18 +245,17 @@ def test_search_reads_what_an_interest_reads(app: Application, client: TestClien
         assert "Stripes of a zebra" not in page, typed
 
 
-def test_only_papers_with_code(app: Application, client: TestClient) -> None:
-    """Where that is asked for."""
-    shelve(app, paper(1, title="With", code_url="https://example.org/code"), paper(2, title="Without"))
+def test_search_filter_for_papers_with_code(app: Application, client: TestClient) -> None:
+    add_papers(app, record(1, title="With", code_url="https://example.org/code"), record(2, title="Without"))
     page = client.get("/search?code=1").text
     assert "With</a>" in page
     assert "Without</a>" not in page
     assert 'value="1" checked' in page
 
 
-def test_what_was_found_comes_in_pages(app: Application, client: TestClient) -> None:
-    """Twenty each, counted on, with the ways to the others, and back where there is none."""
-    shelve(app, *(paper(number) for number in range(1, 46)))
+def test_search_results_are_paginated(app: Application, client: TestClient) -> None:
+    """Pages have twenty results, continuous numbering and links; a page out of range links back."""
+    add_papers(app, *(record(number) for number in range(1, 46)))
     middle = client.get("/search?page=2").text
     assert "45 papers</h2>" in middle
     assert "newest first, page 2 of 3" in middle
@@ -275,9 +271,8 @@ def test_what_was_found_comes_in_pages(app: Application, client: TestClient) -> 
     assert client.get("/search?page=x").text.count("<article>") == 20
 
 
-def test_nothing_found_is_said(app: Application, client: TestClient) -> None:
-    """With what may help, and without an error."""
-    shelve(app, paper(1))
+def test_search_without_results_gives_advice(app: Application, client: TestClient) -> None:
+    add_papers(app, record(1))
     answer = client.get("/search", params={"q": "qwertz", "code": "1"})
     assert answer.status_code == 200
     assert "No papers</h2>" in answer.text
@@ -288,23 +283,27 @@ def test_nothing_found_is_said(app: Application, client: TestClient) -> None:
 @pytest.mark.parametrize("named", ["{}", "arXiv:{}v2", "https://arxiv.org/abs/{}", "https://arxiv.org/pdf/{}",
     "10.48550/arXiv.{}", "https://huggingface.co/papers/{}?utm=x", "https://huggingface.co/papers/{}/",
 ])  # fmt: skip
-def test_what_names_a_paper_leads_to_it(app: Application, client: TestClient, named: str) -> None:
-    """By an id or an address; what is not there is said to be missing, and nothing else is looked for."""
-    (number,) = numbered(app, paper(1))
+def test_search_for_an_identifier_redirects_to_the_paper(
+    app: Application, client: TestClient, named: str
+) -> None:
+    """An id or URL that is not in the archive is reported as missing, without a text search."""
+    (number,) = add_numbered_papers(app, record(1))
     answer = client.get("/search", params={"q": f" {named.format('2611.00001')} "}, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, f"/paper/{number}")
-    asked = named.format("2611.99999")
-    answer = client.get("/search", params={"q": asked})
+    query = named.format("2611.99999")
+    answer = client.get("/search", params={"q": query})
     assert answer.status_code == 200
-    assert f"There is no paper {asked} in the archive." in answer.text
+    assert f"There is no paper {query} in the archive." in answer.text
     assert "Follow new papers on this" not in answer.text
 
 
-def test_other_names_of_papers_and_words_that_are_none(app: Application, client: TestClient) -> None:
-    """A DOI and a page are as good as an id; a number or two words are what they were."""
+def test_search_accepts_dois_and_page_urls(app: Application, client: TestClient) -> None:
+    """A plain number or several words are searched as text."""
     page = "https://openreview.net/forum?id=zebra"
-    known = [{"arxiv_id": "", "doi": "10.1145/3292500"}, {"arxiv_id": "", "url": page}]
-    numbers = numbered(app, *(paper(each, **fields) for each, fields in enumerate(known, start=1)))
+    identifiers = [{"arxiv_id": "", "doi": "10.1145/3292500"}, {"arxiv_id": "", "url": page}]
+    numbers = add_numbered_papers(
+        app, *(record(each, **fields) for each, fields in enumerate(identifiers, start=1))
+    )
     for number, name in zip(numbers, ["https://doi.org/10.1145/3292500", page], strict=True):
         answer = client.get("/search", params={"q": name}, follow_redirects=False)
         assert answer.headers["location"] == f"/paper/{number}"
@@ -312,10 +311,10 @@ def test_other_names_of_papers_and_words_that_are_none(app: Application, client:
         assert client.get("/search", params={"q": words}, follow_redirects=False).status_code == 200
 
 
-def test_while_the_archive_is_read_visitors_are_asked_to_wait(
+def test_search_is_unavailable_while_the_index_is_built(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a page that says when to come back."""
+    """The page has a Retry-After header."""
     monkeypatch.setattr(archive_search, "MAX_WAITING", 0)
     client.app.state.archive_search = ArchiveSearch(client.app.state.paperboy.db, ModelStore())  # type: ignore[attr-defined]
     answer = client.get("/search?q=zebra")
@@ -324,8 +323,7 @@ def test_while_the_archive_is_read_visitors_are_asked_to_wait(
     assert client.get("/search").status_code == 200
 
 
-def test_an_empty_archive_is_no_error(client: TestClient) -> None:
-    """Search is there before the first paper, and says why it finds nothing, whatever it is asked for."""
+def test_search_in_an_empty_archive(client: TestClient) -> None:
     for path in ("/search", "/search?q=zebra", "/search?q=2611.00001", "/search?code=1"):
         answer = client.get(path)
         assert answer.status_code == 200
@@ -335,7 +333,7 @@ def test_an_empty_archive_is_no_error(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "error"),
     [
         ({"q": '"zebra'}, "A quotation mark is not closed."),
         ({"q": "-zebra"}, "needs at least one word to look for"),
@@ -344,11 +342,11 @@ def test_an_empty_archive_is_no_error(client: TestClient) -> None:
         ({"q": "zebra", "source": "<i>"}, "There is no source with this name."),
     ],
 )
-def test_a_search_that_cannot_be_read_says_why(client: TestClient, typed: dict[str, str], said: str) -> None:
-    """What was typed stays in the form."""
+def test_invalid_search_shows_an_error(client: TestClient, typed: dict[str, str], error: str) -> None:
+    """The form keeps its text."""
     answer = client.get("/search", params=typed)
     assert answer.status_code == 422
-    assert said in answer.text
+    assert error in answer.text
     assert 'aria-invalid="true"' in answer.text
     assert f'value="{typed["q"]}"'.replace('""', '"&#34;') in answer.text
 
@@ -356,15 +354,15 @@ def test_a_search_that_cannot_be_read_says_why(client: TestClient, typed: dict[s
 # --- weeks
 
 
-def test_a_week_shows_what_had_the_most_votes(app: Application, client: TestClient) -> None:
-    """From Monday to Sunday, with its days, and the weeks beside it."""
+def test_week_page_is_sorted_by_votes(app: Application, client: TestClient) -> None:
+    """It links its days, Monday to Sunday, and the neighbouring weeks."""
     monday, sunday = date(2026, 11, 16), date(2026, 11, 22)
-    shelve(
+    add_papers(
         app,
-        paper(1, monday, upvotes=3),
-        paper(2, sunday, upvotes=90),
-        paper(3, monday - timedelta(days=1), upvotes=500),
-        paper(4, sunday + timedelta(days=9), upvotes=500),
+        record(1, monday, upvotes=3),
+        record(2, sunday, upvotes=90),
+        record(3, monday - timedelta(days=1), upvotes=500),
+        record(4, sunday + timedelta(days=9), upvotes=500),
     )
     page = client.get("/week/2026-W47").text
     assert "16 to 22 November 2026, 2 papers, most votes first" in page
@@ -377,24 +375,24 @@ def test_a_week_shows_what_had_the_most_votes(app: Application, client: TestClie
     assert 'href="/week/2026-W47">Week 47</a>' in client.get("/day/2026-11-16").text
 
 
-def test_votes_of_several_sources_count_together(app: Application, client: TestClient) -> None:
-    """As on every other page; what was listed by both is one paper of the week."""
-    first, second = numbered(app, paper(1, upvotes=60), paper(2, upvotes=50))
+def test_votes_of_several_sources_are_added(app: Application, client: TestClient) -> None:
+    """A paper listed by two sources appears once."""
+    first, second = add_numbered_papers(app, record(1, upvotes=60), record(2, upvotes=50))
     with app.db.write() as session:
         other = Source(name="another", kind="jsonl", created_at=clock.utcnow())
         session.add(other)
         session.flush()
-        seen = {"paper_id": second, "original_paper_id": second, "source_id": other.id}
-        session.add(Listing(**seen, listed_on=DAY))
-        session.add(VoteCount(**seen, at=clock.utcnow(), upvotes=20))
+        fields = {"paper_id": second, "original_paper_id": second, "source_id": other.id}
+        session.add(Listing(**fields, listed_on=DAY))
+        session.add(VoteCount(**fields, at=clock.utcnow(), upvotes=20))
     page = client.get("/week/2026-W47").text
     assert page.index(f"/paper/{second}") < page.index(f"/paper/{first}")
     assert "2 papers" in page
 
 
-def test_the_newest_day_and_week_are_called_so(app: Application, client: TestClient) -> None:
-    """Every page leads there, on a Sunday, too."""
-    shelve(app, paper(1), paper(2, DAY - timedelta(days=40)))
+def test_links_to_the_newest_day_and_week(app: Application, client: TestClient) -> None:
+    """Every page has them, also on a Sunday."""
+    add_papers(app, record(1), record(2, DAY - timedelta(days=40)))
     page = client.get("/").text
     assert '<a href="/day">Newest day</a>' in page
     assert '<a href="/week">Newest week</a>' in page
@@ -403,11 +401,12 @@ def test_the_newest_day_and_week_are_called_so(app: Application, client: TestCli
         assert (answer.status_code, answer.headers["location"]) == (302, newest)
 
 
-def test_days_of_withdrawn_papers_only_are_no_days(app: Application, client: TestClient) -> None:
-    """No link leads to a page that would not be found."""
+def test_days_with_only_withdrawn_papers_are_not_linked(app: Application, client: TestClient) -> None:
     monday = date(2026, 11, 16)
     days = [monday - timedelta(days=1), monday, monday + timedelta(days=1), DAY]
-    before, _, between, after = numbered(app, *(paper(number, day) for number, day in enumerate(days, 1)))
+    before, _, between, after = add_numbered_papers(
+        app, *(record(number, day) for number, day in enumerate(days, 1))
+    )
     with app.db.write() as session:
         for number in (before, between, after):
             session.get_one(Paper, number).withdrawn_at = AT
@@ -420,8 +419,8 @@ def test_days_of_withdrawn_papers_only_are_no_days(app: Application, client: Tes
     assert 'href="/day/2026-11-17"' not in client.get("/week/2026-W47").text
 
 
-def test_before_the_first_paper_there_is_no_day(client: TestClient) -> None:
-    """Every page's header leads there: it is no error, and papers are on their way."""
+def test_latest_day_without_papers(client: TestClient) -> None:
+    """Every page's header links to it, so it must not be an error."""
     for path in ("/day", "/week"):
         answer = client.get(path)
         assert answer.status_code == 200
@@ -431,20 +430,18 @@ def test_before_the_first_paper_there_is_no_day(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["2026-W60", "2026-W00", "0000-W01", "9999-W52", "2026-47", "x", "2026-W٣٣"])
-def test_a_week_that_is_none_is_not_found(client: TestClient, name: str) -> None:
-    """Whatever stands in its place."""
+def test_invalid_week_is_not_found(client: TestClient, name: str) -> None:
     answer = client.get(f"/week/{name}")
     assert answer.status_code == 404
     assert "This week does not exist." in answer.text
 
 
-def test_a_week_without_papers_says_so(client: TestClient) -> None:
-    """It is one of the calendar."""
+def test_week_without_papers(client: TestClient) -> None:
     assert "No paper was listed in week 1 of 2026." in client.get("/week/2026-W01").text
 
 
-def test_a_week_has_the_year_of_its_thursday() -> None:
-    """The last days of December may belong to the next year's first week."""
+def test_weeks_use_the_iso_year() -> None:
+    """The last days of December may belong to week 1 of the next year."""
     assert str(paper_cards.week_of(date(2025, 12, 29))) == "2026-W01"
     assert Week(2026, 53).first == date(2026, 12, 28)
     assert Week(2026, 53).last == date(2027, 1, 3)

@@ -1,4 +1,4 @@
-"""A reader says what they think of papers, sees what was learned, and can have it forgotten."""
+"""Test the pages for feedback: give, list, remove and delete it."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ PASTE = f"""https://arxiv.org/abs/{KNOWN}
 
 @pytest.fixture
 def papers(app: Application) -> tuple[int, int]:
-    """Two papers of the archive."""
+    """Add two papers."""
     now = clock.utcnow()
     with app.db.write() as session:
-        source = factories.source(session, now)
+        source = factories.add_source(session, now)
         return (
-            factories.paper(
+            factories.add_paper(
                 session, source, TITLE, now.date(), now, arxiv_id=KNOWN, authors=["Ada Lovelace"]
             ),
-            factories.paper(session, source, "Small Robots", now.date(), now, arxiv_id=OTHER),
+            factories.add_paper(session, source, "Small Robots", now.date(), now, arxiv_id=OTHER),
         )  # fmt: skip
 
 
 @pytest.fixture
 def bob(app: Application) -> int:
     with app.db.write() as session:
-        return factories.reader(session, "bob@example.org", ["robots"], clock.utcnow())
+        return factories.add_subscriber(session, "bob@example.org", ["robots"], clock.utcnow())
 
 
-def said_by(app: Application, reader: int) -> dict[str, bool]:
+def feedback_of(app: Application, reader: int) -> dict[str, bool]:
     with app.db.read() as session:
-        said = subscribers.feedback_for_ranking(session, [reader]).get(reader, ())
-    return {entry.title: entry.liked for entry in said}
+        feedback = subscribers.feedback_for_ranking(session, [reader]).get(reader, ())
+    return {entry.title: entry.liked for entry in feedback}
 
 
 def like(app: Application, reader: int, *paper_ids: int, liked: bool = True) -> None:
@@ -69,66 +69,65 @@ def like(app: Application, reader: int, *paper_ids: int, liked: bool = True) -> 
             subscribers.set_feedback(session, reader, paper_id, liked, clock.utcnow())
 
 
-def feedback_path(link: Link, reader: int, wish: FeedbackAction, paper: int) -> str:
-    return link(Purpose.FEEDBACK, reader, argument=paper).replace("/like/", f"/{wish}/")
+def feedback_path(link: Link, reader: int, action: FeedbackAction, paper: int) -> str:
+    return link(Purpose.FEEDBACK, reader, argument=paper).replace("/like/", f"/{action}/")
 
 
 # --- from a card
 
 
-@pytest.mark.parametrize("wish", FeedbackAction)
-def test_a_click_is_recorded_by_its_button_alone(
+@pytest.mark.parametrize("action", FeedbackAction)
+def test_feedback_is_recorded_by_post_only(
     app: Application,
     client: TestClient,
     alice: int,
     papers: tuple[int, int],
     link: Link,
-    wish: FeedbackAction,
+    action: FeedbackAction,
 ) -> None:
-    """Opening the link shows the paper; the button records; twice is once; and it can be taken back."""
-    path = feedback_path(link, alice, wish, papers[0])
+    """Repeating it changes nothing, and it can be undone."""
+    path = feedback_path(link, alice, action, papers[0])
     for _ in range(2):
-        asked = client.get(path).text
-    assert "Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans" in asked
-    assert len(re.findall("<button", asked.partition("<main")[2])) == 1
-    assert said_by(app, alice) == {}
+        page = client.get(path).text
+    assert "Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans" in page
+    assert len(re.findall("<button", page.partition("<main")[2])) == 1
+    assert feedback_of(app, alice) == {}
     for _ in range(2):
         assert "Saved" in client.post(path).text
-        assert said_by(app, alice) == {TITLE: wish is FeedbackAction.MORE}
+        assert feedback_of(app, alice) == {TITLE: action is FeedbackAction.MORE}
     assert "Undo" in client.get(path).text
     for _ in range(2):
         assert "Your feedback was removed." in client.post(path, data={"action": "undo"}).text
-        assert said_by(app, alice) == {}
+        assert feedback_of(app, alice) == {}
 
 
-def test_a_second_link_changes_ones_mind(
+def test_later_feedback_replaces_earlier_feedback(
     app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """And a page that was left open takes back only what it had said itself."""
-    more, less = (feedback_path(link, alice, wish, papers[0]) for wish in FeedbackAction)
+    """Undo on a stale page only undoes the feedback of that page."""
+    more, less = (feedback_path(link, alice, action, papers[0]) for action in FeedbackAction)
     client.post(more)
     assert "You previously asked for more like this" in client.get(less).text
     client.post(less)
-    assert said_by(app, alice) == {TITLE: False}
+    assert feedback_of(app, alice) == {TITLE: False}
     assert "You previously asked for less like this" in client.post(more, data={"action": "undo"}).text
-    assert said_by(app, alice) == {TITLE: False}
+    assert feedback_of(app, alice) == {TITLE: False}
 
 
-def test_a_link_speaks_for_one_reader(
+def test_feedback_link_does_not_identify_its_reader(
     app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """A forwarded mail does not name its reader, and its link leads to no page of theirs."""
+    """A forwarded mail does not name its reader or link to the reader's pages."""
     like(app, bob, *papers)
     answer = client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[0]))
     assert ALICE not in answer.text
     assert "/preferences/" not in answer.text
-    assert said_by(app, alice) == {TITLE: True}
+    assert feedback_of(app, alice) == {TITLE: True}
     client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[1]), data={"action": "undo"})
-    assert len(said_by(app, bob)) == 2
+    assert len(feedback_of(app, bob)) == 2
 
 
-def test_a_paper_that_is_gone_is_said_kindly(client: TestClient, alice: int, link: Link) -> None:
-    """A good link over a paper that the archive does not have."""
+def test_feedback_on_a_missing_paper(client: TestClient, alice: int, link: Link) -> None:
     for method in ("GET", "POST"):
         answer = client.request(method, feedback_path(link, alice, FeedbackAction.MORE, 4711))
         assert answer.status_code == 404
@@ -138,37 +137,38 @@ def test_a_paper_that_is_gone_is_said_kindly(client: TestClient, alice: int, lin
 @pytest.mark.parametrize(
     "rest", ["love/1", "like/one", "like/-1", f"like/{2**31}", f"like/{2**63}", "like", "like/1/2"]
 )
-def test_a_link_that_was_typed_wrongly_is_no_crash(
-    client: TestClient, alice: int, link: Link, rest: str
-) -> None:
-    """Whatever follows a good token, the answer is a page that says so."""
+def test_malformed_feedback_paths_do_not_crash(client: TestClient, alice: int, link: Link, rest: str) -> None:
+    """The token is valid; the rest of the path is not."""
     for method in ("GET", "POST"):
         answer = client.request(method, link(Purpose.FEEDBACK, alice).removesuffix("like/0") + rest)
         assert answer.status_code in (404, 422)
         assert "<h1>" in answer.text
 
 
-def test_there_is_room_for_so_many(
+def test_feedback_is_limited_per_subscriber(
     app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Whoever holds a link cannot fill the shelves; to change one's mind needs no room."""
+    """Replacing existing feedback is always possible."""
     monkeypatch.setattr(subscribers.feedback, "MAX_FEEDBACK", 1)
     client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[0]))
     refused = client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[1]))
     assert refused.status_code == 422
     assert "please remove some first" in refused.text
     assert client.post(feedback_path(link, alice, FeedbackAction.LESS, papers[0])).status_code == 200
-    assert said_by(app, alice) == {TITLE: False}
+    assert feedback_of(app, alice) == {TITLE: False}
 
 
 # --- pasting
 
 
-def test_what_became_of_a_paste_is_told_piece_by_piece(
+def test_pasted_papers_are_reported_one_by_one(
     app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """Recognised, kept for its reader alone, not known, not understood; and the archive learns nothing."""
+    """Each is recognised, stored for this subscriber only, unknown or unreadable.
+
+    None is added to the archive.
+    """
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": PASTE})
     assert answer.status_code == 200
     text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
@@ -182,7 +182,7 @@ def test_what_became_of_a_paste_is_told_piece_by_piece(
         "Couldn’t be read: 1. Line 3: neither a title nor a link or id: ???",
     ):
         assert words in text
-    assert said_by(app, alice) == {TITLE: True, "A Paper That Nobody Else Has": True}
+    assert feedback_of(app, alice) == {TITLE: True, "A Paper That Nobody Else Has": True}
     with app.db.read() as session:
         assert session.exec(select(func.count()).select_from(Paper)).one() == 2
     for path in ("/", f"/day/{clock.utcnow().date()}"):
@@ -190,21 +190,20 @@ def test_what_became_of_a_paste_is_told_piece_by_piece(
 
 
 @pytest.mark.parametrize("typed", ["", " \r\n ", "x" * (bibliography.MOST_BYTES + 1)])
-def test_a_paste_that_cannot_be_read_at_all_comes_back(
+def test_unreadable_paste_is_shown_again_with_an_error(
     app: Application, client: TestClient, alice: int, link: Link, typed: str
 ) -> None:
-    """As it was typed, with what to change."""
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": typed})
     assert answer.status_code == 422
     assert 'id="problem-liked"' in answer.text
     assert typed.strip() in answer.text
-    assert said_by(app, alice) == {}
+    assert feedback_of(app, alice) == {}
 
 
-def test_a_file_is_taken_as_well(
+def test_uploaded_file_is_read_with_the_pasted_text(
     app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """Beside what is pasted; what was not understood in it says so, with its name."""
+    """Errors in the file name the file."""
     ris = f"TY  - GEN\nUR  - https://arxiv.org/abs/{KNOWN}\nER  - \nTY  - GEN\nER  - \n"
     file = ("my <library>.ris", ris.encode("utf-16"))
     answer = client.post(
@@ -213,7 +212,7 @@ def test_a_file_is_taken_as_well(
     text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
     assert "2 papers were added. Papers like them will rank higher in your digests once" in text
     assert "my &lt;library&gt;.ris, line 4: a RIS entry without title, DOI or arXiv id" in text
-    assert said_by(app, alice) == {TITLE: True, "A Pasted Title": True}
+    assert feedback_of(app, alice) == {TITLE: True, "A Pasted Title": True}
 
 
 @pytest.mark.parametrize(
@@ -225,20 +224,20 @@ def test_a_file_is_taken_as_well(
         (("a.bib", b"% nothing but a remark"), "file"),
     ],
 )
-def test_a_file_that_cannot_be_taken_says_why(
+def test_unusable_file_is_refused_with_an_error(
     app: Application, client: TestClient, alice: int, link: Link, file: tuple[str, bytes], problem: str
 ) -> None:
-    """Beside the field, and nothing is kept; to choose none is not to choose one."""
+    """Nothing is stored. An empty file field is not an error."""
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", files={"file": file})
     assert answer.status_code == 422
     assert f'id="problem-{problem}"' in answer.text
-    assert said_by(app, alice) == {}
+    assert feedback_of(app, alice) == {}
 
 
-def test_pasting_again_and_again_has_to_wait(
+def test_pasting_is_rate_limited(
     app: Application, client: TestClient, alice: int, bob: int, link: Link
 ) -> None:
-    """Reading a paste takes a while. What was pasted is not lost, and other readers do not wait."""
+    """The pasted text is kept, and other readers are not affected."""
     path = link(Purpose.PREFERENCES, alice) + "/papers"
     answers = [
         client.post(path, data={"liked": f"Title Number {number}"})
@@ -250,32 +249,32 @@ def test_pasting_again_and_again_has_to_wait(
     assert int(refused.headers["retry-after"]) > 0
     assert 'id="problem-liked"' in refused.text
     assert f"\nTitle Number {work_limits.PASTES_AN_HOUR}</textarea>" in refused.text
-    assert len(said_by(app, alice)) == work_limits.PASTES_AN_HOUR
+    assert len(feedback_of(app, alice)) == work_limits.PASTES_AN_HOUR
     assert client.post(
         link(Purpose.PREFERENCES, bob) + "/papers", data={"liked": "A Paper That Was Pasted"}
     ).is_success
 
 
-def test_a_paste_waits_for_its_turn(client: TestClient, alice: int, link: Link) -> None:
-    """Reading takes seconds at worst: threads are left for everybody else, and nothing typed is lost."""
+def test_concurrent_pastes_are_limited(client: TestClient, alice: int, link: Link) -> None:
+    """Parsing can take seconds, so it must not occupy all threads. The typed text is kept."""
     limits: work_limits.Capacity = client.app.state.capacity  # type: ignore[attr-defined]
-    asked = ((link(Purpose.PREFERENCES, alice) + "/papers", {}), ("/subscribe", FORM))
+    forms = ((link(Purpose.PREFERENCES, alice) + "/papers", {}), ("/subscribe", FORM))
     with ExitStack() as busy:
         for _ in range(work_limits.PASTES):
             busy.enter_context(limits.pastes.take())
-        for path, form in asked:
+        for path, form in forms:
             refused = client.post(path, data={**form, "liked": "A Typed Title"})
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
             assert 'id="problem-liked"' in refused.text
             assert "A Typed Title</textarea>" in refused.text
         assert client.post("/subscribe", data={**FORM, "email": "erin@example.org"}).status_code == 200
     assert 'value="carol@example.org"' in refused.text
-    for path, form in asked:
+    for path, form in forms:
         assert client.post(path, data={**form, "liked": "A Typed Title"}).status_code == 200
 
 
-def test_the_largest_paste_and_file_fit_into_one_form(client: TestClient, alice: int, link: Link) -> None:
-    """And what is told of more names the same numbers."""
+def test_largest_paste_and_file_fit_into_one_form(client: TestClient, alice: int, link: Link) -> None:
+    """The error for larger ones names the same limits."""
     path, file = link(Purpose.PREFERENCES, alice) + "/papers", "x " * (bibliography.MOST_FILE_BYTES // 2)
     typed = {"liked": "x " * (bibliography.MOST_BYTES // 2)}
     assert client.post(path, data=typed, files={"file": ("a.bib", file)}).status_code == 200
@@ -284,39 +283,39 @@ def test_the_largest_paste_and_file_fit_into_one_form(client: TestClient, alice:
     assert "x </textarea>" in larger.text
     flood = client.post(path, data=typed, files={"file": ("a.bib", file * 2)})
     assert flood.status_code == 413
-    for said in (larger.text, flood.text):
-        assert f"{bibliography.MOST_FILE_BYTES // 1000} kB" in said
+    for page in (larger.text, flood.text):
+        assert f"{bibliography.MOST_FILE_BYTES // 1000} kB" in page
 
 
-def test_the_largest_paste_of_any_script_fits_into_a_form(
+def test_largest_paste_in_any_script_fits_into_a_form(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """A form writes one letter of Chinese as nine."""
+    """URL encoding needs nine bytes for a Chinese character."""
     typed = "模" * (bibliography.MOST_BYTES // 3)
     assert client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": typed}).status_code == 200
-    assert len(said_by(app, alice)) == 1
+    assert len(feedback_of(app, alice)) == 1
 
 
-def test_papers_may_be_pasted_at_sign_up(
+def test_papers_can_be_pasted_at_sign_up(
     app: Application, client: TestClient, papers: tuple[int, int], link: Link
 ) -> None:
-    """They wait with the sign-up for its confirmation, which shows that they are there."""
+    """They are stored on confirmation, and the confirmation page lists them."""
     answer = client.post("/subscribe", data={**FORM, "liked": PASTE})
     assert "Check your mailbox" in answer.text
     assert "Line 3" in answer.text
     with app.db.read() as session:
         carol = session.exec(select(Subscriber.id)).one() or 0
-    assert said_by(app, carol) == {}
+    assert feedback_of(app, carol) == {}
     confirm = link(Purpose.CONFIRM, carol)
     assert "Papers like the 2 you listed will rank higher" in client.get(confirm).text
     client.post(confirm)
-    assert len(said_by(app, carol)) == 2
+    assert len(feedback_of(app, carol)) == 2
 
 
-def test_what_likes_wait_for_is_said_where_they_wait(
+def test_pages_mention_that_likes_need_a_model(
     app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """No page promises what a young archive cannot do, and none speaks of it once something was learned."""
+    """The note disappears once a model is trained."""
     preferences, more = (
         link(Purpose.PREFERENCES, alice),
         feedback_path(link, alice, FeedbackAction.MORE, papers[0]),
@@ -332,7 +331,7 @@ def test_what_likes_wait_for_is_said_where_they_wait(
     ]
     assert ["once we have collected more papers." in page().text for page in pages] == [True] * 4
     with app.db.write() as session:
-        factories.archive(session, MIN_PAPERS, clock.utcnow())
+        factories.add_unlisted_papers(session, MIN_PAPERS, clock.utcnow())
     app.models.train(app.db, clock.utcnow())
     texts = [page().text for page in pages]
     assert not any("once we have collected more papers" in text for text in texts)
@@ -341,18 +340,18 @@ def test_what_likes_wait_for_is_said_where_they_wait(
     assert "Papers like the one you listed will rank higher." in texts[3]
 
 
-def test_a_paste_does_not_tell_who_is_subscribed(
+def test_paste_at_sign_up_does_not_reveal_subscribers(
     app: Application, client: TestClient, alice: int, papers: tuple[int, int]
 ) -> None:
-    """The answer depends on the paste and the archive alone; an active reader’s feedback stays."""
-    answers = {client.post("/subscribe", data={**FORM, "email": who, "liked": PASTE}).text
-               for who in (ALICE, "new@example.org")}  # fmt: skip
+    """The response depends only on the paste and the archive; a subscriber's feedback is unchanged."""
+    answers = {client.post("/subscribe", data={**FORM, "email": email, "liked": PASTE}).text
+               for email in (ALICE, "new@example.org")}  # fmt: skip
     assert len(answers) == 1
-    assert said_by(app, alice) == {}
+    assert feedback_of(app, alice) == {}
 
 
-def test_nothing_of_a_form_is_lost_by_a_bad_paste(app: Application, client: TestClient) -> None:
-    """Nor the paste by a mistake elsewhere."""
+def test_invalid_paste_keeps_the_rest_of_the_form(app: Application, client: TestClient) -> None:
+    """An error elsewhere keeps the paste."""
     long = client.post("/subscribe", data={**FORM, "liked": "x" * (bibliography.MOST_BYTES + 1)})
     assert long.status_code == 422
     assert 'id="problem-liked"' in long.text
@@ -367,10 +366,10 @@ def test_nothing_of_a_form_is_lost_by_a_bad_paste(app: Application, client: Test
 # --- what was learned
 
 
-def test_a_reader_sees_what_was_learned(
+def test_feedback_page_lists_papers_and_authors(
     app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """Papers and authors, each paper with a way to remove it; and nothing of other readers."""
+    """Each paper can be removed; other readers' feedback is not shown."""
     path = link(Purpose.PREFERENCES, alice)
     assert "No feedback yet." in client.get(path).text
     like(app, bob, papers[1])
@@ -388,10 +387,10 @@ def test_a_reader_sees_what_was_learned(
     assert "Less like these" in client.get(path).text
 
 
-def test_authors_beyond_thirty_are_counted(
+def test_authors_beyond_thirty_are_summarised(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """All of them weigh, so that there are more is said."""
+    """All authors have an effect, so the page gives the number of hidden ones."""
     own = PaperRecord(title="Own", authors=tuple(f"Ada Lovelace the {number}th" for number in range(33)))
     with app.db.write() as session:
         subscribers.like(session, alice, MatchedReferences(own=(own,)), clock.utcnow())
@@ -404,18 +403,16 @@ def test_authors_beyond_thirty_are_counted(
     assert "and 3 more with fewer papers" in page
 
 
-def test_what_was_said_has_pages_of_its_own(
-    app: Application, client: TestClient, alice: int, link: Link
-) -> None:
-    """Five stand beside the preferences, all of them there; to remove one leads back to its place."""
+def test_feedback_list_is_paginated(app: Application, client: TestClient, alice: int, link: Link) -> None:
+    """The preferences show five entries and link to all. After a removal, the same page is shown again."""
     own = tuple(PaperRecord(title=f"Own <{number}>") for number in range(51))
     with app.db.write() as session:
         subscribers.like(session, alice, MatchedReferences(own=own), clock.utcnow())
     path = link(Purpose.PREFERENCES, alice)
-    shown = client.get(path).text
-    assert shown.count('name="own"') == 5
-    assert f'href="{path}/papers?of=like">All 51 papers</a>' in shown
-    first, last = (client.get(f"{path}/papers", params={"page": page}) for page in (1, 99))
+    summary = client.get(path).text
+    assert summary.count('name="own"') == 5
+    assert f'href="{path}/papers?of=like">All 51 papers</a>' in summary
+    first, last = (client.get(f"{path}/papers", params={"page": number}) for number in (1, 99))
     assert (first.text.count('name="own"'), last.text.count('name="own"')) == (50, 1)
     assert (first.headers["cache-control"], first.headers["x-robots-tag"]) == (
         "no-store",
@@ -436,10 +433,10 @@ def test_what_was_said_has_pages_of_its_own(
     assert client.get(f"{path}/papers?of=all").status_code == 422
 
 
-def test_a_paper_can_be_removed(
+def test_feedback_can_be_removed(
     app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """One's own alone, whatever numbers are sent."""
+    """Ids of other readers' feedback have no effect."""
     with app.db.write() as session:
         for reader, title in ((alice, "Own"), (bob, "Another")):
             own = MatchedReferences(own=(PaperRecord(title=title),))
@@ -454,36 +451,35 @@ def test_a_paper_can_be_removed(
         answer = client.post(path + "/remove", data={"paper": papers[0]})
         assert "Removed." in answer.text
     client.post(path + "/remove", data={"own": ids[bob]})
-    assert said_by(app, alice) == {"Small Robots": True, "Own": True}
+    assert feedback_of(app, alice) == {"Small Robots": True, "Own": True}
     client.post(path + "/remove", data={"own": ids[alice]})
-    assert said_by(app, alice) == {"Small Robots": True}
+    assert feedback_of(app, alice) == {"Small Robots": True}
     for wrong in ({"paper": "x"}, {"own": "-1"}, {"paper": 2**63}):
         assert client.post(path + "/remove", data=wrong).status_code == 422
-    assert len(said_by(app, bob)) == 3
+    assert len(feedback_of(app, bob)) == 3
 
 
-def test_all_of_it_can_be_forgotten(
+def test_all_feedback_can_be_deleted(
     app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """After one more click, and for oneself alone."""
+    """It needs a confirmation and affects only this reader."""
     like(app, alice, *papers)
     like(app, bob, *papers)
     path = link(Purpose.PREFERENCES, alice)
     assert f'href="{path}/forget"' in client.get(path).text
     for _ in range(2):
         assert "Delete all feedback" in client.get(path + "/forget").text
-    assert len(said_by(app, alice)) == 2
+    assert len(feedback_of(app, alice)) == 2
     for _ in range(2):
         assert "Your feedback was deleted." in client.post(path + "/forget").text
-    assert said_by(app, alice) == {}
-    assert len(said_by(app, bob)) == 2
+    assert feedback_of(app, alice) == {}
+    assert len(feedback_of(app, bob)) == 2
 
 
 @pytest.mark.parametrize("place", ["/papers", "/remove", "/forget"])
-def test_no_other_link_reaches_what_was_learned(
+def test_only_preference_links_show_the_feedback_list(
     app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link, place: str
 ) -> None:
-    """Only the one to the preferences does; a card's link, say, can do its one thing."""
     like(app, alice, *papers)
     for purpose in Purpose:
         if purpose is not Purpose.PREFERENCES:
@@ -492,4 +488,4 @@ def test_no_other_link_reaches_what_was_learned(
                 f"/preferences/{token}{place}", data={"paper": papers[0], "liked": "A Title"}
             )
             assert answer.status_code == 403
-    assert len(said_by(app, alice)) == 2
+    assert len(feedback_of(app, alice)) == 2

@@ -1,4 +1,4 @@
-"""Feed readers get valid feeds: public ones for everybody, and a reader's own for nobody else."""
+"""Test the feeds: public feeds, feeds of an interest, and the private feed of a reader."""
 
 from __future__ import annotations
 
@@ -38,48 +38,50 @@ HOSTILE_READ = "Agents </title><script>alert(1)</script> ]]> & reversed $O(n < m
 FEEDS = ["/feed", "/day/{day}/feed", "/feed?interest=agents", "{own}"]
 
 
-def list_paper(app: Application, title: str, ago: int = 1, upvotes: int = 10, **fields: Any) -> int:
-    """A paper that was listed some days ago; its id."""
+def add_paper(app: Application, title: str, ago: int = 1, upvotes: int = 10, **fields: Any) -> int:
+    """Add a paper listed `ago` days ago and return its id."""
     now = clock.utcnow()
     with app.db.write() as session:
-        source = session.exec(select(Source)).first() or factories.source(session, now)
+        source = session.exec(select(Source)).first() or factories.add_source(session, now)
         day = (now - timedelta(days=ago)).date()
         abstract = "What agents do all day."
-        return factories.paper(session, source, title, day, now, upvotes, **{"abstract": abstract} | fields)
+        return factories.add_paper(
+            session, source, title, day, now, upvotes, **{"abstract": abstract} | fields
+        )
 
 
-def bring(app: Application, reader: int, due_at: datetime, picks: Sequence[DigestItem]) -> int:
-    """A digest of the reader's; its delivery."""
+def add_digest(app: Application, reader: int, due_at: datetime, picks: Sequence[DigestItem]) -> int:
+    """Add a digest for the reader and return its delivery."""
     digest = Digest(f"{due_at:%Y-%m-%d}", (Section("world models", tuple(picks)),))
     with app.db.write() as session:
-        given = ledger.enqueue(
+        delivery = ledger.enqueue(
             session, subscriber_id=reader, kind=MailKind.DIGEST, edition=digest.edition, due_at=due_at,
             now=clock.utcnow(), digest=digest,
         )  # fmt: skip
-    assert given
-    return given
+    assert delivery
+    return delivery
 
 
-def minutes_pass(monkeypatch: pytest.MonkeyPatch, by: timedelta = KEEP) -> None:
-    """Until what was made for everybody is made anew."""
+def expire_cache(monkeypatch: pytest.MonkeyPatch, by: timedelta = KEEP) -> None:
+    """Move the time past the lifetime of cached responses."""
     monkeypatch.setattr(clock, "_ahead", by)
 
 
-def own_path(app: Application, reader: int) -> str:
+def private_path(app: Application, reader: int) -> str:
     with app.db.read() as session:
         return signed_links.feed_path(app, subscribers.get(session, reader))
 
 
-def spelled(path: str, ending: str, own: str) -> str:
-    """One of FEEDS in a format; a reader's own Atom feed has no ending."""
+def path_in_format(path: str, ending: str, own: str) -> str:
+    """Return the path of a feed in a format; a reader's own Atom feed has no extension."""
     if path == "{own}":
         return own + (ending if ending == ".json" else "")
     start, _, query = path.format(day=clock.utcnow().date() - timedelta(days=1)).partition("?")
     return start + ending + (f"?{query}" if query else "")
 
 
-def atom(answer: httpx.Response) -> Any:
-    """The feed as feedparser reads it, every required element where RFC 4287 wants it."""
+def parse_atom(answer: httpx.Response) -> Any:
+    """Parse the feed, and check every element that RFC 4287 requires."""
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/atom+xml; charset=utf-8"
     root = ElementTree.fromstring(answer.content)  # noqa: S314 - our own
@@ -94,8 +96,8 @@ def atom(answer: httpx.Response) -> Any:
     return read
 
 
-def json_feed(answer: httpx.Response) -> Any:
-    """The feed, every field of version 1.1 that is required in it."""
+def parse_json_feed(answer: httpx.Response) -> Any:
+    """Parse the feed, and check every field that version 1.1 requires."""
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/feed+json"
     read = answer.json()
@@ -113,21 +115,21 @@ def json_feed(answer: httpx.Response) -> Any:
 
 
 @pytest.mark.parametrize("path", FEEDS)
-def test_both_formats_say_the_same(app: Application, client: TestClient, alice: int, path: str) -> None:
-    """The same papers in the same order, known by their pages here, and the feed by its own address."""
-    number = list_paper(
-        app, "Agents that Plan", authors=["Ada Lovelace", "Alan Turing"], categories=["cs.AI"]
-    )
-    other = list_paper(app, "Agents that Rest", upvotes=3)
-    bring(
+def test_atom_and_json_have_the_same_entries(
+    app: Application, client: TestClient, alice: int, path: str
+) -> None:
+    """Entries have the same order and ids, and each feed links to itself."""
+    number = add_paper(app, "Agents that Plan", authors=["Ada Lovelace", "Alan Turing"], categories=["cs.AI"])
+    other = add_paper(app, "Agents that Rest", upvotes=3)
+    add_digest(
         app,
         alice,
         clock.utcnow(),
         [sample_digest.pick(number, "Agents that Plan"), sample_digest.pick(other, "Other")],
     )
-    own = own_path(app, alice)
-    in_atom = atom(client.get(spelled(path, ".atom", own)))
-    in_json = json_feed(client.get(spelled(path, ".json", own)))
+    own = private_path(app, alice)
+    in_atom = parse_atom(client.get(path_in_format(path, ".atom", own)))
+    in_json = parse_json_feed(client.get(path_in_format(path, ".json", own)))
     ids = [f"https://paperboy.test/paper/{each}" for each in (number, other)]
     assert [entry.id for entry in in_atom.entries] == [item["id"] for item in in_json["items"]] == ids
     first, item = in_atom.entries[0], in_json["items"][0]
@@ -137,32 +139,32 @@ def test_both_formats_say_the_same(app: Application, client: TestClient, alice: 
     assert "cs.AI" in item["tags"]
     assert first.content[0].value == item["content_html"]
     assert first.summary == item["summary"]
-    assert in_atom.feed.id == "https://paperboy.test" + spelled(path, ".atom", own)
-    assert in_json["feed_url"] == "https://paperboy.test" + spelled(path, ".json", own)
+    assert in_atom.feed.id == "https://paperboy.test" + path_in_format(path, ".atom", own)
+    assert in_json["feed_url"] == "https://paperboy.test" + path_in_format(path, ".json", own)
 
 
 @pytest.mark.parametrize("path", FEEDS)
 @pytest.mark.parametrize("ending", [".atom", ".json"])
-def test_what_has_not_changed_is_not_sent_again(
+def test_unchanged_feed_returns_304_for_its_etag(
     app: Application, client: TestClient, alice: int, path: str, ending: str
 ) -> None:
-    """By its tag, and by nothing else."""
-    number = list_paper(app, "Agents that Plan")
-    bring(app, alice, clock.utcnow(), [sample_digest.pick(number, "Agents that Plan")])
-    where = spelled(path, ending, own_path(app, alice))
-    sent = client.get(where)
-    etag = sent.headers["etag"]
-    for known in (etag, f'"x", {etag}', etag.removeprefix("W/"), "*"):
-        again = client.get(where, headers={"If-None-Match": known})
+    """Only the ETag is compared."""
+    number = add_paper(app, "Agents that Plan")
+    add_digest(app, alice, clock.utcnow(), [sample_digest.pick(number, "Agents that Plan")])
+    where = path_in_format(path, ending, private_path(app, alice))
+    response = client.get(where)
+    etag = response.headers["etag"]
+    for value in (etag, f'"x", {etag}', etag.removeprefix("W/"), "*"):
+        again = client.get(where, headers={"If-None-Match": value})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
-        assert again.headers["cache-control"] == sent.headers["cache-control"]
-    assert client.get(where, headers={"If-None-Match": '"x"'}).content == sent.content
+        assert again.headers["cache-control"] == response.headers["cache-control"]
+    assert client.get(where, headers={"If-None-Match": '"x"'}).content == response.content
 
 
-def test_a_tag_is_the_same_for_compressed_bytes(app: Application, client: TestClient) -> None:
-    """And a weak one, therefore: a strong tag would promise the same bytes."""
+def test_etag_is_weak_and_independent_of_compression(app: Application, client: TestClient) -> None:
+    """A strong ETag would promise identical bytes."""
     for number in range(5):
-        list_paper(app, f"Agents of {number}")
+        add_paper(app, f"Agents of {number}")
     plain, packed = (client.get("/feed.atom", headers={"Accept-Encoding": c}) for c in ("identity", "gzip"))
     assert (plain.headers.get("content-encoding"), packed.headers["content-encoding"]) == (None, "gzip")
     assert plain.headers["etag"] == packed.headers["etag"]
@@ -170,19 +172,19 @@ def test_a_tag_is_the_same_for_compressed_bytes(app: Application, client: TestCl
 
 
 @pytest.mark.parametrize("path", FEEDS)
-def test_hostile_text_stays_text(app: Application, client: TestClient, alice: int, path: str) -> None:
-    """Markup, control characters, marks that turn the direction, and what XML cannot hold."""
-    said = HOSTILE.replace("\x00", "")  # no database of ours takes it
-    number = list_paper(app, said, abstract=said, authors=[said, "\x0b"], categories=[said])
-    bring(
+def test_hostile_text_is_escaped(app: Application, client: TestClient, alice: int, path: str) -> None:
+    """Test markup, control characters, bidi marks, and characters that XML cannot contain."""
+    expected = HOSTILE.replace("\x00", "")  # no database of ours takes it
+    number = add_paper(app, expected, abstract=expected, authors=[expected, "\x0b"], categories=[expected])
+    add_digest(
         app,
         alice,
         clock.utcnow(),
-        [sample_digest.pick(number, said, summary=said, reason=said, authors=said)],
+        [sample_digest.pick(number, expected, summary=expected, reason=expected, authors=expected)],
     )
-    own = own_path(app, alice)
-    (entry,) = atom(client.get(spelled(path, ".atom", own))).entries
-    (item,) = json_feed(client.get(spelled(path, ".json", own)))["items"]
+    own = private_path(app, alice)
+    (entry,) = parse_atom(client.get(path_in_format(path, ".atom", own))).entries
+    (item,) = parse_json_feed(client.get(path_in_format(path, ".json", own)))["items"]
     assert item["title"] == HOSTILE_READ
     assert [author["name"] for author in item["authors"]] == [HOSTILE_READ]
     assert "alert(1)" in entry.title  # as feedparser cleans it
@@ -190,99 +192,100 @@ def test_hostile_text_stays_text(app: Application, client: TestClient, alice: in
     assert "&lt;script&gt;" in item["content_html"]
 
 
-def test_an_empty_archive_has_feeds_already(client: TestClient) -> None:
-    """Whoever subscribes before the first paper is fetched keeps their feed, and it stays the same."""
+def test_feeds_of_an_empty_archive(client: TestClient) -> None:
+    """They are valid and have an ETag."""
     first = client.get("/feed.atom")
-    assert atom(first).entries == []
-    assert json_feed(client.get("/feed.json"))["items"] == []
+    assert parse_atom(first).entries == []
+    assert parse_json_feed(client.get("/feed.json"))["items"] == []
     assert client.get("/feed.atom", headers={"If-None-Match": first.headers["etag"]}).status_code == 304
 
 
 # --- for everybody
 
 
-def test_what_is_trending_comes_newest_first(app: Application, client: TestClient) -> None:
-    """Of a day the most discussed; each with how it is doing."""
-    older = list_paper(app, "Older", ago=3, upvotes=90)
-    quiet, loud = list_paper(app, "Quiet", upvotes=2), list_paper(app, "Loud", upvotes=40)
-    items = json_feed(client.get("/feed.json"))["items"]
+def test_trending_feed_is_sorted_by_day_and_votes(app: Application, client: TestClient) -> None:
+    """Each entry has its votes."""
+    older = add_paper(app, "Older", ago=3, upvotes=90)
+    quiet, loud = add_paper(app, "Quiet", upvotes=2), add_paper(app, "Loud", upvotes=40)
+    items = parse_json_feed(client.get("/feed.json"))["items"]
     assert [item["id"].rpartition("/")[2] for item in items] == [str(each) for each in (loud, quiet, older)]
     assert "40 votes" in items[0]["content_html"]
 
 
-def test_a_feed_is_no_archive(app: Application, client: TestClient) -> None:
-    """Twenty papers of a day, of the last days that have any, and a hundred in all."""
+def test_feed_size_is_limited(app: Application, client: TestClient) -> None:
+    """At most twenty papers a day, only recent days, and a hundred entries in all."""
     for number in range(feeds.PAPERS_PER_DAY + 3):
         for ago in range(1, feeds.TRENDING_DAYS + 2):
-            list_paper(app, f"Paper {number} of {ago}", ago, upvotes=number)
-    items = json_feed(client.get("/feed.json"))["items"]
+            add_paper(app, f"Paper {number} of {ago}", ago, upvotes=number)
+    items = parse_json_feed(client.get("/feed.json"))["items"]
     assert len(items) == feeds.MAX_ENTRIES
     newest = [item for item in items if item["date_published"] == items[0]["date_published"]]
     assert len(newest) == feeds.PAPERS_PER_DAY
 
 
-def test_a_paper_that_is_listed_twice_is_one_entry(app: Application, client: TestClient) -> None:
-    """Known by its page, and dated by the day on which it was first seen."""
-    number = list_paper(app, "Listed Again", ago=2)
+def test_paper_listed_twice_has_one_entry(app: Application, client: TestClient) -> None:
+    """Its id is its page, and its date is the first listing."""
+    number = add_paper(app, "Listed Again", ago=2)
     with app.db.write() as session:
         source, day = session.exec(select(Source.id)).one(), clock.utcnow().date() - timedelta(days=1)
         session.add(Listing(paper_id=number, original_paper_id=number, source_id=source, listed_on=day))
-    (item,) = json_feed(client.get("/feed.json"))["items"]
+    (item,) = parse_json_feed(client.get("/feed.json"))["items"]
     assert item["date_published"].startswith(f"{clock.utcnow().date() - timedelta(days=2)}")
 
 
-def test_new_votes_are_news(app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To whoever has read the paper before."""
-    number = list_paper(app, "Agents that Plan")
+def test_new_votes_update_the_feed(
+    app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = add_paper(app, "Agents that Plan")
     before = client.get("/feed.atom").headers["etag"]
     with app.db.write() as session:
         source = session.exec(select(Source.id)).one()
         at = clock.utcnow() + timedelta(seconds=2)
         session.add(VoteCount(paper_id=number, original_paper_id=number, source_id=source, at=at, upvotes=11))
-    minutes_pass(monkeypatch)
+    expire_cache(monkeypatch)
     assert "11 votes" in client.get("/feed.atom", headers={"If-None-Match": before}).text
 
 
-def test_a_withdrawal_is_news(app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To go by dates would hide it: nothing that is left has become newer."""
-    list_paper(app, "Agents that Stay", upvotes=20)
-    gone = list_paper(app, "Agents that Go")
+def test_withdrawal_changes_the_etag(
+    app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No remaining entry is newer, so dates alone would not show the change."""
+    add_paper(app, "Agents that Stay", upvotes=20)
+    withdrawn = add_paper(app, "Agents that Go")
     before = client.get("/feed.atom")
     assert "last-modified" not in before.headers
     with app.db.write() as session:
-        session.get_one(Paper, gone).withdrawn_at = clock.utcnow()
-    minutes_pass(monkeypatch)
-    asked = {"If-Modified-Since": format_datetime(clock.utcnow(), usegmt=True)}
-    answer = client.get("/feed.atom", headers=asked)
-    assert [entry.title for entry in atom(answer).entries] == ["Agents that Stay"]
+        session.get_one(Paper, withdrawn).withdrawn_at = clock.utcnow()
+    expire_cache(monkeypatch)
+    headers = {"If-Modified-Since": format_datetime(clock.utcnow(), usegmt=True)}
+    answer = client.get("/feed.atom", headers=headers)
+    assert [entry.title for entry in parse_atom(answer).entries] == ["Agents that Stay"]
 
 
-def test_public_feeds_may_be_kept_for_a_while(app: Application, client: TestClient) -> None:
-    """By anybody's cache."""
-    list_paper(app, "Agents that Plan")
+def test_public_feeds_are_cacheable(app: Application, client: TestClient) -> None:
+    add_paper(app, "Agents that Plan")
     for path in FEEDS[:-1]:
-        answer = client.get(spelled(path, ".atom", ""))
+        answer = client.get(path_in_format(path, ".atom", ""))
         assert answer.headers["cache-control"] == "public, max-age=900"
 
 
 @pytest.mark.parametrize("ending", [".atom", ".json"])
-def test_a_day_has_the_most_votes_first(app: Application, client: TestClient, ending: str) -> None:
-    """As it says of itself, and as its page has them; also where a paper was listed before."""
-    few, most = list_paper(app, "Few", upvotes=2), list_paper(app, "Most", ago=2, upvotes=40)
-    some, day = list_paper(app, "Some", upvotes=9), clock.utcnow().date() - timedelta(days=1)
+def test_day_feed_is_sorted_by_votes(app: Application, client: TestClient, ending: str) -> None:
+    """The order is that of the day's page, also for papers listed on an earlier day."""
+    few, most = add_paper(app, "Few", upvotes=2), add_paper(app, "Most", ago=2, upvotes=40)
+    some, day = add_paper(app, "Some", upvotes=9), clock.utcnow().date() - timedelta(days=1)
     with app.db.write() as session:
         source = session.exec(select(Source.id)).one()
         session.add(Listing(paper_id=most, original_paper_id=most, source_id=source, listed_on=day))
     answer = client.get(f"/day/{day}/feed{ending}")
     assert "most votes first" in answer.text
-    found = re.findall(r'<id>[^<]*/paper/(\d+)<|"id": ?"[^"]*/paper/(\d+)"', answer.text)
-    assert ["".join(pair) for pair in found] == [str(each) for each in (most, some, few)]
+    matches = re.findall(r'<id>[^<]*/paper/(\d+)<|"id": ?"[^"]*/paper/(\d+)"', answer.text)
+    assert ["".join(pair) for pair in matches] == [str(each) for each in (most, some, few)]
 
 
 @pytest.mark.parametrize(("day", "status"), [("2020-01-01", 404), ("tomorrow", 422)])
 @pytest.mark.parametrize("ending", [".atom", ".json"])
-def test_a_day_without_papers_is_told_kindly(client: TestClient, day: str, status: int, ending: str) -> None:
-    """As on its page."""
+def test_feed_of_a_day_without_papers(client: TestClient, day: str, status: int, ending: str) -> None:
     answer = client.get(f"/day/{day}/feed{ending}")
     assert answer.status_code == status
     assert "Go to the home page" in answer.text
@@ -291,31 +294,30 @@ def test_a_day_without_papers_is_told_kindly(client: TestClient, day: str, statu
 # --- of an interest
 
 
-def test_an_interest_brings_what_fits_with_the_reason(app: Application, client: TestClient) -> None:
-    """By the product's own matching: phrases, exclusions and the floor."""
-    fits = list_paper(app, "Agents that Plan")
-    list_paper(app, "Agents that Trade", abstract="Agents on the stock market.")
-    list_paper(app, "Video Diffusion", abstract="Clips of cats.")
+def test_interest_feed_has_matches_with_reasons(app: Application, client: TestClient) -> None:
+    """Phrases, exclusions and the score threshold work as in digests."""
+    fits = add_paper(app, "Agents that Plan")
+    add_paper(app, "Agents that Trade", abstract="Agents on the stock market.")
+    add_paper(app, "Video Diffusion", abstract="Clips of cats.")
     answer = client.get("/feed.json", params={"interest": "  agents   -market "})
-    read = json_feed(answer)
+    read = parse_json_feed(answer)
     assert [item["id"] for item in read["items"]] == [f"https://paperboy.test/paper/{fits}"]
     assert "<strong>Why:</strong> “Agents” in the title" in read["items"][0]["content_html"]
     assert read["items"][0]["tags"] == ["agents -market"]
     assert read["title"] == "Paperboy: agents -market"
-    assert json_feed(client.get(read["feed_url"])) == read
+    assert parse_json_feed(client.get(read["feed_url"])) == read
     assert client.get(read["home_page_url"]).status_code == 200
 
 
-def test_an_interest_that_nothing_fits_is_an_empty_feed(app: Application, client: TestClient) -> None:
-    """Tomorrow may bring something; the words that make it unusual are kept as they are."""
-    list_paper(app, "Agents that Plan")
-    read = atom(client.get("/feed.atom", params={"interest": '"<b>zebrafish</b> & co"'}))
+def test_interest_without_matches_gives_an_empty_feed(app: Application, client: TestClient) -> None:
+    add_paper(app, "Agents that Plan")
+    read = parse_atom(client.get("/feed.atom", params={"interest": '"<b>zebrafish</b> & co"'}))
     assert read.entries == []
     assert "zebrafish" in read.feed.title
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "error"),
     [
         ('"open', "A quotation mark is not closed."),
         ("-robots", "at least one word to look for"),
@@ -324,30 +326,27 @@ def test_an_interest_that_nothing_fits_is_an_empty_feed(app: Application, client
         ("title:agents", "There is no filter"),
     ],
 )
-def test_an_interest_that_cannot_be_read_is_told_in_plain_words(
-    client: TestClient, typed: str, said: str
-) -> None:
-    """A page for people: whoever wrote the address is one."""
+def test_invalid_interest_gives_an_error_page(client: TestClient, typed: str, error: str) -> None:
     answer = client.get("/feed.atom", params={"interest": typed})
     assert answer.status_code == 400
     assert answer.headers["content-type"].startswith("text/html")
-    assert said in answer.text
+    assert error in answer.text
 
 
-def test_interests_are_not_asked_for_without_end(app: Application, client: TestClient) -> None:
-    """To match one is work; the public feeds go on, and so do previews, which are counted apart."""
-    made = [client.get("/feed.atom", params={"interest": f"word{n}"}) for n in range(FEEDS_A_MINUTE + 1)]
-    assert [answer.status_code for answer in made] == [200] * FEEDS_A_MINUTE + [429]
-    assert 0 < int(made[-1].headers["retry-after"]) <= 61
-    assert "an hour" not in made[-1].text
+def test_interest_feeds_are_rate_limited(app: Application, client: TestClient) -> None:
+    """Matching is expensive. Public feeds and previews have separate limits."""
+    responses = [client.get("/feed.atom", params={"interest": f"word{n}"}) for n in range(FEEDS_A_MINUTE + 1)]
+    assert [answer.status_code for answer in responses] == [200] * FEEDS_A_MINUTE + [429]
+    assert 0 < int(responses[-1].headers["retry-after"]) <= 61
+    assert "an hour" not in responses[-1].text
     assert client.get("/feed.atom").status_code == 200
     limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     for _ in range(PREVIEWS_A_MINUTE):
         limits.preview_limit.hit("testclient")
 
 
-def test_a_few_interests_are_matched_at_once(app: Application, client: TestClient) -> None:
-    """A feed reader comes again; whoever signs up meanwhile need not wait."""
+def test_concurrent_interest_feeds_are_limited(app: Application, client: TestClient) -> None:
+    """Feed readers retry, and sign-ups must not wait for them."""
     limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     with ExitStack() as busy:
         for _ in range(PASTES):
@@ -359,136 +358,136 @@ def test_a_few_interests_are_matched_at_once(app: Application, client: TestClien
     assert client.get("/feed.atom", params={"interest": "agents"}).status_code == 200
 
 
-def test_a_poll_within_some_minutes_costs_nothing(
+def test_cached_interest_feed_needs_no_matching(
     app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However busy everything is, and however the blanks of an interest are spelled."""
-    list_paper(app, "Agents that Plan")
-    sent = client.get("/feed.atom", params={"interest": "agents plan"})
+    """It is served under load, and for any spacing of the interest."""
+    add_paper(app, "Agents that Plan")
+    response = client.get("/feed.atom", params={"interest": "agents plan"})
     limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     with ExitStack() as busy:
         for _ in range(PASTES):
             busy.enter_context(limits.pastes.take())
         for text in ["agents plan", "  agents  plan "] * 40:
-            assert client.get("/feed.atom", params={"interest": text}).content == sent.content
-        minutes_pass(monkeypatch)
+            assert client.get("/feed.atom", params={"interest": text}).content == response.content
+        expire_cache(monkeypatch)
         assert client.get("/feed.atom", params={"interest": "agents plan"}).status_code == 429
 
 
 @pytest.mark.parametrize("path", ["/feed.atom", "/feed.json", "/sitemap.xml", "/feed.atom?interest=agents"])
-def test_what_is_for_everybody_is_made_once(
+def test_public_feeds_are_cached_for_some_minutes(
     app: Application, client: TestClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until some minutes have passed."""
-    list_paper(app, "Agents that Plan")
-    sent = client.get(path).content
-    list_paper(app, "Agents that Rest")
-    assert client.get(path).content == sent
-    minutes_pass(monkeypatch)
-    assert client.get(path).content != sent
+    add_paper(app, "Agents that Plan")
+    content = client.get(path).content
+    add_paper(app, "Agents that Rest")
+    assert client.get(path).content == content
+    expire_cache(monkeypatch)
+    assert client.get(path).content != content
 
 
 @pytest.mark.parametrize("hours", range(0, 24, 6))
-def test_a_feed_looks_back_as_far_as_a_preview(
+def test_feeds_and_previews_share_one_index(
     app: Application, client: TestClient, hours: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At every hour of the day, so that one index of the papers serves both."""
+    """Both cover the same days at every hour."""
     for ago in range(30):
-        list_paper(app, f"Agents {ago}", ago)
-    minutes_pass(monkeypatch, timedelta(hours=hours))
-    made: list[matching.MatchIndex] = []
+        add_paper(app, f"Agents {ago}", ago)
+    expire_cache(monkeypatch, timedelta(hours=hours))
+    indexes: list[matching.MatchIndex] = []
 
     class Counted(matching.MatchIndex):
         def __init__(self, *args: Any) -> None:
-            made.append(self)
+            indexes.append(self)
             super().__init__(*args)
 
     monkeypatch.setattr(matching, "MatchIndex", Counted)
     preview.Previews(app).build(Preferences(interests=(Interest("agents"),)), clock.utcnow())
-    assert len(json_feed(client.get("/feed.json", params={"interest": "agents"}))["items"]) > 10
-    assert len(made) == 1
+    assert len(parse_json_feed(client.get("/feed.json", params={"interest": "agents"}))["items"]) > 10
+    assert len(indexes) == 1
 
 
 # --- a reader's own
 
 
-def test_a_reader_reads_their_digests_by_feed(app: Application, client: TestClient, alice: int) -> None:
-    """The newest first, as they were composed, each with its reason, under its interest."""
+def test_private_feed_contains_the_digests(app: Application, client: TestClient, alice: int) -> None:
+    """The newest comes first, with the reason and interest of each paper."""
     now = clock.utcnow()
-    bring(
+    add_digest(
         app,
         alice,
         now - timedelta(days=1),
         [sample_digest.pick(1, "Of Yesterday"), sample_digest.pick(2, "And This")],
     )
-    bring(app, alice, now, [sample_digest.pick(3, "Of Today", reason="“today” in the title")])
-    read = atom(client.get(own_path(app, alice)))
+    add_digest(app, alice, now, [sample_digest.pick(3, "Of Today", reason="“today” in the title")])
+    read = parse_atom(client.get(private_path(app, alice)))
     assert [entry.title for entry in read.entries] == ["Of Today", "Of Yesterday", "And This"]
     assert "“today” in the title" in read.entries[0].content[0].value
     assert [tag.term for tag in read.entries[0].tags] == ["world models"]
     assert read.entries[0].published == f"{now:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def test_a_new_digest_is_in_it_at_once(app: Application, client: TestClient, alice: int) -> None:
-    """A reader's own feed is kept for nobody."""
-    bring(app, alice, clock.utcnow() - timedelta(days=1), [sample_digest.pick(1, "Of Yesterday")])
-    assert len(atom(client.get(own_path(app, alice))).entries) == 1
-    bring(app, alice, clock.utcnow(), [sample_digest.pick(2, "Of Today")])
-    assert len(atom(client.get(own_path(app, alice))).entries) == 2
+def test_private_feed_is_not_cached(app: Application, client: TestClient, alice: int) -> None:
+    add_digest(app, alice, clock.utcnow() - timedelta(days=1), [sample_digest.pick(1, "Of Yesterday")])
+    assert len(parse_atom(client.get(private_path(app, alice))).entries) == 1
+    add_digest(app, alice, clock.utcnow(), [sample_digest.pick(2, "Of Today")])
+    assert len(parse_atom(client.get(private_path(app, alice))).entries) == 2
 
 
-def test_a_paper_that_was_two_is_one_entry(app: Application, client: TestClient, alice: int) -> None:
-    """Digests brought both before they were merged; the newer one's card stays."""
-    kept, merged = list_paper(app, "Agents that Plan"), list_paper(app, "Agents That Plan!")
-    bring(app, alice, clock.utcnow() - timedelta(days=1), [sample_digest.pick(kept, "Agents that Plan")])
-    bring(app, alice, clock.utcnow(), [sample_digest.pick(merged, "Agents That Plan!")])
-    assert len(atom(client.get(own_path(app, alice))).entries) == 2
+def test_merged_papers_have_one_entry(app: Application, client: TestClient, alice: int) -> None:
+    """Two digests contained them before the merge; the newer digest's text is used."""
+    original, merged = add_paper(app, "Agents that Plan"), add_paper(app, "Agents That Plan!")
+    add_digest(
+        app, alice, clock.utcnow() - timedelta(days=1), [sample_digest.pick(original, "Agents that Plan")]
+    )
+    add_digest(app, alice, clock.utcnow(), [sample_digest.pick(merged, "Agents That Plan!")])
+    assert len(parse_atom(client.get(private_path(app, alice))).entries) == 2
     with app.db.write() as session:
-        session.get_one(Paper, merged).merged_into_id = kept
-    (entry,) = atom(client.get(own_path(app, alice))).entries
+        session.get_one(Paper, merged).merged_into_id = original
+    (entry,) = parse_atom(client.get(private_path(app, alice))).entries
     assert entry.title == "Agents That Plan!"
-    assert client.get(entry.id).url.path == f"/paper/{kept}"
+    assert client.get(entry.id).url.path == f"/paper/{original}"
 
 
-def test_nothing_of_anybody_else_is_in_it(app: Application, client: TestClient, alice: int) -> None:
-    """Nor an address, nor a link that can do more."""
-    with app.db.write() as session:
-        bob = subscribers.add(session, BOB, WANTED, clock.utcnow())
-    bring(app, bob, clock.utcnow(), [sample_digest.pick(1, "For Bob Alone")])
-    bring(app, alice, clock.utcnow(), [sample_digest.pick(2, "For Alice")])
-    said = client.get(own_path(app, alice)).text
-    assert "For Alice" in said
-    assert "Bob" not in said
-    assert "example.org" not in said
-    assert set(re.findall(r"https://paperboy\.test/(\w+)/", said)) == {"feed", "paper"}
-
-
-def test_nothing_comes_before_its_hour_nor_what_never_left(
+def test_private_feed_contains_no_other_readers_data(
     app: Application, client: TestClient, alice: int
 ) -> None:
-    """What failed or was cancelled comes in a later digest, as its papers do."""
+    """It has no address and no link with further rights."""
+    with app.db.write() as session:
+        bob = subscribers.add(session, BOB, WANTED, clock.utcnow())
+    add_digest(app, bob, clock.utcnow(), [sample_digest.pick(1, "For Bob Alone")])
+    add_digest(app, alice, clock.utcnow(), [sample_digest.pick(2, "For Alice")])
+    feed = client.get(private_path(app, alice)).text
+    assert "For Alice" in feed
+    assert "Bob" not in feed
+    assert "example.org" not in feed
+    assert set(re.findall(r"https://paperboy\.test/(\w+)/", feed)) == {"feed", "paper"}
+
+
+def test_private_feed_contains_only_sent_digests(app: Application, client: TestClient, alice: int) -> None:
+    """Papers of failed or cancelled digests appear in a later digest."""
     now = clock.utcnow()
-    bring(app, alice, now + timedelta(minutes=5), [sample_digest.pick(1, "Composed Ahead")])
+    add_digest(app, alice, now + timedelta(minutes=5), [sample_digest.pick(1, "Composed Ahead")])
     for ago, state in enumerate(ledger.UNDELIVERED, 1):
-        number = bring(
+        number = add_digest(
             app, alice, now - timedelta(days=ago), [sample_digest.pick(ago + 1, f"It was {state}")]
         )
         with app.db.write() as session:
             session.get_one(Delivery, number).state = DeliveryState(state)
-    assert atom(client.get(own_path(app, alice))).entries == []
+    assert parse_atom(client.get(private_path(app, alice))).entries == []
 
 
 @pytest.mark.parametrize("ending", ["", ".json"])
-def test_its_address_ends_with_the_readers_links(
+def test_private_feed_url_is_revoked_with_the_links(
     app: Application, client: TestClient, alice: int, ending: str
 ) -> None:
-    """When they are revoked, and when the reader is erased; until then it stays the same."""
-    bring(app, alice, clock.utcnow(), [sample_digest.pick(1, "A Secret Choice")])
-    old = own_path(app, alice)
-    assert own_path(app, alice) == old
+    """Revocation or erasure ends it; until then it stays the same."""
+    add_digest(app, alice, clock.utcnow(), [sample_digest.pick(1, "A Secret Choice")])
+    old = private_path(app, alice)
+    assert private_path(app, alice) == old
     with app.db.write() as session:
         subscribers.get(session, alice).link_epoch += 1
-    new = own_path(app, alice)
+    new = private_path(app, alice)
     assert "A Secret Choice" in client.get(new + ending).text
     with app.db.write() as session:
         subscribers.erase(session, alice, clock.utcnow())
@@ -498,28 +497,34 @@ def test_its_address_ends_with_the_readers_links(
         assert "A Secret Choice" not in answer.text
 
 
-def test_it_is_kept_by_nobody_and_found_by_nobody(app: Application, client: TestClient, alice: int) -> None:
-    """No cache and no search engine; not even an answer that says nothing has changed."""
-    path = own_path(app, alice)
-    sent = client.get(path)
-    unchanged = client.get(path, headers={"If-None-Match": sent.headers["etag"]})
-    for answer in (sent, unchanged):
+def test_private_feed_is_not_stored_or_indexed(app: Application, client: TestClient, alice: int) -> None:
+    """It never answers 304."""
+    path = private_path(app, alice)
+    response = client.get(path)
+    unchanged = client.get(path, headers={"If-None-Match": response.headers["etag"]})
+    for answer in (response, unchanged):
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-robots-tag"] == "noindex, nofollow"
         assert answer.headers["referrer-policy"] == "no-referrer"
 
 
-def test_the_preferences_lead_to_it(app: Application, client: TestClient, alice: int, link: Link) -> None:
-    """In both formats."""
+def test_preferences_link_the_private_feed(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """Both formats are linked."""
     page = client.get(link(Purpose.PREFERENCES, alice)).text
-    assert f'href="{own_path(app, alice)}"' in page
-    assert f'href="{own_path(app, alice)}.json"' in page
+    assert f'href="{private_path(app, alice)}"' in page
+    assert f'href="{private_path(app, alice)}.json"' in page
 
 
-def test_a_paper_that_left_the_archive_stays_in_it(app: Application, client: TestClient, alice: int) -> None:
-    """Told as far as its digest tells it."""
-    bring(app, alice, clock.utcnow(), [sample_digest.pick(4711, "Gone", authors="Ada Lovelace and 3 more")])
+def test_private_feed_keeps_papers_removed_from_the_archive(
+    app: Application, client: TestClient, alice: int
+) -> None:
+    """The entry has the data of its digest."""
+    add_digest(
+        app, alice, clock.utcnow(), [sample_digest.pick(4711, "Gone", authors="Ada Lovelace and 3 more")]
+    )
     with app.db.read() as session:
         assert session.get(Paper, 4711) is None
-    (item,) = json_feed(client.get(own_path(app, alice) + ".json"))["items"]
+    (item,) = parse_json_feed(client.get(private_path(app, alice) + ".json"))["items"]
     assert item["authors"] == [{"name": "Ada Lovelace and 3 more"}]

@@ -1,4 +1,4 @@
-"""What everybody sees, and what nobody can learn."""
+"""Test the front page, the day pages and sign-up."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FORM = {
 }  # fmt: skip
 
 
-def shelve(app: Application, *records: PaperRecord) -> None:
-    """Papers as a source would bring them."""
+def add_papers(app: Application, *records: PaperRecord) -> None:
+    """Ingest papers as a source does."""
     now = clock.utcnow()
     with app.db.write() as session:
         source = Source(name="a source", kind=SourceKind.JSONL, created_at=now)
@@ -35,12 +35,12 @@ def shelve(app: Application, *records: PaperRecord) -> None:
         ingest.store(session, source, ParseResult(len(records), records), now)
 
 
-def paper(number: int, day: date = DAY, **known: object) -> PaperRecord:
-    fields = {"arxiv_id": f"2611.{number:05}", "title": f"On the Number {number}", "listed_on": day, **known}
+def record(number: int, day: date = DAY, **fields: object) -> PaperRecord:
+    fields = {"arxiv_id": f"2611.{number:05}", "title": f"On the Number {number}", "listed_on": day, **fields}
     return PaperRecord(**fields)  # type: ignore[arg-type]
 
 
-def count(app: Application, table: type) -> int:
+def count_rows(app: Application, table: type) -> int:
     with app.db.read() as session:
         return session.exec(select(func.count()).select_from(table)).one()
 
@@ -48,8 +48,7 @@ def count(app: Application, table: type) -> int:
 # --- reading
 
 
-def test_the_front_page_is_there_before_the_first_paper(client: TestClient) -> None:
-    """Signing up does not wait for the archive."""
+def test_front_page_without_papers(client: TestClient) -> None:
     answer = client.get("/")
     assert answer.status_code == 200
     assert "fetching the first papers" in answer.text
@@ -57,12 +56,12 @@ def test_the_front_page_is_there_before_the_first_paper(client: TestClient) -> N
 
 
 def test_the_front_page_shows_the_newest_day(app: Application, client: TestClient) -> None:
-    """The most discussed first, with the ways to the paper and to the day before."""
-    shelve(
+    """Papers are sorted by votes, with links to the paper and to the previous day."""
+    add_papers(
         app,
-        paper(1, DAY - timedelta(days=3)),
-        paper(2, upvotes=3, authors=("Ada Lovelace", "Alan Turing")),
-        paper(3, upvotes=90, title="<b>Bold</b> & Brave", pdf_url="https://arxiv.org/pdf/2611.00003"),
+        record(1, DAY - timedelta(days=3)),
+        record(2, upvotes=3, authors=("Ada Lovelace", "Alan Turing")),
+        record(3, upvotes=90, title="<b>Bold</b> & Brave", pdf_url="https://arxiv.org/pdf/2611.00003"),
     )
     page = client.get("/").text
     assert page.index("&lt;b&gt;Bold&lt;/b&gt; &amp; Brave") < page.index("On the Number 2")
@@ -72,27 +71,26 @@ def test_the_front_page_shows_the_newest_day(app: Application, client: TestClien
     assert "https://arxiv.org/pdf/2611.00003" in page
 
 
-def test_a_day_leads_to_the_days_beside_it(app: Application, client: TestClient) -> None:
-    """Over a weekend without papers, too."""
-    shelve(app, paper(1, DAY - timedelta(days=3)), paper(2), paper(3, DAY + timedelta(days=4)))
+def test_day_page_links_the_neighbouring_days(app: Application, client: TestClient) -> None:
+    """Days without papers are skipped."""
+    add_papers(app, record(1, DAY - timedelta(days=3)), record(2), record(3, DAY + timedelta(days=4)))
     page = client.get("/day/2026-11-19").text
     assert 'rel="prev" href="/day/2026-11-16"' in page
     assert 'rel="next" href="/day/2026-11-23"' in page
 
 
 @pytest.mark.parametrize(("path", "status"), [("/day/2026-11-18", 404), ("/day/tomorrow", 422), ("/x", 404)])
-def test_what_is_not_there_is_said_kindly(client: TestClient, path: str, status: int) -> None:
-    """With a way back."""
+def test_not_found_page_has_a_link_back(client: TestClient, path: str, status: int) -> None:
     answer = client.get(path)
     assert answer.status_code == status
     assert "Go to the home page" in answer.text
 
 
-def test_words_are_suggested_from_the_archive(app: Application, client: TestClient) -> None:
-    """The most frequent first; the beginning of any word will do."""
+def test_interest_suggestions(app: Application, client: TestClient) -> None:
+    """The most frequent keywords come first, and any word of a keyword may match."""
     today = clock.utcnow().date()
     keywords = [("world models", "robotics"), ("world models",), ("large world maps",), ("underworld",)]
-    shelve(app, *(paper(n, today, keywords=words) for n, words in enumerate(keywords, 1)))
+    add_papers(app, *(record(n, today, keywords=words) for n, words in enumerate(keywords, 1)))
     assert client.get("/suggest", params={"q": " World "}).json() == ["world models", "large world maps"]
     assert client.get("/suggest", params={"q": "x" * 9999}).json() == []
     assert '<option value="robotics">' in client.get("/").text
@@ -101,25 +99,29 @@ def test_words_are_suggested_from_the_archive(app: Application, client: TestClie
 # --- signing up
 
 
-def test_signing_up_sends_one_mail_with_the_way_in(
+def test_sign_up_sends_one_confirmation_mail(
     mail_server: MailServer, app: Application, client: TestClient
 ) -> None:
-    """What was chosen is kept until its owner confirms."""
+    """The preferences are stored until the sign-up is confirmed."""
     assert client.post("/subscribe", data=FORM).status_code == 200
-    assert [one.recipient for one in mail_server.messages] == ["carol@example.org"]
+    assert [mail.recipient for mail in mail_server.messages] == ["carol@example.org"]
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     assert re.search(r"https://paperboy\.test/confirm/\S{51}\s", text)
     with app.db.read() as session:
         carol = session.exec(select(Subscriber.id)).one() or 0
         waiting = subscribers.pending_choices(session, carol)
     assert waiting is not None
-    chosen = waiting.preferences
-    assert (chosen.cadence, chosen.weekday, chosen.hour, chosen.zone) == ("weekly", 2, 7, "Asia/Tokyo")
-    assert [wish.text for wish in chosen.interests] == ["world models", "robot learning"]
+    preferences = waiting.preferences
+    assert (preferences.cadence, preferences.weekday, preferences.hour, preferences.zone) == (
+        "weekly",
+        2,
+        7,
+        "Asia/Tokyo",
+    )
+    assert [interest.text for interest in preferences.interests] == ["world models", "robot learning"]
 
 
-def test_signing_up_without_interests_brings_what_is_trending(app: Application, client: TestClient) -> None:
-    """There is always something to begin with."""
+def test_sign_up_without_interests_enables_trending(app: Application, client: TestClient) -> None:
     assert client.post("/subscribe", data={**FORM, "interest": ""}).status_code == 200
     with app.db.read() as session:
         waiting = subscribers.pending_choices(session, session.exec(select(Subscriber.id)).one() or 0)
@@ -127,20 +129,20 @@ def test_signing_up_without_interests_brings_what_is_trending(app: Application, 
     assert waiting.preferences.when_empty is EmptyDigestPolicy.TRENDING
 
 
-def test_a_mail_that_cannot_leave_now_waits(app: Application, client: TestClient) -> None:
-    """Nobody listens on the relay's port, and the visitor need not know."""
+def test_sign_up_succeeds_while_the_relay_is_down(app: Application, client: TestClient) -> None:
+    """The confirmation stays in the queue."""
     assert client.post("/subscribe", data=FORM).status_code == 200
-    assert count(app, Delivery) == 1
+    assert count_rows(app, Delivery) == 1
 
 
-def test_nobody_learns_who_is_subscribed(
+def test_sign_up_response_is_the_same_for_every_address(
     app: Application, client: TestClient, alice: int, pending: int
 ) -> None:
-    """Known, waiting, gone, blocked, erased and unknown addresses get the same answer, to the byte."""
+    """Active, pending, unsubscribed, suppressed, erased and unknown addresses get identical bytes."""
     with app.db.write() as session:
-        gone = subscribers.add(session, "gone@example.org", subscribers.preferences_of(
+        unsubscribed = subscribers.add(session, "gone@example.org", subscribers.preferences_of(
             session, subscribers.get(session, alice)), clock.utcnow())  # fmt: skip
-        subscribers.unsubscribe(session, gone, clock.utcnow())
+        subscribers.unsubscribe(session, unsubscribed, clock.utcnow())
         suppression.suppress(session, "blocked@example.org", "complained", clock.utcnow())
         erased, paused, bouncing = (
             subscribers.add(session, f"{name}@example.org", WANTED, clock.utcnow())
@@ -153,18 +155,18 @@ def test_nobody_learns_who_is_subscribed(
     names = ["bob", "gone", "blocked", "erased", "paused", "bouncing", "new"]
     emails = [ALICE, *(f"{name}@example.org" for name in names)]
     for path in ("/subscribe", "/manage"):
-        before = count(app, Event)
+        before = count_rows(app, Event)
         answers = [client.post(path, data={**FORM, "email": email}) for email in emails]
         assert {answer.status_code for answer in answers} == {200}
         assert len({answer.text for answer in answers}) == 1
         assert len({str(sorted(answer.headers.items())) for answer in answers}) == 1
-        assert count(app, Event) == before + len(emails), "each writes as much as the others"
+        assert count_rows(app, Event) == before + len(emails), "each writes as much as the others"
 
 
-def test_a_reader_who_signs_up_again_gets_their_link(
+def test_repeated_sign_up_mails_the_preferences_link(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """At most once an hour, however often somebody types their address."""
+    """At most one mail an hour is sent."""
     for _ in range(3):
         client.post("/subscribe", data={**FORM, "email": ALICE.upper()})
     with app.db.read() as session:
@@ -192,10 +194,10 @@ def test_a_reader_who_signs_up_again_gets_their_link(
         ("weekday", "7", "weekday"),
     ],
 )
-def test_a_mistake_is_marked_and_nothing_else_lost(
+def test_invalid_sign_up_keeps_the_form(
     app: Application, client: TestClient, field: str, typed: str, marked: str
 ) -> None:
-    """The form comes back as it was filled in, and nothing is stored or sent."""
+    """Nothing is stored or sent."""
     answer = client.post("/subscribe", data={**FORM, field: typed})
     assert answer.status_code == 422
     assert f'id="problem-{marked}"' in answer.text
@@ -204,18 +206,17 @@ def test_a_mistake_is_marked_and_nothing_else_lost(
         assert 'value="robot learning"' in answer.text
     if field != "email":
         assert 'value="carol@example.org"' in answer.text
-    assert count(app, Subscriber) == count(app, Delivery) == count(app, Event) == 0
+    assert count_rows(app, Subscriber) == count_rows(app, Delivery) == count_rows(app, Event) == 0
 
 
-def test_more_interests_than_anybody_has_are_refused(app: Application, client: TestClient) -> None:
-    """Twenty is the most."""
+def test_at_most_twenty_interests(app: Application, client: TestClient) -> None:
     answer = client.post("/subscribe", data={**FORM, "interest": [f"topic {n}" for n in range(21)]})
     assert answer.status_code == 422
     assert "At most 20 interests" in answer.text
 
 
-def test_a_form_that_is_no_form_is_answered(client: TestClient) -> None:
-    """JSON, nothing, a file where a word should be, ten thousand fields."""
+def test_malformed_form_bodies(client: TestClient) -> None:
+    """Test JSON, an empty body, a file in a text field, and ten thousand fields."""
     assert client.post("/subscribe", json=FORM).status_code == 422
     assert client.post("/subscribe").status_code == 422
     assert client.post("/subscribe", files={"email": ("a.txt", b"carol@example.org")}).status_code == 422
@@ -224,38 +225,37 @@ def test_a_form_that_is_no_form_is_answered(client: TestClient) -> None:
     assert client.post("/subscribe", content=crowd, headers=kind).status_code in (400, 422)
 
 
-def test_who_asks_too_often_has_to_wait_or_work(app: Application) -> None:
-    """Before anything is written or mailed."""
+def test_excess_sign_ups_need_proof_of_work_or_a_wait(app: Application) -> None:
+    """The limit applies before anything is written or mailed."""
     few = main.build(app.settings.model_copy(update={"signups_per_hour": 2}))
     with TestClient(main.create_app(few), base_url="https://paperboy.test") as client:
         for name in ("one", "two"):
             assert client.post("/subscribe", data={**FORM, "email": f"{name}@example.org"}).status_code == 200
-        written = count(app, Event)
+        events = count_rows(app, Event)
         answer = client.post("/subscribe", data={**FORM, "email": "three@example.org"})
-        asked = client.post("/manage", data={"email": ALICE})
+        response = client.post("/manage", data={"email": ALICE})
     few.db.dispose()
-    assert (answer.status_code, asked.status_code) == (429, 429)
+    assert (answer.status_code, response.status_code) == (429, 429)
     assert 0 < int(answer.headers["retry-after"]) <= 3600
     assert "One moment, please" in answer.text
-    assert count(app, Event) == written
-    assert count(app, FormSubmission) == 2
+    assert count_rows(app, Event) == events
+    assert count_rows(app, FormSubmission) == 2
 
 
-def test_an_address_is_asked_only_so_often(app: Application, client: TestClient) -> None:
-    """Whoever asks from wherever, known or not: a mailbox is not a target."""
+def test_mails_to_one_address_are_limited(app: Application, client: TestClient) -> None:
+    """The limit holds for any client and for known and unknown addresses."""
     answers = [client.post("/manage", data={"email": "new@example.org"}).status_code for _ in range(6)]
     assert answers == [200] * 5 + [429]
 
 
-def test_asking_for_a_link_needs_an_address(client: TestClient) -> None:
-    """The same form comes back."""
+def test_link_request_requires_an_address(client: TestClient) -> None:
+    """The form is shown again."""
     answer = client.post("/manage", data={"email": "nobody"})
     assert answer.status_code == 422
     assert 'value="nobody"' in answer.text
 
 
-def test_the_last_event_names_nobody_unknown(app: Application, client: TestClient) -> None:
-    """An address that we do not know is not written down by asking."""
+def test_link_request_does_not_store_unknown_addresses(app: Application, client: TestClient) -> None:
     client.post("/manage", data={"email": "stranger@example.org"})
     with app.db.read() as session:
         event = session.exec(select(Event).order_by(col(Event.id).desc())).first()

@@ -1,4 +1,4 @@
-"""Search engines, and programs that show a link, are told what is public, and nothing else."""
+"""Test the sitemap, robots.txt and page metadata: only public pages may be indexed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NS = {"s": "http://www.sitemaps.org/schemas/sitemap/0.9"}
 CHANGED = datetime(2026, 11, 19, 12, tzinfo=UTC)
 
 
-class Head(HTMLParser):
-    """What a page says of itself: links by rel, and metas by name or property."""
+class HeadParser(HTMLParser):
+    """Collects the links of a page by rel and its metas by name or property."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -35,23 +35,25 @@ class Head(HTMLParser):
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = dict(attrs)
+        attributes = dict(attrs)
         if tag == "link":
-            self.links.setdefault(said["rel"] or "", []).append(said)
-        if tag == "meta" and (name := said.get("name") or said.get("property")):
+            self.links.setdefault(attributes["rel"] or "", []).append(attributes)
+        if tag == "meta" and (name := attributes.get("name") or attributes.get("property")):
             assert name not in self.metas, f"{name} is there twice"
-            self.metas[name] = said["content"] or ""
+            self.metas[name] = attributes["content"] or ""
 
 
-def shelve(app: Application, *titles: str, **fields: object) -> list[int]:
-    """Papers of 19 November; their ids."""
+def add_papers(app: Application, *titles: str, **fields: object) -> list[int]:
+    """Add papers of 19 November and return their ids."""
     with app.db.write() as session:
-        source = factories.source(session, CHANGED)
-        return [factories.paper(session, source, one, CHANGED.date(), CHANGED, **fields) for one in titles]
+        source = factories.add_source(session, CHANGED)
+        return [
+            factories.add_paper(session, source, title, CHANGED.date(), CHANGED, **fields) for title in titles
+        ]
 
 
-def addresses(client: TestClient) -> dict[str, str]:
-    """The day on which each address of the sitemap last changed."""
+def sitemap_entries(client: TestClient) -> dict[str, str]:
+    """Return each URL of the sitemap with its last modification."""
     answer = client.get("/sitemap.xml")
     assert answer.headers["content-type"] == "application/xml"
     root = ElementTree.fromstring(answer.content)  # noqa: S314 - our own
@@ -60,28 +62,28 @@ def addresses(client: TestClient) -> dict[str, str]:
     }
 
 
-def test_the_sitemap_lists_all_that_is_public(app: Application, client: TestClient) -> None:
-    """With the day of their last change; nothing that is withdrawn or was merged away."""
-    kept, merged, gone = shelve(app, "Kept", "Merged", "Gone")
+def test_sitemap_lists_all_public_pages(app: Application, client: TestClient) -> None:
+    """Withdrawn and merged papers are left out."""
+    listed, merged, withdrawn = add_papers(app, "Kept", "Merged", "Gone")
     with app.db.write() as session:
-        session.get_one(Paper, merged).merged_into_id = kept
-        session.get_one(Paper, gone).withdrawn_at = CHANGED
-        session.get_one(Paper, kept).updated_at = CHANGED + timedelta(days=1)
-    assert addresses(client) == {
+        session.get_one(Paper, merged).merged_into_id = listed
+        session.get_one(Paper, withdrawn).withdrawn_at = CHANGED
+        session.get_one(Paper, listed).updated_at = CHANGED + timedelta(days=1)
+    assert sitemap_entries(client) == {
         "https://paperboy.test/": "2026-11-20",
         "https://paperboy.test/day/2026-11-19": "2026-11-20",
         "https://paperboy.test/week/2026-W47": "2026-11-20",
-        f"https://paperboy.test/paper/{kept}": "2026-11-20",
+        f"https://paperboy.test/paper/{listed}": "2026-11-20",
     }
 
 
-def test_a_sitemap_holds_no_more_than_it_may(
+def test_sitemap_size_is_limited(
     app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest papers have the room that the days leave."""
-    *_, last = shelve(app, "One", "Two", "Three")
+    """The newest papers fill the space that the days leave."""
+    *_, last = add_papers(app, "One", "Two", "Three")
     monkeypatch.setattr(robots, "MAX_URLS", 4)
-    assert [*addresses(client)] == [
+    assert [*sitemap_entries(client)] == [
         "https://paperboy.test/",
         "https://paperboy.test/day/2026-11-19",
         "https://paperboy.test/week/2026-W47",
@@ -89,20 +91,18 @@ def test_a_sitemap_holds_no_more_than_it_may(
     ]
 
 
-def test_a_site_without_papers_has_a_front_page(client: TestClient) -> None:
-    """Which changed just now, as far as anybody knows."""
-    assert addresses(client) == {"https://paperboy.test/": f"{clock.utcnow():%Y-%m-%d}"}
+def test_sitemap_without_papers_lists_the_front_page(client: TestClient) -> None:
+    assert sitemap_entries(client) == {"https://paperboy.test/": f"{clock.utcnow():%Y-%m-%d}"}
 
 
-def test_the_sitemap_is_sent_again_only_when_it_has_changed(app: Application, client: TestClient) -> None:
-    """It may be some megabytes."""
-    shelve(app, "One")
-    sent = client.get("/sitemap.xml")
-    assert client.get("/sitemap.xml", headers={"If-None-Match": sent.headers["etag"]}).status_code == 304
+def test_unchanged_sitemap_returns_304(app: Application, client: TestClient) -> None:
+    """It can be several megabytes."""
+    add_papers(app, "One")
+    response = client.get("/sitemap.xml")
+    assert client.get("/sitemap.xml", headers={"If-None-Match": response.headers["etag"]}).status_code == 304
 
 
-def test_robots_keep_to_what_is_public(client: TestClient) -> None:
-    """No interest anybody may think of, nothing of machines."""
+def test_robots_txt_allows_only_public_pages(client: TestClient) -> None:
     answer = client.get("/robots.txt")
     assert answer.headers["content-type"].startswith("text/plain")
     robots = RobotFileParser()
@@ -116,15 +116,15 @@ def test_robots_keep_to_what_is_public(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("purpose", Purpose)
-def test_robots_may_learn_that_a_signed_link_is_not_to_be_listed(
+def test_robots_may_fetch_signed_links_to_see_noindex(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
 ) -> None:
-    """Where it has leaked: a crawler that may not read a page lists its bare address all the same."""
-    (paper,) = shelve(app, "One")
+    """A crawler that may not fetch a leaked link would list its URL."""
+    (paper,) = add_papers(app, "One")
     day, now = f"{CHANGED:%Y-%m-%d}", clock.utcnow()
     with app.db.write() as session:
         digest = Digest(day, (Section("world models", (sample_digest.pick(paper, "One"),)),))
-        sent = ledger.enqueue(
+        delivery = ledger.enqueue(
             session,
             subscriber_id=alice,
             kind=MailKind.DIGEST,
@@ -133,7 +133,7 @@ def test_robots_may_learn_that_a_signed_link_is_not_to_be_listed(
             now=now,
             digest=digest,
         )
-    path = link(purpose, alice, argument=paper if purpose is Purpose.FEEDBACK else sent)
+    path = link(purpose, alice, argument=paper if purpose is Purpose.FEEDBACK else delivery)
     robots = RobotFileParser()
     robots.parse(client.get("/robots.txt").text.splitlines())
     assert robots.can_fetch("any", path)
@@ -143,10 +143,12 @@ def test_robots_may_learn_that_a_signed_link_is_not_to_be_listed(
 
 
 @pytest.mark.parametrize("path", ["/", "/day/2026-11-19", "/week/2026-W47", "/paper/1"])
-def test_a_public_page_says_what_it_is(app: Application, client: TestClient, path: str) -> None:
-    """Under one address, whatever was added to it; for search engines and for who shows a link to it."""
-    shelve(app, 'A "Paper" & <More>', authors=["Ada Lovelace"])
-    head = Head(client.get(path, params={"utm_source": "x"}).text)
+def test_public_pages_have_canonical_url_and_metadata(
+    app: Application, client: TestClient, path: str
+) -> None:
+    """Query parameters do not change the canonical URL."""
+    add_papers(app, 'A "Paper" & <More>', authors=["Ada Lovelace"])
+    head = HeadParser(client.get(path, params={"utm_source": "x"}).text)
     assert [link["href"] for link in head.links["canonical"]] == [f"https://paperboy.test{path}"]
     assert head.metas["og:url"] == f"https://paperboy.test{path}"
     assert head.metas["og:title"]
@@ -157,19 +159,18 @@ def test_a_public_page_says_what_it_is(app: Application, client: TestClient, pat
 
 
 @pytest.mark.parametrize("path", ["/manage", "/search", "/nothing"])
-def test_other_pages_stay_out_of_search_engines(client: TestClient, path: str) -> None:
-    """They say nothing to anybody who did not come on purpose."""
-    head = Head(client.get(path).text)
+def test_other_pages_are_noindex(client: TestClient, path: str) -> None:
+    head = HeadParser(client.get(path).text)
     assert head.metas["robots"] == "noindex"
     assert "canonical" not in head.links
     assert not [name for name in head.metas if name.startswith("og:")]
 
 
-def test_feeds_are_found_from_the_pages(app: Application, client: TestClient) -> None:
-    """A feed reader is given the address of a page; all that it finds there works."""
-    shelve(app, "One")
+def test_pages_link_working_feeds(app: Application, client: TestClient) -> None:
+    """Feed readers discover the feeds of a page."""
+    add_papers(app, "One")
     for path, count in (("/", 2), ("/day/2026-11-19", 4)):
-        alternates = Head(client.get(path).text).links["alternate"]
+        alternates = HeadParser(client.get(path).text).links["alternate"]
         assert len(alternates) == count
         for each in alternates:
             answer = client.get(each["href"] or "")
@@ -177,9 +178,8 @@ def test_feeds_are_found_from_the_pages(app: Application, client: TestClient) ->
             assert answer.headers["content-type"].startswith(each["type"] or "?")
 
 
-def test_the_picture_of_the_site_is_there(client: TestClient) -> None:
-    """In the size that is said of it."""
-    metas = Head(client.get("/").text).metas
+def test_site_image_has_the_declared_size(client: TestClient) -> None:
+    metas = HeadParser(client.get("/").text).metas
     picture = client.get(metas["og:image"].removeprefix("https://paperboy.test"))
     assert picture.headers["content-type"] == "image/png"
     width, height = struct.unpack(">II", picture.content[16:24])

@@ -1,4 +1,6 @@
-"""Each link does one thing: GET shows it, POST does it, twice is once, and nothing else passes for it."""
+"""Test the pages behind signed links: GET shows the action, POST performs it, and repeating it changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -43,19 +45,20 @@ PREFERENCES = {
 
 
 def state_of(app: Application, reader: int) -> SubscriberState:
+    """Return the state of a subscriber."""
     with app.db.read() as session:
         return subscribers.get(session, reader).state
 
 
 def snapshot(app: Application) -> list[object]:
-    """Every row that a link could change."""
+    """Return every row that a link could change."""
     tables = (Subscriber, InterestRow, Delivery, Event, FeedbackRow, PrivatePaper, Suppression)
     with app.db.read() as session:
         return [row.model_dump() for table in tables for row in session.exec(select(table))]
 
 
-def digest_for(session: Session, reader: int) -> int:
-    given = ledger.enqueue(
+def add_digest(session: Session, reader: int) -> int:
+    delivery = ledger.enqueue(
         session,
         subscriber_id=reader,
         kind=MailKind.DIGEST,
@@ -64,16 +67,16 @@ def digest_for(session: Session, reader: int) -> int:
         now=clock.utcnow(),
         digest=sample_digest.digest(),
     )
-    assert given is not None
-    return given
+    assert delivery is not None
+    return delivery
 
 
-def named_by(session: Session, reader: int, purpose: Purpose) -> int:
-    """What a link of this purpose names: a paper, or a delivery."""
+def link_argument(session: Session, reader: int, purpose: Purpose) -> int:
+    """Return the argument for a link of this purpose: a paper, or a delivery."""
     if purpose is not Purpose.FEEDBACK:
-        return digest_for(session, reader)
+        return add_digest(session, reader)
     now = clock.utcnow()
-    return factories.paper(session, factories.source(session, now), "A Paper", now.date(), now)
+    return factories.add_paper(session, factories.add_source(session, now), "A Paper", now.date(), now)
 
 
 # --- every link
@@ -83,9 +86,9 @@ def named_by(session: Session, reader: int, purpose: Purpose) -> int:
 def test_opening_a_link_changes_nothing(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
 ) -> None:
-    """A mail scanner opens every link, more than once."""
+    """Mail scanners open links, often more than once."""
     with app.db.write() as session:
-        argument = named_by(session, alice, purpose)
+        argument = link_argument(session, alice, purpose)
     path = link(purpose, alice, argument=argument)
     before = snapshot(app)
     for _ in range(2):
@@ -95,10 +98,10 @@ def test_opening_a_link_changes_nothing(
 
 @pytest.mark.parametrize("purpose", PURPOSES)
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_forged_link_grants_nothing(
+def test_forged_links_are_refused(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
 ) -> None:
-    """One changed character, rubbish, or a token made for any other purpose."""
+    """Test a changed character, random text, and tokens for other purposes."""
     if purpose in READ_ONLY and method == "POST":
         return
     path = link(purpose, alice)
@@ -114,10 +117,9 @@ def test_a_forged_link_grants_nothing(
 
 @pytest.mark.parametrize("purpose", sorted(LIFETIMES))
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_an_expired_link_offers_a_fresh_one(
+def test_expired_link_offers_a_new_one(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
 ) -> None:
-    """It says what happened, and does nothing."""
     old = link(purpose, alice, issued=clock.utcnow() - LIFETIMES[purpose] - timedelta(minutes=1))
     before = snapshot(app)
     answer = client.request(method, old)
@@ -127,10 +129,10 @@ def test_an_expired_link_offers_a_fresh_one(
 
 
 @pytest.mark.parametrize("purpose", PURPOSES)
-def test_a_revoked_link_grants_nothing_but_leaving(
+def test_revoked_links_allow_only_unsubscribing(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
 ) -> None:
-    """Raising the epoch ends all links sent so far; unsubscribing works from a mail of any age."""
+    """Raising the epoch revokes all links, but an unsubscribe link of any age works."""
     path = link(purpose, alice)
     with app.db.write() as session:
         subscribers.get(session, alice).link_epoch += 1
@@ -138,18 +140,17 @@ def test_a_revoked_link_grants_nothing_but_leaving(
 
 
 @pytest.mark.parametrize("purpose", PURPOSES)
-def test_a_link_of_nobody_is_forged(client: TestClient, link: Link, purpose: Purpose) -> None:
-    """A good signature over a reader that never was."""
+def test_link_for_an_unknown_subscriber_is_refused(client: TestClient, link: Link, purpose: Purpose) -> None:
+    """The signature is valid, but the subscriber never existed."""
     assert client.get(link(purpose, 4711)).status_code == 403
 
 
 @pytest.mark.parametrize("purpose", PURPOSES)
-def test_pages_behind_a_link_are_kept_by_nobody(
+def test_link_pages_are_not_cached_indexed_or_referred(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
 ) -> None:
-    """No cache, no search engine, no referrer."""
     with app.db.write() as session:
-        argument = named_by(session, alice, purpose)
+        argument = link_argument(session, alice, purpose)
     answer = client.get(link(purpose, alice, argument=argument))
     assert answer.headers["cache-control"] == "no-store"
     assert "noindex" in answer.headers["x-robots-tag"]
@@ -157,32 +158,31 @@ def test_pages_behind_a_link_are_kept_by_nobody(
 
 
 @pytest.mark.parametrize("purpose", WITH_BUTTON)
-def test_after_erasing_only_leaving_is_answered(
+def test_after_erasure_only_unsubscribe_links_work(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
 ) -> None:
-    """It is done already, and says so; everything else has ended."""
     path = link(purpose, alice)
     with app.db.write() as session:
         subscribers.erase(session, alice, clock.utcnow())
     before = snapshot(app)
-    done = purpose in (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
-    assert client.post(path).status_code == (200 if done else 410)
+    works = purpose in (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
+    assert client.post(path).status_code == (200 if works else 410)
     assert snapshot(app) == before
 
 
 # --- joining
 
 
-def test_confirming_begins_the_digests(
+def test_confirming_starts_the_digests(
     app: Application, client: TestClient, pending: int, link: Link
 ) -> None:
-    """The page shows what was asked for; the button agrees to it; a second press changes nothing."""
+    """The page shows the chosen preferences. Confirming twice changes nothing."""
     path = link(Purpose.CONFIRM, pending)
-    asked = client.get(path).text
-    assert "bob@example.org" in asked
-    assert "diffusion models" in asked
-    assert "every day at 08:00, Europe/Berlin" in asked
-    assert subscribers.CONSENT_TEXT in asked
+    page = client.get(path).text
+    assert "bob@example.org" in page
+    assert "diffusion models" in page
+    assert "every day at 08:00, Europe/Berlin" in page
+    assert subscribers.CONSENT_TEXT in page
     welcome = client.post(path).text
     assert "You are subscribed" in welcome
     assert "08:00</strong>" in welcome
@@ -195,10 +195,10 @@ def test_confirming_begins_the_digests(
     assert snapshot(app) == before
 
 
-def test_confirming_after_leaving_is_a_conflict(
+def test_confirming_after_unsubscribing_is_a_conflict(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """An old mail does not bring anybody back."""
+    """An old confirmation mail does not subscribe anyone again."""
     client.post(link(Purpose.UNSUBSCRIBE, alice))
     path = link(Purpose.CONFIRM, alice)
     assert "no longer valid" in client.get(path).text
@@ -207,8 +207,10 @@ def test_confirming_after_leaving_is_a_conflict(
     assert "sign up again" in answer.text
 
 
-def test_declining_forgets(app: Application, client: TestClient, pending: int, link: Link) -> None:
-    """And is as kind the second time."""
+def test_declining_deletes_the_sign_up(
+    app: Application, client: TestClient, pending: int, link: Link
+) -> None:
+    """Declining twice gives the same response."""
     path = link(Purpose.DECLINE, pending)
     for _ in range(2):
         assert "The request is deleted" in client.post(path).text
@@ -230,10 +232,10 @@ def test_declining_forgets(app: Application, client: TestClient, pending: int, l
     ],
     ids=["urlencoded", "multipart", "empty", "broken"],
 )
-def test_one_click_unsubscribes(
+def test_one_click_unsubscribe(
     app: Application, client: TestClient, alice: int, link: Link, body: dict[str, object]
 ) -> None:
-    """From a mail program: no cookie, no origin of ours, no redirect (RFC 8058)."""
+    """The request of a mail program has no cookie and no origin, and gets no redirect (RFC 8058)."""
     foreign = {"origin": "https://mail.example", "sec-fetch-site": "cross-site"}
     headers = {**foreign, **body.pop("headers", {})}  # type: ignore[dict-item]
     path = link(Purpose.UNSUBSCRIBE, alice, issued=clock.utcnow() - timedelta(days=3000))
@@ -244,8 +246,10 @@ def test_one_click_unsubscribes(
     assert state_of(app, alice) is SubscriberState.UNSUBSCRIBED
 
 
-def test_leaving_says_whose_digest_ends(app: Application, client: TestClient, alice: int, link: Link) -> None:
-    """The owner of an address knows it again; who was forwarded a mail does not learn it."""
+def test_unsubscribe_page_masks_the_address(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """Its owner recognises it; someone with a forwarded mail cannot read it."""
     path = link(Purpose.UNSUBSCRIBE, alice)
     hint = f"{ALICE[0]}…@{ALICE.partition('@')[2]}"
     for answer in (client.get(path), client.post(path), client.get(path)):
@@ -258,32 +262,31 @@ def test_leaving_says_whose_digest_ends(app: Application, client: TestClient, al
     assert "erased" not in client.get(path).text
 
 
-def test_what_a_forwarded_mail_shows_does_not_name_its_reader(
+def test_links_in_a_forwarded_digest_do_not_reveal_the_address(
     client: TestClient, alice: int, link: Link
 ) -> None:
-    """The links in a digest are not a way to learn whose it was."""
     for purpose in (Purpose.UNSUBSCRIBE, Purpose.PAUSE, Purpose.DECLINE):
         assert ALICE not in client.get(link(purpose, alice)).text
 
 
-def test_an_export_is_a_file(app: Application, client: TestClient, alice: int, link: Link) -> None:
-    """With everything in it, and no secret."""
+def test_export_is_a_download(app: Application, client: TestClient, alice: int, link: Link) -> None:
+    """It contains all data and no secret."""
     with app.db.write() as session:
-        digest_for(session, alice)
+        add_digest(session, alice)
     answer = client.post(link(Purpose.EXPORT, alice))
     assert answer.headers["content-disposition"].startswith("attachment")
-    held = json.loads(answer.content)
-    assert held["subscriber"]["email"] == ALICE
-    assert held["interests"][0]["text"] == "diffusion models"
-    assert held["deliveries"][0]["digest"]["sections"]
+    export = json.loads(answer.content)
+    assert export["subscriber"]["email"] == ALICE
+    assert export["interests"][0]["text"] == "diffusion models"
+    assert export["deliveries"][0]["digest"]["sections"]
     assert "link_epoch" not in answer.text
 
 
 @pytest.mark.parametrize("keep_off", [True, False])
-def test_erasing_takes_a_fresh_mail(
+def test_erasure_requires_a_mailed_link(
     mail_server: MailServer, app: Application, client: TestClient, alice: int, link: Link, keep_off: bool
 ) -> None:
-    """The preferences ask for it, the mail brings the link, its button erases; as often as pressed."""
+    """The preferences page sends the link; its button erases, and may be pressed again."""
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/erase")
     assert "sent you an e-mail with a link to erase your data" in answer.text
     assert state_of(app, alice) is SubscriberState.ACTIVE
@@ -303,7 +306,6 @@ def test_erasing_takes_a_fresh_mail(
 def test_preferences_are_shown_and_saved(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """What is on the page is what was stored, before and after."""
     path = link(Purpose.PREFERENCES, alice)
     page = client.get(path).text
     assert ALICE in page
@@ -312,13 +314,13 @@ def test_preferences_are_shown_and_saved(
     assert (answer.status_code, str(answer.url).partition("?")[2]) == (200, "said=saved")
     assert "Saved." in answer.text
     with app.db.read() as session:
-        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
-    assert [(wish.text, wish.weight, wish.quota) for wish in chosen.interests] == [
+        preferences = subscribers.preferences_of(session, subscribers.get(session, alice))
+    assert [(interest.text, interest.weight, interest.quota) for interest in preferences.interests] == [
         ("world models", 2.0, 4),
         ("diffusion models", 1.0, None),
     ]
-    assert (chosen.cadence, chosen.hour, chosen.zone) == ("weekdays", 19, "Asia/Tokyo")
-    assert (chosen.min_papers, chosen.max_papers, chosen.when_empty) == (2, 7, "trending")
+    assert (preferences.cadence, preferences.hour, preferences.zone) == ("weekdays", 19, "Asia/Tokyo")
+    assert (preferences.min_papers, preferences.max_papers, preferences.when_empty) == (2, 7, "trending")
 
 
 @pytest.mark.parametrize(
@@ -337,10 +339,10 @@ def test_preferences_are_shown_and_saved(
         ("quota", ["-3"], "interests.0"),
     ],
 )
-def test_a_mistake_in_preferences_keeps_what_was_typed(
+def test_invalid_preferences_keep_the_form(
     app: Application, client: TestClient, alice: int, link: Link, field: str, typed: object, marked: str
 ) -> None:
-    """It is marked where it is, and what was stored stays."""
+    """The error is marked at its field and nothing is saved."""
     answer = client.post(link(Purpose.PREFERENCES, alice), data={**PREFERENCES, field: typed})
     assert answer.status_code == 422
     assert f'id="problem-{marked}"' in answer.text
@@ -348,10 +350,10 @@ def test_a_mistake_in_preferences_keeps_what_was_typed(
         assert subscribers.preferences_of(session, subscribers.get(session, alice)) == WANTED
 
 
-def test_what_came_since_the_form_was_opened_is_kept(
+def test_changes_since_the_form_was_opened_are_merged(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """A word muted, an author followed by a mail's links; what was taken out of the form is gone."""
+    """Words muted and authors followed by mail links are kept; lines removed in the form are removed."""
     path = link(Purpose.PREFERENCES, alice)
     opened = re.findall(r'name="had" value="([^"]*)"', client.get(path).text)
     assert opened == ["diffusion models", "robotics"]
@@ -362,27 +364,25 @@ def test_what_came_since_the_form_was_opened_is_kept(
         path, data={**PREFERENCES, "interest": ["robots", "robotics"], "muted": "games", "had": opened}
     )
     with app.db.read() as session:
-        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
-    assert [wish.text for wish in chosen.interests] == ["robots", "robotics", "author:Ada"]
-    assert chosen.muted == ("games", "blockchain")
+        preferences = subscribers.preferences_of(session, subscribers.get(session, alice))
+    assert [interest.text for interest in preferences.interests] == ["robots", "robotics", "author:Ada"]
+    assert preferences.muted == ("games", "blockchain")
 
 
-def test_fewer_weights_than_interests_are_filled_up(
+def test_missing_weights_get_the_default(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """A form from a script need not be complete."""
+    """A script may send an incomplete form."""
     few = {**PREFERENCES, "weight": [], "quota": []}
     assert client.post(link(Purpose.PREFERENCES, alice), data=few).status_code == 200
     with app.db.read() as session:
-        chosen = subscribers.preferences_of(session, subscribers.get(session, alice))
-    assert [wish.weight for wish in chosen.interests] == [1.0, 1.0]
+        preferences = subscribers.preferences_of(session, subscribers.get(session, alice))
+    assert [interest.weight for interest in preferences.interests] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("beside", ["", "/pause"], ids=["the link in the mail", "the preferences page"])
-def test_a_break_begins_and_ends(
-    app: Application, client: TestClient, alice: int, link: Link, beside: str
-) -> None:
-    """Until a day, by the reader's own calendar; or until they say so."""
+def test_pause_and_resume(app: Application, client: TestClient, alice: int, link: Link, beside: str) -> None:
+    """A pause lasts until a day in the reader's time zone, or until it is resumed."""
     path = link(Purpose.PREFERENCES, alice) + beside if beside else link(Purpose.PAUSE, alice)
     back = clock.utcnow().date() + timedelta(days=10)
     for _ in range(2):
@@ -416,10 +416,10 @@ TODAY = datetime(2026, 11, 20, 15, tzinfo=UTC)  # Saturday, 21 November, in Toky
         ("2026-02-30", "date", "“2026-02-30” is not a date."),
     ],
 )
-def test_a_break_ends_on_a_day_to_come(
+def test_pause_requires_a_future_day(
     app: Application, client: TestClient, alice: int, link: Link, until: str, kind: str, problem: str
 ) -> None:
-    """By the reader's own calendar. Any other stays in the field, with what is wrong; nothing is paused."""
+    """Any other day is marked as an error, and nothing is paused."""
     with time_machine.travel(TODAY, tick=False):
         with app.db.write() as session:
             subscribers.get(session, alice).zone = "Asia/Tokyo"
@@ -429,14 +429,14 @@ def test_a_break_ends_on_a_day_to_come(
             assert problem in answer.text
             assert f'type="{kind}" value="{until}" min="2026-11-22" max="2027-11-22"' in answer.text
         assert state_of(app, alice) is SubscriberState.ACTIVE
-        shown = client.post(link(Purpose.PAUSE, alice), data={"until": "2026-11-22"}).text
-    assert "Sun\N{NO-BREAK SPACE}22\N{NO-BREAK SPACE}Nov 2026" in shown
+        page = client.post(link(Purpose.PAUSE, alice), data={"until": "2026-11-22"}).text
+    assert "Sun\N{NO-BREAK SPACE}22\N{NO-BREAK SPACE}Nov 2026" in page
 
 
-def test_who_left_can_come_back_with_everything_as_it_was(
+def test_resubscribing_restores_the_preferences(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """Through the link that was mailed to them, with a new consent."""
+    """The mailed link records a new consent."""
     client.post(link(Purpose.UNSUBSCRIBE, alice))
     path = link(Purpose.PREFERENCES, alice)
     assert "You are unsubscribed" in client.get(path).text
@@ -447,17 +447,19 @@ def test_who_left_can_come_back_with_everything_as_it_was(
     assert "nothing to pause" not in client.get(link(Purpose.PAUSE, alice)).text
 
 
-def test_a_message_is_one_of_ours(client: TestClient, alice: int, link: Link) -> None:
-    """What stands in the URL is never shown as it is."""
+def test_message_parameter_is_not_echoed(client: TestClient, alice: int, link: Link) -> None:
+    """Only known messages are shown."""
     page = client.get(link(Purpose.PREFERENCES, alice), params={"said": "<b>your password</b>"}).text
     assert "your password" not in page
 
 
-def test_silence_is_explained(app: Application, client: TestClient, alice: int, link: Link) -> None:
-    """Each digest that came, and why none did; never what a relay said."""
+def test_history_explains_missing_digests(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """It lists each digest and the reason for each missing one, but no replies of the relay."""
     now = clock.utcnow()
     with app.db.write() as session:
-        delivery = session.get_one(Delivery, digest_for(session, alice))
+        delivery = session.get_one(Delivery, add_digest(session, alice))
         delivery.subject, delivery.reason = "Seven papers", "550 secret relay talk"
         silence = Skip("none of the 31 new papers matched your interests")
         ledger.add_entries(session, [ledger.Entry(alice, "2026-11-19", now, silence)], now)
@@ -471,12 +473,12 @@ def test_silence_is_explained(app: Application, client: TestClient, alice: int, 
 # --- reading
 
 
-def test_a_digest_can_be_read_in_the_browser(
+def test_digest_page_shows_the_mailed_digest(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """As it was mailed, in a page that may do nothing but be read."""
+    """The page has a sandbox policy."""
     with app.db.write() as session:
-        delivery_id = digest_for(session, alice)
+        delivery_id = add_digest(session, alice)
     answer = client.get(link(Purpose.VIEW, alice, argument=delivery_id))
     assert "Read or Retrieve" in answer.text
     policy = answer.headers["content-security-policy"]
@@ -485,36 +487,36 @@ def test_a_digest_can_be_read_in_the_browser(
     assert "default-src 'none'" in policy
 
 
-def test_a_digest_of_somebody_else_is_not_shown(
+def test_digests_of_other_subscribers_are_not_found(
     app: Application, client: TestClient, alice: int, pending: int, link: Link
 ) -> None:
-    """Nor one that is not there, nor a mail that is no digest."""
+    """Unknown ids and mails that are not digests are not found either."""
     with app.db.write() as session:
-        delivery_id = digest_for(session, alice)
+        delivery_id = add_digest(session, alice)
         confirmation = session.exec(select(Delivery.id).where(Delivery.subscriber_id == pending)).one() or 0
     assert client.get(link(Purpose.VIEW, pending, argument=delivery_id)).status_code == 403
     assert client.get(link(Purpose.VIEW, alice, argument=4711)).status_code == 403
     assert client.get(link(Purpose.VIEW, pending, argument=confirmation)).status_code == 404
 
 
-def test_the_first_digest_is_promised_as_it_comes(
+def test_confirmation_page_announces_the_first_digest(
     app: Application, client: TestClient, pending: int, link: Link
 ) -> None:
-    """Who gets what is trending waits for nothing that fits."""
+    """With trending papers enabled, the first digest does not depend on matches."""
     for when_empty, later in ((EmptyDigestPolicy.SKIP, True), (EmptyDigestPolicy.TRENDING, False)):
         with app.db.write() as session:
             reader = session.get_one(Subscriber, pending)
             reader.when_empty, reader.state = when_empty, SubscriberState.PENDING
-        said = client.post(link(Purpose.CONFIRM, pending)).text
-        assert "Your first digest is due on" in said
-        assert ("If no papers match by then" in said) is later
+        page = client.post(link(Purpose.CONFIRM, pending)).text
+        assert "Your first digest is due on" in page
+        assert ("If no papers match by then" in page) is later
 
 
-def test_a_zone_of_another_name_stays(app: Application, client: TestClient, link: Link) -> None:
-    """Each is offered under one name; who came with an older one keeps it."""
+def test_alias_of_a_time_zone_is_kept(app: Application, client: TestClient, link: Link) -> None:
+    """Each zone is offered under one name, but a stored alias stays selected."""
     with app.db.write() as session:
-        wanted = replace(WANTED, zone="Asia/Calcutta")
-        erin = subscribers.add(session, "erin@example.org", wanted, clock.utcnow())
+        preferences = replace(WANTED, zone="Asia/Calcutta")
+        erin = subscribers.add(session, "erin@example.org", preferences, clock.utcnow())
     page = client.get(link(Purpose.PREFERENCES, erin)).text
     assert '<option value="Asia/Calcutta" selected>Asia/Calcutta' in page
     assert '<option value="Asia/Kolkata">Kolkata' in page
