@@ -42,7 +42,7 @@ Look = Callable[[Page], object]  # brings a page before the camera
 @contextmanager
 def lived_through() -> Iterator[tuple[Application, str]]:
     """A service with ten days behind it, and where it is served."""
-    bound = running_app.free_socket()
+    bound = running_app.bind_free_port()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     unknown, greylisted = [sample_subscribers.UNKNOWN], [sample_subscribers.GREYLISTED]
     with (
@@ -53,7 +53,7 @@ def lived_through() -> Iterator[tuple[Application, str]]:
         try:
             moment, _ = demo.replay_sample(app, Console(quiet=True))
             clock.travel(moment)
-            with running_app.served(main.create_app(app), bound):
+            with running_app.serve(main.create_app(app), bound):
                 yield app, url
         finally:
             app.db.dispose()
@@ -132,12 +132,12 @@ def _type_interests(page: Page, url: str) -> None:
 
 
 def run(folder: Path) -> int:
-    executable = running_app.chromium()
+    executable = running_app.find_chromium()
     if executable is None:
         print("No Chromium was found. Set PAPERBOY_CHROMIUM to where yours is.", file=sys.stderr)
         return 1
     folder.mkdir(parents=True, exist_ok=True)
-    with lived_through() as (app, url), running_app.browsing(executable) as browser:
+    with lived_through() as (app, url), running_app.launch_browser(executable) as browser:
         for name, look in looks(app, url, clock.utcnow()).items():
             take(browser, name, look, folder)
     return 0

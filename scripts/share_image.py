@@ -53,11 +53,11 @@ def drawing() -> str:
 
 
 def run(target: Path) -> int:
-    executable = running_app.chromium()
+    executable = running_app.find_chromium()
     if executable is None:
         print("No Chromium was found. Set PAPERBOY_CHROMIUM to where yours is.", file=sys.stderr)
         return 1
-    with running_app.browsing(executable) as browser:
+    with running_app.launch_browser(executable) as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.set_content(drawing())
         page.screenshot(path=target)

@@ -15,7 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import hypothesis
+import jinja2
 import pytest
+from jinja2.bccache import Bucket
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
@@ -23,6 +25,7 @@ from app import main
 from app.application import Application
 from app.settings import Settings
 from app.storage import database
+from app.web import templating
 from tests.support import running_app
 from tests.support.mail_server import MailServer
 
@@ -41,6 +44,20 @@ TAKE_LONG = (
     "test_query_plans.py",
 )
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
+
+
+class SharedBytecode(jinja2.BytecodeCache):
+    """Keep compiled templates for all web apps of a test process: compiling takes .1 s for each app."""
+
+    def __init__(self) -> None:
+        self.compiled: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if code := self.compiled.get(bucket.key):
+            bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.compiled[bucket.key] = bucket.bytecode_to_string()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,6 +86,21 @@ def _deselect(config: pytest.Config, items: list[pytest.Item], deselected: list[
     removed = set(deselected)
     items[:] = [item for item in items if item not in removed]
     config.hook.pytest_deselected(items=deselected)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_templates() -> Iterator[None]:
+    """Compile each page template once per test process."""
+    cache, make_environment = SharedBytecode(), templating.environment
+
+    def environment(settings: Settings) -> jinja2.Environment:
+        templates = make_environment(settings)
+        templates.bytecode_cache = cache
+        return templates
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(templating, "environment", environment)
+        yield
 
 
 @pytest.fixture(scope="session")

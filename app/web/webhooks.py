@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
 
-from app import bounces, pipeline
+from app import bounces, clock, pipeline
 from app.application import Application
 from app.errors import InvalidInput, ParsingTooExpensive
 from app.runtime import sandbox
@@ -39,9 +39,10 @@ def create(app: Application, capacity: Capacity) -> FastAPI:
     """Return the webhooks as an application to be mounted at /hooks. Its errors are problem documents."""
     hooks = FastAPI(openapi_url=None, redirect_slashes=False)
     hooks.state.paperboy = app
+    hooks.state.clock = clock.utcnow
     hooks.state.capacity = capacity
     problems.install(hooks)
-    hooks.include_router(router)
+    hooks.router.routes.extend(router.routes)
     return hooks
 
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
+from app import clock
 from app.application import Application
 from app.web import templating
 from app.web.api import (
@@ -67,6 +68,13 @@ class Api(FastAPI):
         return document
 
 
+# Included once, not by each app: FastAPI takes .1 s to combine a router with what includes it.
+_ROUTER = APIRouter(responses=problems.responses(401, 403, 422, 429, 500, 503))
+for _resource in RESOURCES:
+    _ROUTER.include_router(_resource.router, prefix="/v1")
+_ROUTER.include_router(docs.router)
+
+
 def create(app: Application, capacity: Capacity | None = None) -> FastAPI:
     """Return the API as an application to be mounted at /api."""
     api = Api(
@@ -76,13 +84,11 @@ def create(app: Application, capacity: Capacity | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        responses=problems.responses(401, 403, 422, 429, 500, 503),
     )
     api.state.paperboy = app
+    api.state.clock = clock.utcnow
     api.state.capacity = capacity or Capacity()
     api.state.templates = templating.environment(app.settings)
     problems.install(api)
-    for resource in RESOURCES:
-        api.include_router(resource.router, prefix="/v1")
-    api.include_router(docs.router)
+    api.router.routes.extend(_ROUTER.routes)
     return api

@@ -10,7 +10,6 @@ from fastapi import Depends, HTTPException, Path, Query, Request, params
 from fastapi.params import Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 
-from app import clock
 from app.application import Application
 from app.storage import api_keys
 from app.storage.models import Scope
@@ -28,10 +27,15 @@ def _application(request: Request) -> Application:
     return app
 
 
+def _now(request: Request) -> datetime:
+    now: datetime = request.app.state.clock()
+    return now
+
+
 Paperboy = Annotated[Application, Depends(_application)]
 Id = Annotated[int, Path(ge=1, lt=2**63), FROM_URL]
 AnyId = Annotated[int | None, Query(ge=1, lt=2**63), FROM_URL]
-Now = Annotated[datetime, Depends(clock.utcnow)]
+Now = Annotated[datetime, Depends(_now)]
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 

@@ -143,7 +143,7 @@ def test_arxiv_rate_limit(now: datetime) -> None:
 
     upstream = Upstream(httpx.Response(200))
     upstream.call(now, many)
-    assert upstream.most_at_once == 1
+    assert upstream.most_active == 1
     assert len(upstream.waits) == 6
     assert all(2.5 < wait <= 3 for wait in upstream.waits)
 

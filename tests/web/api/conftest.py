@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import col, select
 
-from app import clock, main
+from app import main
 from app.application import Application
 from app.storage import api_keys
 from app.storage.models import AuditEntry, Scope
@@ -25,7 +25,7 @@ Call = Callable[..., httpx2.Response]
 def site(app: Application) -> FastAPI:
     """Return the web application with its clock fixed at NOW."""
     application = main.create_app(app)
-    admin_api(application).dependency_overrides[clock.utcnow] = lambda: NOW
+    admin_api(application).state.clock = lambda: NOW
     return application
 
 

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, main
+from app import main
 from app.application import Application
 from app.settings import Settings
 from app.storage import api_keys
@@ -162,7 +162,7 @@ def test_errors_are_rfc_9457_problem_documents(
 
 
 def test_internal_errors_do_not_expose_the_traceback(site: FastAPI, call: Call) -> None:
-    admin_api(site).dependency_overrides[clock.utcnow] = lambda: 1 / 0
+    admin_api(site).state.clock = lambda: 1 / 0
     answer = call("GET", "/runs")
     assert answer.status_code == 500
     assert answer.headers["content-type"] == MEDIA_TYPE
