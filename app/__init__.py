@@ -40,7 +40,7 @@ templates/README.md lists the templates of pages and mails.
 
 Where to find limits, weights and intervals:
 
-    how often a source is polled                papers/source_registry.py
+    how often a source is polled                papers/poll_schedule.py
     how long a source may take to answer        papers/sources/http_client.py, papers/polling.py
     how relevant a paper must be (FLOOR)        digests/ranking.py
     weights of words, phrases and meaning       relevance/matching.py
@@ -51,11 +51,12 @@ Where to find limits, weights and intervals:
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections and mails per connection        settings.py, delivery/smtp/connection_pool.py
     when and how often a mail is tried again    delivery/ledger/outcomes.py
+    when sending pauses by itself               delivery/ledger/circuit_breaker.py
     how long a lease lasts                      delivery/ledger/claims.py
     when soft bounces suppress an address       bounces/scoring.py
     how long links work (LIFETIMES)             links.py
     how many mails a mailbox may request        subscribers/form_submissions.py
-    rate and work limits of the web             web/work_limits.py, web/connection_limits.py
+    rate and work limits of the web             web/rate_limits.py, web/connection_limits.py
     how long rows are kept                      settings.py, delivery/ledger/retention.py
 """
 

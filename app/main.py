@@ -28,11 +28,11 @@ from app.web import (
     paper_cards,
     preview,
     proof_of_work,
+    rate_limits,
     security,
     telemetry,
     templating,
     webhooks,
-    work_limits,
 )
 from app.web.pages import archive, feedback, feeds, home, paper_actions, robots, subscriber
 
@@ -68,7 +68,7 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     site.state.paperboy = app
     site.state.clock = clock.utcnow
     site.state.templates = templating.environment(app.settings)
-    site.state.capacity = limits = work_limits.Capacity()
+    site.state.capacity = limits = rate_limits.Capacity()
     site.state.admission = proof_of_work.Admission(
         app.db, app.settings.signups_per_hour, app.settings.secret_keys
     )

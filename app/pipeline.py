@@ -45,7 +45,7 @@ from app.papers import llm_summaries, polling
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.sources import deadlines
 from app.relevance.model_store import TrainingResult
-from app.storage import job_runs, locks, rate_limits
+from app.storage import hit_counters, job_runs, locks
 from app.storage.models import JobRun
 from app.types import Digest, Interest, RenderedMail, SendResult, Skip, SourceKind
 
@@ -342,7 +342,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["cards"] += ledger.prune_snapshots(session, old)
             run.counts["requests"] += subscribers.prune_form_submissions(session, now)
             run.counts["queries"] += subscribers.forget_unused_queries(session)
-            rate_limits.prune(session, now)
+            hit_counters.prune(session, now)
         run.counts.update(events=0, deliveries=0)
         for prune_batch in (ledger.prune_deliveries, ledger.prune_events):
             left = True

@@ -18,7 +18,7 @@ from sqlalchemy import or_
 from sqlalchemy.exc import OperationalError, StatementError
 from sqlmodel import Session, col, select
 
-from app.papers import dedupe, fields, merging, vote_history
+from app.papers import dedupe, field_precedence, merging, vote_history
 from app.papers.duplicate_candidates import MAX_SAME_TITLE, Row, TitleCache, identity_of, ids_by_title
 from app.papers.merging import id_of
 from app.storage.database import Database, advisory_lock, in_array, reserve_ids
@@ -261,7 +261,7 @@ class _Batch:
         if paper_id is None:
             self.reserved_ids = reserve_ids(self.session, Paper, len(self.candidates) or 1)
             paper_id = next(self.reserved_ids)
-        new = fields.from_record(record, self.source.kind)
+        new = field_precedence.from_record(record, self.source.kind)
         # All fields are passed: looking up how to call a default factory takes pydantic longer than all else
         # that is done for a row.
         paper = Paper(
@@ -271,7 +271,7 @@ class _Batch:
             title_key=dedupe.title_key(record.title),
             author_count=new.author_count,
             published_on=new.published_on,
-            content_hash=fields.content_hash(new),
+            content_hash=field_precedence.content_hash(new),
             versions=dict(new.versions),
             created_at=self.now,
             updated_at=self.now,
@@ -324,10 +324,11 @@ class _Batch:
             identity.doi = record.doi
             self.by_doi[record.doi] = identity
             changed = True
-        new = fields.from_record(record, self.source.kind)
+        new = field_precedence.from_record(record, self.source.kind)
         for paper in self._chain(identity):
             title = paper.title
-            paper_changed = merging.write_fields(paper, fields.combine(merging.read_fields(paper), new))
+            combined = field_precedence.combine(merging.read_fields(paper), new)
+            paper_changed = merging.write_fields(paper, combined)
             if record.withdrawn and paper.withdrawn_at is None:
                 paper.withdrawn_at, paper_changed = self.now, True
             if paper_changed:

@@ -12,8 +12,8 @@ from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, NotFound
-from app.papers import dedupe, fields
-from app.papers.fields import Fields
+from app.papers import dedupe, field_precedence
+from app.papers.field_precedence import Fields
 from app.storage.database import advisory_lock
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 
@@ -31,7 +31,7 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
     }
     survivor_id, absorbed_id = id_of(survivor), id_of(absorbed)
     session.add(Merge(survivor_id=survivor_id, absorbed_id=absorbed_id, reason=reason, before=before, at=now))
-    write_fields(survivor, fields.combine(stored, read_fields(absorbed)))
+    write_fields(survivor, field_precedence.combine(stored, read_fields(absorbed)))
     survivor.withdrawn_at = survivor.withdrawn_at or absorbed.withdrawn_at
     for day in (absorbed.first_listed_on, absorbed.last_listed_on):
         note_listing(survivor, day)
@@ -94,7 +94,7 @@ def was_unmerged(session: Session, a: Paper, b: Paper) -> bool:
 
 def read_fields(paper: Paper) -> Fields:
     """Return the fields of a row."""
-    values = {name: getattr(paper, name) for name in fields.FIELDS}
+    values = {name: getattr(paper, name) for name in field_precedence.FIELDS}
     return Fields(values, paper.versions, paper.author_count, paper.published_on)
 
 
@@ -107,7 +107,7 @@ def write_fields(paper: Paper, new: Fields) -> bool:
         paper.versions = dict(new.versions)
     if (paper.author_count, paper.published_on) != (new.author_count, new.published_on):
         paper.author_count, paper.published_on = new.author_count, new.published_on
-    content_hash = fields.content_hash(new)
+    content_hash = field_precedence.content_hash(new)
     changed = paper.content_hash != content_hash
     if changed:
         paper.content_hash, paper.title_key = content_hash, dedupe.title_key(paper.title)
@@ -126,7 +126,7 @@ def note_listing(paper: Paper, day: date | None) -> None:
 def _without_absorbed(merged: Fields, absorbed: Fields, before: Fields) -> Fields:
     """Replace the values that came from the absorbed paper by those from before the merge."""
     values, versions = dict(merged.values), dict(merged.versions)
-    for name in fields.FIELDS:
+    for name in field_precedence.FIELDS:
         version = absorbed.versions.get(name)
         if version and version == versions.get(name) and values[name] == absorbed.values[name]:
             values[name] = before.values[name]

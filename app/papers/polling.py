@@ -21,7 +21,7 @@ from sqlmodel import Session
 
 from app import clock
 from app.errors import SourceError, Stopping
-from app.papers import duplicate_candidates, ingest, source_registry, sources
+from app.papers import duplicate_candidates, ingest, poll_schedule, source_registry, sources
 from app.papers.sources import deadlines, http_client
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.state import FetchedPage
@@ -69,7 +69,7 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
     now = clock.Timeline(now, context.db.skew).start
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
-        due = source_registry.sources_to_poll(session, now, source_id)
+        due = poll_schedule.sources_to_poll(session, now, source_id)
         # Sources that are polled alone begin when all others have ended.
         groups = [
             group for group in _groups(context, now, due) if group.claim(session, begin=not group.alone)
@@ -113,7 +113,7 @@ class _LeaseGroup:
             return False
         if begin:
             for source in self.sources:
-                source_registry.begin(session.get_one(Source, source.id), self._moment())
+                poll_schedule.begin(session.get_one(Source, source.id), self._moment())
         return True
 
     def end(self) -> None:
@@ -143,8 +143,8 @@ def _groups(context: PollContext, now: datetime, due: Sequence[Source]) -> list[
     holder = live_processes.new_holder()
     grouped: dict[tuple[str, int | None], list[Source]] = {}
     for source in due:
-        alone = source.id if source_registry.is_unfinished(source) else None
-        grouped.setdefault((source_registry.lease_of(source), alone), []).append(source)
+        alone = source.id if poll_schedule.is_unfinished(source) else None
+        grouped.setdefault((poll_schedule.lease_of(source), alone), []).append(source)
     return [
         _LeaseGroup(context, now, lease, holder, group, alone=alone is not None)
         for (lease, alone), group in grouped.items()
@@ -194,7 +194,7 @@ async def _poll_source(group: _LeaseGroup, client: http_client.Client, source: S
     deadline = monotonic() + POLL_DEADLINE.total_seconds()
     stopping = group.context.stopping
     try:
-        state = source_registry.state_of(source, group.context.settings.backfill_days)
+        state = poll_schedule.state_of(source, group.context.settings.backfill_days)
         pages = sources.fetch(client, state, group.now)
         while page := await deadlines.wait_for(anext(pages, None), deadline - monotonic(), stopping):
             poll.summary += await asyncio.to_thread(_store_page, group, source, page)
@@ -225,7 +225,7 @@ def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> Ingest
         page.parsed,
         group.now,
         load_source,
-        partial(source_registry.record_progress, page=page),
+        partial(poll_schedule.record_progress, page=page),
         polled=True,
         origin=source.name,
     )
@@ -235,13 +235,13 @@ def _record_poll(group: _LeaseGroup, poll: _Poll) -> None:
     with group.context.db.write() as session:
         row = session.get_one(Source, poll.source.id)
         if poll.interrupted:
-            source_registry.record_interruption(row, group.now)
+            poll_schedule.record_interruption(row, group.now)
         elif poll.error:
             if poll.timed_out and poll.pages:  # a large source that made progress
                 row.failures = 0
-            source_registry.record_failure(session, row, poll.error, group.now, poll.retry_at)
+            poll_schedule.record_failure(session, row, poll.error, group.now, poll.retry_at)
         else:
-            source_registry.record_success(row, group.now)
+            poll_schedule.record_success(row, group.now)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ monitoring         health and metrics
 security           response headers, size limits, the address of the client
 proof_of_work      limits of the forms that send mail, and the ALTCHA challenge past them
 background         mails sent after the response
-work_limits        slots for expensive responses; rate limits per key and visitor
+rate_limits        rate limits per key and visitor; slots for expensive responses
 connection_limits  deadlines for slow peers, file descriptors reserved for the sender
 request_bodies     parse large forms in a thread
 forms              form values, stored as typed

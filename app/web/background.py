@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from app import clock, pipeline
 from app.application import Application
 from app.errors import TooManyRequests
-from app.web.work_limits import Capacity, WorkSlots
+from app.web.rate_limits import Capacity, WorkSlots
 
 log = structlog.get_logger(__name__)
 

@@ -19,8 +19,8 @@ from fastapi import Request, Response
 
 from app import clock
 from app.errors import TooManyRequests
+from app.web.rate_limits import PAGES, PAGES_WAITING, Capacity, WorkSlots
 from app.web.security import PUBLIC_REFERRER, visitor
-from app.web.work_limits import PAGES, PAGES_WAITING, Capacity, WorkSlots
 
 KEEP = timedelta(minutes=5)  # feeds and the sitemap
 KEEP_PAGES = timedelta(minutes=1)

@@ -20,8 +20,8 @@ from app.subscribers import MAX_INTERESTS, Preferences
 from app.types import Digest, Skip
 from app.web import forms
 from app.web.forms import PreferencesForm
+from app.web.rate_limits import Capacity
 from app.web.security import visitor
-from app.web.work_limits import Capacity
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import altcha
 
-from app.storage import rate_limits
+from app.storage import hit_counters
 from app.storage.database import Database
 from app.subscribers import mailbox_hash
 from app.web.security import network
@@ -84,11 +84,11 @@ class Admission:
             # It came too early: the same challenge again, with the rest of its pause.
             return _to_challenge(permit.parameters, permit.ready_at - now if permit.ready_at else None)
         with self._db.write() as session:
-            if permit and rate_limits.hit(session, f"proof {permit.nonce}", now, 2 * HOUR).hits == 1:
+            if permit and hit_counters.hit(session, f"proof {permit.nonce}", now, 2 * HOUR).hits == 1:
                 return None
-            visitor = rate_limits.hit(session, f"visitor {network(ip)}", now, HOUR)
-            address = rate_limits.hit(session, f"mailbox {mailbox}", now, HOUR)
-            everybody = rate_limits.hit(session, "everybody", now, HOUR)
+            visitor = hit_counters.hit(session, f"visitor {network(ip)}", now, HOUR)
+            address = hit_counters.hit(session, f"mailbox {mailbox}", now, HOUR)
+            everybody = hit_counters.hit(session, "everybody", now, HOUR)
         strain = max(visitor.hits / self._per_visitor, address.hits / PER_MAILBOX)
         if strain <= 1 and everybody.hits / (self._per_visitor * ALL_VISITORS) <= 1:
             return None

@@ -14,7 +14,7 @@ from app.application import Application
 from app.storage import api_keys
 from app.storage.models import ApiKey, RateLimit, Scope, Subscriber
 from app.types import MailKind
-from app.web import work_limits
+from app.web import rate_limits
 from app.web.api.subscribers import INVITATIONS_AN_HOUR
 from tests.conftest import NOW
 from tests.web.api.conftest import Call
@@ -79,7 +79,7 @@ def test_keys_are_rate_limited(client: TestClient, create_key: Callable[..., str
     greedy, other = ({"Authorization": f"Bearer {create_key(scope)}"} for scope in (Scope.READ, Scope.SEND))
     statuses = [client.get("/api/v1/runs", headers=greedy).status_code for _ in range(2)]
     limits = client.app.state.capacity.keys  # type: ignore[attr-defined]
-    for _ in range(work_limits.REQUESTS_A_MINUTE - 2):
+    for _ in range(rate_limits.REQUESTS_A_MINUTE - 2):
         limits.valid_key("x", 1)
     refused = client.get("/api/v1/runs", headers=greedy)
     assert (statuses, refused.status_code) == ([200, 200], 429)
@@ -146,7 +146,7 @@ def test_concurrent_api_calls_are_limited(
 ) -> None:
     """At most eight run at once over all keys, including metrics and webhooks."""
     slots = client.app.state.capacity.api  # type: ignore[attr-defined]
-    places = [slots.take() for _ in range(work_limits.API_REQUESTS)]
+    places = [slots.take() for _ in range(rate_limits.API_REQUESTS)]
     for place in places:
         place.__enter__()
     assert call("GET", "/runs").status_code == 429

@@ -21,9 +21,9 @@ from app.application import Application
 from app.errors import TooManyRequests
 from app.papers import queries
 from app.settings import Settings
-from app.web import connection_limits, http_cache, work_limits
+from app.web import connection_limits, http_cache, rate_limits
 from app.web.http_cache import KEEP_PAGES, STALE_PAGES, CachedResponse, ResponseCache
-from app.web.work_limits import WorkSlots
+from app.web.rate_limits import WorkSlots
 from tests.conftest import NOW, SECRET
 from tests.support import factories, running_app
 from tests.support.mail_server import MailServer
@@ -167,7 +167,7 @@ def test_uncached_pages_are_rate_limited(app: Application, client: TestClient) -
         factories.add_paper(session, source, "Language Agents", NOW.date(), NOW)
     assert client.get("/").status_code == 200
     limit = client.app.state.capacity.page_limit  # type: ignore[attr-defined]
-    for _ in range(work_limits.PAGES_A_MINUTE - 1):
+    for _ in range(rate_limits.PAGES_A_MINUTE - 1):
         limit.hit("testclient")
     assert client.get(f"/day/{NOW.date()}").status_code == 429
     assert client.get("/").status_code == 200
@@ -192,10 +192,10 @@ def test_stale_page_is_served_under_load() -> None:
 @pytest.mark.once
 def test_concurrency_limits_leave_free_threads() -> None:
     """The web server has 40 threads, and waiting requests hold one too."""
-    searches, previews = work_limits.SEARCHES + work_limits.SEARCHES_WAITING, work_limits.PREVIEWS
-    pages_and_feeds, pastes, exports = 2 * http_cache.AT_ONCE, work_limits.PASTES, work_limits.ANALYSES
-    keys = work_limits.API_REQUESTS + work_limits.JOBS
-    assert searches + previews + pages_and_feeds + pastes + exports + keys + work_limits.MAILS <= 40 - 4
+    searches, previews = rate_limits.SEARCHES + rate_limits.SEARCHES_WAITING, rate_limits.PREVIEWS
+    pages_and_feeds, pastes, exports = 2 * http_cache.AT_ONCE, rate_limits.PASTES, rate_limits.ANALYSES
+    keys = rate_limits.API_REQUESTS + rate_limits.JOBS
+    assert searches + previews + pages_and_feeds + pastes + exports + keys + rate_limits.MAILS <= 40 - 4
 
 
 @pytest.mark.once
@@ -224,7 +224,7 @@ def test_slow_relay_occupies_at_most_four_threads(
         "zone": "UTC",
     }
     with ExitStack() as busy:
-        for _ in range(work_limits.MAILS):
+        for _ in range(rate_limits.MAILS):
             busy.enter_context(client.app.state.capacity.mails.take())  # type: ignore[attr-defined]
         assert client.post("/subscribe", data=form).status_code == 200
         assert calls == []

@@ -29,7 +29,7 @@ from app.application import Application
 from app.bounces import imap_mailbox
 from app.cli import serve
 from app.errors import InvalidInput, SourceError, UnreadableAnswer
-from app.papers import polling, source_registry
+from app.papers import poll_schedule, polling, source_registry
 from app.papers.sources import allowed_addresses, deadlines, feed, http_client
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.http_client import HttpResponse, HttpTransport
@@ -189,7 +189,7 @@ def test_the_next_poll_is_postponed_before_a_poll(app: Application, now: datetim
     (during,) = during_poll
     assert during.next_poll_at
     assert during.next_poll_at >= now + timedelta(minutes=5)
-    assert (during.failures, during.last_error) == (0, source_registry.UNFINISHED)
+    assert (during.failures, during.last_error) == (0, poll_schedule.UNFINISHED)
     after = get_source(app, number)
     assert (after.failures, after.last_error, after.next_poll_at) == (0, None, now + timedelta(hours=1))
 
@@ -222,7 +222,7 @@ def test_lease_of_a_killed_process_is_taken_over(app: Application, now: datetime
     """The lease is still valid, but the process lock is gone."""
     [number] = add_feeds(app, now, "https://birds.test/rss")
     with app.db.write() as session:
-        lease = source_registry.lease_of(source_registry.get(session, number))
+        lease = poll_schedule.lease_of(source_registry.get(session, number))
         assert locks.acquire(session, lease, DEAD, now, timedelta(minutes=15))
     assert pipeline.refresh(with_handler(app, lambda _: httpx.Response(200, text=responses.RSS)), now).polled
     assert get_source(app, number).polled_at == now

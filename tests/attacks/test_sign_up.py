@@ -19,7 +19,7 @@ from app import main, pipeline, subscribers
 from app.application import Application
 from app.delivery import suppression
 from app.errors import Conflict
-from app.storage import rate_limits
+from app.storage import hit_counters
 from app.storage.models import Delivery, FormSubmission, RateLimit, Subscriber, SubscriberState
 from app.subscribers import MatchedReferences, Preferences, SignUp
 from app.types import Interest, MailKind, PaperRecord
@@ -508,9 +508,9 @@ def test_sign_up_left_by_a_crash_is_processed_by_the_job(
 def test_expired_counts_are_deleted(app: Application, now: datetime) -> None:
     """They contain networks of visitors, and are deleted the next night."""
     with app.db.write() as session:
-        rate_limits.hit(session, "visitor 192.0.2.1", now, HOUR)
-        assert rate_limits.hit(session, "visitor 192.0.2.1", now + HOUR / 2, HOUR) == (2, now + HOUR)
-        assert rate_limits.hit(session, "visitor 192.0.2.1", now + HOUR, HOUR) == (1, now + 2 * HOUR)
+        hit_counters.hit(session, "visitor 192.0.2.1", now, HOUR)
+        assert hit_counters.hit(session, "visitor 192.0.2.1", now + HOUR / 2, HOUR) == (2, now + HOUR)
+        assert hit_counters.hit(session, "visitor 192.0.2.1", now + HOUR, HOUR) == (1, now + 2 * HOUR)
     pipeline.prune(app, now + DAY)
     with app.db.read() as session:
         assert session.exec(select(RateLimit)).all() == []

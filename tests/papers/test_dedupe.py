@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.papers import dedupe, fields
+from app.papers import dedupe
+from app.papers import field_precedence as fields
 from app.papers.dedupe import PaperIdentity
 from app.types import PaperRecord, SourceKind
 

@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 from app import pipeline
 from app.application import Application
 from app.errors import Conflict
-from app.papers import source_registry
+from app.papers import poll_schedule, source_registry
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
 from app.storage.models import JobRun, Listing, Paper, Source, VoteCount
@@ -269,7 +269,7 @@ def test_source_is_polled_by_one_process_at_a_time(
     """A second process does not poll it. The lease of a dead process expires."""
     with live.db.write() as session:
         source_registry.seed(session, ["cs.CL"], now)
-        for name in map(source_registry.lease_of, source_registry.all_sources(session)):
+        for name in map(poll_schedule.lease_of, source_registry.all_sources(session)):
             locks.acquire(session, name, "another process", now, timedelta(minutes=30))
     assert pipeline.refresh(live, now).busy
     assert upstreams.requests == []

@@ -14,7 +14,7 @@ from sqlmodel import col, func, select
 
 from app import main, pipeline
 from app.application import Application
-from app.papers import fields, sources
+from app.papers import field_precedence, sources
 from app.papers.polling import FileImportResult
 from app.settings import Settings
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
@@ -163,7 +163,8 @@ def final_papers(app: Application) -> set[str]:
         for votes in session.exec(select(VoteCount)):
             listed = f"{kinds[votes.source_id]} {votes.at} {votes.upvotes} {votes.comments} {votes.stars}"
             listings.setdefault(votes.paper_id, []).append(listed)
-        columns = (*fields.FIELDS, "arxiv_id", "doi", "author_count", "published_on", "first_listed_on")
+        columns = (*field_precedence.FIELDS, "arxiv_id", "doi", "author_count", "published_on")
+        columns += ("first_listed_on",)
         return {
             json.dumps(
                 [str(getattr(paper, name)) for name in columns] + sorted(listings.get(paper.id or 0, []))

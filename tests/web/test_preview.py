@@ -17,9 +17,9 @@ from app.links import Purpose
 from app.storage.models import Delivery, Event, FormSubmission, InterestQuery, Subscriber
 from app.subscribers import Preferences
 from app.types import Interest
-from app.web import forms, preview, templating, work_limits
+from app.web import forms, preview, rate_limits, templating
 from app.web.preview import Previews
-from app.web.work_limits import WorkSlots
+from app.web.rate_limits import WorkSlots
 from tests.support import factories
 from tests.web.conftest import Link
 
@@ -280,7 +280,7 @@ def test_sign_up_does_not_split_interests(app: Application, client: TestClient) 
 @pytest.mark.usefixtures("sample_papers")
 def test_rate_limited_preview_keeps_the_form(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """The visitor can still sign up."""
-    monkeypatch.setattr(work_limits, "PREVIEWS_A_MINUTE", 2)
+    monkeypatch.setattr(rate_limits, "PREVIEWS_A_MINUTE", 2)
     with TestClient(main.create_app(app), base_url="https://paperboy.test") as client:
         preview_fragment(client, "agents")
         preview_fragment(client, "video")

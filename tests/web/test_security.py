@@ -13,11 +13,11 @@ from sqlmodel import select
 from app import main
 from app.application import Application
 from app.errors import TooManyRequests
-from app.storage import rate_limits
+from app.storage import hit_counters
 from app.storage.models import RateLimit
 from app.web import security, templating
+from app.web.rate_limits import RateLimiter
 from app.web.security import first_untrusted_hop
-from app.web.work_limits import RateLimiter
 
 
 def test_every_response_has_security_headers(client: TestClient) -> None:
@@ -125,10 +125,10 @@ def test_mail_limits_are_shared_between_processes(app: Application, now: datetim
     hour = timedelta(hours=1)
     for _ in range(2):
         with app.db.write() as session:
-            rate_limits.limit(session, "tests of key 1", 2, now, hour)
+            hit_counters.limit(session, "tests of key 1", 2, now, hour)
     for _ in range(3):
         with pytest.raises(TooManyRequests) as raised, app.db.write() as session:
-            rate_limits.limit(session, "tests of key 1", 2, now + hour / 2, hour)
+            hit_counters.limit(session, "tests of key 1", 2, now + hour / 2, hour)
         assert raised.value.retry_after == 1800
     with app.db.read() as session:
         assert session.exec(select(RateLimit.hits)).one() == 2

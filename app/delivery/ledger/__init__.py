@@ -10,17 +10,18 @@ than a second. So after a crash at most the mails in flight are uncertain. Mails
 provably unsent. Functions take a session and never commit. The exceptions are `SenderLedger` and `recover`,
 because a mail that was sent cannot be rolled back.
 
-snapshots      papers as digests show them, stored once for all readers of a day
-entries        add mails and skipped digests; papers promised so far
-claims         claim mails for a sender, with a lease
-sender_ledger  claim, journal, commit and record, as one running sender does it
-outcomes       record the results of attempts; retry delays
-transitions    the changes of a row's state
-recovery       recover what dead senders left; expire overdue mails
-controls       pause, resume, cancel, resend
-signatures     DKIM signatures made before a digest is due
-queries        totals, editions, waiting mails
-retention      delete deliveries and events after their retention period
+snapshots        papers as digests show them, stored once for all readers of a day
+entries          add mails and skipped digests; papers promised so far
+claims           claim mails for a sender, with a lease
+sender_ledger    claim, journal, commit and record, as one running sender does it
+circuit_breaker  pause sending when the relay refuses too many mails
+outcomes         record the results of attempts; retry delays
+transitions      the changes of a row's state
+recovery         recover what dead senders left; expire overdue mails
+controls         pause, resume, cancel, resend
+signatures       DKIM signatures made before a digest is due
+queries          totals, editions, waiting mails
+retention        delete deliveries and events after their retention period
 """
 
 from app.delivery.ledger.claims import ALL_EDITIONS, LEASE, ClaimedBatch, claim, mail_requests, still_sendable

@@ -11,8 +11,7 @@ refresh          find claimed mails that must not leave any more  database
 from __future__ import annotations
 
 import asyncio
-import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -26,7 +25,7 @@ import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.delivery.journal import AttemptResult, Journal
-from app.delivery.ledger import controls
+from app.delivery.ledger import circuit_breaker, controls
 from app.delivery.ledger.claims import (
     LEASE,
     ClaimedBatch,
@@ -49,43 +48,11 @@ FLUSH_INTERVAL = 0.3  # seconds after which fewer are flushed
 REFRESH_INTERVAL = 1.0  # seconds
 MAX_REFRESH_AGE = 10.0  # seconds since the last refresh after which nothing more leaves
 DATABASE_TIMEOUT = 120.0  # seconds for which the database may be away
-BREAKER_WINDOW, BREAKER_MINIMUM = 100, 20  # how many results count, and how many there must be
-REFUSALS = (
-    SendOutcome.HARD_BOUNCE,
-    SendOutcome.SOFT_BOUNCE,
-    SendOutcome.MAILBOX_FULL,
-    SendOutcome.SENDER_REJECTED,
-)
-ANSWERS = (*REFUSALS, SendOutcome.ACCEPTED, SendOutcome.DEFERRED)
-_PERSONAL = re.compile(r"<[^>]*>|\S*@\S*")
 DATABASE_AWAY = (OperationalError, InterfaceError)
 
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
-
-
-class CircuitBreaker:
-    """Stops sending when too many of the relay's last answers are refusals."""
-
-    def __init__(self, percent: int) -> None:
-        self._percent = percent
-        self._refusals: deque[str] = deque(maxlen=BREAKER_WINDOW)  # texts; empty: the answer was no refusal
-
-    def add(self, result: SendResult) -> str:
-        """Count a result. Return the reason to stop, with the most common refusal, or an empty string."""
-        if result.outcome not in ANSWERS:
-            return ""
-        is_refusal = result.outcome in REFUSALS
-        self._refusals.append(_PERSONAL.sub("…", f"{result.code} {result.text:.200}") if is_refusal else "")
-        if not is_refusal or len(self._refusals) < BREAKER_MINIMUM:
-            return ""
-        texts = Counter(filter(None, self._refusals))
-        if texts.total() * 100 < self._percent * len(self._refusals):
-            return ""
-        text, count = texts.most_common(1)[0]
-        refused = f"{texts.total()} of the last {len(self._refusals)} answers of the relay were refusals"
-        return f"{refused}; {count} of them: {text}"
 
 
 class SenderLedger:
@@ -111,7 +78,7 @@ class SenderLedger:
         self._started_at, self._started_monotonic = clock().timestamp(), monotonic()
         self._policy = settings.when_uncertain
         self._journal = Journal(Path(settings.journal_dir), owner, durable=settings.journal_fsync)
-        self._breaker = CircuitBreaker(settings.pause_at_failures)
+        self._breaker = circuit_breaker.CircuitBreaker(settings.pause_at_failures)
         self._claims: set[asyncio.Task[ClaimedBatch]] = set()  # that are running
         self._writes_unconfirmed = False  # the database was away: it may have written without an answer
         self._claimed_ids: set[int] = set()  # and whose results are not flushed yet

@@ -36,7 +36,7 @@ from app.web.api import (
     subscribers,
     suppressions,
 )
-from app.web.work_limits import Capacity
+from app.web.rate_limits import Capacity
 
 RESOURCES = (
     subscribers,

@@ -14,8 +14,8 @@ from app.application import Application
 from app.storage import api_keys
 from app.storage.models import Scope
 from app.web.api.values import FROM_URL
+from app.web.rate_limits import Capacity
 from app.web.security import visitor
-from app.web.work_limits import Capacity
 
 WRONG_KEY = "unknown key: it may be mistyped, revoked or expired (see `paperboy key list`)"
 

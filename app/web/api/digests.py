@@ -15,7 +15,7 @@ from app.application import Application
 from app.digests import backtesting
 from app.digests.explanation_types import Explanation
 from app.errors import Conflict, NotFound
-from app.storage import audit_log, rate_limits
+from app.storage import audit_log, hit_counters
 from app.subscribers import Preferences
 from app.types import Digest, Interest, SendOutcome, Skip
 from app.web.api import problems
@@ -186,8 +186,8 @@ def send_test(
     if isinstance(digest, Skip):
         raise Conflict(f"there would be no digest: {digest.reason}")
     with app.db.write() as session:
-        rate_limits.limit(session, f"tests of key {key.id}", TESTS_AN_HOUR, now, HOUR)
-        rate_limits.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
+        hit_counters.limit(session, f"tests of key {key.id}", TESTS_AN_HOUR, now, HOUR)
+        hit_counters.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
         audit_log.record(session, key.name, "digest.test", subscriber_id, now, to=to)
     result = pipeline.send_test(app, digest, to, now)
     return Outcome(outcome=result.outcome, code=result.code, reply=result.text)

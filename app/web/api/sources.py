@@ -9,7 +9,7 @@ from fastapi import APIRouter, BackgroundTasks
 from pydantic import BaseModel, ConfigDict, Field
 
 from app import pipeline
-from app.papers import source_registry
+from app.papers import poll_schedule, source_registry
 from app.storage import audit_log
 from app.storage.models import Source
 from app.types import SourceKind
@@ -127,7 +127,7 @@ def refresh_source(
     """Poll a source now. The response is immediate; see the runs for the result."""
     limits.jobs.check()
     with app.db.write() as session:
-        source = source_registry.sources_to_poll(session, now, source_id)[0]
+        source = poll_schedule.sources_to_poll(session, now, source_id)[0]
         audit_log.record(session, key.name, "source.refresh", source.name, now)
         response = _to_out(source)
     tasks.add_task(background.run_job, limits.jobs, "refresh", pipeline.refresh, app, source_id=source_id)

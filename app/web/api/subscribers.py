@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session, col, select
 
 from app import subscribers
-from app.storage import audit_log, rate_limits
+from app.storage import audit_log, hit_counters
 from app.storage.models import Scope, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
@@ -186,7 +186,7 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
     add = subscribers.add if Scope.SEND in key.scopes else subscribers.invite
     with app.db.write() as session:
         if add is subscribers.invite:
-            rate_limits.limit(session, f"invitations of key {key.id}", INVITATIONS_AN_HOUR, now, HOUR)
+            hit_counters.limit(session, f"invitations of key {key.id}", INVITATIONS_AN_HOUR, now, HOUR)
         number = add(session, body.email, body.applied_to(defaults), now)
         audit_log.record(session, key.name, "subscriber.add", number, now, consent=body.consent)
         return _to_out(session, [subscribers.get(session, number)])[0]

@@ -24,10 +24,10 @@ from app.web.api.values import Day
 from app.web.errors import ErrorPage
 from app.web.http_cache import public_page
 from app.web.paper_cards import Week
+from app.web.rate_limits import Capacity
 from app.web.security import PUBLIC_REFERRER, visitor
 from app.web.signed_links import db
 from app.web.templating import page
-from app.web.work_limits import Capacity
 
 router = APIRouter(include_in_schema=False)
 

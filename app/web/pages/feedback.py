@@ -21,9 +21,9 @@ from app.text import sanitize
 from app.types import ParseResult
 from app.web import feedback_overview, pasted_papers
 from app.web.forms import PreferencesForm, Text
+from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 from app.web.signed_links import allows, db, page, redirect_to_preferences
-from app.web.work_limits import Capacity
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 

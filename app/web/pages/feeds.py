@@ -26,9 +26,9 @@ from app.web import feed_formats, http_cache, paper_cards, preview
 from app.web.api.values import Day
 from app.web.feed_formats import Feed, FeedEntry
 from app.web.http_cache import CachedResponse, ResponseCache
+from app.web.rate_limits import Capacity
 from app.web.security import visitor
 from app.web.signed_links import PRIVATE, allows
-from app.web.work_limits import Capacity
 
 router = APIRouter(include_in_schema=False)
 

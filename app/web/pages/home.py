@@ -21,10 +21,10 @@ from app.web.forms import PreferencesForm, Text, Texts
 from app.web.http_cache import public_page
 from app.web.preview import Preview
 from app.web.proof_of_work import LONGEST_PAUSE, Admission
+from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 from app.web.security import PUBLIC_REFERRER, client_ip, same_site
 from app.web.templating import page
-from app.web.work_limits import Capacity
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 

@@ -23,10 +23,10 @@ from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.web import background, feedback_overview, forms, preview
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.preview import Preview
+from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 from app.web.security import MAIL_CSP, client_ip
 from app.web.signed_links import PRIVATE, allows, db, feed_path, page, redirect_to_preferences, signed_path
-from app.web.work_limits import Capacity
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 

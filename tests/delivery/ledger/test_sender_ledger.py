@@ -16,7 +16,7 @@ from sqlmodel import Session
 from app import bounces
 from app.application import Application
 from app.delivery import journal, ledger
-from app.delivery.ledger import SenderLedger, sender_ledger
+from app.delivery.ledger import SenderLedger, circuit_breaker, sender_ledger
 from app.errors import JournalError
 from app.settings import Settings, UncertainPolicy
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
@@ -387,13 +387,13 @@ def refusals(times: int) -> list[SendResult]:
 )
 def test_circuit_breaker_threshold(answers: list[SendResult], stops: bool) -> None:
     """It opens at 30 percent refusals of the last 100 replies, at least 20; deferrals do not count."""
-    breaker = sender_ledger.CircuitBreaker(30)
+    breaker = circuit_breaker.CircuitBreaker(30)
     assert any(breaker.add(answer) for answer in answers) is stops
 
 
 def test_circuit_breaker_reason() -> None:
     """It has the count and the most common text, without addresses."""
-    breaker = sender_ledger.CircuitBreaker(30)
+    breaker = circuit_breaker.CircuitBreaker(30)
     reasons = [
         breaker.add(answer)
         for answer in [SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), *refusals(19)]

@@ -21,7 +21,7 @@ from app import main, pipeline
 from app.application import Application
 from app.storage import api_keys
 from app.storage.models import Scope
-from app.web import api, work_limits
+from app.web import api, rate_limits
 from tests.conftest import NOW
 from tests.support import factories, running_app
 
@@ -61,7 +61,7 @@ ACCEPTED = ["2xx", "3xx", "401", "403", "404", "409", "422", "429"]
 def site(app: Application, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """Return the application without rate limits. It has one paper and the subscriber alice."""
     for name in ("REQUESTS_A_MINUTE", "WRONG_KEYS_A_MINUTE"):
-        monkeypatch.setattr(work_limits, name, 10**9)
+        monkeypatch.setattr(rate_limits, name, 10**9)
     monkeypatch.setattr(api.subscribers, "INVITATIONS_AN_HOUR", 10**9)
     monkeypatch.setattr(api.digests, "TESTS_AN_HOUR", 10**9)
     monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: None)  # no source is asked

@@ -17,7 +17,7 @@ from app.relevance.model_store import MIN_PAPERS
 from app.storage.models import Paper, Subscriber, SubscriberState
 from app.subscribers import MatchedReferences
 from app.types import PaperRecord
-from app.web import work_limits
+from app.web import rate_limits
 from app.web.pages.feedback import FeedbackAction
 from tests.support import factories
 from tests.web.conftest import ALICE, Link
@@ -241,15 +241,15 @@ def test_pasting_is_rate_limited(
     path = link(Purpose.PREFERENCES, alice) + "/papers"
     answers = [
         client.post(path, data={"liked": f"Title Number {number}"})
-        for number in range(work_limits.PASTES_AN_HOUR + 1)
+        for number in range(rate_limits.PASTES_AN_HOUR + 1)
     ]
     assert {answer.status_code for answer in answers[:-1]} == {200}
     refused = answers[-1]
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) > 0
     assert 'id="problem-liked"' in refused.text
-    assert f"\nTitle Number {work_limits.PASTES_AN_HOUR}</textarea>" in refused.text
-    assert len(feedback_of(app, alice)) == work_limits.PASTES_AN_HOUR
+    assert f"\nTitle Number {rate_limits.PASTES_AN_HOUR}</textarea>" in refused.text
+    assert len(feedback_of(app, alice)) == rate_limits.PASTES_AN_HOUR
     assert client.post(
         link(Purpose.PREFERENCES, bob) + "/papers", data={"liked": "A Paper That Was Pasted"}
     ).is_success
@@ -257,10 +257,10 @@ def test_pasting_is_rate_limited(
 
 def test_concurrent_pastes_are_limited(client: TestClient, alice: int, link: Link) -> None:
     """Parsing can take seconds, so it must not occupy all threads. The typed text is kept."""
-    limits: work_limits.Capacity = client.app.state.capacity  # type: ignore[attr-defined]
+    limits: rate_limits.Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     forms = ((link(Purpose.PREFERENCES, alice) + "/papers", {}), ("/subscribe", FORM))
     with ExitStack() as busy:
-        for _ in range(work_limits.PASTES):
+        for _ in range(rate_limits.PASTES):
             busy.enter_context(limits.pastes.take())
         for path, form in forms:
             refused = client.post(path, data={**form, "liked": "A Typed Title"})

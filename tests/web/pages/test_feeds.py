@@ -27,7 +27,7 @@ from app.types import Digest, DigestItem, Interest, MailKind, Section
 from app.web import preview, signed_links
 from app.web.http_cache import KEEP
 from app.web.pages import feeds
-from app.web.work_limits import FEEDS_A_MINUTE, PASTES, PREVIEWS_A_MINUTE, Capacity
+from app.web.rate_limits import FEEDS_A_MINUTE, PASTES, PREVIEWS_A_MINUTE, Capacity
 from tests.support import factories, sample_digest
 from tests.web.conftest import BOB, WANTED, Link
 

@@ -2,7 +2,7 @@
 
 The web server answers from a pool of 40 threads. All slots together take at most 36 of them, so that the
 front page, unsubscribing and health checks always find a thread. The limits hold for one process. Limits that
-protect mailboxes are counted in the database: see `app.storage.rate_limits`.
+protect mailboxes are counted in the database: see `app.storage.hit_counters`.
 """
 
 from __future__ import annotations

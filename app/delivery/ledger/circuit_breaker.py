@@ -1,0 +1,41 @@
+"""Pause sending when the relay refuses too many mails."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+
+from app.types import SendOutcome, SendResult
+
+WINDOW, MINIMUM = 100, 20  # how many results count, and how many there must be
+REFUSALS = (
+    SendOutcome.HARD_BOUNCE,
+    SendOutcome.SOFT_BOUNCE,
+    SendOutcome.MAILBOX_FULL,
+    SendOutcome.SENDER_REJECTED,
+)
+ANSWERS = (*REFUSALS, SendOutcome.ACCEPTED, SendOutcome.DEFERRED)
+_PERSONAL = re.compile(r"<[^>]*>|\S*@\S*")
+
+
+class CircuitBreaker:
+    """Stops sending when too many of the relay's last answers are refusals."""
+
+    def __init__(self, percent: int) -> None:
+        self._percent = percent
+        self._refusals: deque[str] = deque(maxlen=WINDOW)  # texts; empty: the answer was no refusal
+
+    def add(self, result: SendResult) -> str:
+        """Count a result. Return the reason to stop, with the most common refusal, or an empty string."""
+        if result.outcome not in ANSWERS:
+            return ""
+        is_refusal = result.outcome in REFUSALS
+        self._refusals.append(_PERSONAL.sub("…", f"{result.code} {result.text:.200}") if is_refusal else "")
+        if not is_refusal or len(self._refusals) < MINIMUM:
+            return ""
+        texts = Counter(filter(None, self._refusals))
+        if texts.total() * 100 < self._percent * len(self._refusals):
+            return ""
+        text, count = texts.most_common(1)[0]
+        refused = f"{texts.total()} of the last {len(self._refusals)} answers of the relay were refusals"
+        return f"{refused}; {count} of them: {text}"

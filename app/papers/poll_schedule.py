@@ -1,0 +1,107 @@
+"""Decide when each source is polled: intervals, back-off after failures, and leases.
+
+A poll is recorded as unfinished when it begins, so that one that kills the process is not repeated at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, or_, select
+
+from app.errors import Conflict
+from app.papers import source_registry, sources
+from app.papers.sources import http_client
+from app.papers.sources.state import FetchedPage, SourceState
+from app.storage.models import Source
+from app.types import SourceKind
+
+POLL_EVERY = {
+    SourceKind.HUGGINGFACE: timedelta(hours=1),  # a third of the day's papers are added after the morning
+    SourceKind.ARXIV: timedelta(hours=6),  # answers change once a day
+    SourceKind.ARXIV_FEED: timedelta(hours=1),  # changes once a day, too, but conditional requests are cheap
+    SourceKind.FEED: timedelta(hours=1),
+}
+BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
+# Stored while a poll runs, and compared with what is stored: the text must not change.
+UNFINISHED = "the last poll has not ended: it is under way, or the process died of it"
+
+
+def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
+    """Return the sources to poll: the due ones, or the given one. Raises Conflict if it cannot be polled."""
+    if source_id is not None:
+        source = source_registry.get(session, source_id)
+        if source.kind not in sources.POLLED:
+            raise Conflict(f"“{source.name}” is read from files, not polled")
+        return [source]
+    due = select(Source).where(
+        col(Source.paused).is_(False),
+        col(Source.kind).in_(sources.POLLED),
+        or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) <= now),
+    )
+    return session.exec(due.order_by(col(Source.id))).all()
+
+
+def state_of(source: Source, backfill_days: int) -> SourceState:
+    """Return the state that `sources.fetch` needs."""
+    progress = (source.etag, source.last_modified, source.watermark)
+    return SourceState(source.kind, backfill_days, source.config, *progress)
+
+
+def lease_of(source: Source) -> str:
+    """Return the name of the lease for polling a source. All sources of arXiv share one connection."""
+    return http_client.ARXIV if _is_arxiv(source) else f"source:{source.id}"
+
+
+def _is_arxiv(source: Source) -> bool:
+    if source.kind is SourceKind.FEED:
+        return http_client.service_of(str(source.config.get("url", ""))) == http_client.ARXIV
+    return source.kind in source_registry.OF_ARXIV
+
+
+def is_unfinished(source: Source) -> bool:
+    """Return whether the last poll never ended. Polling this source may have killed the process."""
+    return source.last_error == UNFINISHED
+
+
+def begin(source: Source, now: datetime) -> None:
+    """Postpone the next poll before this one starts, and longer after each poll that never ended."""
+    source.failures += is_unfinished(source)
+    source.next_poll_at, source.last_error = now + _delay(source), UNFINISHED
+
+
+def record_interruption(source: Source, now: datetime) -> None:
+    """Record that the service stopped during a poll. The source is due at once."""
+    source.next_poll_at, source.last_error = now, "the poll was interrupted: the service was stopped"
+
+
+def _delay(source: Source) -> timedelta:
+    return BACK_OFF[min(source.failures, len(BACK_OFF) - 1)]
+
+
+def record_progress(source: Source, page: FetchedPage) -> None:
+    """Record how far a source was read. The next poll continues from there."""
+    if page.watermark and (source.watermark is None or page.watermark > source.watermark):
+        source.watermark = page.watermark
+    source.etag = page.etag or source.etag
+    source.last_modified = page.last_modified or source.last_modified
+
+
+def record_success(source: Source, now: datetime) -> None:
+    """Record a poll that ended without a fault."""
+    source.failures, source.last_error = 0, None
+    source.polled_at, source.next_poll_at = now, now + POLL_EVERY[source.kind]
+
+
+def record_failure(
+    session: Session, source: Source, error: str, now: datetime, retry_at: datetime | None
+) -> None:
+    """Record a failed poll. The next one comes later after each failure, and not before `retry_at`."""
+    delay = _delay(source)
+    source.failures, source.last_error = source.failures + 1, error
+    source.next_poll_at = max(now + delay, retry_at or now)
+    if retry_at and _is_arxiv(source):  # the limit holds for all of arXiv's interfaces
+        waiting = or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) < retry_at)
+        for other in filter(_is_arxiv, session.exec(select(Source).where(waiting))):
+            other.next_poll_at = retry_at
