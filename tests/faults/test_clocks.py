@@ -28,7 +28,7 @@ POLICIES = [UncertainPolicy.RESEND, UncertainPolicy.HOLD]
 @pytest.fixture(params=POLICIES, ids=[policy.value for policy in POLICIES])
 def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     """Return settings with each policy for uncertain mails."""
-    return settings.model_copy(update={"uncertain": request.param})
+    return settings.model_copy(update={"when_uncertain": request.param})
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ JOURNAL = "app.delivery.journal:Journal"
 @pytest.fixture(params=list(UncertainPolicy))
 def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     """Return settings with each policy for uncertain mails."""
-    return settings.model_copy(update={"uncertain": request.param})
+    return settings.model_copy(update={"when_uncertain": request.param})
 
 
 def check_aftermath(

@@ -53,10 +53,10 @@ def test_accepted_without_a_reply(
     """The mail is sent again unchanged, or held."""
     names = checks.queue(app, now, 8)
     relay.on("end", then="reset", mute=True, takes=True, times=1, to="reader4@example.org")
-    counts = start_sender(now, settings={"uncertain": policy}).counts()
+    counts = start_sender(now, settings={"when_uncertain": policy}).counts()
     assert counts == {"sent": 7, "uncertain": 1}
     if policy is UncertainPolicy.HOLD:
-        assert start_sender(now + SOON, settings={"uncertain": policy}).counts() == {}
+        assert start_sender(now + SOON, settings={"when_uncertain": policy}).counts() == {}
         assert len(relay.copies()["reader4"]) == 1
         with app.db.write() as session:
             ledger.resend(session, checks.rows(app)["reader4"].id or 0, now + SOON)

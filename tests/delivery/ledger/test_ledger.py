@@ -274,7 +274,7 @@ def test_uncertain_mails_can_be_held(
     app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
     """With the policy `hold` a mail waits for the operator, and its papers stay reserved."""
-    app = main.build(settings.model_copy(update={"uncertain": UncertainPolicy.HOLD}))
+    app = main.build(settings.model_copy(update={"when_uncertain": UncertainPolicy.HOLD}))
     enqueue_mails(app, now, "alice")
     mail_server.drop("end")
     assert pipeline.send_pending(app, now) == {"uncertain": 1}
