@@ -140,7 +140,7 @@ def _checked(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
     elif kind is SourceKind.ARXIV and config.get("query"):
         checked["query"] = " ".join(str(config["query"]).split())
         if len(checked["query"]) > 500 or not checked["query"].isprintable():
-            raise InvalidInput("an arXiv query has at most 500 characters, all printable", field="config")
+            raise InvalidInput("an arXiv query can have at most 500 printable characters", field="config")
     elif kind in OF_ARXIV:
         checked["categories"] = _categories(config.get("categories"))
     if unknown := sorted(set(config) - set(checked)):

@@ -74,7 +74,7 @@ def parse(text: str) -> Query:
     """
     text = normalise(text)
     if len(text) > MAX_INTEREST_CHARS:
-        raise InvalidInterest(f"An interest has at most {MAX_INTEREST_CHARS} characters.", "interests")
+        raise InvalidInterest(f"An interest can have at most {MAX_INTEREST_CHARS} characters.", "interests")
     if not text.isprintable():
         raise InvalidInterest("An interest must be plain text, without control characters.", "interests")
     parts: dict[str, list[object]] = defaultdict(list)
@@ -94,7 +94,9 @@ def parse_muted(text: str) -> Query:
     """
     text = normalise(text)
     if len(text) > MAX_MUTED_CHARS or not text.isprintable():
-        raise InvalidInterest(f"A muted word is plain text of at most {MAX_MUTED_CHARS} characters.", "muted")
+        raise InvalidInterest(
+            f"A muted word must be plain text of at most {MAX_MUTED_CHARS} characters.", "muted"
+        )
     match = _MUTED_FILTER.fullmatch(text.lstrip("-"))
     field, value = match.groups() if match else ("", text)
     parts: dict[str, list[object]] = defaultdict(list)

@@ -96,13 +96,11 @@ def pause(session: Session, subscriber_id: int, until: datetime | None, now: dat
     if until is not None:
         first, last = pause_date_range(until.tzinfo, now)
         if until <= now:
-            when = "today" if until.date() == first - timedelta(days=1) else "over"
+            when = "today" if until.date() == first - timedelta(days=1) else "in the past"
             raise InvalidPreference(f"{_day(until)} is {when}: choose {_day(first)} or a later day.", "until")
         if until > now + LONGEST_PAUSE:
-            problem = (
-                f"{_day(until)} is more than a year away: choose a day up to {_day(last)}, or none at all."
-            )
-            raise InvalidPreference(problem, "until")
+            problem = f"{_day(until)} is more than a year away: choose a day up to {_day(last)},"
+            raise InvalidPreference(f"{problem} or leave the date empty.", "until")
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state not in (State.ACTIVE, State.PAUSED):
         raise Conflict("There is no digest to pause: this subscription is not active.")
@@ -140,7 +138,7 @@ def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) ->
     if subscriber.state is not State.UNSUBSCRIBED:
         return resume(session, subscriber_id, now)
     if suppression.is_suppressed(session, subscriber.email):
-        raise Conflict("Mail to this address is blocked. Please write to us, and we lift the block.")
+        raise Conflict("Mail to this address is blocked. Please contact us, and we’ll lift the block.")
     activate(session, subscriber, ip, now)
     record_event(session, "came_back", subscriber, now, ip)
     return subscriber

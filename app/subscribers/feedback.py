@@ -191,7 +191,7 @@ def ignore_author(session: Session, subscriber_id: int, author: str) -> None:
     others = [name for name in subscriber.ignored_authors if normalized_name(name) != normalized_name(author)]
     if len(others) >= MAX_IGNORED_AUTHORS:
         raise InvalidInput(
-            f"There is room for {MAX_IGNORED_AUTHORS} authors: please let some count again.", "author"
+            f"You can ignore at most {MAX_IGNORED_AUTHORS} authors. Stop ignoring some first.", "author"
         )
     if normalized_name(author):
         subscriber.ignored_authors = [*others, author[:NAME_CHARS]]
@@ -273,10 +273,8 @@ def _private_keys(session: Session, subscriber_id: int) -> set[str]:
 def _check_room(count: int, more: int) -> None:
     """Raise InvalidInput if `more` papers do not fit beside the `count` that a reader has."""
     if more and count + more > MAX_FEEDBACK:
-        message = (
-            f"There is room for {MAX_FEEDBACK:,} papers, and you have {count:,}: please remove some first."
-        )
-        raise InvalidInput(message, "liked")
+        limit = f"You can rate or add at most {MAX_FEEDBACK:,} papers, and you have {count:,}."
+        raise InvalidInput(f"{limit} Please remove some first.", "liked")
 
 
 def _identity(paper: PaperRecord | Paper) -> dedupe.PaperIdentity:

@@ -49,21 +49,25 @@ def problems(preferences: Preferences) -> dict[str, str]:
         ),
         ("max_papers", 1 <= most <= MAX_PAPERS, bounds),
         ("min_papers", 1 <= least <= MAX_PAPERS, bounds),
-        ("min_papers", not 1 <= most < least <= MAX_PAPERS, "The least cannot be more than the most."),
+        (
+            "min_papers",
+            not 1 <= most < least <= MAX_PAPERS,
+            "The minimum is greater than the maximum.",
+        ),
         (
             "max_trending",
             0 <= preferences.max_trending <= MAX_PAPERS,
-            f"Choose a number from 0, for none, to {MAX_PAPERS}.",
+            f"Choose a number from 0 (none) to {MAX_PAPERS}.",
         ),
         (
             "interests",
             len(preferences.interests) <= MAX_INTERESTS,
-            f"At most {MAX_INTERESTS} interests, please: fewer and sharper ones work better.",
+            f"You can have at most {MAX_INTERESTS} interests. Fewer, more specific interests work better.",
         ),
         (
             "interests",
             preferences.interests or preferences.when_empty is not EmptyDigestPolicy.SKIP,
-            "Name at least one interest, or choose to get what is trending.",
+            "Add at least one interest, or choose to get trending papers.",
         ),
     )
     by_field = {field: problem for field, is_valid, problem in rules if not is_valid}
@@ -71,7 +75,7 @@ def problems(preferences: Preferences) -> dict[str, str]:
         if problem := _problem_of_interest(interest):
             by_field[f"interests.{index}"] = problem
     if len(preferences.muted) > MAX_MUTED:
-        return by_field | {"muted": f"At most {MAX_MUTED} muted words, please."}
+        return by_field | {"muted": f"You can mute at most {MAX_MUTED} words."}
     for text in preferences.muted:
         try:
             query_language.parse_muted(text)
@@ -108,11 +112,11 @@ def normalise_address(text: str) -> str:
     All of it is lower case: providers treat Alice@ and alice@ as one mailbox, so they must be one reader.
     """
     if not text.strip():
-        raise InvalidAddress("Please give your address.", "email")
+        raise InvalidAddress("Please enter your e-mail address.", "email")
     try:
         address = validate_email(text.strip(" "), check_deliverability=False)
     except EmailNotValidError as error:
-        raise InvalidAddress(f"This is not an address that mail can be sent to. {error}", "email") from None
+        raise InvalidAddress(f"This is not a valid e-mail address. {error}", "email") from None
     return f"{address.local_part}@{address.ascii_domain}".lower()
 
 
@@ -134,7 +138,7 @@ def _problem_of_interest(interest: Interest) -> str:
     except InvalidInterest as error:
         return str(error)
     if not 0 < interest.weight <= MAX_WEIGHT:
-        return f"A weight is above 0 and at most {MAX_WEIGHT:g}."
+        return f"Choose a weight above 0 and up to {MAX_WEIGHT:g}."
     if interest.quota is not None and not 1 <= interest.quota <= MAX_PAPERS:
-        return f"Choose at most 1 to {MAX_PAPERS} papers, or leave it empty."
+        return f"Choose a maximum from 1 to {MAX_PAPERS} papers, or leave the field empty."
     return ""

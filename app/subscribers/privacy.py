@@ -74,7 +74,7 @@ def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int 
     """Mail a link that erases the reader. Links in digests must not: digests may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
-        raise Conflict("Everything about this reader is erased already.")
+        raise Conflict("This reader has already been erased.")
     record_event(session, "erasure_asked", subscriber, now)
     return enqueue_requested_mail(session, subscriber, MailKind.ERASE, now, lifetime=LIFETIMES[Purpose.ERASE])
 

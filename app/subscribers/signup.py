@@ -37,8 +37,8 @@ from app.types import MailKind
 # The text that a subscriber agrees to by confirming. A changed text needs a new version.
 CONSENT_VERSION = "2026-11"
 CONSENT_TEXT = (
-    "By this you agree to get research papers by e-mail. You can change, pause or end that at any time "
-    "by the links in every mail."
+    "By confirming, you agree to receive research papers by e-mail. You can change, pause or end your "
+    "subscription at any time with the links in every digest."
 )
 CONSENT_GIVEN_ELSEWHERE = "given to the operator"
 _READING = (State.ACTIVE, State.PAUSED)
@@ -179,7 +179,7 @@ def confirm(
         return subscriber
     choices = pending_choices(session, subscriber_id, delivery_id)
     if choices is None:
-        raise Conflict("This sign-up has ended. You are welcome to sign up again.")
+        raise Conflict("This sign-up is no longer valid. You are welcome to sign up again.")
     store_preferences(session, subscriber, choices.preferences)
     # A former reader may have no room for more papers. They confirm without them.
     with suppress(InvalidInput):
@@ -251,10 +251,10 @@ def invite(session: Session, email: str, preferences: Preferences, now: datetime
     """
     subscriber, created = _store_reader(session, email, preferences, now)
     if not created:
-        raise Conflict(f"{subscriber.email} is known already: its state is {subscriber.state}.")
+        raise Conflict(f"{subscriber.email} is already registered: its state is {subscriber.state}.")
     record_event(session, "signed_up", subscriber, now)
     if send_link(session, subscriber.email, "", now) is None:
-        raise Conflict(f"{email} declined, or got several confirmations lately: no confirmation is sent.")
+        raise Conflict(f"{email} declined, or was sent too many confirmations recently: none was sent.")
     return subscriber.id or 0
 
 
@@ -267,10 +267,10 @@ def _store_reader(
     """
     email, preferences = normalise_address(email), check(preferences)
     if suppression.is_suppressed(session, email):
-        raise Conflict(f"{email} is suppressed: lift that first, if its owner really wants mail again.")
+        raise Conflict(f"{email} is suppressed: lift the suppression first, if its owner wants mail again.")
     subscriber, created = _get_or_create(session, email, now)
     if subscriber.state is not State.PENDING:
-        raise Conflict(f"{email} is known already: its state is {subscriber.state}.")
+        raise Conflict(f"{email} is already registered: its state is {subscriber.state}.")
     store_preferences(session, subscriber, preferences)
     return subscriber, created
 

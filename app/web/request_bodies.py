@@ -72,7 +72,7 @@ def parsed(request: Request) -> FormData | None:
 def parse(body: bytes) -> FormData:
     """Return the fields of an urlencoded form, or raise HTTPException if there are too many."""
     if body.count(b"&") >= MOST_FIELDS:
-        raise HTTPException(400, f"A form has at most {MOST_FIELDS} fields.")
+        raise HTTPException(400, f"A form can have at most {MOST_FIELDS} fields.")
     fields = (field.partition(b"=") for field in body.split(b"&") if field)
     return FormData([(_unquote(name), _unquote(value)) for name, _, value in fields])
 

@@ -103,7 +103,7 @@ def test_split_button(url: str, page: Page) -> None:
     page.get_by_label("E-mail address").fill("bob@example.org")
     page.get_by_label("Time zone").select_option("Africa/Cairo")
     page.get_by_label("Interest 1").fill("agents, video")
-    expect(page.get_by_text("These look like 2 interests.")).to_be_visible()
+    expect(page.get_by_text("This looks like 2 interests.")).to_be_visible()
     expect(page.get_by_label("Interest 1")).to_have_value("agents, video")
     page.get_by_role("button", name="Split them").click()
     expect(page.get_by_label("Interest 1")).to_have_value("agents")
@@ -121,7 +121,7 @@ def test_preview_layout(url: str, page: Page) -> None:
     page.get_by_label("Interest 1").fill("agents")
     page.get_by_label("Interest 2").fill(LONG)
     page.get_by_label("Interest 3").fill("סוכני שפה, video")
-    expect(page.get_by_text("These look like 2 interests.")).to_be_visible()
+    expect(page.get_by_text("This looks like 2 interests.")).to_be_visible()
     expect(page.locator("#preview.htmx-request")).to_have_count(0)
     for scheme, width in (("light", 320), ("dark", 1280)):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

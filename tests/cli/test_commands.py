@@ -501,7 +501,9 @@ def test_add_subscriber(run: Run, app: Application) -> None:
         "Mars"
         in run("subscribers", "add", "c@example.org", "--interest", "x", "--zone", "Mars/X", code=1).stderr
     )
-    assert "known already" in run("subscribers", "add", "bob@example.org", "--interest", "x", code=1).stderr
+    assert (
+        "already registered" in run("subscribers", "add", "bob@example.org", "--interest", "x", code=1).stderr
+    )
 
 
 def test_import_reports_and_skips_bad_rows(run: Run, app: Application, tmp_path: Path) -> None:

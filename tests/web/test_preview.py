@@ -229,7 +229,7 @@ def test_preview_on_the_preferences_page(
     assert page.count('<option value="2" selected>more') == 2, "what is kept apart keeps its weight"
     assert '<option value="5" selected>' in page
     nothing = client.post(path, data={"interest": "", "when_empty": "skip"}, headers=SCRIPT).text
-    assert "No digest today: Name at least one interest" in nothing
+    assert "No digest today: Add at least one interest" in nothing
     stored = client.get(path).text
     assert re.findall(r'name="interest" value="([^"]+)"', stored) == ["diffusion models", "robotics"]
     assert "Preview of your digest" in stored
@@ -255,10 +255,10 @@ def test_several_interests_on_one_line_can_be_split(client: TestClient) -> None:
     typed = {**FORM, "interest": ["agents, RL,  quantization", "cooking"]}
     page = client.post("/preview", data=typed).text
     assert 'value="agents, RL,  quantization"' in page
-    assert "These look like 3 interests" in page
+    assert "This looks like 3 interests" in page
     page = client.post("/preview", data={**typed, "split": "agents, RL,  quantization"}).text
     assert re.findall(r'name="interest" value="([^"]+)"', page) == ["agents", "RL", "quantization", "cooking"]
-    assert "These look like" not in page
+    assert "This looks like" not in page
     assert 'value="carol@example"' in page
 
 
@@ -266,8 +266,8 @@ def test_several_interests_on_one_line_can_be_split(client: TestClient) -> None:
 def test_split_is_not_offered_beyond_the_limit(client: TestClient) -> None:
     """The result could not be used to sign up."""
     many = ", ".join(f"topic {n}" for n in range(15))
-    assert "These look like 15 interests" in preview_fragment(client, many)
-    assert "These look like" not in preview_fragment(client, many, *(f"other {n}" for n in range(6)))
+    assert "This looks like 15 interests" in preview_fragment(client, many)
+    assert "This looks like" not in preview_fragment(client, many, *(f"other {n}" for n in range(6)))
 
 
 def test_sign_up_does_not_split_interests(app: Application, client: TestClient) -> None:

@@ -62,7 +62,7 @@ def test_paper_page(app: Application, client: TestClient) -> None:
     assert "Summary by a source." in answer.text
     assert "1 vote</h2>" in answer.text
     assert 'href="/day/2026-11-19"' in answer.text
-    assert "a source, place 3" in answer.text
+    assert "a source, rank 3" in answer.text
     assert f'<link rel="canonical" href="https://paperboy.test/paper/{number}">' in answer.text
     assert '<meta name="description" content="Zebras go in herds.">' in answer.text
 
@@ -276,7 +276,7 @@ def test_search_without_results_gives_advice(app: Application, client: TestClien
     answer = client.get("/search", params={"q": "qwertz", "code": "1"})
     assert answer.status_code == 200
     assert "No papers</h2>" in answer.text
-    assert "Try fewer or other words, or remove the filters." in answer.text
+    assert "Try fewer or different words, or remove the filters." in answer.text
     assert "No papers match these filters." in client.get("/search?code=1").text
 
 
@@ -394,8 +394,8 @@ def test_links_to_the_newest_day_and_week(app: Application, client: TestClient) 
     """Every page has them, also on a Sunday."""
     add_papers(app, record(1), record(2, DAY - timedelta(days=40)))
     page = client.get("/").text
-    assert '<a href="/day">Newest day</a>' in page
-    assert '<a href="/week">Newest week</a>' in page
+    assert '<a href="/day">Latest day</a>' in page
+    assert '<a href="/week">Latest week</a>' in page
     for path, newest in (("/day", "/day/2026-11-19"), ("/week", "/week/2026-W47")):
         answer = client.get(path, follow_redirects=False)
         assert (answer.status_code, answer.headers["location"]) == (302, newest)

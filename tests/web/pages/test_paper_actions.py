@@ -103,7 +103,7 @@ def test_last_interest_cannot_be_undone(
         subscribers.change(session, alice, Preferences(interests=only), clock.utcnow())
     answer = client.post(path, data={"author": "Ada Lovelace", "action": "undo"})
     assert answer.status_code == 422
-    assert "Name at least one interest" in answer.text
+    assert "Add at least one interest" in answer.text
     assert preferences_of(app, alice).interests == only
 
 
@@ -150,7 +150,7 @@ def test_preferences_save_muted_words_and_trending(
     assert ">\nblock chain\ncat:cs.CR</textarea>" in client.get(path).text
     wrong = client.post(path, data={**form, "max_trending": "many", "muted": "the"})
     assert wrong.status_code == 422
-    assert "Choose a number from 0, for none, to 30." in wrong.text
+    assert "Choose a number from 0 (none) to 30." in wrong.text
     assert "“the” cannot be muted. Choose a more specific word." in wrong.text
     assert 'value="many"' in wrong.text
     assert preferences_of(app, alice).max_trending == 4

@@ -213,7 +213,7 @@ def test_declining_deletes_the_sign_up(
     """Declining twice gives the same response."""
     path = link(Purpose.DECLINE, pending)
     for _ in range(2):
-        assert "The request is deleted" in client.post(path).text
+        assert "Request deleted" in client.post(path).text
     assert state_of(app, pending) is SubscriberState.ERASED
     with app.db.read() as session:
         assert not suppression.is_suppressed(session, "bob@example.org")
@@ -294,7 +294,10 @@ def test_erasure_requires_a_mailed_link(
     path = next(word for word in text.split() if "/erase/" in word).removeprefix("https://paperboy.test")
     client.get(path)
     for _ in range(2):
-        assert "Everything is erased" in client.post(path, data={"keep_off": "yes"} if keep_off else {}).text
+        assert (
+            "Everything has been erased"
+            in client.post(path, data={"keep_off": "yes"} if keep_off else {}).text
+        )
     assert state_of(app, alice) is SubscriberState.ERASED
     with app.db.read() as session:
         assert suppression.is_suppressed(session, ALICE) is keep_off
@@ -410,7 +413,7 @@ TODAY = datetime(2026, 11, 20, 15, tzinfo=UTC)  # Saturday, 21 November, in Toky
         (
             "9999-12-31",
             "date",
-            "is more than a year away: choose a day up to 22 November 2027, or none at all.",
+            "is more than a year away: choose a day up to 22 November 2027, or leave the date empty.",
         ),
         ("soon", "text", "“soon” is not a date. Write year, month and day as in 2026-12-31."),
         ("2026-02-30", "date", "“2026-02-30” is not a date."),
