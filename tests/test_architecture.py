@@ -36,7 +36,7 @@ PURE = (
     "papers.bibliography",
     "papers.dedupe",
     "papers.display",
-    "papers.fields",
+    "papers.field_precedence",
     "papers.sources.allowed_addresses",
     "papers.sources.calendar",
     "papers.sources.content_decoding",

@@ -35,7 +35,7 @@ from app.subscribers.repository import (
 from app.types import MailKind
 
 # The text that a subscriber agrees to by confirming. A changed text needs a new version.
-CONSENT_VERSION = "2026-11"
+CONSENT_VERSION = "2026-11-22"
 CONSENT_TEXT = (
     "By confirming, you agree to receive research papers by e-mail. You can change, pause or end your "
     "subscription at any time with the links in every digest."

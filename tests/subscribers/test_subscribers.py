@@ -365,7 +365,7 @@ def test_follow_and_unfollow_an_author(app: Application, now: datetime) -> None:
         assert followed.interests == (Interest("robots"), Interest("author:Li"))
         full = replace(WANTED, interests=tuple(Interest(f"topic {n}") for n in range(20)))
         subscribers.change(session, alice, full, now)
-        with pytest.raises(InvalidPreference, match="At most 20"):
+        with pytest.raises(InvalidPreference, match="at most 20"):
             subscribers.follow(session, alice, "Ada Lovelace", now)
 
 

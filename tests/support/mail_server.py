@@ -210,7 +210,7 @@ class _Server(SMTP):  # type: ignore[misc]
             await super().smtp_RCPT(arg)
 
     async def smtp_DATA(self, arg: str) -> None:  # noqa: N802
-        if not await self.misbehaves("data", self.envelope.rcpt_tos[0]):
+        if not await self.misbehaves("data", next(iter(self.envelope.rcpt_tos), "")):
             try:
                 await super().smtp_DATA(arg)
             except _AnsweredAlready:

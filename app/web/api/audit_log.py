@@ -13,7 +13,7 @@ from app.storage.models import AuditEntry
 from app.web.api.auth import CanRead, Paperboy
 from app.web.api.pagination import Page, Paging, newest_first
 
-router = APIRouter(prefix="/audit-log", tags=["audit log"])
+router = APIRouter(prefix="/audit-log", tags=["audit-log"])
 
 
 class AuditEntryOut(BaseModel):

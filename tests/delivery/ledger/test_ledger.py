@@ -133,7 +133,7 @@ def test_a_4xx_defers_with_growing_delay(
         assert (alice.smtp_code, alice.attempts) == (451, attempt)
         assert alice.next_attempt_at
         delays.append(alice.next_attempt_at - at)
-        assert pipeline.send_pending(app, alice.next_attempt_at - timedelta(seconds=1)) == {}
+        assert pipeline.send_pending(app, alice.next_attempt_at - timedelta(seconds=30)) == {}
         at = alice.next_attempt_at
     assert delays[0] * 1.9 < delays[1] < delays[2] / 1.9
     mail_server.clear_rules()

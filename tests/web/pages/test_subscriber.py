@@ -407,8 +407,8 @@ TODAY = datetime(2026, 11, 20, 15, tzinfo=UTC)  # Saturday, 21 November, in Toky
 @pytest.mark.parametrize(
     ("until", "kind", "problem"),
     [
-        ("2020-01-01", "date", "1 January 2020 is over: choose 22 November 2026 or a later day."),
-        ("0001-01-01", "date", "1 January 1 is over: choose 22 November 2026 or a later day."),
+        ("2020-01-01", "date", "1 January 2020 is in the past: choose 22 November 2026 or a later day."),
+        ("0001-01-01", "date", "1 January 1 is in the past: choose 22 November 2026 or a later day."),
         ("2026-11-21", "date", "21 November 2026 is today: choose 22 November 2026 or a later day."),
         (
             "9999-12-31",
