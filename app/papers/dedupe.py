@@ -1,8 +1,9 @@
 """PURE. Decide whether two records are the same paper.
 
-Ids decide if both records have one: equal arXiv ids are one paper, different ones are two. Otherwise titles
-decide, with the numbers in them, and authors and abstracts if both records have them. "Part I" and "Part II",
-or "v1.5" and "v1", are different papers however similar their titles are.
+If both records have arXiv ids, these decide. If not, records with the same DOI are the same paper. Otherwise
+the titles decide, including the numbers in them. If both records have authors or abstracts, at least one
+of these must agree. "Part I" and "Part II", or "v1.5" and "v1", are different papers, however similar their
+titles are.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from itertools import chain, islice
 
 from rapidfuzz import fuzz, process
 
-# Ratios are rapidfuzz's, from 0 to 100.
-TITLE_RATIO = 86.0  # from here two titles are nearly the same
-TITLE_RATIO_NAME_MISSING = 90.0  # the same, if one title lacks the name that the other has before its colon
-TITLE_RATIO_NAME_DIFFERS = 94.0  # the same, if both have a name before the colon and the names differ
-ABSTRACT_RATIO = 60.0  # from here two abstracts are versions of one
+# Ratios are computed by rapidfuzz and range from 0 to 100.
+TITLE_RATIO = 86.0  # at or above this, two titles are nearly the same
+TITLE_RATIO_NAME_MISSING = 90.0  # used if only one title has a name before a colon
+TITLE_RATIO_NAME_DIFFERS = 94.0  # used if both titles have a name before a colon
+ABSTRACT_RATIO = 60.0  # at or above this, two abstracts are versions of one
 MIN_RATIO = 50.0  # titles below this are not compared further
 KEY_CHARS = 1_000
-SHORT_KEY = 16  # characters: shorter titles, such as "Introduction", do not identify a paper by themselves
+SHORT_KEY = 16  # characters: a shorter title, such as "Introduction", does not identify a paper by itself
 SHORT_SUBTITLE = 24  # characters: a shorter subtitle, such as "a survey", does not identify a paper
-LONG_SUBTITLE = 40  # the same, if the names before the colon differ
-MAX_TITLES_PER_WORD = 400  # more frequent words are not used to find candidates
-MAX_BLOCK_WORDS = 6  # words of a title that are used to find candidates
+LONG_SUBTITLE = 40  # characters: used instead if both titles have a name before a colon
+MAX_TITLES_PER_WORD = 400  # words in more titles are not used to find candidates
+MAX_BLOCK_WORDS = 6  # words of a title used to find candidates
 MAX_COMPARED = 300  # titles per search
 
 _FORMATTING = re.compile(
@@ -59,7 +60,7 @@ _PERSON_WORD = re.compile(r"[^\W\d_]+")
 
 
 def title_key(title: str) -> str:
-    """Return only the letters and digits of a title, without TeX, case and accents."""
+    """Return only the letters and digits of a title, in lower case, without TeX commands and accents."""
     return _normalize(title).replace(" ", "")[:KEY_CHARS]
 
 
@@ -76,7 +77,7 @@ def _normalize(title: str) -> str:
 
 
 def _latex_name(char: str) -> str:
-    """Return the LaTeX name of a Greek letter or sign: sources show either the sign or its name."""
+    """Return the LaTeX name of a Greek letter or sign, because sources use either the sign or its name."""
     name = unicodedata.name(char, "")
     if name.startswith("GREEK") and " LETTER " in name:
         return name.rpartition(" LETTER ")[2].partition(" ")[0].lower().replace("lamda", "lambda")
@@ -84,7 +85,7 @@ def _latex_name(char: str) -> str:
 
 
 def same_title(a: str, b: str) -> bool:
-    """Return whether two titles belong to one paper, by the titles alone."""
+    """Return whether two titles belong to the same paper, judging by the titles alone."""
     return _is_same_title(Title(a), Title(b))
 
 
@@ -102,7 +103,7 @@ class Title:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The numbers and version words. They must be equal in two titles of one paper."""
+        """The numbers and words such as "erratum". They must be equal in two titles of the same paper."""
         if self._marks is None:
             numbers = _NUMBER.findall(unicodedata.normalize("NFKD", self.text).casefold())
             words = self.normalized.split()
@@ -156,7 +157,7 @@ def _both_have(chars: int, a: Title, b: Title) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PaperIdentity:
-    """The fields by which a paper is recognised."""
+    """The fields that identify a paper."""
 
     title: str
     arxiv_id: str = ""
@@ -166,12 +167,12 @@ class PaperIdentity:
 
 
 def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
-    """Return in a few words why two records are one paper, or "" if nothing shows that they are."""
+    """Return a short reason why two records are the same paper, or "" if nothing shows that they are."""
     if a.arxiv_id and b.arxiv_id:
         return "same arXiv id" if a.arxiv_id == b.arxiv_id else ""
     if a.doi and a.doi == b.doi:
         return "same DOI"
-    agreements = []  # of the fields that both records have
+    agreements = []  # for each field that both records have
     if a.authors and b.authors:
         agreements.append(bool(_surnames(a.authors) & _surnames(b.authors)))
     if a.abstract and b.abstract:
@@ -187,7 +188,7 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
 
 
 def _surnames(authors: Iterable[str]) -> set[str]:
-    """Return the longest word of each name: order, initials and accents differ between sources."""
+    """Return the longest word of each name, because order, initials and accents differ between sources."""
     plain = (unicodedata.normalize("NFKD", name).casefold() for name in authors)
     words = (_PERSON_WORD.findall("".join(c for c in name if not unicodedata.combining(c))) for name in plain)
     return {max(name_words, key=len) for name_words in words if name_words}
@@ -196,7 +197,7 @@ def _surnames(authors: Iterable[str]) -> set[str]:
 class TitleIndex:
     """An index that finds similar titles by the rarest words that they share.
 
-    A search compares at most MAX_COMPARED titles, those that share the most of these words.
+    A search compares at most MAX_COMPARED titles: those that share the most of these words.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""PURE. Format the authors and the summary of a paper, in mails and pages alike."""
+"""PURE. Format the authors and the summary of a paper for e-mails and pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHOWN_AUTHORS = 3
 
 
 def byline(authors: Sequence[str], count: int) -> str:
-    """Return the first authors, and how many more there are."""
+    """Return the names of the first authors and the number of the others."""
     first = list(authors[:SHOWN_AUTHORS])
     more = max(count, len(authors)) - len(first)
     if more > 0:
@@ -20,7 +20,7 @@ def byline(authors: Sequence[str], count: int) -> str:
 
 
 def summary(paper: PaperView) -> str:
-    """Return the paper's summary, if it is short enough, or else the most informative sentence it has."""
+    """Return the paper's summary if it is short enough, otherwise its most informative sentence."""
     if 0 < len(paper.tldr) <= summarizer.LIMIT:
         return paper.tldr
     return summarizer.summarize(paper.title, paper.tldr or paper.abstract)

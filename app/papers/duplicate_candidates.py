@@ -1,7 +1,8 @@
-"""Find the papers that may be the same as new records, before the archive is locked.
+"""Find the papers that new records may duplicate, before the archive is locked.
 
-Comparing titles takes long if many are similar. So the candidates of a batch are found first, outside of any
-write transaction. Rows that other processes store in between are compared when the batch is stored.
+Comparing titles is slow if many are similar. Therefore the candidates for a batch are found in advance,
+outside any write transaction. Rows that other processes store in between are compared when the batch is
+stored.
 """
 
 from __future__ import annotations
@@ -18,29 +19,29 @@ from app.papers import dedupe
 from app.storage.models import Paper
 from app.types import PaperRecord
 
-MAX_SAME_TITLE = 50  # papers of one title that are told apart by their authors and abstracts
-MAX_NEAR = 20  # papers with, and as many without an arXiv id, that a record is compared with, nearest first
+MAX_SAME_TITLE = 50  # papers with the same title that are distinguished by their authors and abstracts
+MAX_NEAR = 20  # nearest papers with an arXiv id that a record is compared with, and as many without
 
-Row = tuple[int, PaperRecord]  # a record with its number in the parsed answer
+Row = tuple[int, PaperRecord]  # the number of a record in the parsed response, and the record
 
 
 @dataclass
 class TitleCache:
-    """The titles of the archive, for finding near ones. It may serve several batches, but is not thread-safe.
+    """An index of the titles in the archive, reusable for several batches, but not thread-safe.
 
-    A paper with an arXiv id is only merged with rows that have none. So the titles of rows with arXiv ids are
-    loaded only for records without one.
+    A paper with an arXiv id is merged only with rows that have none. Therefore the titles of rows with arXiv
+    ids are loaded only for records without one.
     """
 
-    # By whether the rows have an arXiv id: those that are loaded, and those that the last `catch_up` added.
+    # Keyed by whether rows have an arXiv id: all loaded rows, and those that the last `catch_up` added.
     _loaded: dict[bool, dedupe.TitleIndex] = field(default_factory=dict)
     _recent: dict[bool, dedupe.TitleIndex] = field(default_factory=dict)
-    _last_id: int = 0  # of the loaded rows
+    _last_id: int = 0  # the highest id among the loaded rows
 
     def candidates(self, session: Session, rows: Sequence[Row]) -> dict[int, list[int]]:
-        """Find the papers with near titles, nearest first, for each record that seems to be new.
+        """Return the ids of papers with similar titles, nearest first, for each record that seems to be new.
 
-        A record of `rows` itself is given as its negated number.
+        A candidate that is itself a record in `rows` is represented by its negated number.
         """
         identities = _Identities.load(session, [record for _, record in rows])
         new: list[Row] = []
@@ -54,7 +55,7 @@ class TitleCache:
         candidates = {}
         indexed: list[
             tuple[dedupe.TitleIndex, int]
-        ] = []  # meanwhile, so that later records find earlier ones
+        ] = []  # temporarily, so that later records find earlier ones
         try:
             for number, record in new:
                 candidates[number] = self.find_near(record)
@@ -67,7 +68,7 @@ class TitleCache:
         return candidates
 
     def find_near(self, record: PaperRecord, *, recent: bool = False) -> list[int]:
-        """Return the papers with near titles, nearest first, among all that are loaded or the recent ones."""
+        """Return the keys of similar titles, nearest first. With `recent`, search only the recent titles."""
         indices = self._recent if recent else self._loaded
         kinds = (False,) if record.arxiv_id else (False, True)
         return [
@@ -78,7 +79,7 @@ class TitleCache:
         ]
 
     def load(self, session: Session, *, with_id: bool) -> None:
-        """Load the titles of rows without an arXiv id, and of those with one if asked to."""
+        """Load the titles of rows without an arXiv id, and with `with_id` also those of rows with one."""
         if not self._loaded:
             self._last_id = session.exec(select(func.max(Paper.id))).one() or 0
         for kind in (False, True) if with_id else (False,):
@@ -90,7 +91,7 @@ class TitleCache:
                 self._loaded[kind] = index
 
     def catch_up(self, session: Session) -> None:
-        """Add the titles that other processes have stored since the last call."""
+        """Add the titles that other processes have stored since the titles were loaded or last updated."""
         self._recent = {}
         if not self._loaded:
             return
@@ -100,7 +101,7 @@ class TitleCache:
             self.add(paper_id or 0, title, with_id=bool(arxiv_id))
 
     def add(self, paper_id: int, title: str, *, with_id: bool) -> None:
-        """Add a title, or replace it."""
+        """Add or replace a title."""
         if with_id in self._loaded:
             self._loaded[with_id].add(paper_id, title)
         self._last_id = max(self._last_id, paper_id)
@@ -108,11 +109,11 @@ class TitleCache:
 
 @dataclass
 class _Identities:
-    """The ids and titles of the archive's rows that some records may have, too."""
+    """The ids and titles of stored rows that some records may share."""
 
     arxiv_ids: set[str | None]
     dois: set[str | None]
-    without_id: defaultdict[str, list[dedupe.PaperIdentity]]  # by the key of their titles
+    without_id: defaultdict[str, list[dedupe.PaperIdentity]]  # by title key
 
     @classmethod
     def load(cls, session: Session, records: Sequence[PaperRecord]) -> _Identities:
@@ -146,12 +147,15 @@ class _Identities:
 
 
 def identity_of(record: PaperRecord) -> dedupe.PaperIdentity:
-    """Return the fields of a record by which it is compared."""
+    """Return the fields of a record that are used for comparison."""
     return dedupe.PaperIdentity(record.title, record.arxiv_id, record.doi, record.abstract, record.authors)
 
 
 def ids_by_title(session: Session, keys: Collection[str]) -> Sequence[int]:
-    """Return the rows with these title keys: for each the MAX_SAME_TITLE oldest with an id, and without."""
+    """Return the ids of papers with these title keys.
+
+    For each key, these are the MAX_SAME_TITLE oldest papers with an arXiv id or DOI, and as many without.
+    """
     has_id = or_(col(Paper.arxiv_id).is_not(None), col(Paper.doi).is_not(None))
     same = (col(Paper.title_key), case((has_id, 1), else_=0))
     place = func.row_number().over(partition_by=same, order_by=col(Paper.id)).label("place")

@@ -1,4 +1,4 @@
-"""PURE. Field-by-field precedence between the records of one paper, and its content hash."""
+"""PURE. Decide which record supplies each field of a paper, and compute the content hash of a paper."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIELDS = (
     "project_url",
     "thumbnail_url",
 )
-SECOND_HAND = (SourceKind.PAGE, SourceKind.FEED)  # they garble formulas, so they only fill empty fields
+SECOND_HAND = (SourceKind.PAGE, SourceKind.FEED)  # these garble formulas, so they only fill empty fields
 _SOURCE_RANK = {
     SourceKind.PAGE: 0,
     SourceKind.FEED: 1,
@@ -46,7 +46,7 @@ class Fields:
 
 
 def from_record(record: PaperRecord, kind: SourceKind) -> Fields:
-    """Return the fields of a record, each with a version made of the record's day and kind of source."""
+    """Return the fields of a record, each with a version derived from its date and kind of source."""
     values = {name: getattr(record, name) for name in FIELDS}
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     as_of = record.as_of or record.listed_on or record.published_on or date.min
@@ -56,10 +56,10 @@ def from_record(record: PaperRecord, kind: SourceKind) -> Fields:
 
 
 def combine(a: Fields, b: Fields) -> Fields:
-    """Combine two sets of fields: for each field the newer value, never an empty one.
+    """Combine two sets of fields. For each field, the newer non-empty value is used.
 
-    Equally new values are ordered by the values themselves, so the result does not depend on the order of any
-    number of calls. The author count is the larger one, the day of publication the earlier one.
+    Ties are broken by comparing the values, so the result does not depend on the order in which several sets
+    are combined. The larger author count and the earlier publication date are used.
     """
     values, versions = {}, {}
     for name in FIELDS:
@@ -77,7 +77,10 @@ def _precedence(fields: Fields, name: str) -> tuple[str, str]:
 
 
 def content_hash(fields: Fields) -> str:
-    """Return a hash of what readers see. Empty fields are left out, so that a new column changes no hash."""
+    """Return a hash of what readers see.
+
+    Empty fields are left out, so adding a column does not change existing hashes.
+    """
     filled = {name: value for name, value in fields.values.items() if value}
     filled |= {"author_count": fields.author_count, "published_on": str(fields.published_on)}
     return hashlib.sha256(json.dumps(filled, sort_keys=True).encode()).hexdigest()

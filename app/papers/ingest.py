@@ -1,9 +1,9 @@
-"""Store records in the archive. Each is counted as new, merged, changed, unchanged or rejected.
+"""Store records in the archive, and count each as new, merged, changed, unchanged or rejected.
 
 Every record belongs to one row, its *identity*: the row with its arXiv id, or with its DOI, or with its title
 if it has no id. If two identities turn out to be one paper, one row absorbs the other (`merged_into_id`).
 Listings and votes belong to the paper (`paper_id`) and refer to their identity (`original_paper_id`), so that
-a merge can be undone. Storing the same records again, in any order, changes nothing.
+a merge can be undone. Storing the same records again, in any order, does not change anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DATABASE_REJECTED = "the database refused the row"
 NO_IDENTITY = "the row has no title, arXiv id or DOI to recognise a paper by"
 COMMON_TITLE = "too many papers have this title: an arXiv id or a DOI is needed to tell this one from them"
 NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
-BATCH = 50  # records: stored in some tens of milliseconds, during which all other writers wait
+BATCH = 50  # records: storing them takes a few tens of milliseconds, during which all other writers wait
 
 
 def store(
@@ -41,7 +41,7 @@ def store(
     polled: bool = False,
     origin: str = "",
 ) -> IngestSummary:
-    """Store a few parsed records in the transaction of the session."""
+    """Store a few parsed records in the transaction of `session`."""
     titles, summary = TitleCache(), _parser_rejections(parsed)
     for rows in _batches(parsed):
         candidates = titles.candidates(session, rows)
@@ -62,10 +62,10 @@ def store_in_batches(
 ) -> IngestSummary:
     """Store parsed records, each batch in a short transaction of its own.
 
-    `source_of` begins each transaction, and `finish` ends the last one. After a crash in between, the caller
-    stores everything again, which changes nothing in the batches that were stored. Votes that were just
-    `polled` count from `now`, those of a file from the end of the day on which it lists the paper. `origin`
-    names the file or source in rejections.
+    Each transaction begins with a call to `source_of`, and the last one ends with a call to `finish`. After a
+    crash in between, the caller stores everything again, which does not change the batches already stored. If
+    `polled`, votes count from `now`, otherwise from the end of the day on which the file lists the paper, but
+    not later than `now`. `origin` names the file or source in rejections.
     """
     titles, summary = titles or TitleCache(), _parser_rejections(parsed)
     batches = _batches(parsed)
@@ -86,7 +86,7 @@ def _parser_rejections(parsed: ParseResult) -> IngestSummary:
 
 
 def _batches(parsed: ParseResult) -> Sequence[Sequence[Row]]:
-    """Return batches of numbered records. Rejected rows keep their numbers. There is at least one batch."""
+    """Return at least one batch of numbered records. The numbers of rejected rows are skipped."""
     rejected_rows = {rejection.row for rejection in parsed.rejections}
     numbers = (number for number in itertools.count(1) if number not in rejected_rows)
     rows = list(zip(numbers, parsed.records, strict=False))
@@ -94,7 +94,7 @@ def _batches(parsed: ParseResult) -> Sequence[Sequence[Row]]:
 
 
 def _store_batch(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
-    advisory_lock(batch.session, "archive")  # concurrent writers would miss the papers that the other adds
+    advisory_lock(batch.session, "archive")  # otherwise writers would miss each other's new papers
     batch.titles.catch_up(batch.session)
     summary = _store_rows(batch, rows)
     for paper in batch.retitled:
@@ -103,14 +103,14 @@ def _store_batch(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
 
 
 def _store_rows(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
-    """Store all rows at once. If the database rejects one, store each by itself, so that the others stay."""
+    """Store all rows at once. If the database rejects one, store each separately to keep the others."""
     retitled_before = len(batch.retitled)
     try:
         with batch.session.begin_nested():
             return batch.store(rows)
     except OperationalError:  # not caused by the row: the disk is full, or the connection is lost
         raise
-    except (StatementError, OverflowError) as error:  # SQLite raises OverflowError for too large a number
+    except (StatementError, OverflowError) as error:  # SQLite raises OverflowError if a number is too large
         del batch.retitled[retitled_before:]
         if len(rows) == 1:
             batch.identities.pop(rows[0][0], None)
@@ -121,28 +121,28 @@ def _store_rows(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
 
 @dataclass
 class _Batch:
-    """Some records, with all rows of the archive that they may change."""
+    """A batch of records, with all stored rows that it may change."""
 
     session: Session
     source: Source
     now: datetime
     polled: bool
     titles: TitleCache
-    candidates: Mapping[int, Sequence[int]]  # papers with near titles, by the record's number
+    candidates: Mapping[int, Sequence[int]]  # papers with similar titles, by record number
     retitled: list[Paper] = field(default_factory=list)  # rows with a new title
-    identities: dict[int, int] = field(default_factory=dict)  # the ids of rows, by the record's number
+    identities: dict[int, int] = field(default_factory=dict)  # row ids, by record number
     papers: dict[int, Paper] = field(default_factory=dict)
     by_arxiv: dict[str, Paper] = field(default_factory=dict)
     by_doi: dict[str, Paper] = field(default_factory=dict)
     by_key: dict[str, list[Paper]] = field(default_factory=dict)
     listings: dict[tuple[int, date], Listing] = field(default_factory=dict)
     votes: dict[int, list[VoteCount]] = field(default_factory=dict)
-    # Rows that are inserted after those of their papers.
+    # Inserted after the rows of their papers.
     new_rows: list[Listing | VoteCount] = field(default_factory=list)
     reserved_ids: Iterator[int] = field(default_factory=lambda: iter(()))  # for new papers
 
     def store(self, rows: Sequence[Row]) -> IngestSummary:
-        """Load the rows that the records may be, and store the records."""
+        """Load the rows that the records may change, and store the records."""
         for index in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
             index.clear()
         self.new_rows.clear()
@@ -185,7 +185,7 @@ class _Batch:
         self.new_rows.clear()
         self.session.flush()
 
-    # --- rows that exist already
+    # --- existing rows
 
     def _index_paper(self, paper: Paper) -> None:
         self.papers[id_of(paper)] = paper
@@ -239,7 +239,7 @@ class _Batch:
         return IngestSummary(changed=int(changed), unchanged=int(not changed), listings=listings)
 
     def _find_row(self, record: PaperRecord) -> Paper | None:
-        """Return the row that has the record's identity, or None."""
+        """Return the row that is the identity of the record, or None."""
         if record.arxiv_id:
             return self.by_arxiv.get(record.arxiv_id)
         if record.doi:
@@ -251,19 +251,19 @@ class _Batch:
         )
 
     def _rows_without_id(self, record: PaperRecord) -> list[Paper]:
-        """Return the rows that have the record's title and no id."""
+        """Return the rows that have the record's title but no id."""
         rows = self.by_key.get(dedupe.title_key(record.title), ())
         return [row for row in rows if not (row.arxiv_id or row.doi)]
 
     def _create(self, record: PaperRecord) -> Paper:
-        # Rows are inserted at the end of the batch, all at once, so their ids are reserved.
+        # All rows are inserted at the end of the batch, so their ids are reserved in advance.
         paper_id = next(self.reserved_ids, None)
         if paper_id is None:
             self.reserved_ids = reserve_ids(self.session, Paper, len(self.candidates) or 1)
             paper_id = next(self.reserved_ids)
         new = field_precedence.from_record(record, self.source.kind)
-        # All fields are passed: looking up how to call a default factory takes pydantic longer than all else
-        # that is done for a row.
+        # All fields are passed, because pydantic's lookup of default factories would take longer than the
+        # rest of the work for a row.
         paper = Paper(
             id=paper_id,
             arxiv_id=record.arxiv_id or None,
@@ -285,7 +285,7 @@ class _Batch:
     def _find_duplicate(
         self, identity: Paper, number: int, record: PaperRecord, *, by_title: bool
     ) -> tuple[Paper | None, str]:
-        """Return another paper that is the same, by DOI or else, if asked to, `by_title`, and the reason."""
+        """Return a duplicate and the reason, or None and "". Compare titles only if `by_title` is set."""
         if record.doi and (same_doi := self.by_doi.get(record.doi)) is not None:
             root, own_root = self._root(same_doi), self._root(identity)
             both_on_arxiv = root.arxiv_id and own_root.arxiv_id
@@ -299,9 +299,9 @@ class _Batch:
             return None, ""
         rows = self.by_key[identity.title_key]
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
-        # The candidates found before the lock, and rows stored since.
+        # The candidates that were found before locking, and rows that were stored since.
         keys = self.candidates.get(number)
-        if keys is None:  # the record seemed to be in the archive already
+        if keys is None:  # the record seemed to be in the archive
             self.titles.load(self.session, with_id=True)
             keys = self.titles.find_near(record)
         near = [key if key > 0 else self.identities.get(-key, 0) for key in keys]
@@ -318,7 +318,10 @@ class _Batch:
         return None, ""
 
     def _update_fields(self, identity: Paper, record: PaperRecord) -> bool:
-        """Combine the record's fields with those of the row and of all rows that absorbed it."""
+        """Combine the record's fields with those of the row and of all rows that absorbed it.
+
+        Return whether any row changed.
+        """
         changed = False
         if record.doi and record.arxiv_id and not identity.doi and record.doi not in self.by_doi:
             identity.doi = record.doi
@@ -339,9 +342,9 @@ class _Batch:
         return changed
 
     def _add_listing(self, identity: Paper, record: PaperRecord) -> int:
-        """Store that the source listed the paper on a day, with its best rank.
+        """Store the day on which the source listed the paper, with the paper's best rank on that day.
 
-        Returns NEW_LISTING, BETTER_LISTING or NO_CHANGE.
+        Return NEW_LISTING, BETTER_LISTING or NO_CHANGE.
         """
         day = record.listed_on
         if day is None:
@@ -369,8 +372,8 @@ class _Batch:
         return BETTER_LISTING
 
     def _add_votes(self, identity: Paper, record: PaperRecord) -> bool:
-        """Add the record's figures to the series of votes. Return whether the series changed."""
-        if record.upvotes is None:  # the source has no votes, which is not the same as zero votes
+        """Add the record's figures to its series of votes. Return whether the series changed."""
+        if record.upvotes is None:  # the source does not count votes, which is not the same as zero votes
             return False
         series = self.votes.setdefault(id_of(identity), [])
         figures = (record.upvotes, record.comments or 0, record.stars or 0)
@@ -395,7 +398,10 @@ class _Batch:
 
 
 def _row_identity(row: Paper, root: Paper) -> dedupe.PaperIdentity:
-    """Return the identity of a row: its own title, with the arXiv id and the authors of its paper."""
+    """Return the identity of a row: its own title and DOI, and the arXiv id and authors of its paper.
+
+    The abstract is the paper's if the row has none.
+    """
     return dedupe.PaperIdentity(
         row.title, root.arxiv_id or "", row.doi or "", row.abstract or root.abstract, tuple(root.authors)
     )

@@ -1,8 +1,9 @@
 """Have a language model summarise papers in one sentence. Optional, for papers that have no summary.
 
-Any endpoint with OpenAI's chat API will do. A paper without a usable answer is retried, each time after a
-longer wait. A failure of the endpoint itself ends the run, and the next run waits longer after each failed
-one. No mail or page waits for a summary: papers without one show a sentence of the abstract.
+Any endpoint that implements OpenAI's chat API can be used. A paper without a usable answer is retried, each
+time after a longer wait. A failure of the endpoint itself ends the run, and the wait before the next run
+grows with each failed run. Digests and pages never wait for a summary: a paper without one is shown with a
+sentence from its abstract.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CONCURRENT_REQUESTS = 4
 REQUEST_TIMEOUT = timedelta(seconds=60)  # until the whole response is received
 MAX_CHARS, MIN_CHARS = 300, 30  # of a summary
 MAX_ABSTRACT_CHARS = 6_000  # in a request
-PAPER_BACK_OFF = timedelta(hours=1)  # after an unusable answer; quadrupled each further time
+PAPER_BACK_OFF = timedelta(hours=1)  # after an unusable answer; quadrupled after each further one
 ENDPOINT_BACK_OFF, MAX_BACK_OFF = timedelta(minutes=15), timedelta(hours=2)  # doubled after each failed run
 WRONG_LENGTH = f"a summary has from {MIN_CHARS} to {MAX_CHARS} characters"
 NOT_PLAIN = "the summary has markup or a link"
@@ -52,7 +53,7 @@ _MARKUP = re.compile(r"</?[a-z!][^<]*>|https?:|www\.|\]\(|```|\*\*", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class PaperToSummarize:
-    """A paper that the model is asked about."""
+    """A paper for the model to summarise."""
 
     paper_id: int
     title: str
@@ -65,14 +66,17 @@ class RunResult:
 
     written: int = 0
     rejections: list[Rejection] = field(default_factory=list)  # of unusable answers
-    endpoint_error: str = ""  # if set, the remaining papers are left to a later run
+    endpoint_error: str = ""  # if set, the remaining papers are left for a later run
 
     def counts(self) -> dict[str, int]:
         return {"written": self.written, "rejected": len(self.rejections)}
 
 
 def papers_to_summarize(session: Session, now: datetime, days: int) -> list[PaperToSummarize]:
-    """Return the papers to ask about now, the most voted first, or none while the endpoint is backed off."""
+    """Return the papers to summarise now, most voted first, among those listed in the last `days` days.
+
+    Return an empty list during the wait after a failed run.
+    """
     newest = select(JobRun).where(JobRun.job == JOB).order_by(col(JobRun.id).desc()).limit(10)
     failed = list(takewhile(lambda run: run.error or run.ended_at is None, session.exec(newest).all()))
     back_off = min(ENDPOINT_BACK_OFF * 2.0 ** (len(failed) - 1), MAX_BACK_OFF)
@@ -107,7 +111,7 @@ async def write(
     now: datetime,
     stopping: Event,
 ) -> RunResult:
-    """Ask the model about each paper and store the answers, until `stopping` is set."""
+    """Request a summary of each paper and store the answers, until `stopping` is set."""
     result, queue = RunResult(), iter(papers)
     async with http_client.open_client(settings.base_url, now, transport) as client:
         writer = _SummaryWriter(db, client, settings, now, stopping, result)
@@ -117,7 +121,7 @@ async def write(
 
 @dataclass(frozen=True)
 class _SummaryWriter:
-    """The work of one run, shared by a few concurrent workers."""
+    """The state of one run, shared by a few concurrent workers."""
 
     db: Database
     client: http_client.Client
@@ -150,9 +154,9 @@ class _SummaryWriter:
             await asyncio.to_thread(self._store, paper, summary)
 
     def _store(self, paper: PaperToSummarize, text: str) -> None:
-        """Store a summary, or when to ask again.
+        """Store a summary or, if there is none, the time of the next attempt.
 
-        A paper is backed off even if the endpoint failed: this paper may be what made it fail.
+        Back off from a paper even if the endpoint failed, because the paper may have caused the failure.
         """
         with self.db.write() as session:
             row = session.get(GeneratedSummary, paper.paper_id)
@@ -164,7 +168,7 @@ class _SummaryWriter:
 
 
 def chat_request(model: str, title: str, abstract: str) -> dict[str, object]:
-    """Return the body of a request, with only the fields that all such endpoints understand."""
+    """Return the body of a request, using only fields that all such endpoints support."""
     return {
         "model": model,
         "messages": [
@@ -177,7 +181,7 @@ def chat_request(model: str, title: str, abstract: str) -> dict[str, object]:
 def summary_in(body: bytes) -> str | Rejection:
     """Return the summary in a response as plain text, or a rejection if it cannot be shown.
 
-    Raises UnreadableAnswer if the body is not a response of a chat API.
+    Raise UnreadableAnswer if the body is not a chat API response.
     """
     try:
         choice = json.loads(body)["choices"][0]

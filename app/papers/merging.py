@@ -1,7 +1,7 @@
-"""Merge two rows that are one paper, and undo a merge.
+"""Merge two rows of the same paper, and undo a merge.
 
-The row that stays takes the better value of each field, and the listings and votes of the other row. The
-absorbed row keeps its own fields and points to the row that stays, so that an operator can undo the merge.
+The surviving row receives the better value of each field and the listings and votes of the other row. The
+absorbed row keeps its own fields and refers to the surviving row, so that an operator can undo the merge.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 
 
 def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> None:
-    """Merge two papers. The one with an arXiv id stays, else the one with a DOI, else the older."""
+    """Merge two papers. The one with an arXiv id survives, else the one with a DOI, else the older one."""
     survivor, absorbed = sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
     stored = read_fields(survivor)
     before = {
@@ -46,8 +46,9 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
 def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
     """Separate two merged papers. They are never merged with each other again.
 
-    Listings and votes go back to the paper that they were stored for. A field that still has the value of the
-    absorbed paper gets back the value it had before the merge.
+    Listings and votes are returned to the paper for which they were stored. A field that still has the value
+    of the absorbed paper is reset to its value before the merge. Raise NotFound if there is no such merge,
+    Conflict if it has already been undone.
     """
     advisory_lock(session, "archive")
     row = session.get(Merge, merge_id)
@@ -77,7 +78,7 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
 
 
 def id_of(row: Paper | Source) -> int:
-    """Return the id of a flushed row."""
+    """Return the id of a row. Raise ValueError if the row has not been flushed."""
     if row.id is None:
         raise ValueError("the row has no id: flush the session first")
     return row.id
@@ -99,7 +100,7 @@ def read_fields(paper: Paper) -> Fields:
 
 
 def write_fields(paper: Paper, new: Fields) -> bool:
-    """Set the fields that differ. Return whether readers would see a difference."""
+    """Set the fields that differ. Return whether readers can see a difference."""
     for name, value in new.values.items():
         if getattr(paper, name) != value:
             setattr(paper, name, value)
@@ -115,7 +116,7 @@ def write_fields(paper: Paper, new: Fields) -> bool:
 
 
 def note_listing(paper: Paper, day: date | None) -> None:
-    """Extend the span from the first to the last day on which the paper was listed."""
+    """Extend the paper's first and last listing days to include `day`."""
     if day is not None:
         if paper.first_listed_on is None or day < paper.first_listed_on:
             paper.first_listed_on = day
@@ -124,7 +125,7 @@ def note_listing(paper: Paper, day: date | None) -> None:
 
 
 def _without_absorbed(merged: Fields, absorbed: Fields, before: Fields) -> Fields:
-    """Replace the values that came from the absorbed paper by those from before the merge."""
+    """Replace the values that came from the absorbed paper with the values from before the merge."""
     values, versions = dict(merged.values), dict(merged.versions)
     for name in field_precedence.FIELDS:
         version = absorbed.versions.get(name)

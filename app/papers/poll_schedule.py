@@ -19,17 +19,17 @@ from app.types import SourceKind
 
 POLL_EVERY = {
     SourceKind.HUGGINGFACE: timedelta(hours=1),  # a third of the day's papers are added after the morning
-    SourceKind.ARXIV: timedelta(hours=6),  # answers change once a day
-    SourceKind.ARXIV_FEED: timedelta(hours=1),  # changes once a day, too, but conditional requests are cheap
+    SourceKind.ARXIV: timedelta(hours=6),  # responses change once a day
+    SourceKind.ARXIV_FEED: timedelta(hours=1),  # also changes once a day, but conditional requests are cheap
     SourceKind.FEED: timedelta(hours=1),
 }
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
-# Stored while a poll runs, and compared with what is stored: the text must not change.
+# This text must not change: it is stored while a poll runs, and compared with the stored error later.
 UNFINISHED = "the last poll has not ended: it is under way, or the process died of it"
 
 
 def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
-    """Return the sources to poll: the due ones, or the given one. Raises Conflict if it cannot be polled."""
+    """Return the due sources, or the given one. Raise Conflict if the given one cannot be polled."""
     if source_id is not None:
         source = source_registry.get(session, source_id)
         if source.kind not in sources.POLLED:
@@ -50,7 +50,7 @@ def state_of(source: Source, backfill_days: int) -> SourceState:
 
 
 def lease_of(source: Source) -> str:
-    """Return the name of the lease for polling a source. All sources of arXiv share one connection."""
+    """Return the name of the lease for polling a source. All arXiv sources share one connection."""
     return http_client.ARXIV if _is_arxiv(source) else f"source:{source.id}"
 
 
@@ -61,18 +61,18 @@ def _is_arxiv(source: Source) -> bool:
 
 
 def is_unfinished(source: Source) -> bool:
-    """Return whether the last poll never ended. Polling this source may have killed the process."""
+    """Return whether the last poll did not finish. Polling this source may have killed the process."""
     return source.last_error == UNFINISHED
 
 
 def begin(source: Source, now: datetime) -> None:
-    """Postpone the next poll before this one starts, and longer after each poll that never ended."""
+    """Postpone the next poll before this one starts. The delay grows with each poll that did not finish."""
     source.failures += is_unfinished(source)
     source.next_poll_at, source.last_error = now + _delay(source), UNFINISHED
 
 
 def record_interruption(source: Source, now: datetime) -> None:
-    """Record that the service stopped during a poll. The source is due at once."""
+    """Record that the service stopped during a poll, and make the source due at once."""
     source.next_poll_at, source.last_error = now, "the poll was interrupted: the service was stopped"
 
 
@@ -81,7 +81,7 @@ def _delay(source: Source) -> timedelta:
 
 
 def record_progress(source: Source, page: FetchedPage) -> None:
-    """Record how far a source was read. The next poll continues from there."""
+    """Record how far a source was read, so that the next poll continues from there."""
     if page.watermark and (source.watermark is None or page.watermark > source.watermark):
         source.watermark = page.watermark
     source.etag = page.etag or source.etag
@@ -89,7 +89,7 @@ def record_progress(source: Source, page: FetchedPage) -> None:
 
 
 def record_success(source: Source, now: datetime) -> None:
-    """Record a poll that ended without a fault."""
+    """Record a successful poll."""
     source.failures, source.last_error = 0, None
     source.polled_at, source.next_poll_at = now, now + POLL_EVERY[source.kind]
 
@@ -97,11 +97,11 @@ def record_success(source: Source, now: datetime) -> None:
 def record_failure(
     session: Session, source: Source, error: str, now: datetime, retry_at: datetime | None
 ) -> None:
-    """Record a failed poll. The next one comes later after each failure, and not before `retry_at`."""
+    """Record a failed poll. The delay grows with each failure, and lasts at least until `retry_at`."""
     delay = _delay(source)
     source.failures, source.last_error = source.failures + 1, error
     source.next_poll_at = max(now + delay, retry_at or now)
-    if retry_at and _is_arxiv(source):  # the limit holds for all of arXiv's interfaces
+    if retry_at and _is_arxiv(source):  # the limit applies to all of arXiv's interfaces
         waiting = or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) < retry_at)
         for other in filter(_is_arxiv, session.exec(select(Source).where(waiting))):
             other.next_poll_at = retry_at

@@ -1,8 +1,8 @@
-"""Poll the sources that are due, read saved answers from files, and store the new papers.
+"""Poll the sources that are due, read saved responses from files, and store the new papers.
 
-Sources are polled in parallel, each under a lease of its own; those of arXiv share one. Each poll has a
+Sources are polled in parallel, each under its own lease, except that arXiv sources share one. Each poll has a
 deadline. The next poll is scheduled before a poll starts, so that a source that kills the process is polled
-less and less often. After such a crash the sources whose polls had not ended are polled one at a time.
+less and less often. After such a crash, the sources whose polls did not finish are polled one at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from app.storage.database import Database
 from app.storage.models import Source
 from app.types import IngestSummary, Rejection, SourceKind
 
-POLL_DEADLINE = timedelta(minutes=10)  # for one source in one run; the pages read by then are stored
+POLL_DEADLINE = timedelta(minutes=10)  # for one source in one run; pages read before it are stored
 REFRESH_LEASE = POLL_DEADLINE + timedelta(minutes=5)
 TIMED_OUT = (
     f"it was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class PollResult:
-    """The result of polling the sources. `failed` has the reason for each source that failed."""
+    """The result of polling the sources. `failed` maps the names of failed sources to the reasons."""
 
     summary: IngestSummary = field(default_factory=IngestSummary)
     polled: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class PollContext:
     db: Database
     settings: Settings
     http: http_client.HttpTransport
-    stopping: Event  # set when the process is to end: no new poll starts
+    stopping: Event  # set when the process should stop: no new poll starts
 
 
 def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResult:
@@ -70,12 +70,12 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
         due = poll_schedule.sources_to_poll(session, now, source_id)
-        # Sources that are polled alone begin when all others have ended.
+        # Sources that are polled alone begin after all others have finished.
         groups = [
             group for group in _groups(context, now, due) if group.claim(session, begin=not group.alone)
         ]
         if source_id and not groups:
-            due[0].next_poll_at = now  # the holder of the lease ends soon
+            due[0].next_poll_at = now  # the holder of the lease will finish soon
     if not groups:
         return PollResult(busy=bool(due))
     try:
@@ -93,22 +93,25 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
 
 @dataclass(frozen=True)
 class _LeaseGroup:
-    """Sources that are polled under one lease, which is renewed with each batch that is stored."""
+    """Sources that are polled under one lease, which is renewed whenever a batch is stored."""
 
     context: PollContext
     now: datetime
     lease: str
     holder: str
     sources: Sequence[Source]
-    alone: bool  # polling this source may have killed the process: nothing else is polled meanwhile
+    alone: bool  # polling this source may have killed the process, so nothing else is polled meanwhile
     started: float = field(default_factory=monotonic)
 
     def renew_lease(self, session: Session) -> bool:
-        """Take or renew the lease. Return False if another process has it."""
+        """Acquire or renew the lease. Return False if another process holds it."""
         return locks.acquire(session, self.lease, self.holder, self._moment(), REFRESH_LEASE)
 
     def claim(self, session: Session, *, begin: bool) -> bool:
-        """Take the lease. To `begin`, postpone the next polls; commit before the sources are polled."""
+        """Acquire the lease. Return False if another process holds it.
+
+        With `begin`, also postpone the next polls. Commit before polling the sources.
+        """
         if not self.renew_lease(session):
             return False
         if begin:
@@ -139,7 +142,7 @@ class _Poll:
 
 
 def _groups(context: PollContext, now: datetime, due: Sequence[Source]) -> list[_LeaseGroup]:
-    """Group the sources that share a lease. Sources whose last poll never ended are polled alone."""
+    """Group the sources that share a lease. A source whose last poll did not finish is polled alone."""
     holder = live_processes.new_holder()
     grouped: dict[tuple[str, int | None], list[Source]] = {}
     for source in due:
@@ -171,7 +174,7 @@ async def _poll_all(context: PollContext, now: datetime, groups: Sequence[_Lease
 
 
 def _begin_alone(group: _LeaseGroup) -> bool:
-    """Begin polling a source alone, unless it is too late in this run."""
+    """Begin polling a source alone, unless it is too late in this run. Return whether polling may begin."""
     if group.context.stopping.is_set() or monotonic() - group.started > POLL_DEADLINE.total_seconds():
         return False
     with group.context.db.write() as session:
@@ -186,9 +189,9 @@ async def _poll_group(group: _LeaseGroup, client: http_client.Client) -> list[_P
 
 
 async def _poll_source(group: _LeaseGroup, client: http_client.Client, source: Source) -> _Poll:
-    """Poll one source, page by page, until its end, the deadline or the end of the service.
+    """Poll one source page by page until it has no more pages, the deadline passes or the service stops.
 
-    Its failure does not stop other sources.
+    A failure does not affect other sources.
     """
     poll = _Poll(source)
     deadline = monotonic() + POLL_DEADLINE.total_seconds()
@@ -213,7 +216,7 @@ async def _poll_source(group: _LeaseGroup, client: http_client.Client, source: S
 
 
 def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> IngestSummary:
-    """Store the records of one page. Its last transaction also records the source's progress."""
+    """Store the records of one page. The last transaction also records the progress of the source."""
 
     def load_source(session: Session) -> Source:
         if not group.renew_lease(session):
@@ -246,7 +249,7 @@ def _record_poll(group: _LeaseGroup, poll: _Poll) -> None:
 
 @dataclass(frozen=True)
 class FileImportResult:
-    """The result of reading files. The rejections have the reason for each of the `unreadable` ones."""
+    """The result of reading files. The rejections in `summary` explain why files are `unreadable`."""
 
     files: int = 0
     summary: IngestSummary = field(default_factory=IngestSummary)
@@ -256,7 +259,7 @@ class FileImportResult:
 def read_files(
     context: PollContext, paths: Iterable[Path], now: datetime, kind: SourceKind | None, day: date | None
 ) -> FileImportResult:
-    """Store the records of saved answers. Skip and report files that cannot be read."""
+    """Store the records in saved responses. Skip and report files that cannot be read."""
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
     titles = duplicate_candidates.TitleCache()

@@ -1,4 +1,4 @@
-"""Read papers from the archive as the later packages see them: merged rows are one paper, with its votes."""
+"""Read papers from the archive for the other packages. Merged rows appear as one paper with all votes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.storage.models import GeneratedSummary, Listing, Merge, Paper, Source, 
 from app.text import sanitize
 from app.types import PaperView, VoteSample
 
-# SQLite takes at most 32,766 variables in a statement.
+# SQLite allows at most 32,766 variables in a statement.
 IDS_PER_STATEMENT = 5_000
 ARXIV = "https://arxiv.org"
 _REFERENCE = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
@@ -26,18 +26,18 @@ _REFERENCE = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PaperFilter:
-    """A filter on papers. An empty one passes all papers that are not withdrawn."""
+    """A filter on papers. Without conditions, it accepts all papers that are not withdrawn."""
 
     day: date | None = None  # on which a source listed the paper
     source: str = ""  # the name of a source that listed the paper
-    code: bool = False  # only those with code
+    code: bool = False  # only papers with code
 
     def __bool__(self) -> bool:
         return bool(self.day or self.source or self.code)
 
 
 class ListingView(NamedTuple):
-    """A day on which a source listed a paper, and the paper's rank there."""
+    """A day on which a source listed a paper, and the paper's rank on that day."""
 
     day: date
     source: str
@@ -45,7 +45,7 @@ class ListingView(NamedTuple):
 
 
 class VoteRow(NamedTuple):
-    """A read-only row of votes."""
+    """A row of vote counts, read-only."""
 
     paper_id: int
     source_id: int
@@ -55,39 +55,42 @@ class VoteRow(NamedTuple):
 
 
 def is_empty(session: Session) -> bool:
-    """Return whether no paper was ever ingested."""
+    """Return whether the archive contains no papers."""
     return session.exec(select(Paper.id).limit(1)).first() is None
 
 
 def candidates(session: Session, since: date, until: date) -> list[PaperView]:
-    """Return the papers listed on a day in [since, until], without withdrawn ones."""
+    """Return the papers that were listed on a day in [since, until] and are not withdrawn."""
     listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()
     papers = select(Paper).where(col(Paper.id).in_(listed), col(Paper.withdrawn_at).is_(None))
     return _views(session, session.exec(papers.order_by(col(Paper.id))).all())
 
 
 def paper_views(session: Session, ids: Collection[int]) -> list[PaperView]:
-    """Return these papers by ascending id. The id of a merged paper gives the paper that absorbed it."""
+    """Return these papers by ascending id. A merged paper is replaced by the paper that absorbed it."""
     by_id = {paper.id or 0: paper for paper in papers(session, ids).values()}
     return _views(session, [by_id[paper_id] for paper_id in sorted(by_id)])
 
 
 def in_given_order(session: Session, ids: Sequence[int]) -> list[PaperView]:
-    """Return these papers in the given order, without those that were merged or withdrawn meanwhile."""
+    """Return these papers in the given order. Merged and withdrawn papers are left out."""
     rows = {row.id: row for row in papers(session, ids).values() if row.withdrawn_at is None}
     views = {paper.id: paper for paper in _views(session, [*rows.values()])}
     return [views[paper_id] for paper_id in ids if paper_id in views]
 
 
 def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
-    """Return the current row of each paper by the given id. Ids that do not exist are left out."""
+    """Return the current row for each id, following merges. Ids that do not exist are left out."""
     canonical = canonical_ids(session, ids)
     rows = {row.id: row for row in _rows(session, select(Paper), Paper.id, sorted({*canonical.values()}))}
     return {paper_id: rows[canonical_id] for paper_id, canonical_id in canonical.items()}
 
 
 def canonical_ids(session: Session, ids: Collection[int]) -> dict[int, int]:
-    """Return the id of the row that each paper was merged into, or its own. Missing ids are left out."""
+    """Map each id to the id of the row into which the paper was merged, or to itself.
+
+    Ids that do not exist are left out.
+    """
     merged_into: dict[int, int | None] = {}
     unread = set(ids)
     while unread:
@@ -104,16 +107,16 @@ def canonical_ids(session: Session, ids: Collection[int]) -> dict[int, int]:
 
 
 def earliest_unmerge(session: Session, ids: Collection[int]) -> datetime | None:
-    """Return when the earliest merge into one of these papers was made that was undone later, or None."""
+    """Return the time of the earliest merge into one of these papers that was later undone, or None."""
     undone = session.exec(select(Merge.survivor_id, Merge.at).where(col(Merge.undone_at).is_not(None))).all()
     canonical = canonical_ids(session, {paper_id for paper_id, _ in undone})
     return min((at for paper_id, at in undone if canonical[paper_id] in ids), default=None)
 
 
 def find_by_reference(session: Session, reference: str) -> int | None:
-    """Return the paper with an arXiv id, DOI or URL, or None if the text is no such reference.
+    """Return the id of the paper with an arXiv id, DOI or URL, or None if `reference` is none of these.
 
-    Raises NotFound if the archive has no such paper.
+    Raise NotFound if the paper is not in the archive.
     """
     reference = sanitize.one_line(reference, sanitize.URL_CHARS)
     if not _REFERENCE.fullmatch(reference):
@@ -138,7 +141,7 @@ def find_by_reference(session: Session, reference: str) -> int | None:
 
 
 def days(session: Session, limit: int = 30) -> list[tuple[date, int]]:
-    """Return the newest days on which papers were listed, each with the number of papers."""
+    """Return the latest days on which papers were listed, each with the number of papers."""
     count = func.count(col(Listing.paper_id).distinct())
     newest = select(col(Listing.listed_on), count).group_by(col(Listing.listed_on))
     return [
@@ -148,7 +151,7 @@ def days(session: Session, limit: int = 30) -> list[tuple[date, int]]:
 
 
 def neighbouring_days(session: Session, day: date) -> tuple[date | None, date | None]:
-    """Return the nearest days before and after this one on which papers were listed."""
+    """Return the nearest days before and after `day` on which papers were listed."""
     listed = col(Listing.listed_on)
     before = session.exec(_listing_days().where(listed < day).order_by(listed.desc()).limit(1)).first()
     after = session.exec(_listing_days().where(listed > day).order_by(listed).limit(1)).first()
@@ -162,7 +165,7 @@ def _listing_days() -> SelectOfScalar[date]:
 
 
 def keywords(session: Session, since: date) -> Counter[str]:
-    """Count the keywords of the papers listed since a day, in lower case."""
+    """Count the keywords, in lower case, of the papers listed on or after `since`."""
     rows = session.exec(select(Paper.keywords).where(col(Paper.last_listed_on) >= since))
     return Counter(" ".join(keyword.split()).lower() for words in rows for keyword in words)
 
@@ -171,7 +174,10 @@ def search(
     session: Session, text: str = "", *, day: date | None = None, source_id: int | None = None,
     limit: int = 50, before: int | None = None,
 ) -> list[PaperView]:  # fmt: skip
-    """Return papers, newest first, with every word of `text` in title or abstract, and ids below `before`."""
+    """Return the papers whose title or abstract contains every word of `text`, by descending id.
+
+    For the next page, pass the last id as `before`.
+    """
     matching = select(Paper).where(col(Paper.merged_into_id).is_(None))
     for word in text.split():
         matching = matching.where(
@@ -191,24 +197,24 @@ def search(
 
 
 def filter_ids(session: Session, only: PaperFilter, ids: Sequence[int]) -> list[int]:
-    """Return the ids of the papers that pass a filter, in the given order."""
+    """Return those of `ids` whose papers pass a filter, in the given order."""
     passing = {*_rows(session, select(Paper.id).where(*_conditions(only)), Paper.id, ids)}
     return [paper_id for paper_id in ids if paper_id in passing]
 
 
 def newest(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> list[PaperView]:
-    """Return the papers that pass a filter, the last listed first."""
+    """Return the papers that pass a filter, most recently listed first."""
     ids = select(Paper.id).where(*_conditions(only)).order_by(*_newest_first()).limit(limit).offset(offset)
     return in_given_order(session, [paper_id or 0 for paper_id in session.exec(ids)])
 
 
 def _newest_first() -> list[ColumnElement[Any]]:
-    """Order by the day of the last listing; papers without a listing come last."""
+    """Return the order by latest listing day, newest first. Papers without a listing come last."""
     return [func.coalesce(Paper.last_listed_on, date.min).desc(), col(Paper.id).desc()]
 
 
 def count(session: Session, only: PaperFilter) -> int:
-    """Return how many papers pass a filter."""
+    """Return the number of papers that pass a filter."""
     return session.exec(select(func.count()).select_from(Paper).where(*_conditions(only))).one()
 
 
@@ -228,7 +234,7 @@ def _conditions(only: PaperFilter) -> list[ColumnElement[bool]]:
 
 
 def texts(session: Session, limit: int) -> list[PaperView]:
-    """Return the newest papers with only the fields that interests are matched against."""
+    """Return the most recently listed papers, with only the fields that interests are matched against."""
     names = ("id", "title", "abstract", "authors", "categories", "last_listed_on")
     columns = select(*(getattr(Paper, name) for name in names)).where(*_conditions(PaperFilter()))
     rows = session.execute(columns.order_by(*_newest_first()).limit(limit))
@@ -241,14 +247,14 @@ def texts(session: Session, limit: int) -> list[PaperView]:
 
 
 def most_voted(session: Session, since: date, until: date, limit: int) -> tuple[list[int], int]:
-    """Return the most voted papers listed in [since, until], and how many papers were listed then."""
+    """Return the ids of the most voted papers listed in [since, until], and the number of papers listed."""
     listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()
     ids = select(Paper.id).where(*_conditions(PaperFilter()), col(Paper.id).in_(listed))
     totals = {paper_id or 0: 0 for paper_id in session.exec(ids)}
     best = select(VoteCount.paper_id, func.max(VoteCount.upvotes)).where(col(VoteCount.paper_id).in_(ids))
     of_sources = best.group_by(col(VoteCount.paper_id), col(VoteCount.source_id))
     for paper_id, upvotes in session.exec(of_sources):
-        if paper_id in totals:  # in PostgreSQL each statement has a snapshot of its own
+        if paper_id in totals:  # in PostgreSQL, each statement has its own snapshot
             totals[paper_id] += upvotes
     ranked = sorted(totals, key=lambda paper_id: (-totals[paper_id], paper_id))
     return ranked[:limit], len(ranked)
@@ -280,7 +286,7 @@ def source_names(session: Session) -> list[str]:
 def _views(session: Session, papers: Sequence[Paper]) -> list[PaperView]:
     ids = [paper.id for paper in papers if paper.id is not None]
     votes: dict[int, list[VoteRow]] = defaultdict(list)
-    # Plain rows: creating an ORM object for each would take most of the time.
+    # Plain rows are read because creating ORM objects would take most of the time.
     columns = select(*(getattr(VoteCount, name) for name in VoteRow._fields))
     by_time = columns.order_by(col(VoteCount.at), col(VoteCount.id))
     for row in _rows(session, by_time, VoteCount.paper_id, ids):
@@ -310,7 +316,7 @@ def _view(
     points = tuple(series(votes))
     days, sources = {day for day, _ in listings}, {name for _, name in listings}
     url, pdf_url = paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else ""), paper.pdf_url
-    if paper.arxiv_id:  # so that no source decides where the links lead
+    if paper.arxiv_id:  # so that sources cannot decide where the links lead
         url, pdf_url = f"{ARXIV}/abs/{paper.arxiv_id}", f"{ARXIV}/pdf/{paper.arxiv_id}"
     return PaperView(
         id=paper.id or 0,
@@ -332,16 +338,16 @@ def _view(
         last_listed_on=paper.last_listed_on,
         listed_on=tuple(sorted(days)),
         upvotes=points[-1].upvotes if points else 0,
-        comments=sum({row.source_id: row.comments for row in votes}.values()),  # the latest of each source
+        comments=sum({row.source_id: row.comments for row in votes}.values()),  # the latest from each source
         votes=points,
         sources=tuple(sorted(sources)),
     )
 
 
 def as_of(paper: PaperView, at: datetime) -> PaperView:
-    """Return a paper with its listings and votes as of an earlier moment.
+    """Return a paper with its listings and votes as of an earlier time.
 
-    If all votes are newer, the earliest is used: it is the nearest to the true figure.
+    If all votes are newer, the earliest count is used, because it is nearest to the true figure.
     """
     today = at.date()
     if paper.listed_on[-1:] <= (today,) and (not paper.votes or paper.votes[-1].at <= at):
@@ -358,7 +364,7 @@ def as_of(paper: PaperView, at: datetime) -> PaperView:
 
 
 def series(votes: Sequence[VoteRow]) -> list[VoteSample]:
-    """Return the sum of the votes of all sources at each moment, from rows ordered by time."""
+    """Return the total votes from all sources over time. `votes` must be ordered by time."""
     latest: dict[int, int] = {}  # by source
     points: list[VoteSample] = []
     for row in votes:
@@ -372,6 +378,6 @@ def series(votes: Sequence[VoteRow]) -> list[VoteSample]:
 
 
 def _rows(session: Session, statement: Any, column: Any, ids: Sequence[int]) -> Iterator[Any]:
-    """Yield the rows of a statement in which a column is one of `ids`, or their values if it selects one."""
+    """Yield the results of a statement for the rows in which `column` is one of `ids`."""
     for start in range(0, len(ids), IDS_PER_STATEMENT):
         yield from session.exec(statement.where(col(column).in_(ids[start : start + IDS_PER_STATEMENT])))

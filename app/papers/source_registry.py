@@ -1,4 +1,4 @@
-"""The registry of sources: add, change, pause and resume them; record polls and schedule the next ones."""
+"""The registry of sources: find, add, change, pause and resume them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FILE_SOURCES = {
 
 
 def all_sources(session: Session) -> Sequence[Source]:
-    """Return all sources by name."""
+    """Return all sources, sorted by name."""
     return session.exec(select(Source).order_by(col(Source.name))).all()
 
 
 def get(session: Session, source_id: int) -> Source:
-    """Return the source with this id. Raises NotFound."""
+    """Return the source with this id. Raise NotFound if there is none."""
     source = session.get(Source, source_id)
     if source is None:
         raise NotFound(f"there is no source {source_id}")
@@ -42,7 +42,7 @@ def get(session: Session, source_id: int) -> Source:
 
 
 def get_by_name(session: Session, name: str) -> Source:
-    """Return the source with this name. Raises NotFound."""
+    """Return the source with this name. Raise NotFound if there is none."""
     source = session.exec(select(Source).where(Source.name == name)).one_or_none()
     if source is None:
         raise NotFound(f"there is no source named “{name}”")
@@ -50,8 +50,12 @@ def get_by_name(session: Session, name: str) -> Source:
 
 
 def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> Source:
-    """Add a source, due at once. Raises InvalidInput or Conflict."""
-    if kind is SourceKind.HUGGINGFACE:  # with two sources its votes would count twice
+    """Add a source that is due immediately.
+
+    Raise InvalidInput if its name or configuration is invalid, Conflict if the name is taken or there is
+    already a Hugging Face source.
+    """
+    if kind is SourceKind.HUGGINGFACE:  # with two sources, its votes would count twice
         existing = session.exec(select(Source).where(Source.kind == kind)).first()
         if existing is not None:
             raise Conflict(f"“{existing.name}” is this source already: pause it, resume it or rename it")
@@ -65,7 +69,10 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
 def change(
     session: Session, source: Source, *, name: str | None = None, config: Mapping[str, Any] | None = None
 ) -> None:
-    """Rename or reconfigure a source. A new configuration starts over, as far back as for a new source."""
+    """Rename or reconfigure a source.
+
+    After a change of configuration, the next poll goes as far back as for a new source.
+    """
     if name is not None:
         _rename(session, source, name)
     if config is not None and (checked := _checked(source.kind, config)) != source.config:
@@ -81,8 +88,8 @@ def pause(session: Session, source: Source) -> None:
 
 
 def resume(session: Session, source: Source, now: datetime) -> None:
-    """Poll a source again, at once, from where it stopped. Raises InvalidInput if it is read from files."""
-    # Configurations from before `allow_private` became a setting may still have it.
+    """Resume polling a source immediately, from where it stopped. Raise InvalidInput if it is not polled."""
+    # Configurations stored before `allow_private` became a setting may still contain it.
     config = {name: value for name, value in source.config.items() if name != "allow_private"}
     source.config = _checked(source.kind, config)
     source.paused, source.failures, source.last_error, source.next_poll_at = False, 0, None, now
@@ -90,7 +97,7 @@ def resume(session: Session, source: Source, now: datetime) -> None:
 
 
 def seed(session: Session, categories: Sequence[str], now: datetime) -> None:
-    """Add the default sources, unless there is a source that is polled."""
+    """Add the default sources unless there is already a source that is polled."""
     if session.exec(select(Source.id).where(col(Source.kind).in_(sources.POLLED))).first() is None:
         add(session, "Hugging Face Daily Papers", SourceKind.HUGGINGFACE, {}, now)
         if categories:
@@ -99,10 +106,10 @@ def seed(session: Session, categories: Sequence[str], now: datetime) -> None:
 
 
 def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Source:
-    """Return the source for the records of files of this kind; add it if it is missing.
+    """Return the source for records from files of this kind. Add it if it is missing.
 
-    Files of Hugging Face and of arXiv's announcements have the same days that polling reads, so they belong
-    to the polled source. Other files have one source per kind.
+    Files from Hugging Face or arXiv's daily feed cover the same days as polling, so their records belong to
+    the polled source. For other files there is one source per kind.
     """
     condition = Source.name == _FILE_SOURCES[kind] if kind in _FILE_SOURCES else Source.kind == kind
     source = session.exec(select(Source).where(condition).order_by(col(Source.id))).first()
@@ -125,7 +132,7 @@ def _rename(session: Session, source: Source, name: str) -> None:
 
 
 def _checked(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration as it is stored. Raises InvalidInput with what the kind needs."""
+    """Return the configuration in its stored form. Raise InvalidInput if it does not suit the kind."""
     if kind not in sources.POLLED:
         raise InvalidInput(f"a source of the kind “{kind}” is read from files, not polled", field="kind")
     if kind is SourceKind.FEED and "allow_private" in config:

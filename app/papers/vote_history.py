@@ -1,4 +1,4 @@
-"""The votes for a paper over time, as one source counted them: one row per change of the figures."""
+"""The votes for a paper over time, as counted by one source: one row per change of the figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Figures = tuple[int, ...]  # upvotes, comments, stars
 
 
 class Change(NamedTuple):
-    """The rows to add and to delete. `changed` is also true where a row has new figures."""
+    """The rows to add and to delete. `changed` is also true if only the figures of a row changed."""
 
     changed: bool
     added: tuple[VoteCount, ...] = ()
@@ -22,9 +22,10 @@ class Change(NamedTuple):
 def observe(
     series: list[VoteCount], at: datetime, figures: Figures, new_row: Callable[..., VoteCount]
 ) -> Change:
-    """Add the figures of a moment to a series, which is ordered by time.
+    """Add the figures observed at `at` to a series, which must be ordered by time.
 
-    Votes only grow: a row holds the largest figures until then. `new_row` creates a row from keywords.
+    Figures never decrease: each row contains the largest figures up to its time. `new_row` creates a row from
+    keyword arguments.
     """
     earlier = [row for row in series if row.at <= at]
     last = _figures(earlier[-1]) if earlier else None

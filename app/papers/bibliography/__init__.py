@@ -1,8 +1,8 @@
-"""PURE. Pasted or uploaded reference lists → records.
+"""PURE. Convert pasted or uploaded reference lists to records.
 
-The format is detected. An entry that cannot be read becomes a rejection with its location.
+The format is detected automatically. An unreadable entry becomes a rejection with its location.
 
-entry        one entry of any format: its title, ids and names, or why it is rejected
+entry        one entry in any format: its title, ids and names, or the reason for its rejection
 plain_lines  links, ids, DOIs and titles, one per line
 bibtex       BibTeX and BibLaTeX, with line numbers
 ris          RIS, with line numbers
@@ -21,7 +21,7 @@ from app.types import PaperRecord, ParseResult, Rejection
 
 MOST_PAPERS = 200
 MOST_REJECTIONS = 200  # a text with more is not a bibliography
-MOST_BYTES = 200_000  # of a pasted text
+MOST_BYTES = 200_000  # in a pasted text
 MOST_FILE_BYTES = 600_000
 
 _MARKUP = re.compile(r"\s*<(?:\?xml|!doctype|html|rdf:|xml)", re.IGNORECASE)
@@ -35,18 +35,18 @@ def check_size(text: str) -> None:
 
 
 def parse(text: str) -> ParseResult:
-    """Return the papers in a text, at most MOST_PAPERS. Raises InvalidInput if it is too long.
+    """Return up to MOST_PAPERS papers from a text. Raise InvalidInput if it is too long.
 
-    A record has a title, an arXiv id or a DOI, or several of them.
+    Each record has at least one of title, arXiv id and DOI.
     """
     check_size(text)
     return _parse_text(text)
 
 
 def parse_file(data: bytes) -> ParseResult:
-    """Return the papers in a file: UTF-16 with a byte order mark, UTF-8, or else Windows-1252.
+    """Return the papers in a file, encoded in UTF-16 with a byte order mark, UTF-8 or Windows-1252.
 
-    Raises InvalidInput if it is too long or not a text.
+    Raise InvalidInput if the file is too large or not a text file.
     """
     if len(data) > MOST_FILE_BYTES:
         raise InvalidInput(
@@ -66,7 +66,7 @@ def parse_file(data: bytes) -> ParseResult:
 
 
 def _parse_text(text: str) -> ParseResult:
-    """Parse a text as the first format that it may be."""
+    """Parse a text in the first format that it looks like, otherwise as BibTeX or plain lines."""
     text = text.removeprefix("\ufeff")
     if _MARKUP.match(text):
         reason = "XML, RDF or a web page: please export BibTeX, RIS or CSL JSON instead"

@@ -1,4 +1,4 @@
-"""PURE. BibTeX and BibLaTeX of any exporter → records. Text between entries is read as plain lines."""
+"""PURE. Convert BibTeX and BibLaTeX to records. Text between entries is read as plain lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.types import Rejection
 
 MACRO_CHARS = 300
 MOST_STRINGS = 1_000  # parts of a text that are searched for macros
-MOST_ON_LINE = 100  # blocks
+MOST_ON_LINE = 100  # blocks in one part of a text
 
 _BLOCK = re.compile(r"@\w*[ \t]*(?=[{(])")
 _FIRST_ON_LINE = re.compile(rf"^[^\S\n]*+{_BLOCK.pattern}", re.MULTILINE)
@@ -26,7 +26,7 @@ _STRING = re.compile(r"@string[ \t]*[{(]", re.IGNORECASE)
 _UNBRACED = str.maketrans({"{": None, "}": None, "~": " "})
 # Zotero writes these signs as macros, which would be dropped.
 _SIGNS = (("{\\textless}", "<"), ("{\\textgreater}", ">"))
-# Links, Google Scholar's journal, DBLP's volume `abs/…`. Zotero's note may have an id, too.
+# Links, Google Scholar's journal, DBLP's volume `abs/…`. Zotero's note may also contain an id.
 _ID_FIELDS = ("url", "journal", "journaltitle", "volume", "number", "howpublished")
 _EPRINT_KIND_FIELDS = ("eprinttype", "archiveprefix")
 _FIELDS = {
@@ -37,13 +37,13 @@ _NAME_PART = re.compile(r"(?:^|,)\s*(given|prefix|family|suffix)\s*=\s*([^,=]*)"
 
 
 def parse(text: str) -> Iterator[Item]:
-    """Yield the records and rejections of a text in order. Stop iterating to stop parsing."""
-    strings: dict[str, str] = {}  # the values of macros by name
+    """Yield the records and rejections from a text in order. Stop iterating to stop parsing."""
+    strings: dict[str, str] = {}  # macro values by name
     definitions = (piece for _, piece in _pieces(text) if _STRING.search(piece))
     for piece in itertools.islice(definitions, MOST_STRINGS):
         for block in _blocks(piece) or ():
             if isinstance(block, String):
-                # Truncated: otherwise a small text could expand to any size.
+                # Truncated, because otherwise a small text could expand to any size.
                 strings.setdefault(block.key.lower(), block.value[:MACRO_CHARS])
     for row, piece in _pieces(text):
         if _BLOCK.search(piece):
@@ -53,10 +53,10 @@ def parse(text: str) -> Iterator[Item]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the parts of a text that can be parsed by themselves, each with the number of its first line.
+    """Yield the parts of a text that can be parsed separately, each with the number of its first line.
 
     The parser closes all open blocks at a line that begins with a block, so the text is split there. A part
-    with more than MOST_ON_LINE blocks is split before each of them.
+    with more than MOST_ON_LINE blocks is split before each block.
     """
     row = 1
     for part in _split(text, _FIRST_ON_LINE):
@@ -78,7 +78,7 @@ def _split(text: str, before: re.Pattern[str]) -> Iterator[str]:
 def _blocks(piece: str) -> list[Block] | None:
     try:
         return list(Splitter(piece).split().blocks)
-    except Exception:  # bibtexparser documents that it may fail on unforeseen texts
+    except Exception:  # bibtexparser documents that it may fail on unexpected input
         return None
 
 
@@ -89,7 +89,7 @@ def _parse_piece(piece: str, first: int, strings: Mapping[str, str]) -> Iterator
         return
     for block in blocks:
         row = first + (block.start_line or 0)
-        # Duplicate keys and fields are accepted: the failed block has the entry.
+        # Duplicate keys and fields are accepted: the failed block contains the entry.
         content = block.ignore_error_block if isinstance(block, ParsingFailedBlock) else block
         if isinstance(block, ImplicitComment):
             yield from plain_lines.parse(block.comment.splitlines(), row)
@@ -111,7 +111,7 @@ def _item(parsed: Entry, strings: Mapping[str, str], row: int) -> Item:
     kind = next((texts[name] for name in _EPRINT_KIND_FIELDS if name in texts), "arxiv")
     eprint = texts.get("eprint", "").partition(" ")[0] if kind.lower() == "arxiv" else ""
     others = (texts.get(name, "").removeprefix("abs/") for name in _ID_FIELDS)
-    authors = []  # given name first; unlike in `entry.names`, "Jr." precedes it, and braces hide commas
+    authors = []  # given name first; unlike in `entry.names`, "Jr." comes before it, and braces hide commas
     listed = split_multiple_persons_names(" ".join(fields.get("author", "").split()))
     for person in listed[: entry.AUTHORS_READ]:
         name = person[: sanitize.NAME_CHARS]

@@ -1,4 +1,4 @@
-"""PURE. CSL JSON of Zotero, Mendeley and pandoc → records."""
+"""PURE. Convert CSL JSON from Zotero, Mendeley and pandoc to records."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NAME_PARTS = ("given", "dropping-particle", "non-dropping-particle", "family", 
 
 
 def looks_like(text: str) -> bool:
-    """Return whether a text seems to be CSL JSON."""
+    """Return whether a text looks like CSL JSON."""
     return bool(_BEGINS.match(text))
 
 
 def parse(text: str) -> Iterator[Item]:
-    """Yield the entries of a file in order. A truncated file gives its complete entries."""
+    """Yield the records and rejections of a file in order. Read the complete entries if it is truncated."""
     try:
         rows, broken = json_rows.parse_rows(text)
     except UnreadableAnswer:

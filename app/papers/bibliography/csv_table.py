@@ -1,4 +1,4 @@
-"""PURE. A CSV table with a header row, such as Zotero's → records."""
+"""PURE. Convert a CSV table with a header row, such as Zotero's, to records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OTHER_COLUMNS = {"doi", "url", "author", "authors", "abstract note", "abstract"
 
 
 def looks_like(text: str) -> bool:
-    """Return whether the first line has the column names of a table of papers."""
+    """Return whether the first line contains the column names of a table of papers."""
     header = text[:2_000].partition("\n")[0]
     try:
         columns = _column_names(next(csv.reader([header]), []))
@@ -24,7 +24,7 @@ def looks_like(text: str) -> bool:
 
 
 def parse(text: str) -> Iterator[Item]:
-    """Yield the rows below the header in order."""
+    """Yield a record or rejection for each row below the header."""
     lines, first = csv.reader(text.splitlines(keepends=True)), 1
     try:
         columns, first = _column_names(next(lines)), lines.line_num + 1

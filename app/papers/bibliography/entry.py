@@ -1,4 +1,4 @@
-"""PURE. One entry of a bibliography in any format → a record, or a rejection with the reason."""
+"""PURE. Convert a bibliography entry in any format to a record, or to a rejection with the reason."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from app.text import characters, sanitize
 from app.types import PaperRecord, Rejection
 
-ABSTRACT_CHARS = 2_000  # arXiv allows 1,920; reading LaTeX takes most of the time of the request
+ABSTRACT_CHARS = 2_000  # arXiv allows 1,920; reading LaTeX takes most of the request time
 AUTHORS_READ = 30
-SHOWN_CHARS = 80  # of an entry that was not understood
+SHOWN_CHARS = 80  # of an entry that could not be read
 
 _LINK = re.compile(r"https?://\S+", re.IGNORECASE)
 # Markup that reference managers keep in titles and abstracts. Other tags may be part of the text.
@@ -33,8 +33,8 @@ def to_item(
 ) -> Item:
     """Return the record of an entry, or a rejection if it has no title, arXiv id or DOI.
 
-    `id_texts` are the fields besides `doi` in which exporters put ids, the likeliest first. `kind`, `row` and
-    `name` are for messages.
+    `id_texts` are the fields other than `doi` in which exporters put ids, most likely first. `kind`, `row`
+    and `name` are used in messages.
     """
     texts = [text for text in id_texts if text]
     doi = sanitize.doi(doi.replace("\\", "")) or next(filter(None, map(sanitize.doi, texts)), "")
@@ -55,7 +55,7 @@ def prose(value: object, limit: int) -> str:
 
 
 def names(values: Iterable[str]) -> tuple[str, ...]:
-    """Return names with the given name first: “Knuth, Donald E.” becomes Donald E. Knuth."""
+    """Return names with the given name first: “Knuth, Donald E.” becomes “Donald E. Knuth”."""
     authors = []
     for value in [*values][:AUTHORS_READ]:
         last, *given = (part.strip() for part in value[: sanitize.NAME_CHARS].split(","))
@@ -64,7 +64,7 @@ def names(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def arxiv_id(text: str) -> str:
-    """Return the arXiv id in a text or at the end of any link, such as huggingface.co/papers/2603.25746."""
+    """Return the arXiv id in a text, or at the end of any link such as huggingface.co/papers/2603.25746."""
     if (named := sanitize.arxiv_id(text)[0]) or not _LINK.match(text):
         return named
     return sanitize.arxiv_id(re.split(r"[?#]", text)[0].rstrip("/").rpartition("/")[2])[0]
@@ -76,5 +76,8 @@ def is_link(text: str) -> bool:
 
 
 def arxiv_note(note: str) -> str:
-    """Return a note that begins with "arXiv:", or "". Ids elsewhere in a note may be of other papers."""
+    """Return `note` if it begins with "arXiv:", otherwise "".
+
+    Ids in other notes may belong to other papers.
+    """
     return note if note.lower().startswith("arxiv:") else ""

@@ -1,4 +1,4 @@
-"""PURE. Typed lines → records. A line has the title of one paper, or the ids of one or more."""
+"""PURE. Convert typed lines to records. A line contains one title, or the ids of one or more papers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.types import PaperRecord, Rejection
 _BULLET = re.compile(r"^(?:[-*•–]|[\[(]?\d{1,3}[\].)])\s+")
 _BETWEEN_IDS = re.compile(r"[\s,;<>\[\]]+")
 _REMARKS = ("%", "#")
-# One overlong ASCII word, or a malformed DOI.
+# An overlong ASCII word or a malformed DOI.
 _NO_TITLE = re.compile(r"[!-~]{41,}|(?:doi:\s*)?10\.\d*/\S*", re.IGNORECASE)
 
 
 def parse(lines: Iterable[str], first: int) -> Iterator[Item]:
-    """Yield a record for each id in a line; a line without ids is a title.
+    """Yield a record for each id in a line. A line without ids is read as a title.
 
     `first` is the number of the first line.
     """

@@ -1,6 +1,6 @@
-"""PURE. RIS of reference managers and publishers → records.
+"""PURE. Convert RIS from reference managers and publishers to records.
 
-No library is used: the existing ones silently drop or join entries if a line is missing.
+No library is used, because the existing ones silently drop or join entries if a line is missing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _TAG_LINE = re.compile(r"([A-Z][A-Z0-9])  - ?(.*)", re.DOTALL)
 _TITLE, _ABSTRACT, _AUTHOR = ("TI", "T1", "CT"), ("AB", "N2"), ("AU", "A1")
 _ID_TAGS = ("UR", "AN", "M1", "M3", "L1", "L2", "L3", "LK", "JO", "JF", "T2")
 
-Fields = defaultdict[str, list[list[str]]]  # by tag: its values, each a list of lines
+Fields = defaultdict[str, list[list[str]]]  # the values of each tag, each a list of lines
 
 
 def looks_like(text: str) -> bool:
-    """Return whether a text has the first line of a RIS entry."""
+    """Return whether a text contains the first line of a RIS entry."""
     return bool(_BEGINS.search(text))
 
 
 def parse(text: str) -> Iterator[Item]:
-    """Yield the records and rejections of a text in order. Text between entries is read as plain lines."""
+    """Yield the records and rejections from a text in order. Text between entries is read as plain lines."""
     fields: Fields | None = None
     value: list[str] = []
     first = 0

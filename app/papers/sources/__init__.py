@@ -1,17 +1,17 @@
-"""Upstream sources, one file each: `parse()` is pure and `fetch()` is thin.
+"""Upstream sources, one module each, with a pure `parse()` and a thin `fetch()`.
 
 huggingface        Hugging Face Daily Papers
 arxiv              the query API and the daily feed
 feed               any RSS or Atom feed
 saved_pages        saved search pages
 jsonl              JSON and JSON-lines files
-json_rows          what the JSON sources share: rows, fields, rejections
-calendar           days on which a source is expected to have no papers
-state              what is stored between two polls: ETags, the days that were read
-http_client        the polite HTTP client: pace, retries, Retry-After, size limits
-allowed_addresses  PURE: which IP addresses a host name may lead to
-content_decoding   PURE: response bodies, decoded within limits
-deadlines          asynchronous work that ends at a deadline, and when the service stops
+json_rows          PURE: rows and rejections of JSON responses, used by all JSON sources
+calendar           PURE: days on which a source is expected to have no papers
+state              PURE: the progress of a source between polls, and the pages fetched from it
+http_client        the polite HTTP client: rate limits, retries, Retry-After, size limits
+allowed_addresses  PURE: which IP addresses a host name may resolve to
+content_decoding   PURE: decode response bodies within limits
+deadlines          asynchronous work that ends at a deadline or when the service stops
 """
 
 from __future__ import annotations
@@ -45,25 +45,28 @@ class ParsedFile:
 def parse_file(
     name: str, data: bytes, today: date, *, kind: SourceKind | None = None, day: date | None = None
 ) -> ParsedFile:
-    """Parse a saved answer. Its kind and day are detected from its content and name, unless given."""
+    """Parse a saved response. Its kind and day are detected from its content and name unless given."""
     text = _unwrap_recording(json_rows.text_of(data))
     detected = _detect(text)
     if kind is None:
         kind = detected
     elif kind is SourceKind.ARXIV and detected is SourceKind.ARXIV_FEED:
-        kind = detected  # people call both "arxiv"
+        kind = detected  # users call both kinds "arxiv"
     if kind is None:
         raise UnreadableAnswer("This is none of the kinds of file that Paperboy reads.")
     if kind is SourceKind.PAGE:
         return ParsedFile(kind, saved_pages.parse(text, day, today=today))
     parsed = parse(kind, text, day or sanitize.day_in(name))
     if kind is SourceKind.JSONL and any(record.upvotes is not None for record in parsed.records):
-        kind = SourceKind.HUGGINGFACE  # only Hugging Face has upvotes, which must not be counted twice
+        kind = SourceKind.HUGGINGFACE  # only Hugging Face has upvotes, and they must not be counted twice
     return ParsedFile(kind, parsed)
 
 
 def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
-    """PURE. Parse an answer of a kind. `day` is the day it lists papers on, if it does not say so itself."""
+    """PURE. Parse a response from a kind of source.
+
+    `day` is the listing day of papers for which the response does not name one.
+    """
     parsers = {
         SourceKind.HUGGINGFACE: huggingface.parse,
         SourceKind.ARXIV: arxiv.parse,
@@ -75,7 +78,7 @@ def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
 
 
 def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Yield the new pages of a source. Store each page before requesting the next."""
+    """Yield the new pages from a source. Store each page before requesting the next."""
     if state.kind is SourceKind.HUGGINGFACE:
         return huggingface.fetch(client, state, now)
     if state.kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED):
@@ -84,7 +87,10 @@ def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[Fe
 
 
 def _unwrap_recording(text: str) -> str:
-    """Return the body of a recorded answer `{url, status_code, body}`, or any other text as it is."""
+    """Return the body of a recorded response `{url, status_code, body}`. Return any other text unchanged.
+
+    Raise UnreadableAnswer if the status code is an error.
+    """
     if not text.lstrip().startswith("{") or '"status_code"' not in text or '"body"' not in text:
         return text
     try:
@@ -98,7 +104,7 @@ def _unwrap_recording(text: str) -> str:
         message = f"The recorded answer is an error: HTTP {status}"
         try:
             arxiv.parse(body)
-        except UnreadableAnswer as error:  # with the message, if it is an error feed of arXiv
+        except UnreadableAnswer as error:  # adds the message if the body is an error feed from arXiv
             message += f". {error}"
         raise UnreadableAnswer(message)
     return body
@@ -107,7 +113,7 @@ def _unwrap_recording(text: str) -> str:
 def _detect(text: str) -> SourceKind | None:
     start = text.lstrip()[:5_000]
     if start.startswith(("{", "[")):
-        # Only Hugging Face has an inner paper, and votes.
+        # Only Hugging Face has an inner "paper" object and votes.
         is_huggingface = re.search(
             r"""["']paper["']\s*:\s*\{|"upvotes"\s*:|"submittedOnDailyAt"\s*:""", start
         )

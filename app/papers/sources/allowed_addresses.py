@@ -1,4 +1,4 @@
-"""PURE. Check the addresses of a host: public ones are allowed, and those that the operator allows."""
+"""PURE. Check the IP addresses of a host. Each must be public or allowed by the operator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 Network = IPv4Network | IPv6Network
 
-# `is_global` of the standard library is not used: its result differs between releases.
+# The standard library's `is_global` is not used, because its result differs between Python releases.
 # Source: the IANA special-purpose address registries (RFC 6890 and its updates).
 _SPECIAL_IPV4 = tuple(
     ip_network(network)
@@ -33,7 +33,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")  # how a network without IPv4 reaches IPv4
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The private hosts and networks from which the operator allows feeds to be fetched."""
+    """The private hosts and networks from which feeds may be fetched, as configured by the operator."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()

@@ -1,7 +1,7 @@
-"""arXiv: its query API and its daily announcement feed, both Atom.
+"""arXiv: its query API and its daily announcement feed, both in Atom.
 
-The parser is incremental, so that a truncated answer gives all its complete entries. An error is a feed whose
-only entry or whose own title says so. It does not become a paper.
+The parser is incremental, so that all complete entries of a truncated response are read. arXiv reports an
+error as a feed with an error entry or title. Such a feed raises UnreadableAnswer and does not become a paper.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ QUERY_URL = "https://export.arxiv.org/api/query"
 FEED_URL = "https://rss.arxiv.org/atom/"
 PAGE_ENTRIES = 2_000  # the API's maximum
 MOST_PAGES = 10
-MOST_ENTRIES = 5_000  # of an answer: a day of all categories has about 2,500
+MOST_ENTRIES = 5_000  # in a response: one day in all categories has about 2,500
 NO_ID = "the entry has no arXiv id"
 NO_TITLE = "the entry has no title"
 MALFORMED = "the feed is not well-formed from here on"
-LISTED_TYPES = ("new", "cross")  # the others are new versions of papers announced before
+LISTED_TYPES = ("new", "cross")  # the other types are new versions of announced papers
 
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _ARXIV = "{http://arxiv.org/schemas/atom}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _EASTERN = ZoneInfo("America/New_York")
-_CUTOFF = time(14, 0)  # submissions until then are in that evening's announcement
+_CUTOFF = time(14, 0)  # submissions up to this time are in that evening's announcement
 
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
-    """PURE. Return the papers of an answer of the query API, as listed on `day`, if one is given."""
+    """PURE. Return the papers in a response from the query API. `day`, if given, is their listing day."""
     return _parse(data, day, is_feed=False)
 
 
 def parse_feed(data: bytes | str, day: date | None = None) -> ParseResult:
-    """PURE. Return the papers of a daily feed. New versions update a paper and are not listings."""
+    """PURE. Return the papers in a daily feed. New versions update a paper but are not listings."""
     return _parse(data, day, is_feed=True)
 
 
@@ -58,7 +58,7 @@ def _parse(data: bytes | str, day: date | None, *, is_feed: bool) -> ParseResult
 
 
 def _entries(data: bytes | str) -> tuple[list[Element], list[Rejection]]:
-    """Return the complete entries of a feed, and a rejection if it is broken after them."""
+    """Return the complete entries of a feed, and a rejection if the feed is broken after them."""
     text = _CONTROLS.sub("", json_rows.text_of(data))
     json_rows.refuse_markup(text, "an Atom feed")
     if "<!ENTITY" in text or "<!DOCTYPE" in text[:2_000]:
@@ -96,7 +96,7 @@ def _text(element: Element, tag: str) -> str:
 
 
 def feed_abstract(summary: str) -> str:
-    """Return the abstract without "arXiv:ID Announce Type: new Abstract:", which arXiv puts before it."""
+    """Return the abstract without arXiv's prefix, such as "arXiv:ID Announce Type: new Abstract:"."""
     if summary.startswith("arXiv:"):
         return summary.partition("Abstract:")[2].strip() or summary
     return summary
@@ -146,12 +146,12 @@ def _record(number: int, entry: Element, day: date | None, *, is_feed: bool) -> 
 
 
 def window(day: date) -> tuple[datetime, datetime]:
-    """Return the time span in which the papers that arXiv announces on a date were submitted."""
+    """Return the beginning and end of the period in which the papers announced on `day` were submitted."""
     return _cutoff(calendar.announcement_before(day)), _cutoff(day)
 
 
 def _cutoff(day: date) -> datetime:
-    """Return the deadline for the announcement of `day`: 14:00 in New York on the working day before it."""
+    """Return the deadline for the announcement of `day`: 14:00 in New York on the weekday before it."""
     closing = day - timedelta(days=1)
     while closing.weekday() >= calendar.SATURDAY:
         closing -= timedelta(days=1)
@@ -159,9 +159,10 @@ def _cutoff(day: date) -> datetime:
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Yield the announcements since the watermark, from the query API or from the daily feed.
+    """Yield the announcements since the watermark, one page per day.
 
-    The feed has only the newest, the query API the others. If the query API fails, the newest announcement is
+    An ARXIV source uses only the query API. An ARXIV_FEED source reads the newest announcement from the feed,
+    and earlier ones that are not in it from the query API. If the query API fails, the newest announcement is
     still stored, and the next poll requests both again.
     """
     today = now.date()

@@ -1,4 +1,4 @@
-"""PURE. The days on which sources have no papers, so that an empty day is not taken for a fault."""
+"""PURE. The days on which sources have no papers, so that an empty day is not mistaken for a fault."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from app.types import SourceKind
 
 SATURDAY = 5
-# Days without an announcement of arXiv. Its calendar is published a year ahead: add each new year here.
+# Days without an arXiv announcement. arXiv publishes its calendar a year ahead: add each new year here.
 ARXIV_HOLIDAYS = {
     date(2026, 11, 26): "Thanksgiving",
     date(2026, 12, 25): "Christmas",
@@ -17,7 +17,7 @@ ARXIV_HOLIDAYS = {
 
 
 def no_papers_reason(kind: SourceKind, day: date) -> str:
-    """Return a sentence on why a source has no papers on a day, or "" if it should have some."""
+    """Return a sentence that explains why a source has few or no papers on a day, otherwise ""."""
     weekend = day.weekday() >= SATURDAY
     if kind is SourceKind.HUGGINGFACE and weekend:
         return f"Hugging Face lists few or no papers on a {day:%A}."
@@ -35,7 +35,7 @@ def announces(day: date) -> bool:
 
 
 def announcement_before(day: date) -> date:
-    """Return the last day before this one on which arXiv announced papers."""
+    """Return the last day before `day` on which arXiv announced papers."""
     day -= timedelta(days=1)
     while not announces(day):
         day -= timedelta(days=1)

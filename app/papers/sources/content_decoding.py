@@ -13,8 +13,8 @@ _GZIP, _PLAIN = ("gzip", "x-gzip"), ("", "identity")
 class Body:
     """A body that is decoded chunk by chunk. Neither its raw nor its decoded size may exceed `limit` bytes.
 
-    At most one coding is supported: gzip within gzip can expand a few kilobytes to gigabytes. Bytes after the
-    end of the compressed data are ignored.
+    At most one content coding is supported, because gzip within gzip can expand a few kilobytes to gigabytes.
+    Bytes after the end of the compressed data are ignored.
     """
 
     def __init__(self, encoding: str, limit: int) -> None:
@@ -27,7 +27,7 @@ class Body:
         self._content = bytearray()
 
     def feed(self, chunk: bytes) -> None:
-        """Add received bytes. Raises UnreadableAnswer if the body is too large or cannot be decompressed."""
+        """Add received bytes. Raise UnreadableAnswer if the body is too large or cannot be decompressed."""
         self._received += len(chunk)
         if self._gunzip is None:
             self._content += chunk
@@ -40,7 +40,7 @@ class Body:
             raise UnreadableAnswer(f"The answer has more than {self._limit // 1_000_000} MB.")
 
     def finish(self) -> bytes:
-        """Return the whole body. Raises UnreadableAnswer if its end is missing."""
+        """Return the whole body. Raise UnreadableAnswer if its end is missing."""
         if self._gunzip and self._received and not self._gunzip.eof:
             raise UnreadableAnswer("The answer was cut off: its compressed data has no end.")
         return bytes(self._content)

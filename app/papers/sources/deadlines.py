@@ -1,4 +1,4 @@
-"""Run asynchronous work that ends at a deadline, or when the service stops."""
+"""Run asynchronous work that ends at a deadline or when the service stops."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Any, TypeVar
 
 from app.errors import Stopping
 
-TICK = 0.2  # seconds between two checks whether the service stops
+TICK = 0.2  # how often to check whether the service is stopping, in seconds
 
 T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on an event loop of its own, as `asyncio.run` does."""
+    """Run a coroutine on its own event loop, like `asyncio.run`."""
     with asyncio.Runner(loop_factory=_Loop) as runner:
         return runner.run(work)
 
 
 async def wait_for(work: Awaitable[T], seconds: float, stopping: Event) -> T:
-    """Return the result of `work`. Raise TimeoutError after `seconds`, Stopping when the service stops."""
+    """Return the result of `work`. Raise TimeoutError after `seconds`, or Stopping when the service stops."""
     task = asyncio.ensure_future(work)
     deadline = monotonic() + seconds
     try:
@@ -46,13 +46,13 @@ async def wait_for(work: Awaitable[T], seconds: float, stopping: Event) -> T:
 async def in_thread(work: Callable[[], T]) -> T:
     """Run `work` in a thread and return its result. The thread is abandoned if the caller is cancelled.
 
-    `asyncio.run` waits at its end for the threads of `asyncio.to_thread`. Use `in_thread` for work that takes
-    long, cannot be interrupted and changes nothing.
+    Before it returns, `asyncio.run` waits for threads started by `asyncio.to_thread`. Use `in_thread` for
+    long work that cannot be interrupted and has no side effects.
     """
     future: Future[T] = Future()
 
     def run_work() -> None:
-        with suppress(InvalidStateError):  # the caller was cancelled meanwhile
+        with suppress(InvalidStateError):  # the caller has been cancelled
             try:
                 future.set_result(work())
             except Exception as error:
@@ -63,9 +63,9 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop that does not wait at its end for pending name resolution.
+    """An event loop that closes without waiting for pending name resolution.
 
-    The resolver of the operating system takes half a minute to give up.
+    The resolver of the operating system can take half a minute to give up.
     """
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:

@@ -21,7 +21,7 @@ from app.types import PaperRecord, ParseResult, Rejection
 
 NO_TITLE = "the entry has no title"
 BROKEN_ENTRY = "the entry cannot be read"
-SMALL = 4_000  # characters: larger feeds are parsed in a child process (30,000 hostile ones: 10 s)
+SMALL = 4_000  # characters: larger feeds are parsed in a child process (30,000 hostile ones take 10 s)
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 _FEED_END = re.compile(r"</(?:\w+:)?(?:feed|rss|rdf)\s*>\s*(?:<!--.*-->\s*)?$", re.IGNORECASE | re.DOTALL)
 _LAST_ENTRY = re.compile(r".*</(?:\w+:)?(?:entry|item)\s*>", re.IGNORECASE | re.DOTALL)
@@ -30,10 +30,10 @@ _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
 
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
-    """Return the papers of a feed. An entry without a date counts as listed on `day`.
+    """Return the papers in a feed. An entry without a date counts as listed on `day`.
 
-    feedparser's time grows with the square of the number of a tag's attributes, and it may fail in many ways.
-    So large feeds are parsed in a child process with limited time and memory.
+    feedparser takes time quadratic in the number of attributes of a tag, and it can fail in many ways.
+    Therefore large feeds are parsed in a child process with limited time and memory.
     """
     text = json_rows.text_of(data)
     try:
@@ -66,10 +66,10 @@ def _parse(text: str, day: date | None) -> ParseResult:
 
 
 def _entries(text: str) -> list[Any]:
-    """Return the entries of a feed. If parsing fails, parse each entry alone; unreadable ones are None."""
+    """Return the entries of a feed. If parsing fails, parse each entry alone. Unreadable entries are None."""
     try:
         return _parse_entries(text)
-    except Exception:  # mostly a single entry makes feedparser fail
+    except Exception:  # usually a single entry makes feedparser fail
         starts = [
             match.start() for match in itertools.islice(_ENTRY.finditer(text), json_rows.MOST_ENTRIES + 1)
         ]
@@ -106,7 +106,7 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
         people = sanitize.names([person.get("name") for person in entry.get("authors", ())])
         if len(people) == 1:  # one comma-joined string
             people = tuple(name for part in people[0].split(",") if (name := part.strip()))
-        # dict.get avoids feedparser's lookup, which replaces a missing field by the other one, and warns.
+        # dict.get avoids feedparser's lookup, which replaces a missing field with the other one and warns.
         moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed") or (0, 0, 0)
         parsed_day = sanitize.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
         published_on = sanitize.utc_day(entry.get("published")) or parsed_day or day
@@ -141,14 +141,17 @@ def _links(entry: Any) -> Iterator[str]:
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Yield the current feed, empty if it has not changed. Entries that it dropped meanwhile are lost."""
+    """Yield the current feed as one page, which is empty if the feed has not changed.
+
+    Entries that the feed dropped since the previous poll are lost.
+    """
     response = await client.get(
         str(state.config.get("url", "")),
         etag=state.etag,
         last_modified=state.last_modified,
         public_only=True,
     )
-    # In a thread: other sources go on meanwhile, and the service can stop without waiting for it.
+    # A thread does not block other sources, and the service can stop without waiting for it.
     parse_response = partial(parse, response.body, now.date())
     parsed = await deadlines.in_thread(parse_response) if response.changed else ParseResult()
     yield FetchedPage(parsed, now.date(), response.etag, response.last_modified)

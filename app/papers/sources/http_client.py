@@ -1,12 +1,11 @@
-"""The polite HTTP client for all sources. No other module of this package uses httpx.
+"""The polite HTTP client for all sources. No other module in this package uses httpx.
 
-It identifies itself, keeps to rate limits, retries transient faults, and gives up in time. arXiv allows one
-request every three seconds on one connection, for all its interfaces together. A lock makes requests to it
-sequential, and after its first 429 there are no requests to it for ten minutes.
+It identifies itself, observes rate limits, retries after transient faults, and gives up after a time limit.
+arXiv allows one request every three seconds on one connection, for all its interfaces together. A lock makes
+requests to arXiv sequential, and after its first 429 no requests are sent to it for ten minutes.
 
-Responses are limited in time and in memory. The host of a URL that somebody typed in, or that another host
-redirects to, is resolved once. All its addresses are checked, and the connection goes to one of the checked
-addresses.
+Responses are limited in time and in size. If a user entered the URL, or another host redirected to it, its
+host is resolved once. All its addresses are checked, and the connection is made to one of them.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from app.papers.sources.allowed_addresses import Allowed
 
 PRODUCT = "Paperboy/0.1"
 ARXIV = "arxiv.org"
-TIMEOUT = httpx.Timeout(30, connect=10)  # without any byte received
-ANSWER_SECONDS = 60.0  # for a whole response: connection, headers and body
-CONCURRENT_REQUESTS = 10  # each may use memory up to MOST_BYTES
+TIMEOUT = httpx.Timeout(30, connect=10)  # seconds without receiving a byte
+ANSWER_SECONDS = 60.0  # for a whole response, including connection, headers and body
+CONCURRENT_REQUESTS = 10  # each may use up to MOST_BYTES of memory
 MOST_BYTES = 20_000_000
-MOST_ADDRESSES = 4  # of a host that are tried
+MOST_ADDRESSES = 4  # tried per host
 MOST_REDIRECTS = 5
 ATTEMPTS = 3
 LONGEST_WAIT = timedelta(minutes=5, seconds=10)  # Hugging Face's rate limit has windows of five minutes
@@ -52,7 +51,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class HttpTransport:
-    """The functions that send requests, resolve names and pause. Tests pass their own."""
+    """The functions that send requests, resolve names and sleep. Tests pass their own."""
 
     transport: httpx.AsyncBaseTransport | None = None
     sleep: Sleep = asyncio.sleep
@@ -72,7 +71,7 @@ class HttpResponse:
 
 
 class _TransientError(Exception):
-    """A fault that a retry may solve. `wait` is the pause that the source asked for."""
+    """A fault after which a retry may succeed. `wait` is the pause that the source requested."""
 
     def __init__(self, message: str, wait: timedelta | None = None) -> None:
         super().__init__(message)
@@ -81,10 +80,10 @@ class _TransientError(Exception):
 
 @dataclass
 class Client:
-    """A client for one run, created by `open_client`. `now` is when the run began.
+    """A client for one run, created by `open_client`. `now` is the time at which the run began.
 
     `http` connects to any address, through the environment's proxy if there is one. `checked` connects
-    directly, and only to public addresses and to those that are `allowed`.
+    directly, and only to addresses that are public or `allowed`.
     """
 
     http: httpx.AsyncClient
@@ -107,9 +106,10 @@ class Client:
         last_modified: str | None = None,
         public_only: bool = False,
     ) -> HttpResponse:
-        """Send a GET request within the rate limits. Raises SourceError if there is no good response.
+        """Send a GET request within the rate limits. Raise SourceError if there is no successful response.
 
-        With `public_only`, the host must have public addresses. Redirects to other hosts always need them.
+        With `public_only`, the addresses of the host must be public or allowed. After a redirect to another
+        host, this always applies.
         """
         url = _normalized_url(url, params)
         service = service_of(url)
@@ -125,9 +125,9 @@ class Client:
                 raise SourceError(f"{service}: {fault}", retry_at=retry_at) from None
 
     async def post(self, url: str, content: dict[str, object], token: str = "") -> HttpResponse:
-        """Send a POST request with JSON, without retries or redirects, which could leak the token.
+        """Send a POST request with JSON. It is not retried or redirected, because that could leak the token.
 
-        Raises SourceError unless the response is successful.
+        Raise SourceError unless the response is successful.
         """
         _check_scheme(url)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -143,7 +143,10 @@ class Client:
         raise SourceError(_without_token(token, message))
 
     def _after(self, wait: timedelta) -> datetime:
-        """Return when a wait ends that begins now, rounded to minutes: a run may last for many minutes."""
+        """Return the end of a wait that begins now.
+
+        A run may last for many minutes, so the whole minutes since its start are added to `now`.
+        """
         return self.now + timedelta(minutes=(time.monotonic() - self.started) // 60) + wait
 
     async def _get_once(self, url: str, headers: dict[str, str], public_only: bool) -> HttpResponse:
@@ -151,9 +154,9 @@ class Client:
         for _ in range(MOST_REDIRECTS):
             _check_scheme(url)
             host = service_of(url)
-            if service != ARXIV == host:  # it would not go through arXiv's one connection
+            if service != ARXIV == host:  # the request would bypass arXiv's lock
                 raise SourceError(f"{service} redirects to arXiv: add a source of the kind arXiv instead.")
-            if host == ARXIV and host not in self._next_request_at:  # the previous run may just have sent one
+            if host == ARXIV and host not in self._next_request_at:  # the previous run may have just sent one
                 await self.transport.sleep(ARXIV_PAUSE.total_seconds())
             elif (wait := self._next_request_at.get(host, 0) - time.monotonic()) > 0:
                 await self.transport.sleep(wait)
@@ -177,7 +180,10 @@ class Client:
         headers: dict[str, str],
         content: dict[str, object] | None = None,
     ) -> tuple[httpx.Response, bytes]:
-        """Return a response and its body. Raises _TransientError, or SourceError after a timeout."""
+        """Return a response and its body.
+
+        Raise _TransientError after a transport error, SourceError after a timeout or another HTTP error.
+        """
         timeout = self.transport.answer_seconds
         try:
             async with (
@@ -220,10 +226,10 @@ class Client:
 
 
 class _CheckedTransport(httpx.AsyncBaseTransport):
-    """Resolve the host of each request once, check all its addresses, and connect to one of them.
+    """A transport that resolves the host of each request once and connects to one of its checked addresses.
 
-    The name stays in the Host header, in SNI and in the verification of the certificate. Connections must not
-    be kept alive: the pool finds them by address, and two names may share one address.
+    The host name is still used in the Host header, in SNI and to verify the certificate. Connections must not
+    be kept alive, because the pool finds them by address, and two names may share an address.
     """
 
     def __init__(self, inner: httpx.AsyncBaseTransport, resolve: Resolve, allowed: Allowed) -> None:
@@ -262,7 +268,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
 async def open_client(
     contact: str, now: datetime, transport: HttpTransport, allowed: Allowed | None = None
 ) -> AsyncIterator[Client]:
-    """Open the client of one run. `contact` is an address for the operators of sources, in User-Agent."""
+    """Open the client for one run. The User-Agent header gives operators of sources the `contact` address."""
     allowed = allowed or Allowed()
     headers = {"User-Agent": f"{PRODUCT} ({contact})", "Accept-Encoding": content_decoding.ACCEPTED}
     context = True if transport.transport else httpx.create_ssl_context()
@@ -280,7 +286,7 @@ async def open_client(
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
-    """Return the wait a source asks for: Retry-After (seconds or date), or `RateLimit: "api";r=0;t=55`."""
+    """Return the requested wait, from Retry-After (seconds or date) or `RateLimit: "api";r=0;t=55`."""
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return timedelta(seconds=min(int(value), 86_400))
@@ -328,7 +334,7 @@ async def _read_body(response: httpx.Response) -> bytes:
 
 
 def _without_token(token: str, text: str) -> str:
-    """Remove the token from a message: some servers, and h11, repeat what they were sent."""
+    """Remove the token from a message, because some servers, and h11, repeat what they received."""
     return text.replace(token.strip(), "…") if token.strip() else text
 
 

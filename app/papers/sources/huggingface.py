@@ -1,8 +1,8 @@
-"""Hugging Face Daily Papers: parse the answers of its API, and fetch them day by day.
+"""Hugging Face Daily Papers: parse responses from its API, and fetch them day by day.
 
-A row is `{paper: {…}, numComments, submittedBy, …}`, or the inner object alone (search results), or only
+A row is `{paper: {…}, numComments, submittedBy, …}`, the inner object alone (search results), or only
 figures `{date, arxiv_id, title, upvotes, comments}` (third-party archives). Each optional field may be
-missing or have a wrong type. The outer `publishedAt` is New York time marked as Z and is never used.
+missing or have the wrong type. The outer `publishedAt` is New York time marked as Z and is never used.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from app.text import sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 URL = "https://huggingface.co/api/daily_papers"
-PAGE_ROWS = 100  # the API's maximum; with fewer it silently truncates long days
+PAGE_ROWS = 100  # the API's maximum; with a lower limit, it silently truncates long days
 MOST_PAGES = 50
 NO_ID = "the row has no arXiv id"
 NO_TITLE = "the row has no title"
 
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
-    """PURE. Return the papers of an answer. `day` is the requested day, for rows that have none."""
+    """PURE. Return the papers in a response. `day` is the requested day, used for rows without a day."""
     rows, rejections = json_rows.parse_rows(data)
     parsed = json_rows.collect(
         (_record(number, json_rows.unwrap_literal(row), day) for number, row in rows), rejections
@@ -82,7 +82,7 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Yield one page per day since the watermark, always with yesterday and today, which still change.
+    """Yield one page per day since the watermark, always including yesterday and today, which still change.
 
     A day that cannot be read is requested again by the next poll. It does not delay the papers of today.
     """
@@ -98,14 +98,14 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
             if error.retry_at:
                 break
             continue
-        # A day is read completely once it is read after the following day has begun.
+        # Yesterday and today still change, so only earlier days count as read completely.
         yield FetchedPage(parsed, watermark=None if fault else min(day, today - timedelta(days=2)))
     if fault:
         raise fault
 
 
 async def _fetch_day(client: Client, day: date) -> ParseResult:
-    """Return the records of a day with their ranks over all its pages."""
+    """Return the records of a day, ranked across all of its pages."""
     parsed = ParseResult()
     for number in range(MOST_PAGES):
         response = await client.get(URL, params={"date": day.isoformat(), "limit": PAGE_ROWS, "p": number})

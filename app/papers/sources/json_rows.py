@@ -1,6 +1,6 @@
-"""PURE. Read rows of JSON from an array, an object that holds one, or JSON lines.
+"""PURE. Read rows of JSON from an array, an object that contains one, or JSON lines.
 
-Each row that cannot be read is a rejection. A truncated answer is one, too, after its complete rows.
+Each unreadable row becomes a rejection. A truncated response adds one after its complete rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.types import PaperRecord, ParseResult, Rejection
 
 CUT_OFF = "the answer was cut off"
 BROKEN = "the answer is broken from here on"
-MOST_ENTRIES = 2_000  # of a feed: arXiv's maximum
+MOST_ENTRIES = 2_000  # in a feed: arXiv's maximum
 TOO_MANY = "the feed has too many entries"
 NOT_JSON = "the row is not JSON"
 NOT_AN_OBJECT = "the row is not an object"
@@ -27,11 +27,11 @@ _CONTAINERS = ("data", "papers", "results", "items", "rows")
 _DECODER = json.JSONDecoder()
 _BETWEEN = re.compile(r"[\s,]*")
 
-Row = tuple[int, Any]  # its number, from 1, and its value
+Row = tuple[int, Any]  # number, counted from 1, and value
 
 
 def text_of(data: bytes | str) -> str:
-    """Return an answer as text. Bytes that are not UTF-8 become the replacement character."""
+    """Return a response as text. Bytes that are not valid UTF-8 become replacement characters."""
     return data.removeprefix("\ufeff") if isinstance(data, str) else data.decode("utf-8-sig", "replace")
 
 
@@ -49,7 +49,10 @@ def too_many(count: int, most: int = MOST_ENTRIES) -> Rejection:
 
 
 def parse_rows(data: bytes | str) -> tuple[list[Row], list[Rejection]]:
-    """Return the rows of an answer, and rejections for what could not be read."""
+    """Return the rows of a response, and rejections for its unreadable parts.
+
+    Raise UnreadableAnswer if no list of rows can be read.
+    """
     text = text_of(data)
     refuse_markup(text, "JSON")
     try:
@@ -78,7 +81,7 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
     if start.startswith("[") or re.match(r'\{\s*"[^"]*"\s*:.*\[', start.partition("\n{")[0][:300], re.DOTALL):
         position = text.find("[") + 1
         with suppress(ValueError, RecursionError):
-            while between := _BETWEEN.match(text, position):  # it matches "", too
+            while between := _BETWEEN.match(text, position):  # it also matches ""
                 value, position = _DECODER.raw_decode(text, between.end())
                 rows.append((len(rows) + 1, value))
         first, _, rest = start.partition("\n")
@@ -99,7 +102,7 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
 
 
 def collect(rows: Iterable[PaperRecord | Rejection], rejections: Sequence[Rejection] = ()) -> ParseResult:
-    """Return the records of rows, and their rejections after those that were there before."""
+    """Separate records from rejections. Rejections in `rows` follow the given ones."""
     records: list[PaperRecord] = []
     rejections = [*rejections]
     for row in rows:
@@ -112,7 +115,7 @@ def collect(rows: Iterable[PaperRecord | Rejection], rejections: Sequence[Reject
 
 
 def unwrap_literal(row: Any) -> Any:
-    """Return the value of a row that an archive stored as the text of a Python literal or of JSON."""
+    """Decode a row that an archive stored as a JSON or Python literal string. Return others unchanged."""
     if not isinstance(row, str) or not row.lstrip().startswith("{") or len(row) > _REPR_CHARS:
         return row
     try:

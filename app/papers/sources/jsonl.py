@@ -13,7 +13,7 @@ NO_TITLE = "the row has no title"
 
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
-    """Return the papers of a file. A row without a date counts as listed on `day`."""
+    """Return the papers in a file. A row without a date counts as listed on `day`."""
     rows, rejections = json_rows.parse_rows(data)
     records = (_record(number, json_rows.unwrap_literal(row), day) for number, row in rows)
     return json_rows.collect(records, rejections)

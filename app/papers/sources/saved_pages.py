@@ -1,7 +1,7 @@
-"""PURE. Hugging Face search pages saved as text. They have no ids, only titles.
+"""PURE. Hugging Face search pages saved as text. They contain titles but no ids.
 
-Paragraphs are separated by blank lines: a header with a day, then for each paper its title, its abstract
-and, on some pages, "• 4 authors · Apr 13 2" (a day, perhaps a year, perhaps a number of comments).
+Paragraphs are separated by blank lines. A header with a day is followed by the title and abstract of each
+paper and, on some pages, by "• 4 authors · Apr 13 2" (a day, an optional year, an optional comment count).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AUTHORS = re.compile(r"^\s*•?\s*(\d{1,5}) authors?\b", re.IGNORECASE)
 
 @dataclass
 class _PartialPaper:
-    """A paper while its paragraphs are read."""
+    """A paper whose paragraphs are being read."""
 
     title: str
     abstract: list[str] = field(default_factory=list)
@@ -39,12 +39,12 @@ class _PartialPaper:
 
 
 def looks_like(text: str) -> bool:
-    """Return whether a text seems to be a saved search page."""
+    """Return whether a text looks like a saved search page."""
     return MARKER in text[:2_000]
 
 
 def parse(data: bytes | str, day: date | None = None, *, today: date) -> ParseResult:
-    """Return the papers of a page. `day` overrides the day in its header, whose year must be inferred."""
+    """Return the papers on a page. `day` overrides the day in its header, whose year may be missing."""
     text = json_rows.text_of(data)
     json_rows.refuse_markup(text, "a search page saved as text")
     if not looks_like(text):
@@ -79,7 +79,7 @@ def parse(data: bytes | str, day: date | None = None, *, today: date) -> ParseRe
 
 
 def _papers(body: list[str]) -> Iterator[_PartialPaper]:
-    """Yield the papers. One may lack its last lines, or have an abstract of several paragraphs."""
+    """Yield the papers. A paper may lack its last line or have an abstract of several paragraphs."""
     current: _PartialPaper | None = None
     for index, part in enumerate(body):
         authors = _AUTHORS.match(part)
@@ -100,17 +100,17 @@ def _papers(body: list[str]) -> Iterator[_PartialPaper]:
 
 
 def _is_title(part: str, following: list[str]) -> bool:
-    """Return whether a paragraph after an abstract is a title: it is short, and an abstract follows it."""
+    """Return whether a paragraph after an abstract is a title: short, and followed by an abstract."""
     if "\n" in part or len(part) > LONGEST_TITLE or not following or _AUTHORS.match(following[0]):
         return False
     return len(following[0]) > len(part) and not part.endswith((".", ":", ";", ","))
 
 
 def _listing_day(header: list[str], body: list[str], today: date) -> date | None:
-    """Return the day in the header.
+    """Return the day in the header, or None.
 
-    Pages leave out the current year, so the year is the one after the newest that the page names. On a page
-    without any year, the day is the latest such day up to today.
+    Pages omit the current year. If the header does not have a year, it is the one after the newest year on
+    the page. If the page has no year, or has the current one, return the latest matching day up to `today`.
     """
     day = next((match for part in header if (match := _DAY.fullmatch(part))), None)
     if not day:

@@ -1,4 +1,4 @@
-"""PURE. The input of fetching from a source, and the pages that it yields."""
+"""PURE. The progress of a source between polls, and the pages that fetching it yields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """A page that was fetched. Once it is stored, `watermark` is the last day that was read completely."""
+    """A fetched page. Once it is stored, all days up to `watermark` have been read completely."""
 
     parsed: ParseResult
     watermark: date | None = None
@@ -32,12 +32,15 @@ class FetchedPage:
 
 
 def unread_days(state: SourceState, today: date) -> list[date]:
-    """Return the days before today that were not read completely; for a new source, `backfill_days` days."""
+    """Return the days before today that have not been read completely.
+
+    For a new source, these are the last `backfill_days` days.
+    """
     oldest = today - timedelta(days=state.backfill_days)
     start = state.watermark + timedelta(days=1) if state.watermark else oldest
     return [start + timedelta(days=n) for n in range((today - start).days)]
 
 
 def days_to_fetch(state: SourceState, today: date) -> list[date]:
-    """Return the unread days, and always yesterday and today, which still change."""
+    """Return the unread days, always including yesterday and today, which still change."""
     return sorted({*unread_days(state, today), today - timedelta(days=1), today})
