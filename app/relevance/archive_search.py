@@ -1,6 +1,6 @@
-"""Search over the newest papers of the archive, in memory: a query is matched like an interest.
+"""Search the newest papers in the archive, in memory. A query is matched like an interest.
 
-A search for an arXiv id, a DOI or a URL finds that one paper.
+`queries.find_by_reference` finds a paper by arXiv id, DOI or URL.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from app.runtime import interpreter
 from app.storage.database import Database
 from app.types import PaperView
 
-MAX_PAPERS = 10_000  # the newest ones, for some 300 MB; older ones are found on the page of their day
+MAX_PAPERS = 10_000  # the newest ones, which need about 300 MB; older ones are on the pages for their days
 MIN_RELEVANCE = 0.1  # far less than a paper needs for a digest
 MIN_SIMILARITY = 0.4  # cosine, for related papers
-MIN_PAPERS_TO_FREEZE = 1_000  # from here on, garbage collection of an index takes a noticeable time
-MAX_WAITING = 4  # visitors who may wait for the first index: more would use up the threads
-CHECK_INTERVAL = timedelta(minutes=1)  # between two checks whether the archive has changed
+MIN_PAPERS_TO_FREEZE = 1_000  # garbage collection of a larger index takes noticeable time
+MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the threads
+CHECK_INTERVAL = timedelta(minutes=1)  # between checks for changes to the archive
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class SearchPage:
 
     papers: tuple[PaperView, ...]
     total: int
-    of_newest: int = 0  # how many papers were searched, or 0 if all of the archive was
+    of_newest: int = 0  # the number of papers searched, or 0 if the whole archive was searched
 
 
 class SearchIndex:
-    """The papers of the archive at one moment, indexed for search."""
+    """A snapshot of the newest papers in the archive, indexed for search."""
 
     def __init__(self, papers: Sequence[PaperView], model: RelevanceModel) -> None:
         self._index = matching.MatchIndex(papers, model)
@@ -54,7 +54,7 @@ class SearchIndex:
         self._vectors = np.array([*self._index.vectors.values()], np.float32)
 
     def search(self, query: Query) -> list[int]:
-        """Return the ids of the papers that fit a query: the most relevant first, then the newest."""
+        """Return the ids of the papers that match a query, most relevant first. Ties: newest first."""
         relevance = self._index.relevance(query)
         rows = np.flatnonzero((relevance >= MIN_RELEVANCE) & self._index.filters.passing_mask(query))
         order = np.lexsort((-self._ids[rows], -self._days[rows], -relevance[rows]))
@@ -62,7 +62,7 @@ class SearchIndex:
         return ids
 
     def similar(self, paper_id: int, limit: int) -> list[int]:
-        """Return the ids of the papers most similar to this one; none if the model has no LSA space."""
+        """Return the ids of the papers most similar to this one, or [] if the model has no LSA space."""
         row = self._row_of.get(paper_id)
         if row is None:
             return []
@@ -75,14 +75,14 @@ class SearchIndex:
 
 @dataclass(frozen=True, slots=True)
 class _CachedIndex:
-    archive: ArchiveFingerprint  # when the index was built
+    archive: ArchiveFingerprint  # at the time when the index was built
     model: RelevanceModel
     index: SearchIndex
-    of_newest: int  # papers in the index, or 0 if the archive has no more
+    of_newest: int  # the number of papers in the index, or 0 if it contains the whole archive
 
 
 class ArchiveSearch:
-    """Searches the archive. Rebuilding the index takes seconds; searches use the old one meanwhile."""
+    """Search over the archive. Rebuilding the index takes seconds; meanwhile, searches use the old one."""
 
     def __init__(self, db: Database, models: ModelStore) -> None:
         self._db, self._models = db, models
@@ -91,15 +91,15 @@ class ArchiveSearch:
         self._next_check_at: datetime | None = None
 
     def search(self, query: Query | None, only: PaperFilter, start: int, size: int) -> SearchPage:
-        """Return the papers that fit a query, best first; without a query all papers, newest first.
+        """Return the papers that match a query, best first. Without a query, return all papers, newest first.
 
-        Raise NotReady if there is no index yet and enough visitors wait for it already.
+        Raise NotReady if there is no index yet and MAX_WAITING visitors are already waiting for it.
         """
         if query is None:
             with self._db.read() as session:
                 newest = queries.newest(session, only, size, start)
                 return SearchPage(tuple(newest), queries.count(session, only))
-        # Open no session before this: the thread that builds the index needs one while others wait for it.
+        # Do not open a session before this: the thread that builds the index needs one while others wait.
         cached = self._first_index()
         ids = cached.index.search(query)
         with self._db.read() as session:
@@ -109,12 +109,15 @@ class ArchiveSearch:
         return SearchPage(tuple(papers), len(ids), cached.of_newest)
 
     def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
-        """Return the most similar papers; none while there is no index: no page waits for it."""
+        """Return the most similar papers, or [] if there is no index yet: pages do not wait for it."""
         ids = self._cached.index.similar(paper_id, limit) if self._cached else []
         return queries.in_given_order(session, ids)
 
     def is_outdated(self, session: Session, now: datetime) -> bool:
-        """Return True if the archive or the model has changed. Check at most every `CHECK_INTERVAL`."""
+        """Return True if the index is missing, or if a check finds that the archive or the model has changed.
+
+        Checks are at least `CHECK_INTERVAL` apart. Between them, return False.
+        """
         cached = self._cached
         if cached is None:
             return True
@@ -134,7 +137,7 @@ class ArchiveSearch:
                 self._building.release()
 
     def _first_index(self) -> _CachedIndex:
-        """Return the index. If there is none yet, build it, or wait for the thread that does."""
+        """Return the index. If there is none yet, build it or wait for the thread that is building it."""
         if self._cached:
             return self._cached
         if not self._waiting.acquire(blocking=False):
@@ -147,7 +150,7 @@ class ArchiveSearch:
             self._waiting.release()
 
     def _build(self) -> _CachedIndex:
-        """Return a new index, or the present one if the archive and the model are the same."""
+        """Return a new index, or the current one if the archive and the model have not changed."""
         with self._db.read() as session:
             archive, model = model_store.archive_fingerprint(session), self._models.current(session)
             cached = self._cached
@@ -156,5 +159,5 @@ class ArchiveSearch:
             papers = queries.texts(session, MAX_PAPERS + 1)
         index = SearchIndex(papers[:MAX_PAPERS], model)
         if len(papers) >= MIN_PAPERS_TO_FREEZE:
-            interpreter.freeze_live_objects()  # everything in memory now will stay for hours
+            interpreter.freeze_live_objects()  # everything now in memory will stay there for hours
         return _CachedIndex(archive, model, index, MAX_PAPERS if len(papers) > MAX_PAPERS else 0)

@@ -1,6 +1,6 @@
-"""PURE. Required and excluded phrases, authors and categories, checked for all papers at once.
+"""PURE. Check required and excluded phrases, authors and categories for all papers at once.
 
-No score outweighs an exclusion, and a required phrase must occur word by word.
+No score outweighs an exclusion, and a required phrase must occur as a whole.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import stem_all, without_stopwords
 from app.types import PaperView
 
-Clause = tuple[str, Matrix]  # the reason why papers are rejected, and the mask of these papers
+Clause = tuple[str, Matrix]  # the reason for rejecting papers, and a mask of these papers
 
 
 class Filters:
-    """Filters over papers. They are indexed on first use. Masks are in the order of the papers."""
+    """Filters over papers, which are indexed on first use. Masks are in the order of the papers."""
 
     def __init__(self, papers: Sequence[PaperView], abbreviations: Abbreviations) -> None:
         self._papers, self._abbreviations = papers, abbreviations
 
     def build_indexes(self) -> None:
-        """Index the papers now, so that the first query need not wait for it."""
+        """Index the papers now, so that the first query does not have to wait."""
         _ = self._texts, self._authors, self._categories
 
     def passing_mask(self, query: Query) -> Matrix:
-        """Return a mask of the papers that meet every requirement of a query and none of its exclusions."""
+        """Return a mask of the papers that meet all requirements of a query and match no exclusion."""
         return ~self._any_of([*self._exclusions(query), *self._unmet_requirements(query)])
 
     def excluded_mask(self, query: Query) -> Matrix:
-        """Return a mask of the papers that the exclusions of a query reject."""
+        """Return a mask of the papers that match an exclusion of a query."""
         return self._any_of(self._exclusions(query))
 
     def rejection_reason(self, query: Query, row: int) -> str:
-        """Return why a query rejects the paper at `row`, whatever its score, or "" if it does not."""
+        """Return the reason why a query rejects the paper at `row` regardless of its score, or ""."""
         clauses = (clause for of in (self._exclusions, self._unmet_requirements) for clause in of(query))
         return next((reason for reason, rejected in clauses if rejected[row]), "")
 
@@ -62,7 +62,7 @@ class Filters:
             yield "it is filed under other categories", ~self._in_categories(query.categories)
 
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
-        """Return a mask of the papers that have these stems, as typed or in their short or long form."""
+        """Return a mask of the papers that contain these stems, as typed or in their short or long form."""
         if len(without_stopwords(phrase)) == 1 < len(phrase):  # without "on", "on-policy" would be any policy
             return self._texts[0].containing(phrase)
         folded = self._abbreviations.fold(without_stopwords(phrase))
@@ -74,9 +74,9 @@ class Filters:
         )
 
     def _by_authors(self, names: Iterable[str]) -> Matrix:
-        """Return a mask of the papers by an author with one of these full or last names.
+        """Return a mask of the papers with an author whose name contains one of these names.
 
-        Names match by whole words, without accents.
+        Whole words must match; accents are ignored.
         """
         return self._any_of(("", self._authors.containing(words_of_name(name))) for name in names)
 
@@ -93,7 +93,7 @@ class Filters:
 
     @cached_property
     def _texts(self) -> tuple[PhraseIndex, PhraseIndex]:
-        """Return indexes of the papers as written, and with long forms folded into their short ones."""
+        """Return two phrase indexes of the papers: one as written, one with long forms folded."""
         texts = [[stem_all(paper.title), stem_all(paper.abstract)] for paper in self._papers]
         folded = ([self._abbreviations.fold(without_stopwords(text)) for text in both] for both in texts)
         return PhraseIndex(texts), PhraseIndex(folded)
@@ -104,5 +104,5 @@ class Filters:
 
     @cached_property
     def _categories(self) -> PhraseIndex:
-        # A category is one word here, so it matches as a whole only.
+        # A category is a single word here, so it only matches as a whole.
         return PhraseIndex([[category] for category in paper.categories] for paper in self._papers)

@@ -1,4 +1,4 @@
-"""PURE. The parts of a paper that match, as the paper spells them: words, authors and categories."""
+"""PURE. Find the matching words, authors and categories of a paper, as the paper spells them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import WORD, Token, content_stems, fold_accents, tokenise
 from app.types import PaperView
 
-MAX_HIGHLIGHTS = 3  # of a field
-MAX_CLOSE_WORDS = 3  # in a reason, beside the highlights
+MAX_HIGHLIGHTS = 3  # per field
+MAX_CLOSE_WORDS = 3  # per reason, besides the highlights
 
-Field = tuple[str, str, list[Token]]  # its name, its text and the words of the text
-Highlights = list[tuple[str, list[str]]]  # the name of a field, and texts of this field
-_BOUNDARY = re.compile(r"[.;!?()\[\]]")  # no highlight crosses it
+Field = tuple[str, str, list[Token]]  # the field's name, its text and the words in the text
+Highlights = list[tuple[str, list[str]]]  # the name of a field, and excerpts from it
+_BOUNDARY = re.compile(r"[.;!?()\[\]]")  # highlights do not cross it
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class PaperText:
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        """Return the title and the abstract with their words."""
+        """Return the title and the abstract, each with its words."""
         texts = (("title", self.paper.title), ("abstract", self.paper.abstract))
         return tuple((name, text, tokenise(text)) for name, text in texts)
 
     @cached_property
     def _folded_fields(self) -> tuple[Field, ...]:
-        """Return the fields with long forms folded into their short ones."""
+        """Return the fields with long forms folded into short forms."""
         fold = self.abbreviations.fold_tokens
         return tuple((name, text, fold(tokens)) for name, text, tokens in self.fields)
 
     def matching_authors(self, names: Sequence[str]) -> list[str]:
-        """Return the authors with one of these full or last names: by whole words, without accents."""
+        """Return the authors whose names contain one of `names` as whole words. Accents are ignored."""
         phrases = [phrase for name in names if (phrase := _padded_words(name)).strip()]
         return [
             author
@@ -50,14 +50,13 @@ class PaperText:
         ]
 
     def matching_categories(self, names: Sequence[str]) -> list[str]:
-        """Return the paper's categories that match: `cs.CL` matches itself, `cs` the whole archive."""
+        """Return the paper's matching categories: `cs.CL` matches only itself, `cs` all its subcategories."""
         return [own for own in self.paper.categories if in_categories(own, names)]
 
     def highlights(self, terms: set[str], idf: Idf) -> Highlights:
-        """Return the heaviest runs of terms, as the paper spells them, by the field that has them.
+        """Return the heaviest runs of terms (by idf), as the paper spells them, grouped by field.
 
-        The field with the heaviest run comes first; the other one adds the terms that it lacks. No stem
-        comes twice.
+        The field with the heaviest run comes first. The other field adds only terms that are still missing.
         """
 
         def weight(run: Sequence[Token]) -> float:
@@ -87,7 +86,7 @@ class PaperText:
     def _fields_with(self, terms: Set[str]) -> list[Field]:
         """Return the folded fields, with words that only imply one of the terms relabelled as that term.
 
-        Prefer the words of the long form where the paper writes it out; otherwise relabel the short form.
+        Prefer the words of the long form if the paper writes it out; otherwise relabel the short form.
         """
         if not self._has_expansions:
             return list(self._folded_fields)
@@ -111,7 +110,7 @@ class PaperText:
         return fields
 
     def surface_form(self, term: str) -> str:
-        """Return a term, or a pair of neighbouring stems, as the paper spells it first; "" if it lacks it."""
+        """Return the first spelling of a term, or of a pair of neighbouring stems, or "" if it is missing."""
         if " " in term:
             for _, text, tokens in self.fields:
                 for first, second in itertools.pairwise(tokens):
@@ -127,9 +126,9 @@ class PaperText:
 
 
 def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] | None = None) -> list[str]:
-    """Return the first `MAX_CLOSE_WORDS` texts that share no stem with `excluded`, nor with each other.
+    """Return the first `MAX_CLOSE_WORDS` texts that share no stems with `excluded` or with each other.
 
-    If `allowed` is given, all stems of a text must be in it.
+    If `allowed` is given, it must contain all stems of a text.
     """
     used, chosen = set(excluded), list[str]()
     for text in texts:
@@ -143,24 +142,24 @@ def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] |
 
 
 def in_categories(category: str, names: Sequence[str]) -> bool:
-    """Return True if a category is one of these categories, or belongs to one of these archives."""
+    """Return True if a category is one of `names`, or a subcategory of one: `cs.CL` is in `cs`."""
     own = category.casefold()
     return any(own == name or own.startswith(f"{name}.") for name in names)
 
 
 def words_of_name(name: str) -> list[str]:
-    """Return the words of a name, the last name last: "García, José" is José García."""
+    """Return the words of a name without accents, last name last, even if written "García, José"."""
     last, _, first = name.partition(",")
     return WORD.findall(fold_accents(f"{first} {last}"))
 
 
 def _padded_words(name: str) -> str:
-    """Return the words of a name with spaces around each, so that `in` finds whole words only."""
+    """Return the words of a name, each surrounded by spaces, so that `in` finds only whole words."""
     return f" {' '.join(words_of_name(name))} "
 
 
 def _runs(text: str, tokens: Sequence[Token], terms: set[str]) -> list[list[Token]]:
-    """Return the runs of neighbouring terms. A run crosses no bracket and no end of a sentence."""
+    """Return the runs of neighbouring terms. Runs do not cross brackets or the end of a sentence."""
     runs: list[list[Token]] = []
     for before, token in itertools.pairwise([None, *tokens]):
         if token is None or token.stem not in terms:

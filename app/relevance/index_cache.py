@@ -1,4 +1,4 @@
-"""Cache the last few match indexes: while papers and model are the same, only the first visitor waits."""
+"""Cache the last few match indexes. Until the papers or the model change, only the first visitor waits."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from app.relevance import matching
 from app.relevance.model import RelevanceModel
 from app.types import PaperView
 
-MAX_INDEXES = 3  # for today's candidates, for those of the last weeks, and for one day that somebody opens
+MAX_INDEXES = 3  # today's candidates, those of the last few weeks, and one day that a visitor opens
 
 
 class IndexCache:
-    """The match indexes that were used last. Thread-safe: one thread builds an index, the others wait."""
+    """The most recently used match indexes. Thread-safe: one thread builds an index while the others wait."""
 
     def __init__(self) -> None:
         self._indexes = LRUCache[object, matching.MatchIndex](MAX_INDEXES)
-        self._model: RelevanceModel | None = None  # of all cached indexes
+        self._model: RelevanceModel | None = None  # the model of all cached indexes
         self._building = Lock()
 
     def get(self, papers: Sequence[PaperView], model: RelevanceModel) -> matching.MatchIndex:
-        """Return the index of these papers. Build it if it is missing."""
+        """Return the index of these papers, building it if it is missing."""
         content = tuple((p.id, p.title, p.abstract, p.authors, p.categories) for p in papers)
         with self._building:
             if model is not self._model:

@@ -1,15 +1,15 @@
 """PURE. Interests × papers → relevance, with a reason that quotes the paper.
 
-B, the words: BM25F over words and pairs of words, as `vector_space` defines it. Long and short forms of a
-term are the same word.
-P, the meaning: the examples of an interest are the papers of the archive that have most of its words, with
-the highest scores. Their centroid is a direction in the LSA space. P is the z-score of a paper in this
-direction: how many standard deviations it is closer than the papers of the archive. This makes interests
-comparable, and finds papers that use other words. P is damped if the examples have few of the interest's
-words.
+B, the words: BM25F over words and pairs of words, as defined in `vector_space`. Long and short forms of a
+term count as the same word.
+P, the meaning: the examples of an interest are the papers in the archive with the highest product of score
+and share of the interest's words. Their centroid is a direction in the LSA space. P is the z-score of a paper
+in this direction: the number of standard deviations by which it is closer than the archive's average paper.
+This makes interests comparable and finds papers that use other words. P is damped if the examples contain few
+of the interest's words.
 
-z = WORD_WEIGHT·B + P + ALL_WORDS_BONUS·(the paper has all its words), and relevance rises with z in the same
-way for all interests.
+z = WORD_WEIGHT·B + P + ALL_WORDS_BONUS·(the paper contains all words of the interest). Relevance rises with z
+in the same way for all interests.
 """
 
 from __future__ import annotations
@@ -39,44 +39,44 @@ from app.relevance.vector_space import (
 from app.text.tokenizer import bigrams, content_stems, tokenise, without_stopwords
 from app.types import PaperView
 
-# Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists what else was tried.
+# Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
 WORD_WEIGHT, ALL_WORDS_BONUS = 0.35, 1.0
-ALL_WORDS_SHARE = 0.9999  # of an interest's idf counts as all words: the sums are in 32 bits
-# An interest's examples are those with the highest score × share of its words. Each one is weighted by
+ALL_WORDS_SHARE = 0.9999  # this share of an interest's idf counts as all words, as 32-bit sums are inexact
+# An interest's examples are the papers with the highest score × share of its words. Each one is weighted by
 # (its value / the highest value)² / √rank.
 EXAMPLES_PER_INTEREST = 40
 RANK_WEIGHTS = (1 / np.sqrt(np.arange(1, EXAMPLES_PER_INTEREST + 1))).astype(np.float32)
-MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to these
-# Without an LSA space, P is estimated from the words: these are its averages where the words are found.
+MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
+# Without an LSA space, P is estimated from the words. These numbers fit its average where words are found.
 FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
-# Evidence is softplus(z − EVIDENCE_OFFSET), less that of MIN_AGREEMENT, and relevance is
-# 1 − exp(−evidence / EVIDENCE_SCALE). Combined as 1 − Π (1 − r), relevances add up their evidence.
+# Evidence is softplus(z − EVIDENCE_OFFSET) minus its value at z = MIN_AGREEMENT, and at least 0. Relevance is
+# 1 − exp(−evidence / EVIDENCE_SCALE). Combining relevances as 1 − Π (1 − r) adds up their evidence.
 EVIDENCE_OFFSET, EVIDENCE_SCALE, MIN_AGREEMENT = 2.0, 8.0, 1.0
-# At least this relevant, however common the words: a paper with the whole interest as typed in its title, and
-# a paper with a phrase that the reader put in quotes.
+# Minimum relevance, however common the words: for papers with the whole interest in the title, as typed, and
+# for papers with a phrase that the reader put in quotes.
 TITLE_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
-FILTER_RELEVANCE = 0.8  # of every paper that passes an interest of filters only ("author:…")
-BATCH_SIZE = 500  # interests that are matched at once: bounds the memory
-MAX_CACHED_DIRECTIONS = 20_000  # some megabytes
+FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
+BATCH_SIZE = 500  # interests matched at once, to limit memory
+MAX_CACHED_DIRECTIONS = 20_000  # a few megabytes
 
 
 @dataclass(frozen=True, slots=True)
 class MatchDetails:
-    """Every number that leads from an interest and a paper to its relevance."""
+    """The numbers from which a paper's relevance to an interest is computed."""
 
     words: float  # B
     meaning: float  # P: standard deviations above the archive's mean, damped
     archive_knows_it: float  # in 0…1: the share of the interest's words in its examples; damps P
-    all_words: bool  # the paper has all words of the interest
-    in_title: bool  # its title has all of them, as they were typed
+    all_words: bool  # the paper contains all words of the interest
+    in_title: bool  # its title contains all of them, as typed
     agreement: float  # z
-    relevance: float  # in 0…1, at least what a title, a phrase or a filter is worth; 0 if rejected
+    relevance: float  # in 0…1, with the minimum for a title, a phrase or a filter; 0 if rejected
     rejection_reason: str  # why a filter or an exclusion rejects the paper, or ""
 
 
 @dataclass(frozen=True)
 class _Scores:
-    """Scores of a batch of interests: interests × papers, except for `known_share`."""
+    """The scores for a batch of interests, as interests × papers except for `known_share`."""
 
     words: Matrix
     meaning: Matrix
@@ -99,17 +99,17 @@ class _Scores:
 
 @dataclass(frozen=True)
 class _QueryBatch:
-    """A batch of interests, and their scores by words."""
+    """A batch of interests and their word scores."""
 
     terms_and_pairs: Sequence[Sequence[str]]  # of each interest
     indicators: sparse.csr_matrix  # interests × terms of the index: 1 for each of `terms_and_pairs`
-    total_idf: Matrix  # of all terms of each interest
+    total_idf: Matrix  # the sum of the idf of each interest's terms
     words: Matrix  # B: interests × papers
-    idf_found: Matrix  # interests × papers: the sum of the idf of the interest's terms that a paper has
+    idf_found: Matrix  # interests × papers: the sum of the idf of the interest's terms in the paper
 
 
 class MatchIndex:
-    """An index of the candidate papers of a digest. It matches any number of interests."""
+    """An index of papers, such as the candidates for a digest, that matches any number of interests."""
 
     def __init__(self, papers: Iterable[PaperView], model: RelevanceModel) -> None:
         self._model, self._space = model, model.space
@@ -138,11 +138,11 @@ class MatchIndex:
 
     @cached_property
     def vectors(self) -> dict[int, Matrix]:
-        """Return each paper's unit vector in the LSA space by id; vectors of length 0 without a space."""
+        """Return each paper's unit vector in the LSA space, by id. Without a space, the vectors are empty."""
         return {text.paper.id: vector for text, vector in zip(self._texts, self._vectors, strict=True)}
 
     def match(self, queries: Sequence[Query]) -> list[dict[int, float]]:
-        """Return, for each interest, the relevance in 0…1 of the papers that fit it at all, by id."""
+        """Return, for each interest, {paper id: relevance in 0…1} for the papers that match it."""
         matches = []
         for start in range(0, len(queries), BATCH_SIZE):
             batch = queries[start : start + BATCH_SIZE]
@@ -151,11 +151,11 @@ class MatchIndex:
         return matches
 
     def relevance(self, query: Query) -> Matrix:
-        """Return the relevance of each paper, in their order, without applying filters and exclusions."""
+        """Return the relevance of each paper in index order, without applying filters and exclusions."""
         return self._with_minimum(query, self._scores([query]).relevance[0])
 
     def _with_minimum(self, query: Query, relevance: Matrix) -> Matrix:
-        """Return relevance, raised to the minimum for papers that pass the filters and required phrases."""
+        """Return relevance with the minimum for phrases, or FILTER_RELEVANCE for a query without words."""
         if not query.terms:
             return np.full(len(self._texts), FILTER_RELEVANCE)
         return (
@@ -165,24 +165,24 @@ class MatchIndex:
         )
 
     def _matches(self, query: Query, relevance: Matrix) -> dict[int, float]:
-        """Return the papers that are relevant and pass the filters, required phrases and exclusions."""
+        """Return {paper id: relevance} for the relevant papers that pass filters, phrases and exclusions."""
         relevance = self._with_minimum(query, relevance)
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
         return dict(zip(self._ids[rows].tolist(), relevance[rows].tolist(), strict=True))
 
     def excluded_papers(self, query: Query) -> frozenset[int]:
-        """Return the ids of the papers that the exclusions of an interest reject."""
+        """Return the ids of the papers that match an exclusion of an interest."""
         return frozenset(self._ids[self.filters.excluded_mask(query)].tolist())
 
     def missing_words(self, query: Query) -> list[str]:
-        """Return the words of an interest, as they were typed, that no paper has."""
+        """Return the words of an interest, as typed, that occur in no paper."""
         typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokenise(query.text))}
         fold, columns = self._model.abbreviations.fold, self._terms.columns
         return [typed[stem] for stem in query.terms if columns.keys().isdisjoint([stem, *fold([stem])])]
 
     def details(self, query: Query, paper_id: int) -> MatchDetails:
-        """Return how the relevance of one paper comes about. Raise KeyError if it is not in the index."""
+        """Return the numbers behind a paper's relevance. Raise KeyError if the paper is not in the index."""
         row, scores = self._row_of[paper_id], self._scores([query])
         return MatchDetails(
             words=float(scores.words[0, row]),
@@ -196,9 +196,9 @@ class MatchIndex:
         )
 
     def reason(self, query: Query, paper_id: int) -> str:
-        """Return why a paper fits: the matching words as it spells them, their field, and the filters passed.
+        """Return why a paper matches: its matching words, as spelled there, their fields, and filters passed.
 
-        If the paper lacks some of the words, add the words that bring it close to the interest.
+        If some of the words are missing, add the words that make the paper close to the interest.
         """
         text = self._texts[self._row_of[paper_id]]
         terms = set(self._terms_and_pairs(query)[0])
@@ -211,20 +211,20 @@ class MatchIndex:
         )
 
     def _close_words(self, query: Query, text: PaperText) -> list[str]:
-        """Return the words of a paper that bring it close to the meaning of an interest, strongest first.
+        """Return the words that make a paper close to the meaning of an interest, strongest first.
 
         The cosine of a paper x and a direction q is a sum over the paper's stems t: x_t · (V_t · q).
         """
         if not (self._space and self._examples):
             return []
         direction = self._directions.get(query.text)
-        if direction is None:  # cached, since many papers need it
+        if direction is None:  # cached because many papers need it
             if len(self._directions) >= MAX_CACHED_DIRECTIONS:
                 self._directions.clear()
             direction = self._examples.directions(self._batch([query]))[0]
             self._directions[query.text] = direction
         row = self._row_of[text.paper.id]
-        if self._space.z_scores(direction, self._vectors[[row]]).item() <= 0:  # it fits by its words alone
+        if self._space.z_scores(direction, self._vectors[[row]]).item() <= 0:  # it matches only by its words
             return []
         tfidf = self._tfidf[row]
         gains = tfidf.data * (self._space.projection[tfidf.indices] @ direction[0])
@@ -236,7 +236,7 @@ class MatchIndex:
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         batch = self._batch(queries)
         words, all_words = batch.words, batch.idf_found >= ALL_WORDS_SHARE * batch.total_idf[:, None]
-        # A title has the words next to each other, as they were typed, if it has their pairs, too.
+        # A title contains the words next to each other, as typed, if it also contains their pairs.
         needed = np.array([max(1, len(terms)) for terms in batch.terms_and_pairs])
         in_title = (batch.indicators @ self._in_title).toarray() >= needed[:, None]
         if self._space and self._examples:
@@ -263,7 +263,7 @@ class MatchIndex:
         )
 
     def _terms_and_pairs(self, query: Query) -> tuple[list[str], list[str]]:
-        """Return the folded terms of an interest, and the pairs of neighbours among them, each once."""
+        """Return the folded terms of an interest and the pairs of neighbouring terms, without duplicates."""
         runs = [self._model.abbreviations.fold(run) for run in query.runs]
         terms = dict.fromkeys(term for run in runs for term in run)
         pairs = dict.fromkeys(pair for run in runs for pair in bigrams([*dict.fromkeys(run)]))
@@ -271,7 +271,7 @@ class MatchIndex:
 
 
 class _Examples:
-    """The papers that show what an interest means: those of the archive, and candidates that are newer."""
+    """The papers that show the meaning of interests: the model's examples, and candidates not among them."""
 
     def __init__(self, space: VectorSpace, texts: Sequence[PaperText], vectors: Matrix) -> None:
         fingerprints = set(space.fingerprints.tolist())
@@ -284,7 +284,7 @@ class _Examples:
     def directions(self, batch: _QueryBatch) -> tuple[Matrix, Matrix]:
         """Return the direction of each interest's best examples (unit rows), and the known share in 0…1.
 
-        The known share is the weighted mean share of the interest's words that its examples have.
+        The known share is the weighted mean of the share of the interest's words in each example.
         """
         scores_and_idf = sparse.csr_matrix(
             indicator_matrix(batch.terms_and_pairs, self._space.terms.columns) @ self._space.impacts_with_idf
@@ -312,7 +312,7 @@ class _Examples:
 
 
 def _highest(scores: Matrix, count: int) -> Matrix:
-    """Return the positions of the highest scores, in falling order; of equal scores the first."""
+    """Return the positions of the `count` highest scores, highest first. Ties: earlier positions first."""
     if len(scores) > count:
         least = np.partition(scores, -count)[-count]
         positions = np.flatnonzero(scores >= least)

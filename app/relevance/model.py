@@ -1,4 +1,4 @@
-"""PURE. The model trained on the archive: term statistics, abbreviations, LSA space; its serialisation."""
+"""PURE. Train and serialise the model of the archive: term statistics, abbreviations and LSA space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.text import abbreviations
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import content_stems
 
-# Increase when an array is added or changes its meaning, or when `text.tokenizer` stems differently.
+# Increase this when an array is added or its meaning changes, or when `text.tokenizer` stems differently.
 FORMAT = 1
 BUNDLED_FREQUENCIES = Path(__file__).with_name("frequencies.json")
 
@@ -28,7 +28,7 @@ Arrays = Mapping[str, Any]  # numpy arrays by name
 
 @dataclass(frozen=True)
 class TermStatistics:
-    """Document frequencies: in how many papers of the archive each stem, or pair of stems, occurs."""
+    """Document frequencies: the number of papers in the archive that contain each stem or pair of stems."""
 
     papers: int
     frequencies: Mapping[str, int]  # "stem" or "stem stem"
@@ -37,7 +37,7 @@ class TermStatistics:
 
     @classmethod
     def count(cls, documents: Iterable[Document], expansions: Expansions) -> TermStatistics:
-        """Count the terms of (title, abstract). Leave out pairs of stems that only one paper has."""
+        """Count the terms of (title, abstract) pairs. Drop pairs of stems that occur in only one paper."""
         frequencies: Counter[str] = Counter()
         count = titles = abstracts = 0
         for title, abstract in documents:
@@ -68,7 +68,7 @@ class TermStatistics:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> TermStatistics:
-        """Return the statistics in these arrays. Raise KeyError or ValueError if they are invalid."""
+        """Return the statistics in these arrays. Raise KeyError or ValueError if the arrays are invalid."""
         title_length, abstract_length = arrays["lengths"].tolist()
         frequencies = zip(_decode_lines(arrays["terms"]), arrays["counts"].tolist(), strict=True)
         return cls(arrays["papers"].item(), dict(frequencies), title_length, abstract_length)
@@ -76,7 +76,7 @@ class TermStatistics:
 
 @dataclass(frozen=True)
 class RelevanceModel:
-    """Everything learned from the archive. Immutable: training again makes another model."""
+    """Everything learned from the archive. Immutable: training again creates a new model."""
 
     statistics: TermStatistics
     abbreviations: Abbreviations
@@ -84,7 +84,7 @@ class RelevanceModel:
 
     @classmethod
     def train(cls, papers: Sequence[tuple[str, str]]) -> RelevanceModel:
-        """Learn from (title, abstract) pairs, newest first."""
+        """Train a model on (title, abstract) pairs, newest first."""
         unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
         compounds, apart = abbreviations.find_compounds(unfolded)
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds)
@@ -99,18 +99,18 @@ class RelevanceModel:
 
     @classmethod
     def bundled(cls) -> RelevanceModel:
-        """Return the model that comes with Paperboy, for an archive with too few papers to train one."""
+        """Return the model that ships with Paperboy, for archives with too few papers to train one."""
         content = json.loads(BUNDLED_FREQUENCIES.read_text(encoding="utf-8"))
         compounds, shorts = (_table(content.pop(name).items()) for name in ("compounds", "shorts"))
         folding = Abbreviations(compounds, shorts, frozenset(content.pop("apart")))
         return cls(TermStatistics(**content), folding)
 
     def document(self, title: str, abstract: str) -> Document:
-        """Return the terms of a paper, with its long forms folded into short ones."""
+        """Return the terms of a paper, with long forms folded into short forms."""
         return self.abbreviations.terms(title), self.abbreviations.terms(abstract)
 
     def encode(self) -> bytes:
-        """Serialise the model as a compressed .npz without pickles. Equal models give equal bytes."""
+        """Serialise the model as a compressed .npz without pickles. Equal models produce equal bytes."""
         folding, buffer = self.abbreviations, io.BytesIO()
         arrays: dict[str, Any] = {"format": np.array(FORMAT), **self.statistics.to_arrays()}
         for name, table in {"compounds": folding.compounds, "shorts": folding.shorts}.items():
@@ -122,7 +122,7 @@ class RelevanceModel:
 
     @classmethod
     def decode(cls, data: bytes) -> RelevanceModel:
-        """Return the model that `encode` serialised. Raise CorruptModel if the bytes are no such model."""
+        """Return the model that `encode` serialised. Raise CorruptModel if `data` is not a valid model."""
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
                 if (number := arrays["format"].item()) != FORMAT:

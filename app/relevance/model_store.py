@@ -1,4 +1,4 @@
-"""Train, store, load and verify models. A model is used as a whole or not at all."""
+"""Train, store, load and verify models. A model is either used as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from app.relevance.model import RelevanceModel
 from app.storage.database import Database
 from app.storage.models import Paper, TrainedModel
 
-MIN_PAPERS = 300  # with fewer papers no model is trained, and the bundled one is used
-MAX_PAPERS = 20_000  # a model is trained on the newest ones: older ones say little of how people write now
-GROWTH_FACTOR = 1.5  # an archive that has grown by half is not left to the nightly training
-MAX_MODELS = 3  # stored: one to use, and older ones to fall back to
+MIN_PAPERS = 300  # with fewer papers, no model is trained and the bundled one is used
+MAX_PAPERS = 20_000  # the newest ones are used for training; older ones say little about how people write now
+GROWTH_FACTOR = 1.5  # an archive that has grown by half does not wait for the nightly training
+MAX_MODELS = 3  # stored: one to use, and older ones to fall back on
 
 log = structlog.get_logger(__name__)
 
 
 class ArchiveFingerprint(NamedTuple):
-    """The state of the archive, without merged papers. While it is the same, training changes nothing."""
+    """The state of the archive, without merged papers. Until it changes, training again has no effect."""
 
     papers: int
     newest_id: int | None
@@ -36,7 +36,7 @@ class ArchiveFingerprint(NamedTuple):
 
 
 class _ModelKey(NamedTuple):
-    """The identity of a stored model. An id alone may be given again after the newest row was deleted."""
+    """The identity of a stored model. Its id may be reused after the newest row is deleted."""
 
     id: int
     sha256: str
@@ -48,10 +48,10 @@ class ModelVersion:
 
     id: int
     trained_at: datetime
-    archive: ArchiveFingerprint  # that it was trained on
+    archive: ArchiveFingerprint  # at the time of training
     size: int  # bytes
-    fault: str  # why it cannot be used: corrupt, or of another format; empty if it can
-    in_use: bool  # the newest one without a fault
+    fault: str  # why the model cannot be used (it is corrupt or has another format), or ""
+    in_use: bool  # True for the newest one without a fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class TrainingResult:
 
 @dataclass(frozen=True, slots=True)
 class _LoadedModel:
-    """The model in use, and the newest model at the time when it was chosen."""
+    """The model in use, and the newest stored model at the time it was loaded."""
 
     newest: _ModelKey | None
     key: _ModelKey | None  # None: the bundled model
@@ -73,7 +73,7 @@ class _LoadedModel:
 
 
 class ModelStore:
-    """Returns the newest valid model. While one thread loads a new one, the others use the old one."""
+    """A cache of the newest valid model. While one thread loads a new model, the others use the old one."""
 
     def __init__(self) -> None:
         self._loaded: _LoadedModel | None = None
@@ -81,10 +81,10 @@ class ModelStore:
         self._faults: dict[_ModelKey, str] = {}
 
     def current(self, session: Session) -> RelevanceModel:
-        """Return the newest valid model, or the bundled one. One small query if nothing has changed."""
+        """Return the newest valid model, or the bundled one. If nothing has changed, use one small query."""
         newest = next(iter(_model_keys(session, limit=1)), None)
         loaded = self._loaded
-        if loaded is None:  # there is no old model to use meanwhile: wait for the thread that loads one
+        if loaded is None:  # there is no old model to use, so wait if another thread is loading one
             self._loading.acquire()
         elif loaded.newest == newest or not self._loading.acquire(blocking=False):
             return loaded.model
@@ -96,7 +96,7 @@ class ModelStore:
 
     def _reload(self, session: Session, newest: _ModelKey | None) -> _LoadedModel:
         loaded = self._loaded
-        if loaded and loaded.newest == newest:  # another thread has loaded it meanwhile
+        if loaded and loaded.newest == newest:  # another thread has loaded it in the meantime
             return loaded
         for key in _model_keys(session):
             if loaded and loaded.key == key:
@@ -108,7 +108,7 @@ class ModelStore:
         return _LoadedModel(newest, None, RelevanceModel.bundled())
 
     def _load(self, session: Session, key: _ModelKey) -> RelevanceModel | None:
-        """Return a stored model, or None if it is invalid. Log an invalid one once."""
+        """Return a stored model, or None if it is invalid or was deleted. Log each invalid model once."""
         if self._faults.get(key):
             return None
         matches = (TrainedModel.id == key.id, TrainedModel.sha256 == key.sha256)
@@ -127,7 +127,7 @@ class ModelStore:
         return model
 
     def versions(self, session: Session) -> list[ModelVersion]:
-        """Return the stored models, newest first. Each is loaded once to find out whether it is valid."""
+        """Return the stored models, newest first. Each one is loaded once to check that it is valid."""
         versions: list[ModelVersion] = []
         without_data = select(TrainedModel).options(defer(col(TrainedModel.data), raiseload=True))  # type: ignore[arg-type]
         for row in session.exec(without_data.order_by(col(TrainedModel.id).desc())):
@@ -141,7 +141,10 @@ class ModelStore:
         return versions
 
     def needs_training(self, session: Session) -> bool:
-        """Return True if the archive has grown by `GROWTH_FACTOR` since the model in use, or has none yet."""
+        """Return True if the archive is large enough and has outgrown the model in use by `GROWTH_FACTOR`.
+
+        Also return True if it is large enough and the bundled model is in use.
+        """
         papers = session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one()
         trained_on = next((version.archive.papers for version in self.versions(session) if version.in_use), 0)
         return papers >= MIN_PAPERS and papers > trained_on * GROWTH_FACTOR
@@ -149,7 +152,7 @@ class ModelStore:
     def train(self, db: Database, now: datetime) -> TrainingResult:
         """Train a model on the newest papers and store it, unless the archive is too small or unchanged.
 
-        It takes seconds. Nothing is locked until the new model is written, in one transaction.
+        Training takes seconds. Nothing is locked until the new model is written, in one transaction.
         """
         with db.read() as session:
             archive = archive_fingerprint(session)
@@ -165,14 +168,14 @@ class ModelStore:
         with db.write() as session:
             result = TrainingResult(_store(session, archive, data, now), archive.papers)
         with db.read() as session:
-            self.current(session)  # load it now, so that no request of this process has to
+            self.current(session)  # load it now, so that no request in this process has to
         return result
 
 
 def papers_needed(session: Session) -> int:
-    """Return how many papers the archive needs before a model is trained; 0 if there is a model.
+    """Return the number of papers the archive needs before a model is trained, or 0 if there is a model.
 
-    Likes have no effect until then. Validity is not checked, so this is one small query.
+    Likes have no effect until then. Whether the model is valid is not checked, so this is one small query.
     """
     return 0 if _model_keys(session, limit=1) else MIN_PAPERS
 
@@ -188,13 +191,13 @@ def _model_keys(session: Session, limit: int = MAX_MODELS) -> Sequence[_ModelKey
 
 
 def archive_fingerprint(session: Session) -> ArchiveFingerprint:
-    """Return the present state of the archive."""
+    """Return the fingerprint of the archive as it is now."""
     figures = select(func.count(), func.max(Paper.id), func.max(Paper.updated_at))
     return ArchiveFingerprint(*session.exec(figures.where(col(Paper.merged_into_id).is_(None))).one())
 
 
 def _store(session: Session, archive: ArchiveFingerprint, data: bytes, now: datetime) -> int:
-    """Write a model and delete the oldest ones, in the session's transaction."""
+    """Write a model and delete all but the newest MAX_MODELS. Return the new model's id."""
     digest = hashlib.sha256(data).hexdigest()
     row = TrainedModel(trained_at=now, **archive._asdict(), sha256=digest, size=len(data), data=data)
     session.add(row)

@@ -1,6 +1,6 @@
 """PURE. A positional index that finds exact phrases in many papers at once.
 
-All texts stand one after the other in a single array of word numbers.
+All texts are stored one after another in a single array of word numbers.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 
 from app.relevance.vector_space import Matrix
 
-_END = -1  # ends each text, so that no phrase spans two texts
+_END = -1  # marks the end of each text, so that phrases do not span two texts
 
 
 class PhraseIndex:
-    """An index of papers. A paper is several texts; a text is a sequence of words."""
+    """An index of papers. A paper consists of texts, and a text is a sequence of words."""
 
     def __init__(self, papers: Iterable[Iterable[Sequence[str]]]) -> None:
-        self.numbers: dict[str, int] = {}  # of every word
+        self.numbers: dict[str, int] = {}  # the number of each word
         words, ends = array("i", [_END]), array("q")
         for texts in papers:
             for text in texts:
@@ -29,9 +29,9 @@ class PhraseIndex:
         self._words, self._ends = np.array(words, np.int32), np.array(ends, np.int64)
 
     def containing(self, phrase: Sequence[str]) -> Matrix:
-        """Return a mask of the papers that have these words next to each other, in this order.
+        """Return a mask of the papers that contain these words next to each other, in this order.
 
-        An empty phrase is in no paper.
+        An empty phrase matches no paper.
         """
         numbers = [self.numbers.get(word, _END) for word in phrase]
         if not numbers or _END in numbers:
@@ -42,11 +42,11 @@ class PhraseIndex:
         return self._papers_at(positions)
 
     def containing_any(self, words: Iterable[str]) -> Matrix:
-        """Return a mask of the papers that have at least one of these words."""
+        """Return a mask of the papers that contain at least one of these words."""
         numbers = [self.numbers[word] for word in words if word in self.numbers]
         if not numbers:
             return np.zeros(len(self._ends), bool)
-        is_wanted = np.zeros(len(self.numbers) + 1, bool)  # the last element is that of _END
+        is_wanted = np.zeros(len(self.numbers) + 1, bool)  # the last element is for _END
         is_wanted[numbers] = True
         return self._papers_at(np.flatnonzero(is_wanted[self._words]))
 

@@ -1,4 +1,4 @@
-"""PURE. Parse what a reader typed into a query: words, phrases, exclusions, authors and categories."""
+"""PURE. Parse an interest as typed into a query: words, phrases, exclusions, authors and categories."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MAX_INTEREST_CHARS = 300
 MAX_MUTED_CHARS = 100
 MAX_MUTE_SUGGESTIONS = 8
 
-_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # copied along from web pages
-_UNSUPPORTED_FILTER = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # of other services
+_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pages
+_UNSUPPORTED_FILTER = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # used elsewhere
 _SYNTAX = re.compile(r'"|(?:^|\s)-\S|\b(?:author|cat):', re.IGNORECASE)  # more than plain words
 _WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
-_VALUE_PUNCTUATION = " ,;.()[]*"  # around the value of a filter: ignored
+_VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
 _MUTED_FILTER = re.compile(r"(author|cat):\s*(.*)", re.IGNORECASE)
 _PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
@@ -44,33 +44,33 @@ class Query:
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
-        """Return every stem that counts towards the score: once, in order, without stop words."""
+        """Return the stems that count towards the score, in order, without duplicates or stop words."""
         return tuple(dict.fromkeys(without_stopwords([*self.words, *itertools.chain(*self.phrases)])))
 
     @property
     def runs(self) -> tuple[tuple[str, ...], ...]:
-        """Return the stems in which neighbours form pairs: the words, then each phrase. No stop words."""
+        """Return runs of stems whose neighbours form pairs: the words, then each phrase. Drop stop words."""
         return tuple(tuple(without_stopwords(run)) for run in (self.words, *self.phrases))
 
     @property
     def has_filters(self) -> bool:
-        """Return True if a paper must contain something, or must not, whatever its score."""
+        """Return True if the query has requirements or exclusions that apply regardless of the score."""
         required = (self.phrases, self.authors, self.categories)
         return any((*required, self.excluded_phrases, self.excluded_authors, self.excluded_categories))
 
 
 def normalise(text: str) -> str:
-    """Return the text of an interest as it is stored: with one spelling of spaces, quotes and hyphens."""
+    """Return the text of an interest as it is stored, with uniform spaces, quotes and hyphens."""
     cleaned = characters.normalize(_INVISIBLE.sub("", text)).translate(_QUOTES)
     return " ".join(cleaned.split())
 
 
 def parse(text: str) -> Query:
-    """Parse an interest. Raise InvalidInterest, with what to change, if it cannot be searched for.
+    """Parse an interest. Raise InvalidInterest, saying what to change, if it cannot be searched for.
 
     `"a phrase"` must occur; `-word` and `-"a phrase"` must not. `author:name` and `cat:cs.CL` are filters;
-    `-` excludes them, too. A paper needs one of several authors, and one of several categories.
-    Everything else is words to look for.
+    with a `-` before them, they exclude papers. If there are several authors, a paper must have at least one
+    of them; the same applies to categories. All other words are searched for.
     """
     text = normalise(text)
     if len(text) > MAX_INTEREST_CHARS:
@@ -88,9 +88,9 @@ def parse(text: str) -> Query:
 
 
 def parse_muted(text: str) -> Query:
-    """Parse what a reader mutes into exclusions. Raise InvalidInterest, with what to change, if it is none.
+    """Parse a muted text into exclusions. Raise InvalidInterest, saying what to change, if it is invalid.
 
-    Several words are one phrase; `author:name` and `cat:cs.CL` mute an author or a category.
+    Several words form one phrase. `author:name` and `cat:cs.CL` mute an author or a category.
     """
     text = normalise(text)
     if len(text) > MAX_MUTED_CHARS or not text.isprintable():
@@ -114,11 +114,11 @@ def parse_muted(text: str) -> Query:
 def mute_suggestions(
     title: str, abstract: str, keywords: Iterable[str], interests: Iterable[Interest]
 ) -> list[str]:
-    """Return words and phrases of a paper that its reader may want to mute.
+    """Return at most MAX_MUTE_SUGGESTIONS words and phrases in a paper that its reader may want to mute.
 
     Keywords come first, then pairs of neighbouring title words, then single title words. A keyword must
-    occur in the title or the abstract, a pair in the abstract. Words of the reader's own interests are left
-    out.
+    occur in the title or the abstract, and a pair in the abstract. Suggestions that contain only words from
+    the reader's interests are left out.
     """
     title_stems, abstract_stems = _padded_stems(title), _padded_stems(abstract)
     pairs = (match.group() + match[1] for match in _WORD_PAIRS.finditer(title))
@@ -138,12 +138,12 @@ def mute_suggestions(
 
 
 def _padded_stems(text: str) -> str:
-    """Return the stems of a text with spaces around each, so that `in` finds whole words only."""
+    """Return the stems of a text, each surrounded by spaces, so that `in` finds only whole words."""
     return f" {' '.join(stem_all(text))} "
 
 
 def query_for(field: str, value: str) -> str:
-    """Return an interest in one author ("author") or category ("cat"), or "" if none can be written."""
+    """Return an interest in an author ("author") or a category ("cat"), or "" if the value is unsuitable."""
     bare = " ".join(normalise(value).replace('"', " ").split())
     text = f'{field}:"{bare}"' if " " in bare else f"{field}:{bare}"
     try:
@@ -154,7 +154,7 @@ def query_for(field: str, value: str) -> str:
 
 
 def split_suggestion(text: str) -> tuple[str, ...]:
-    """Return the parts between commas if a text looks like several interests of plain words, else nothing."""
+    """Return the comma-separated parts of a text that looks like several plain interests, otherwise ()."""
     text = normalise(text)
     if "," not in text or _SYNTAX.search(text):
         return ()
@@ -163,7 +163,7 @@ def split_suggestion(text: str) -> tuple[str, ...]:
 
 
 def _add_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:
-    """Add one part of an interest to the field of `Query` that it belongs to. Ignore punctuation."""
+    """Add a part to its `Query` field, ignoring punctuation. Raise InvalidInterest if it is malformed."""
     if bare.startswith('"'):
         raise InvalidInterest("A quotation mark is not closed.", "interests")
     if field:
@@ -194,7 +194,7 @@ def _build_query(text: str, parts: Mapping[str, Sequence[object]]) -> Query:
 
 
 def describe(text: str) -> str:
-    """Return an interest for readers: without syntax if it has authors only or categories only."""
+    """Return an interest as shown to readers, without syntax if it names only authors or only categories."""
     parts = [part for part in _PART.findall(normalise(text)) if WORD.search(part[2] or part[3])]
     beginnings = {_DESCRIPTIONS.get(field.lower(), "") if not minus else "" for minus, field, _, _ in parts}
     if len(beginnings) != 1 or not (beginning := beginnings.pop()):

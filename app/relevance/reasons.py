@@ -1,6 +1,6 @@
-"""PURE. The reasons on cards: why a paper fits an interest or a reader's likes, or why else it is shown.
+"""PURE. Word the reasons on cards: why a paper matches an interest or a reader's likes, or is trending.
 
-`matching` and `user_profile` find the facts that are worded here. `digests` combines the reasons of a paper.
+`matching` and `user_profile` find the facts. `digests` combines the reasons for a paper.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WELL_VOTED = "more votes than most papers of its day"
 def interest_reason(
     highlights: Highlights, close_words: Sequence[str], authors: Sequence[str], categories: Sequence[str]
 ) -> str:
-    """Return where a paper has the words of an interest, what else is close to it, and the filters passed."""
+    """Return why a paper matches an interest: highlights, other close words, and the filters it passed."""
     parts = [f"{_quote(texts)} in the {field}" for field, texts in highlights]
     if close_words:
         parts.append(f"close to your interest through {_quote(close_words)}")
@@ -29,23 +29,23 @@ def interest_reason(
 
 
 def feedback_reason(title: str, shared_words: Sequence[str], *, liked: bool) -> str:
-    """Return which liked or disliked paper a paper is close to, and through which words."""
+    """Return the reason for a paper close to the liked or disliked paper with this title."""
     judgement = "you liked" if liked else "you asked less of"
     return f"close to “{title}” that {judgement}{_through(shared_words)}"
 
 
 def author_reason(authors: Sequence[str], liked_title: str) -> str:
-    """Return which of a paper's authors wrote a liked paper."""
+    """Return the reason for a paper by authors of a liked paper. Name at most two of them."""
     return f"by {' and '.join(authors[:2])}, whose “{liked_title}” you liked"
 
 
 def author_and_like_reason(authors: Sequence[str], title: str, shared_words: Sequence[str]) -> str:
-    """Return both reasons for the same liked paper: its authors, and the words shared with it."""
+    """Return the reason for a paper that shares both authors and words with a liked paper."""
     return f"{author_reason(authors, title)}, and close to it{_through(shared_words)}"
 
 
 def trending_reason(trend: Trend) -> str:
-    """Return why a trending paper is shown. Few votes are no reason."""
+    """Return why a trending paper is shown: it has more votes than most, or it is newly listed."""
     return WELL_VOTED if trending.is_well_voted(trend) else "newly listed"
 
 

@@ -1,7 +1,7 @@
-"""PURE. Votes over time → how a paper is doing, as a score and in words.
+"""PURE. Votes over time → how strongly a paper trends, as a score and in words.
 
-No measured score ranks the papers of a day better than their votes. So the score is the percentile of a
-paper's upvotes among the papers first listed on the same day; momentum appears in the words only.
+No score that we measured ranks the papers from one day better than their votes. So the score is the
+percentile of a paper's upvotes among the papers first listed that day. Momentum affects only the words.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from datetime import date, datetime, timedelta
 
 from app.types import PaperView, Trend
 
-# The score of a paper without votes from any source: the mean of any day. In tests that hid real votes, this
-# gave such papers their share of places and the best first ten (benchmarks/trend.py).
+# The score of papers whose sources have no votes: the mean of any day. In tests that hid real votes, this
+# gave such papers a fair share of places and produced the best top ten (benchmarks/trend.py).
 UNVOTED = 0.5
 MOMENTUM_WINDOW = timedelta(days=3)
-MIN_GAIN = 5  # votes: less is noise
+MIN_GAIN = 5  # votes; smaller gains are noise
 TOP_SHARE = 0.1
-MIN_DAY_SIZE = 10  # papers: on a smaller day, "top 10 %" means nothing
+MIN_DAY_SIZE = 10  # papers; on a day with fewer, "top 10 %" means nothing
 
 
 def trends(papers: Sequence[PaperView], now: datetime) -> dict[int, Trend]:
@@ -39,21 +39,21 @@ def trends(papers: Sequence[PaperView], now: datetime) -> dict[int, Trend]:
 
 
 def percentile(votes: int, votes_of_day: Sequence[int]) -> float:
-    """Return the share in 0…1 of a day's papers with fewer votes; ties count half.
+    """Return the share in 0…1 of a day's papers that have fewer votes. Ties count half.
 
-    `votes_of_day` is sorted.
+    `votes_of_day` must be sorted.
     """
     below, through = bisect_left(votes_of_day, votes), bisect_right(votes_of_day, votes)
     return (below + through) / 2 / len(votes_of_day) if votes_of_day else 0.0
 
 
 def is_well_voted(trend: Trend) -> bool:
-    """Return True if a paper has votes, and more of them than most papers of its day."""
+    """Return True if a paper has votes, and more of them than most papers from its day."""
     return bool(trend.words) and trend.score > 0.5
 
 
 def _words(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> str:
-    """Return the votes, or those gained since an earlier day if there are enough, and a high rank."""
+    """Return a paper's votes in words, with its recent gain if that is large and its rank if it is high."""
     if not paper.upvotes:
         return ""
     words = "1 vote" if paper.upvotes == 1 else f"{paper.upvotes} votes"
@@ -66,7 +66,7 @@ def _words(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> str:
         days = (now.date() - earlier[-1].at.date()).days
         since = "since yesterday" if days == 1 else f"in {days} days"
         words = f"{earlier[-1].upvotes} → {paper.upvotes} votes {since}"
-    rank = len(votes_of_day) - bisect_left(votes_of_day, paper.upvotes)  # of ties, the lowest rank
+    rank = len(votes_of_day) - bisect_left(votes_of_day, paper.upvotes)  # tied papers share the lowest rank
     if len(votes_of_day) >= MIN_DAY_SIZE and rank <= TOP_SHARE * len(votes_of_day):
         words += ", among the top 10 % of its day"
     return words

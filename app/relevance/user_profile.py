@@ -1,11 +1,11 @@
-"""PURE. Likes and dislikes of a reader → relevance of new papers, with a reason that quotes both papers.
+"""PURE. A reader's likes and dislikes → relevance of new papers, with a reason that quotes both papers.
 
-A profile is a direction: the centroid of the liked papers, once in the space of terms and pairs (BM25
-impacts, unit rows, less the archive's mean) and once in the LSA space. The agreement of a paper is its
-z-score: how many standard deviations it is closer to the direction than the papers of the archive (Rocchio
-1971, standardised). It counts for less if few papers were liked. The authors of liked papers are a term of
-their own. Each disliked paper counts against the papers close to it, by less than a like: disliked papers
-share no direction, and the papers that a reader sees are close to their likes anyway.
+A profile is a direction, the centroid of the liked papers: one in the space of terms and pairs (BM25 impacts,
+unit rows, minus the archive's mean) and one in the LSA space. The agreement of a paper is its z-score: the
+number of standard deviations by which it is closer to the direction than the archive's average paper
+(Rocchio 1971, standardised). It counts less if few papers were liked. The authors of liked papers are scored
+separately. Each disliked paper counts against the papers close to it, but less than a like counts in favour:
+disliked papers do not share a direction, and the papers that a reader sees are close to their likes anyway.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from app.relevance.vector_space import PAIR_WEIGHT, Matrix, VectorSpace, sparse_
 from app.text.tokenizer import content_stems, normalized_name
 from app.types import Feedback, PaperView
 
-# Measured by `benchmarks/likes.py`; docs/benchmarks.md lists what else was tried.
-TERM_WEIGHT, LSA_WEIGHT = 1.6, 0.8  # evidence for a standard deviation in either space, with many likes
-AUTHOR_WEIGHT = 8.0  # evidence for ln(1 + the share of the liked papers by an author), over all authors
-DISLIKE_WEIGHT = 0.5  # of a single like's evidence
-# As in `matching`: evidence is softplus(agreement − EVIDENCE_OFFSET), less that of an agreement of 0.
+# Measured by `benchmarks/likes.py`; docs/benchmarks.md lists the alternatives that were tried.
+TERM_WEIGHT, LSA_WEIGHT = 1.6, 0.8  # agreement per standard deviation in each space, with many likes
+AUTHOR_WEIGHT = 8.0  # × ln(1 + the share of liked papers by an author, summed over the paper's authors)
+DISLIKE_WEIGHT = 0.5  # relative to the agreement with a single like
+# As in `matching`: evidence is softplus(agreement − EVIDENCE_OFFSET) minus its value at an agreement of 0.
 EVIDENCE_OFFSET, EVIDENCE_SCALE = 4.0, 8.0
-SAMPLE_SIZE = 500  # newest examples of the archive, from which mean and deviation are taken
-MIN_RELEVANCE = 0.02  # for or against: less is dropped
+SAMPLE_SIZE = 500  # newest examples in the archive, used to estimate mean and deviation
+MIN_RELEVANCE = 0.02  # for or against a paper; smaller values are dropped
 
 
 @dataclass(frozen=True, slots=True)
 class _PaperVectors:
-    """A paper as numbers: its unit row of terms without the zeros, and its vector in the LSA space."""
+    """A paper as numbers: the non-zero entries of its unit row of terms, and its vector in the LSA space."""
 
     columns: Matrix
     terms: Matrix
@@ -45,14 +45,14 @@ class _PaperVectors:
 
 
 class Candidates:
-    """The candidate papers of a digest as vectors: computed once for all readers.
+    """The candidate papers for a digest as vectors, computed once for all readers.
 
-    Papers that readers gave feedback on are computed once, too, however many readers gave it.
+    The vectors of a paper with feedback are also computed only once, even if several readers rated it.
     """
 
     def __init__(self, papers: Sequence[PaperView], model: RelevanceModel, space: VectorSpace) -> None:
         self._model, self.space = model, space
-        # Expansions help an interest find papers; between two papers they would be common words.
+        # Expansions help interests find papers. Between two papers they would only add common words.
         self._columns = replace(space.terms, expansions={})
         self.texts = [PaperText(paper, model.abbreviations) for paper in papers]
         self.row_of = {paper.id: row for row, paper in enumerate(papers)}
@@ -66,7 +66,7 @@ class Candidates:
         self._similarities: dict[tuple[str, str], Matrix] = {}
 
     def vectors_of(self, feedback: Sequence[Feedback]) -> list[_PaperVectors]:
-        """Return the vectors of the papers that this feedback is on."""
+        """Return the vectors of the papers with this feedback."""
         texts = [(entry.title, entry.abstract) for entry in feedback]
         cached = self._feedback_vectors
         if missing := [entry for entry in feedback if (entry.title, entry.abstract) not in cached]:
@@ -85,14 +85,14 @@ class Candidates:
         return terms, self.space.vectors(documents)
 
     def similarity_to(self, feedback: Feedback) -> Matrix:
-        """Return the agreement of each candidate with one paper."""
+        """Return the agreement of each candidate with the paper of this feedback."""
         text = (feedback.title, feedback.abstract)
         if text not in self._similarities:
             self._similarities[text] = _agreement([feedback], self)
         return self._similarities[text]
 
     def term_z_scores(self, papers: Sequence[_PaperVectors]) -> Matrix:
-        """Return how close each candidate is to these papers, in standard deviations of the archive."""
+        """Return each candidate's closeness to these papers by terms, as a z-score within the archive."""
         direction = -self._sample_mean
         for paper in papers:
             direction[paper.columns] += paper.terms / len(papers)
@@ -101,14 +101,14 @@ class Candidates:
         return np.asarray((own - sample.mean()) / max(float(sample.std()), 1e-6))
 
     def lsa_z_scores(self, papers: Sequence[_PaperVectors]) -> Matrix:
-        """Return the same as `term_z_scores`, in the LSA space."""
+        """Return each candidate's closeness to these papers in the LSA space, as `term_z_scores` does."""
         centre = np.mean([paper.lsa for paper in papers], axis=0, keepdims=True)
         centre /= max(float(np.linalg.norm(centre)), 1e-9)
         return np.asarray(self.space.z_scores(centre, self.vectors)[0])
 
     @cached_property
     def papers_by_author(self) -> Mapping[str, Set[int]]:
-        """Return the rows of each author's papers, by normalised name."""
+        """Return the rows of each author's candidates, by normalised name."""
         rows = defaultdict(set)
         for row, text in enumerate(self.texts):
             for name in author_names(text.paper.authors):
@@ -123,7 +123,7 @@ class Candidates:
         return names
 
     def authors_named(self, name: str) -> Sequence[str]:
-        """Return the authors of candidates whom a name may mean: "j doe" may mean several."""
+        """Return the candidates' authors to whom a name may refer. "j doe" may refer to several."""
         short = _short_name(name)
         if name == short:
             return self._authors_by_short_name.get(short, ())
@@ -132,7 +132,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class UserProfile:
-    """The relevance of candidates that follows from one reader's feedback."""
+    """The relevance of candidates according to one reader's feedback."""
 
     liked: tuple[Feedback, ...]
     disliked: tuple[Feedback, ...]
@@ -140,17 +140,17 @@ class UserProfile:
 
     @cached_property
     def authors(self) -> dict[str, int]:
-        """Return how many liked papers each author wrote, by normalised name, highest count first."""
+        """Return the number of liked papers by each author, by normalised name, highest number first."""
         return dict(Counter(name for like in self.liked for name in author_names(like.authors)).most_common())
 
     @cached_property
     def agreement(self) -> Matrix:
-        """Return how much closer each candidate is to the likes than to the dislikes, authors left out."""
+        """Return how much closer each candidate is to the likes than to the dislikes, ignoring authors."""
         return self._agreement_with_likes - self._agreement_with_dislikes
 
     @cached_property
     def author_evidence(self) -> Matrix:
-        """Return the evidence for each candidate from its authors. Divide it if a name may mean several."""
+        """Return the evidence from authors for each candidate. Namesakes share the evidence for a name."""
         shares = np.zeros(len(self.candidates.texts))
         for name, papers in self.authors.items():
             namesakes = self.candidates.authors_named(name)
@@ -161,7 +161,7 @@ class UserProfile:
 
     @cached_property
     def relevance(self) -> dict[int, float]:
-        """Return relevance by id: in 0…1 if the profile favours a candidate, in −1…0 if it disfavours it."""
+        """Return relevance by paper id: in 0…1 if a candidate suits the reader, in −1…0 if it does not."""
         evidence = (
             _evidence(self._agreement_with_likes)
             + self.author_evidence
@@ -182,7 +182,7 @@ class UserProfile:
         return np.asarray(DISLIKE_WEIGHT * highest)
 
     def reason(self, paper_id: int) -> str:
-        """Return which paper a candidate is close to, by which words of both, and which author was liked."""
+        """Return the reason for a candidate: the paper it is close to, shared words, and liked authors."""
         row = self.candidates.row_of[paper_id]
         if self.relevance.get(paper_id, 0.0) < 0:
             return reasons.feedback_reason(*self._nearest(row, self.disliked), liked=False)
@@ -201,7 +201,7 @@ class UserProfile:
         """Return the title of the nearest of these papers, and the words it shares with the candidate.
 
         The words are the terms that make the two papers similar, strongest first, as the candidate spells
-        them. Two words that are next to each other in both papers come before either of them.
+        them. A pair of words that both papers contain comes before the single words.
         """
         terms, vector = self.candidates.terms[row].toarray().ravel(), self.candidates.vectors[row]
         papers = self.candidates.vectors_of(feedback)
@@ -223,7 +223,7 @@ class UserProfile:
 
     @cached_property
     def _works_by_short_name(self) -> Mapping[str, Sequence[tuple[str, str]]]:
-        """Return (author, title) of the liked papers, oldest feedback first, by initial and last name."""
+        """Return (author, title) for the liked papers, oldest feedback first, by initial and last name."""
         works = defaultdict(list)
         for like in self.liked:
             for name in author_names(like.authors):
@@ -231,10 +231,10 @@ class UserProfile:
         return works
 
     def _liked_authors_of(self, row: int) -> tuple[list[str], str]:
-        """Return the authors of a candidate who wrote a liked paper, and its title; or nothing.
+        """Return the authors of a candidate who wrote a liked paper and that paper's title, or ([], "").
 
-        If an author wrote several, the one that was liked last counts. Two names may mean the same person if
-        they are the same, or differ only in that one abbreviates the first name.
+        If an author wrote several liked papers, the last one liked counts. Two names may refer to the same
+        person if they are equal, or if one is only the initial and last name of the other.
         """
         works = []
         for author in self.candidates.texts[row].paper.authors:
@@ -252,7 +252,7 @@ class UserProfile:
 
 
 def build_profile(feedback: Sequence[Feedback], candidates: Candidates) -> UserProfile | None:
-    """Return the profile of a reader, or None without feedback."""
+    """Return a reader's profile, or None if there is no feedback."""
     ordered = sorted(feedback, key=lambda entry: (entry.at, entry.title))
     liked = tuple(entry for entry in ordered if entry.liked)
     disliked = tuple(entry for entry in ordered if not entry.liked)
@@ -260,9 +260,9 @@ def build_profile(feedback: Sequence[Feedback], candidates: Candidates) -> UserP
 
 
 def liked_authors(feedback: Iterable[Feedback]) -> list[tuple[str, int]]:
-    """Return the authors of liked papers, as the first of these papers spells them, with their paper counts.
+    """Return the authors of liked papers, each spelled as in the first of them, with their paper counts.
 
-    The highest counts come first, then the authors of the first papers.
+    The highest counts come first. On ties, authors of earlier papers come first.
     """
     spellings: dict[str, str] = {}
     papers = Counter[str]()
@@ -275,7 +275,7 @@ def liked_authors(feedback: Iterable[Feedback]) -> list[tuple[str, int]]:
 
 
 def _agreement(feedback: Sequence[Feedback], candidates: Candidates) -> Matrix:
-    """Return for each candidate how close it is to these papers as a group."""
+    """Return the agreement of each candidate with these papers as a group."""
     papers = [paper for paper in candidates.vectors_of(feedback) if paper.columns.size]  # with known terms
     if not papers:
         return np.zeros(len(candidates.texts))
@@ -284,7 +284,7 @@ def _agreement(feedback: Sequence[Feedback], candidates: Candidates) -> Matrix:
 
 
 def _trust(papers: int) -> float:
-    """Return the weight of so many papers: ½ for one, near 1 for many."""
+    """Return the weight of the evidence from `papers` papers: ½ for one, near 1 for many."""
     return papers / (papers + 1)
 
 
@@ -295,7 +295,7 @@ def _evidence(agreement: Matrix) -> Matrix:
 
 
 def _unit_rows_without_pair_weight(impacts: sparse.csr_matrix, is_pair: Matrix) -> sparse.csr_matrix:
-    """Return unit rows in which a pair counts as much as a word: likes, unlike interests, are not typed."""
+    """Return unit rows in which pairs count as much as words: likes, unlike interests, are not typed."""
     rows = sparse.csr_matrix(impacts, copy=True)
     rows.data /= np.where(is_pair[rows.indices], PAIR_WEIGHT, 1.0)
     return sparse_unit_rows(rows)
@@ -303,7 +303,7 @@ def _unit_rows_without_pair_weight(impacts: sparse.csr_matrix, is_pair: Matrix) 
 
 @lru_cache(maxsize=20_000)
 def author_names(authors: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the normalised names of a paper's authors, each once."""
+    """Return the normalised names of a paper's authors, sorted and without duplicates."""
     return tuple(sorted({name for author in authors if (name := normalized_name(author))}))
 
 

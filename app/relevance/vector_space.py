@@ -1,9 +1,9 @@
 """PURE. Papers as rows of numbers: BM25F impacts, TF-IDF, and the LSA space of an archive.
 
-An impact is what a term of a paper adds to the score of each interest that has the term:
+An impact is the contribution of a paper's term to the paper's score for each interest that contains the term:
 idf · w·(k1+1) / (w+k1), where w is the term's weighted frequency in BM25F (Robertson, Zaragoza, Taylor
-2004: title ×2, k1 1.2, b 0.6). Pairs of neighbouring stems count .7 (k1 .8). The score of a paper is the sum
-of its impacts, so many interests × many papers are one sparse product.
+2004: title ×2, k1 1.2, b 0.6). Pairs of neighbouring stems count 0.7 times as much (k1 0.8). The score of a
+paper is the sum of its impacts, so a single sparse product scores many papers for many interests.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ DIMENSIONS = 200
 # dimensions, which mean "machine learning" in general, would outweigh the others.
 WHITEN = 0.4
 MIN_PAPERS = 50  # a smaller archive has no LSA space
-MIN_FREQUENCY = 3  # papers: rarer stems are not in the LSA space
-MAX_EXAMPLES = 10_000  # of the newest papers, which serve as examples of what an interest means
+MIN_FREQUENCY = 3  # papers; rarer stems are not in the LSA space
+MAX_EXAMPLES = 10_000  # the newest papers, which serve as examples of what an interest means
 
 
 def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str]:
@@ -44,16 +44,16 @@ def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str
 
 
 def count_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
-    """Return texts × terms: how often each text has each term. Skip terms that have no column."""
+    """Return texts × terms: the number of times each text contains each term. Skip terms without a column."""
     counts = indicator_matrix(texts, columns)
     counts.sum_duplicates()
     return counts
 
 
 def indicator_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
-    """Return texts × terms with a 1 for each occurrence, in the order of the terms.
+    """Return texts × terms with a 1 for each occurrence. Skip terms without a column.
 
-    Repeated terms are separate entries. That is enough for a matrix product, and faster.
+    Repeated terms are separate entries. That is sufficient for a matrix product, and faster.
     """
     ends, numbers = [0], list[int]()
     for text in texts:
@@ -76,14 +76,14 @@ class Terms:
     def from_names(
         cls, names: Sequence[str], idf: Idf, expansions: Expansions = MappingProxyType({})
     ) -> Terms:
-        """Number the terms in this order."""
+        """Return terms whose columns are in the order of `names`."""
         columns = {term: number for number, term in enumerate(names)}
         is_pair = np.array([" " in term for term in names], bool)
         return cls(columns, np.array([idf(term) for term in names]), is_pair, expansions)
 
     @cached_property
     def names(self) -> list[str]:
-        """Return the terms, in the order of the columns."""
+        """Return the terms in column order."""
         return list(self.columns)
 
     def impacts(self, documents: Sequence[Document], lengths: tuple[float, float]) -> sparse.csr_matrix:
@@ -115,7 +115,7 @@ class Terms:
 
 
 def title_fingerprint(title: str) -> int:
-    """Return a hash of 63 bits by which an example of the archive is recognised."""
+    """Return a 63-bit hash by which a paper is recognised as one of the examples."""
     return int.from_bytes(blake2b(title.encode(), digest_size=8).digest(), "big") >> 1
 
 
@@ -141,7 +141,10 @@ class VectorSpace:
         lengths: tuple[float, float],
         expansions: Expansions,
     ) -> VectorSpace | None:
-        """Fit a space to (title, document) of an archive, newest first; None if the archive is too small."""
+        """Fit a space to (title, document) pairs, newest first.
+
+        Return None if there are fewer than MIN_PAPERS papers or too few stems.
+        """
         stems, terms = lsa_terms(frequencies, idf), index_terms(frequencies, idf, expansions)
         if len(papers) < MIN_PAPERS or len(stems.columns) <= DIMENSIONS:
             return None
@@ -169,7 +172,7 @@ class VectorSpace:
         )
 
     def to_arrays(self) -> dict[str, Matrix]:
-        """Return what `from_arrays` needs besides the term frequencies of the archive."""
+        """Return the arrays that `from_arrays` needs, besides the term frequencies and idf of the archive."""
         return {
             "projection": self.projection.astype(np.float16),
             "mean": self.mean,
@@ -183,7 +186,7 @@ class VectorSpace:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], frequencies: Mapping[str, int], idf: Idf) -> VectorSpace:
-        """Return the space in these arrays. Raise KeyError or ValueError if they are invalid."""
+        """Return the space in these arrays. Raise KeyError or ValueError if the arrays are invalid."""
         examples = arrays["examples"].astype(np.float32)
         terms = index_terms(frequencies, idf)
         csr = (
@@ -207,7 +210,7 @@ class VectorSpace:
         return space
 
     def _check_arrays(self) -> None:
-        """Raise ValueError if the arrays do not fit together, or hold NaN or infinity."""
+        """Raise ValueError if the arrays' shapes do not match, or if an array contains NaN or infinity."""
         dimensions = self.projection.shape[-1]
         shapes = {
             "projection": (self.projection, (len(self.stems.columns), dimensions)),
@@ -223,16 +226,16 @@ class VectorSpace:
 
     @cached_property
     def impacts_with_idf(self) -> sparse.csr_matrix:
-        """Return terms × examples: impacts as real parts; each term's idf, 0 for pairs, as imaginary parts.
+        """Return terms × examples, with impacts as real parts and idf (0 for pairs) as imaginary parts.
 
-        So one product gives both the score of an example and the idf of the terms that it has.
+        So one product computes both the score of an example and the total idf of the terms that it contains.
         """
         idf = np.where(self.terms.is_pair, 0, self.terms.idf).astype(np.float32)
         data = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)
         return sparse.csr_matrix((data, self.impacts.indices, self.impacts.indptr), self.impacts.shape)
 
     def vectors(self, documents: Sequence[Document]) -> Matrix:
-        """Return documents × dimensions, unit rows. A document without a known stem is a row of zeros."""
+        """Return documents × dimensions as unit rows. A document without known stems is a row of zeros."""
         return self.project(self.stems.tfidf(documents))
 
     def project(self, tfidf: sparse.csr_matrix) -> Matrix:
@@ -242,7 +245,7 @@ class VectorSpace:
     def z_scores(self, directions: Matrix, vectors: Matrix) -> Matrix:
         """Return directions × vectors: similarity, in standard deviations above the archive's mean.
 
-        `directions` are unit rows. Over the whole archive, the mean and the standard deviation of q·x are
+        `directions` must be unit rows. Over the whole archive, the mean and the standard deviation of q·x are
         q·μ and √(qᵀΣq), so no sample is needed.
         """
         deviation = np.sqrt(((directions @ self.covariance) * directions).sum(1))
@@ -260,14 +263,14 @@ def lsa_terms(frequencies: Mapping[str, int], idf: Idf) -> Terms:
 def index_terms(
     frequencies: Mapping[str, int], idf: Idf, expansions: Expansions = MappingProxyType({})
 ) -> Terms:
-    """Return the stems and pairs that find examples. A term of a single paper finds no other."""
+    """Return the stems and pairs used to find examples. A term that occurs in only one paper is useless."""
     return Terms.from_names(
         sorted(term for term, papers in frequencies.items() if papers > 1), idf, expansions
     )
 
 
 def sparse_unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
-    """Return the rows, scaled to length 1. A row of zeros stays so."""
+    """Return the rows scaled to length 1. Rows of zeros do not change."""
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
     return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
 
@@ -278,5 +281,5 @@ def _unit_rows(rows: Matrix) -> Matrix:
 
 
 def _rounded_to_16_bits(numbers: Matrix) -> Matrix:
-    """Round numbers to their stored precision, so that a model is the same before and after it was stored."""
+    """Round numbers to their stored precision, so that storing and loading a model does not change it."""
     return numbers.astype(np.float16).astype(np.float32)

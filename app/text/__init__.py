@@ -1,6 +1,6 @@
 """PURE functions on text.
 
-characters     normal form C; removes invisible and direction-changing characters
+characters     normal form C; removing invisible and direction-changing characters
 sanitize       untrusted values → clean text, ids, URLs, days
 latex          LaTeX → Unicode
 tokenizer      tokens, stems, stop words, normalised names of people

@@ -1,7 +1,7 @@
 """PURE. Abbreviations and compound words, learned from the texts that define them.
 
-Once three abstracts have "reinforcement learning (RL)", an interest in "RL" finds papers on reinforcement
-learning, and the other way round. In the same way "fine-tuning" and "finetuning" become one word.
+Once three abstracts contain "reinforcement learning (RL)", an interest in "RL" matches papers on
+reinforcement learning, and vice versa. In the same way, "fine-tuning" and "finetuning" become one word.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import TypeVar
 
 from app.text.tokenizer import Token, bigrams, content_stems, tokenise, without_stopwords
 
-MIN_PAPERS = 3  # that define a short form in the same way
-MIN_AGREEMENT = 0.75  # share of the papers that define it; "SLM" and "ASR" have two meanings: not learned
+MIN_PAPERS = 3  # papers that must define a short form in the same way
+# The share of the papers defining a short form that must agree. "SLM" and "ASR" have two meanings and fail.
+MIN_AGREEMENT = 0.75
 
 _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
 _CLAUSE = re.compile(r"[.;:!?,]\s|[()]")
@@ -30,14 +31,14 @@ _LOOK_BACK = 120  # characters before the bracket in which the long form is sear
 
 Part = TypeVar("Part")
 Table = Mapping[tuple[str, ...], str]  # a run of at least two stems → the stem that replaces it
-Starts = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]  # first two stems → the runs that begin so
+Starts = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]  # first two stems → runs beginning with them
 
 
 def find_definitions(text: str) -> Iterator[tuple[str, str]]:
     """Yield the (short, long) forms that a text defines, such as ("LLM", "large language model").
 
-    The algorithm is that of Schwartz and Hearst (2003), but stricter: each word of the long form contributes
-    its first letter, and may contribute later ones, in order. Only small words may contribute none.
+    This is a stricter version of the algorithm by Schwartz and Hearst (2003): each word of the long form must
+    contribute its first letter and may contribute later ones, in order. Only small words may contribute none.
     """
     for bracket in _SHORT.finditer(text):
         short = bracket.group(1)
@@ -51,7 +52,7 @@ def find_definitions(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
-    """Return the longest run of words directly before the bracket that spells the short form."""
+    """Return the longest run of words at the end of `before` that spells the short form."""
     letters = "".join(char for char in short.lower() if char.isalnum())
     for size in range(min(len(before), len(letters) + 3), 1, -1):
         words = [word.lower() for word in before[-size:]]
@@ -66,7 +67,7 @@ def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
 
 
 def _letter_counts(word: str, letters: str) -> Iterator[int]:
-    """Yield how many of these letters a word may contribute: its first one, then later ones in order."""
+    """Yield the possible numbers of `letters` in a word: its first letter, then later ones in order."""
     if word in _SMALL_WORDS:
         yield 0
     place = 0
@@ -78,7 +79,7 @@ def _letter_counts(word: str, letters: str) -> Iterator[int]:
 
 
 def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
-    """Return {long form: short form}, both as stems. Each text counts once for each definition."""
+    """Return {long form: short form}, both as stems. A text counts once for each definition it contains."""
     with_compounds = Abbreviations(compounds, {})
     counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for text in texts:
@@ -93,7 +94,7 @@ def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
             if len(run) > 1:
                 counts[short_stem][run] += 1
 
-    # Of several short forms for one long form, the one that most papers define wins.
+    # If a long form has several short forms, use the one that most papers define.
     best: dict[tuple[str, ...], tuple[int, str]] = {}
     for short, longs in counts.items():
         run, papers = longs.most_common(1)[0]
@@ -101,7 +102,7 @@ def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
             best[run] = max(best.get(run, (0, "")), (papers, short))
     agreed = {run: short for run, (_, short) in sorted(best.items())}
 
-    # Add each long form as it reads when a part of it is short: "multimodal LLM".
+    # Add each long form with its parts abbreviated: "multimodal LLM".
     nested = dict(agreed)
     for run, short in agreed.items():
         parts = {other: name for other, name in agreed.items() if len(other) < len(run)}
@@ -110,10 +111,10 @@ def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
 
 
 def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table, frozenset[str]]:
-    """Return {pair of stems: the stem of the same written as one word}, and the words usually split.
+    """Return {pair of stems: stem of the compound}, and the compounds that are usually split.
 
-    ("fine", "tune") is in the table for "finetun". A word is usually split if at least as many papers write
-    it as a pair: "long video" is, "data set" is not.
+    For example, ("fine", "tune") maps to "finetun". A compound is usually split if at least as many papers
+    write it as two words as write it as one: "long video" is usually split, "data set" is not.
     """
     stem_papers = Counter(
         stem for document in documents for stem in {stem for text in document for stem in text}
@@ -135,18 +136,18 @@ def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table,
 
 
 def _joined(first: str, second: str, words: Set[str]) -> str:
-    """Return the stem of a pair written as one word, or "" if that is not among `words`."""
+    """Return the stem of a pair written as one word, or "" if it is not in `words`."""
     joined = first + second
     if joined in words:
         return joined
-    # Only a short word keeps its last e: "tuning" is "tune", and "finetuning" is "finetun".
+    # The stem keeps its final e only in short words: "tuning" becomes "tune", "finetuning" becomes "finetun".
     bare = joined.removesuffix("e")
     return bare if bare in words else ""
 
 
 @dataclass(frozen=True)
 class Abbreviations:
-    """Replaces long forms by their short forms, and pairs of words by their compound."""
+    """The tables that replace long forms with short forms, and pairs of words with compounds."""
 
     compounds: Table
     shorts: Table
@@ -158,8 +159,8 @@ class Abbreviations:
 
         A short form implies the stems, pairs and shorter forms that all its long forms contain. A compound
         that is usually split implies its two words. So a paper on "video diffusion models" still matches
-        diffusion and diffusion models, and one on "long videos" still matches videos, though three papers
-        write "LongVideo".
+        "diffusion" and "diffusion models", and one on "long videos" still matches "videos", even if other
+        papers write "LongVideo".
         """
         shorts, implied = set(self.shorts.values()), dict[str, set[str]]()
         for long, short in self.shorts.items():
@@ -173,18 +174,21 @@ class Abbreviations:
 
     @cached_property
     def _passes(self) -> Sequence[tuple[Table, Starts]]:
-        """Return each table to replace by, with its runs by their first two stems, longest first."""
+        """Return the replacement tables in order of use, each with its runs grouped by their first two stems.
+
+        Within a group, the longest runs come first.
+        """
         passes = list[tuple[Table, Starts]]()
         for table in (self.compounds, self.shorts):
             starts: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
             for run in sorted(table, key=lambda run: (-len(run), run)):
                 starts[run[:2]].append(run)
             passes.append((table, dict(starts)))
-        # The second pass over `shorts` finds long forms that contain a short form: "multimodal LLM".
+        # The second pass with `shorts` replaces long forms that contain a short form: "multimodal LLM".
         return (*passes, passes[-1])
 
     def fold(self, text: Sequence[str]) -> list[str]:
-        """Return the stems with every long form replaced by its short form."""
+        """Return the stems with pairs replaced by compounds and long forms by short forms."""
         folded = list(text)
         for table, starts in self._passes:
             if spans := _spans(folded, starts):
@@ -192,7 +196,7 @@ class Abbreviations:
         return folded
 
     def fold_tokens(self, tokens: Sequence[Token]) -> list[Token]:
-        """Return the tokens folded. The token of a short form spans its whole long form."""
+        """Return the folded tokens, without stop words. A short form's token spans the whole long form."""
         folded = [token for token in tokens if without_stopwords([token.stem])]
         for table, starts in self._passes:
             run = [token.stem for token in folded]
@@ -202,16 +206,16 @@ class Abbreviations:
         return folded
 
     def terms(self, text: str) -> list[str]:
-        """Return the stems of a text without stop words, folded."""
+        """Return the folded stems of a text, without stop words."""
         return self.fold(content_stems(text))
 
     def tokens(self, text: str) -> list[Token]:
-        """Return the words of a text without stop words, folded, with their positions."""
+        """Return the folded words of a text with their positions, without stop words."""
         return self.fold_tokens(tokenise(text))
 
 
 def _spans(text: Sequence[str], starts: Starts) -> list[tuple[int, int]]:
-    """Return the (start, end) of the known runs in a text: leftmost first, then longest, not overlapping."""
+    """Return the (start, end) of known runs, without overlaps. Prefer the leftmost run, then the longest."""
     spans, past = list[tuple[int, int]](), 0
     candidates = [(at, pair) for at, pair in enumerate(itertools.pairwise(text)) if pair in starts]
     for at, pair in candidates:
@@ -228,7 +232,7 @@ def _spans(text: Sequence[str], starts: Starts) -> list[tuple[int, int]]:
 def _replace_spans(
     parts: Sequence[Part], spans: Sequence[tuple[int, int]], replacements: Sequence[Part]
 ) -> list[Part]:
-    """Return the parts with each span of them replaced by one part."""
+    """Return the parts with each span replaced by a single part."""
     replaced, past = list[Part](), 0
     for (start, end), replacement in zip(spans, replacements, strict=True):
         replaced += [*parts[past:start], replacement]

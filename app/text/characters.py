@@ -6,12 +6,12 @@ import html
 import re
 import unicodedata
 
-# Invisible characters, and those that change the direction of the text after them: a title must not change
-# how the page around it reads. The joiners U+200C and U+200D stay: Persian, Hindi and emoji need them.
+# Invisible characters and those that change the direction of the following text: a title must not change how
+# the page around it reads. The joiners U+200C and U+200D are allowed: Persian, Hindi and emoji need them.
 _UNWANTED = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f"  # controls but tab and the ends of lines
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f"  # control characters, except for tabs and line ends
     "\xad\u034f\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f"
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # of direction
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks
     "\ud800-\udfff]"
 )
 MOST_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
@@ -21,7 +21,7 @@ _MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MOST_MARKS}}})[^\w\s\x00-\x7f]+")
 def normalize(text: str) -> str:
     """Return the text in normal form C, with at most MOST_MARKS combining marks in a row.
 
-    Sorting marks takes Python quadratic time.
+    The limit is needed because Python sorts combining marks in quadratic time.
     """
     return text if text.isascii() else unicodedata.normalize("NFC", _MARKS.sub(r"\1", text))
 
@@ -32,7 +32,7 @@ def remove_invisible(text: str) -> str:
 
 
 def unescape_html(markup: str) -> str:
-    """Return a text with its HTML entities as characters, or unchanged if an entity's number is too long."""
+    """Return a text with its HTML entities decoded, or unchanged if a numeric entity is too long."""
     try:
         return html.unescape(markup)
     except ValueError:

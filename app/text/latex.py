@@ -1,11 +1,11 @@
 r"""PURE. Convert LaTeX to Unicode, as far as Unicode can: `$\pi_0$` becomes π₀, `O(n^{2})` becomes O(n²).
 
-Sources send titles and abstracts as authors typed them: with mathematics between dollars, macros of their
-own, and braces that lost their backslash. Text that is not LaTeX is not changed, markup and prices included.
+Sources send titles and abstracts as authors typed them: with mathematics between dollar signs, the authors'
+own macros, and macros that lost their backslash. Other text, such as markup and prices, is left unchanged.
 
-pylatexenc reads an unclosed argument again at each level (`\frac{` sixteen deep takes seconds), and doubles
-accents of accents. So each text has a budget of characters that may be read and written for it. A text that
-exceeds the budget, or a limit of length or depth, is returned unchanged.
+pylatexenc reads an unclosed argument again at each level (`\frac{` nested sixteen deep takes seconds), and
+its output doubles for each nested accent. So each text has a budget of characters that may be read and
+written. A text that exceeds the budget, or the limits on length and depth, is not converted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pylatexenc import latex2text, latexwalker
 from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, SpecialsTextSpec
 from pylatexenc.macrospec import MacroSpec, MacroStandardArgsParser, SpecialsSpec
 
-LONGEST = 8_000  # characters of a text that is converted; real abstracts have up to 4,000
-DEEPEST = 20  # groups, environments and mathematics within each other; real texts have up to 5
-WORK = 6  # characters and pieces read and written for each character of a text; real texts need up to 3
-LEAST_WORK = 400  # however short the text is
+LONGEST = 8_000  # characters; longer texts are not converted; real abstracts have up to 4,000
+DEEPEST = 20  # nested groups, environments and mathematics; real texts have up to 5 levels
+WORK = 6  # characters and pieces read and written per character of a text; real texts need up to 3
+LEAST_WORK = 400  # added to every budget, for short texts
 
-# A pair of dollars is mathematics only if no space is inside next to them and no digit follows: "$5 to $10"
-# is money.
+# A pair of dollar signs marks mathematics only if there is no space just inside them and no digit after them:
+# "$5 to $10" is money.
 _MATH = re.compile(r"\$(?=\S)[^$]{1,300}(?<=\S)\$(?!\d)|\$\$[^$]{1,300}\$\$|\$[^$\s\d][^$\s]{0,30}\$")
 _BARE_SIGN = re.compile(r"(?<!\\)([%&])")
 _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
@@ -34,7 +34,7 @@ _SKIPPED = re.compile(
     r"|\\xspace\b(?:\{\})?"
 )
 _TIGHT = re.compile(r"(?<=\S)(\\times|\\cdot)\s+(?=\d|[A-Za-z]\b|[\\{])")
-# `x_\mathrm{max}`: LaTeX takes only the macro as the script, without its argument.
+# `x_\mathrm{max}`: the parser would use only the macro as the script, without its argument.
 _SCRIPTED = re.compile(r"([_^])\s*(\\(?:math|text|oper)[a-z]*(?![a-z])\s*(?:\{[^{}]*\}|\w))")
 _NO_LETTERS = re.compile(r"\\href\s*\{[^{}]*\}|\\[A-Za-z]+|[^A-Za-z]")
 _UNSLASHED = re.compile(r"\{(times|sim|approx|circ|pm|rightarrow|alpha|beta|pi)\}")
@@ -51,12 +51,12 @@ _UP |= dict(zip("abcdefghijklmnoprstuvwxyzT", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡ
 _DOWN = dict(zip("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎", strict=True))
 _DOWN |= dict(zip("aehijklmnoprstuvx", "ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True))
 _SCRIPTS = {"^": _UP, "_": _DOWN}
-_RAISED = {"∘": "°", "*": "*", "⋆": "⋆", "†": "†", "′": "′", "⊤": "ᵀ"}  # raised without a superscript
-_SHORT = 3  # characters: longer superscripts and subscripts are hard to read
-# These need no brackets: _WORD as a script, _FACTOR above or below a fraction line.
+_RAISED = {"∘": "°", "*": "*", "⋆": "⋆", "†": "†", "′": "′", "⊤": "ᵀ"}  # raised without a superscript sign
+_SHORT = 3  # characters; longer superscripts and subscripts are hard to read
+# Texts that don't need brackets: _WORD as a script, _FACTOR above or below a fraction line.
 _WORD = re.compile(r"[\w.]+|\W")
 _FACTOR = re.compile(r"√?[\w.]+(?:\^[\w.]+)?")
-# Around the name of a function. They become spaces where letters would run together.
+# Markers around the name of a function. They become spaces where letters would run together.
 _BEFORE, _AFTER = "\ue000", "\ue001"
 _GAPS = (
     (re.compile(f"{_AFTER}{_BEFORE}|(?<=[^\\W_]){_BEFORE}|{_AFTER}(?=[^\\W_⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉])"), " "),
@@ -85,12 +85,12 @@ _LEFTOVERS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
 
 
 def latex_to_unicode(text: str) -> str:
-    """Return a text with its LaTeX as Unicode, or nearly unchanged if it is not LaTeX or not well-formed."""
+    """Return a text with its LaTeX as Unicode. Text that is not well-formed LaTeX is hardly changed."""
     if len(text) <= LONGEST and ("\\" in text or _MATH.search(text) or _UNSLASHED.search(text)):
         text = _convert_math(text)
     if "\\" in text or not _ODD.search(text):
         return text
-    # Remove what is left of macros that lost their backslash. URLs are not changed.
+    # Clean up the remains of macros that lost their backslash, except in URLs.
     parts = _ADDRESS.split(_LABELLED.sub(r"\1", text if "{" in text else text.replace("}", "")))
     for pattern, by in _LEFTOVERS:
         parts[::2] = [pattern.sub(by, part) for part in parts[::2]]
@@ -107,7 +107,7 @@ def _convert_math(text: str) -> str:
         budget = _Budget(source)
         nodes, _, _ = _Walker(source, budget).get_latex_nodes()
         converted = str(_Writer(budget).nodelist_to_text(nodes))
-    except Exception:  # on text that is not LaTeX, the parser fails in many ways
+    except Exception:  # the parser fails in many ways on text that is not LaTeX
         return text
     for pattern, by in _GAPS:
         converted = pattern.sub(by, converted)
@@ -116,7 +116,7 @@ def _convert_math(text: str) -> str:
 
 
 def _script(sign: str, text: str) -> str:
-    """Return a script: in small letters if it is short and Unicode has them, else after `sign`."""
+    """Return a script in small letters if it is short and Unicode has them, otherwise text after `sign`."""
     text, small = text.strip(f" {_BEFORE}{_AFTER}"), _SCRIPTS[sign]
     if sign == "^" and text in _RAISED:
         return _RAISED[text]
@@ -130,7 +130,7 @@ def _bracketed(text: str, alone: re.Pattern[str] = _FACTOR) -> str:
 
 
 def _argument(node: Any, place: int, reader: LatexNodes2Text) -> str:
-    given = node.nodeargd.argnlist if node.nodeargd else ()  # none as the argument of another macro
+    given = node.nodeargd.argnlist if node.nodeargd else ()  # () for another macro's argument
     return str(reader.nodelist_to_text([given[place]])).strip() if given and given[place] else ""
 
 
@@ -155,7 +155,7 @@ def _last(node: Any, l2tobj: LatexNodes2Text) -> str:
 
 
 def _letter(node: Any, l2tobj: LatexNodes2Text) -> str:
-    """Return one letter in the alphabet of its macro. Several letters are a name: return them unchanged."""
+    """Return a single letter in the macro's alphabet. Several letters are a name: return them unchanged."""
     text = _last(node, l2tobj)
     return (
         str(_PLAIN.latex_to_text(f"\\{node.macroname}{{{text}}}"))
@@ -189,7 +189,7 @@ def _constant(text: str) -> Callable[..., str]:
 
 
 def _unknown_macro(node: Any) -> str:
-    """Return the name of an unknown macro: mostly authors define one for the name of their method."""
+    """Return the name of an unknown macro. It is usually one that authors define for their method's name."""
     return str(node.macroname + node.macro_post_space)
 
 
@@ -230,7 +230,7 @@ _WORDS = {
 }
 
 
-# pylatexenc's grammar with our macros and with scripts.
+# pylatexenc's grammar, extended by our macros and scripts.
 _GRAMMAR = latexwalker.get_default_latex_context_db()
 _GRAMMAR.add_context_category(
     "paperboy",
@@ -238,7 +238,7 @@ _GRAMMAR.add_context_category(
     specials=[SpecialsSpec(sign, MacroStandardArgsParser("{")) for sign in _SCRIPTS],
     prepend=True,
 )
-# pylatexenc's rules for writing macros as text, with ours.
+# pylatexenc's rules for writing macros as text, extended by ours.
 _WRITER_CONTEXT = latex2text.get_default_latex_context_db()
 _WRITER_CONTEXT.add_context_category(
     "paperboy",
@@ -254,23 +254,23 @@ _PLAIN = LatexNodes2Text(math_mode="text")
 
 
 class _BudgetExceeded(Exception):
-    """Converting a text exceeds its budget."""
+    """Converting a text exceeds its budget or the limit on depth."""
 
 
 class _Budget:
-    """Counts the characters that are read and written for one text. Raises _BudgetExceeded over the limit."""
+    """The number of characters that may still be read and written. `spend` raises _BudgetExceeded."""
 
     def __init__(self, text: str) -> None:
         self._left = len(text) * WORK + LEAST_WORK
 
     def spend(self, characters: int) -> None:
-        self._left -= characters + 1  # so that an empty piece is not free
+        self._left -= characters + 1  # an empty piece must not be free
         if self._left < 0:
             raise _BudgetExceeded
 
 
 class _Walker(latexwalker.LatexWalker):  # type: ignore[misc]  # it has no types
-    """A parser of LaTeX with a budget and a limit of depth."""
+    """A LaTeX parser with a budget and a limit on depth."""
 
     def __init__(self, text: str, budget: _Budget) -> None:
         super().__init__(text, latex_context=_GRAMMAR)
@@ -292,7 +292,7 @@ class _Walker(latexwalker.LatexWalker):  # type: ignore[misc]  # it has no types
 
 
 class _Writer(LatexNodes2Text):  # type: ignore[misc]  # it has no types
-    """A writer of parsed LaTeX as text, with a budget."""
+    """A converter from parsed LaTeX to text, with a budget."""
 
     def __init__(self, budget: _Budget) -> None:
         super().__init__(_WRITER_CONTEXT, math_mode="text", keep_comments=True, strict_latex_spaces=False)

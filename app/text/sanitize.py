@@ -1,7 +1,7 @@
 """PURE. Turn untrusted values into clean text, ids, URLs, numbers and days.
 
-Every function accepts any value. It returns "", () or None if the value is unusable, so that a wrong type in
-one field loses that field and not the row.
+A function with an `object` parameter accepts any value. It returns an empty result, such as "", () or None,
+if the value is unusable, so that a wrong type in one field loses only that field and not the row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TITLE_CHARS = 1_000
 ABSTRACT_CHARS = 20_000  # the longest real ones have about 4,000
 NAME_CHARS = 200
 URL_CHARS = 2_000
-AUTHORS_KEPT = 100  # names; the true count is stored as well
+AUTHORS_KEPT = 100  # names; the total number is stored as well
 WORDS_KEPT = 40  # keywords, categories
 LARGEST = 2_000_000_000  # fits an INTEGER column
 
@@ -38,11 +38,11 @@ _WITHDRAWN = re.compile(
 
 
 def one_line(value: object, limit: int = NAME_CHARS) -> str:
-    """Return a text as one line of at most `limit` visible characters, with single spaces."""
+    """Return a text as one line of at most `limit` characters, without invisible ones or repeated spaces."""
     if not isinstance(value, str):
         return ""
-    # Cut first, so that ten megabytes of spaces are not read to their end. Join accents with their letters,
-    # because a separate accent splits a word for those who search for it.
+    # Cut first, so that ten megabytes of spaces are not read to the end. Join accents with their letters,
+    # because a separate accent would split a word in searches.
     text = characters.remove_invisible(characters.normalize(value[: limit * 4]))
     return _SPACE.sub(" ", text).strip()[:limit].rstrip()
 
@@ -58,12 +58,12 @@ def title(value: object) -> str:
 
 
 def latex_to_text(text: str) -> str:
-    """Return a line with its LaTeX as Unicode, at most 4 times as long plus 100 characters."""
+    """Return a line with its LaTeX as Unicode, of at most 4 times its length plus 100 characters."""
     return one_line(latex.latex_to_unicode(text), len(text) * 4 + 100)
 
 
 def names(value: object) -> tuple[str, ...]:
-    """Return the names in a list of strings, or of objects with a "name", without empty ones."""
+    """Return the non-empty names in a list of strings or of objects with a "name"."""
     if not isinstance(value, list | tuple):
         return ()
     lines = (one_line(item.get("name") if isinstance(item, dict) else item) for item in value[:5_000])
@@ -71,12 +71,12 @@ def names(value: object) -> tuple[str, ...]:
 
 
 def words(value: object) -> tuple[str, ...]:
-    """Return a list of keywords or categories without duplicates."""
+    """Return at most WORDS_KEPT keywords or categories, without duplicates."""
     return tuple(dict.fromkeys(names(value)))[:WORDS_KEPT]
 
 
 def url(value: object) -> str:
-    """Return an http(s) URL that is safe as a link in a mail, or ""."""
+    """Return an http(s) URL if it is safe as a link in an e-mail, otherwise ""."""
     if not isinstance(value, str) or len(value) > URL_CHARS:
         return ""
     text = value.strip()
@@ -85,20 +85,20 @@ def url(value: object) -> str:
 
 
 def non_negative_int(value: object) -> int | None:
-    """Return a count, such as of votes, or None if it is negative, too large or no number."""
+    """Return a count, such as a number of votes, or None if it is negative, too large or not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if 0 <= value <= LARGEST else None
 
 
 def day(value: object) -> date | None:
-    """Return the day at the beginning of an ISO date or time, without converting its time zone."""
+    """Return the date at the start of an ISO date or time, without converting its time zone."""
     match = re.match(r"\s*(\d{4}-\d{2}-\d{2})(?:$|[T\s])", value) if isinstance(value, str) else None
     return _date(match.group(1)) if match else None
 
 
 def utc_day(value: object) -> date | None:
-    """Return the UTC day of an ISO time. A time without a zone is taken as UTC."""
+    """Return the UTC date of an ISO time. A time without a zone is assumed to be UTC."""
     if not isinstance(value, str):
         return None
     try:
@@ -109,7 +109,7 @@ def utc_day(value: object) -> date | None:
 
 
 def day_in(text: str) -> date | None:
-    """Return the first day written as 2026-11-20 in a text, such as a file name."""
+    """Return the first date in a text, such as a file name, if it is written like 2026-11-20."""
     match = _DAY.search(text)
     return _date(match.group(0)) if match else None
 
@@ -123,7 +123,7 @@ def _date(text: str) -> date | None:
 
 
 def arxiv_id(value: object) -> tuple[str, int]:
-    """Return the arXiv id in an id or a URL, without its version, and the version (0 if it has none)."""
+    """Return the arXiv id in an id or a URL, and its version (0 if there is none)."""
     text = one_line(value, 300)
     match = _BARE_ARXIV_ID.fullmatch(text)
     if match is None and _ARXIV_PLACE.search(text):
@@ -132,13 +132,13 @@ def arxiv_id(value: object) -> tuple[str, int]:
 
 
 def doi(value: object) -> str:
-    """Return a DOI in lower case, without the URL of its resolver."""
+    """Return a DOI in lower case, without the resolver's URL."""
     match = _DOI.search(one_line(value, 300))
     return match.group(1).rstrip(".,;)").lower() if match else ""
 
 
 def arxiv_id_of_doi(value: str) -> str:
-    """Return the arXiv id in a DOI that arXiv assigned, or ""."""
+    """Return the arXiv id in a DOI assigned by arXiv, or ""."""
     match = _ARXIV_DOI.fullmatch(value)
     return arxiv_id(match.group(1))[0] if match else ""
 

@@ -1,8 +1,8 @@
-"""PURE. Extractive summaries: choose the most informative sentence of an abstract, word for word.
+"""PURE. Extractive summaries: choose the most informative sentence of an abstract, unchanged.
 
-A sentence gains points for "we", for introducing something, and for words of the title. It loses points for
-a late position, for describing other work or its limits, and for referring to the sentence before it. The
-weights (POINTS) are fitted on summaries of real papers by benchmarks/summaries.py.
+A sentence gains points for "we", for introducing something, and for words from the title. It loses points for
+a late position, for describing other work or its limits, and for referring to the previous sentence. The
+weights (POINTS) were fitted to summaries of real papers by benchmarks/summaries.py.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import lru_cache
 from app.text.tokenizer import tokenise, without_stopwords
 
 LIMIT = 320  # characters of a summary
-BRIEF = 100  # characters: a shorter sentence is joined with the next one, if both fit into LIMIT
+BRIEF = 100  # characters; a shorter sentence is joined with the next one if both fit into LIMIT
 
-# --- where a sentence ends: a full stop alone does not tell
+# --- where a sentence ends: a full stop alone does not show it
 
 _END = re.compile(r"(?<![.!?…])[.!?…]++[)\]}”\"'’]*+(?:\s+(?=\S)|(?<=[a-z]{3}[.!?])(?=[A-Z][a-z]*[ ,]))")
 _ABBREVIATION = re.compile(
@@ -29,7 +29,7 @@ _ENUMERATION = re.compile(r"(?:^|[:;,.!?]\s|\band\s)\(?\d{1,2}\.$")
 _INITIAL = re.compile(r"(?:^|[\s(.])[A-Z]\.$")
 _WORD_ENDS = re.compile(r"\w{4}\.$")
 _OPENER = re.compile(r"(?:We|The|This|These|Our|In|It|To|Here|However|Their|They|By|On|For|With|As|An?)\b")
-LONGEST_ASIDE = 300  # characters: a bracket that is open for longer is taken as unmatched
+LONGEST_ASIDE = 300  # characters; a bracket that stays open for longer is treated as unmatched
 LONGEST_WORD = 40
 
 # --- features of a sentence
@@ -60,22 +60,22 @@ _WHERE_TO_FIND_IT = re.compile(
     re.IGNORECASE,
 )
 # Weights of `features`: proposes, says "we", share of the title's words, position (0…1), describes others,
-# refers to the sentence before.
+# refers to the previous sentence.
 POINTS = (3.3, 2.4, 5.4, -3.5, -1.4, -1.2)
 
 
 @lru_cache(maxsize=4_096)
 def summarize(title: str, abstract: str) -> str:
-    """Return the most informative sentence, with the next one if it is brief, or "" without an abstract.
+    """Return the most informative sentence of an abstract, or "" if the abstract is empty.
 
-    A summary longer than LIMIT is cut between clauses.
+    A brief sentence is joined with the next one. A summary longer than LIMIT is shortened.
     """
     parts = sentences(abstract)
     return extract(parts, best_sentence(parts, features(title, parts))) if parts else ""
 
 
 def extract(parts: Sequence[str], best: int) -> str:
-    """Return the sentence at index `best`: joined with the next one if brief, cut if too long."""
+    """Return the sentence at index `best`, joined with the next one if brief or shortened if too long."""
     following = parts[best + 1 : best + 2]
     together = " ".join([parts[best], *following])
     if (
@@ -90,14 +90,14 @@ def extract(parts: Sequence[str], best: int) -> str:
 def best_sentence(
     parts: Sequence[str], rows: Sequence[Sequence[float]], points: Sequence[float] = POINTS
 ) -> int:
-    """Return the index of the sentence with most points, without those that only say where the code is."""
+    """Return the index of the sentence with the most points. Avoid those that say where the code is."""
     candidates = [n for n, part in enumerate(parts) if not _WHERE_TO_FIND_IT.search(part)]
     scores = [sum(weight * value for weight, value in zip(points, row, strict=True)) for row in rows]
     return max(candidates or range(len(parts)), key=lambda n: (scores[n], -n))
 
 
 def features(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
-    """Return the values that POINTS weigh, for each sentence."""
+    """Return the values weighted by POINTS, for each sentence."""
     title_stems = _stems(title)
     last = max(1, len(parts) - 1)
     return [
@@ -118,7 +118,7 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences. Abbreviations, initials, numbers and open brackets do not end one."""
+    """Split a text into sentences, but not after abbreviations, initials and numbers, or inside brackets."""
     complete, start = [], 0
     for match in _END.finditer(text):
         before = text[max(start, match.end() - LONGEST_ASIDE) : match.end()].rstrip()
@@ -145,7 +145,7 @@ def _ends(before: str, word: str) -> bool:
 
 
 def shorten(text: str) -> str:
-    """Return at most LIMIT characters, cut between clauses, before a bracket or between words, with " …"."""
+    """Shorten a text to LIMIT characters. Cut between clauses, before a bracket or between words; add "…"."""
     if len(text) <= LIMIT:
         return text
     cut = text[: LIMIT - 1]

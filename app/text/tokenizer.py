@@ -1,4 +1,4 @@
-"""PURE. Split a text into words without case and accents, stemmed, with their positions."""
+"""PURE. Split a text into stemmed words with their positions, ignoring case and accents."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _STOPWORDS = (
     "a an and are as at be by can for from has have how in into is it its of on or our that the their there "
     "these this those to towards via was we were what when where which while who with using"
 )
-# Abbreviations that end in s in the singular: "GPS" is not several GPs.
+# Abbreviations whose singular ends in s: "GPS" is not the plural of "GP".
 _SINGULAR = "bfs cls css dfs dns fps gnss gps mcts mvs nms nvs rts rvos sds sms sts tls tts"
-# British spellings: "quantisation", "behaviour". Other words that match, such as "noise", are rewritten in
-# every text, so they still match each other.
+# British spellings, such as "quantisation" and "behaviour". Other words that match, such as "noise",
+# are rewritten in every text, so they still match each other.
 _BRITISH = re.compile(
     r"(?<=..)(?<!expert)is(?=(?:ed?|es|ers?|ing|able|ations?)$)|(?<=...)our(?=(?:s|ed|ing|al)?$)"
 )
-# Plurals that Snowball does not stem: words without a vowel except for their last letter: "llms", "vlas".
+# Plurals that Snowball does not stem, such as "llms" and "vlas": no vowel, except before the s.
 _SHORT_FORMS = re.compile(r"[^\W\d_aeiouy]{2,}[ao]?s")
 _AMERICAN = {"is": "iz", "our": "or"}
 _stemmer = Stemmer.Stemmer("english")
@@ -31,7 +31,7 @@ _stemmer = Stemmer.Stemmer("english")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The stem of a word, and the word's position in the text."""
+    """The stem of a word and the word's position in the text."""
 
     stem: str
     start: int
@@ -44,12 +44,12 @@ def tokenise(text: str) -> list[Token]:
 
 
 def content_stems(text: str) -> list[str]:
-    """Return the stems of a text without stop words. Many times faster than `tokenise`."""
+    """Return the stems of a text without stop words. This is many times faster than `tokenise`."""
     return without_stopwords(stem_all(text))
 
 
 def stem_all(text: str) -> list[str]:
-    """Return the stems of all words of a text, in order."""
+    """Return the stems of all words in a text, in order."""
     return [*map(_stem, WORD.findall(fold_accents(text)))]
 
 
@@ -72,7 +72,7 @@ def fold_accents(text: str) -> str:
 
 @lru_cache(maxsize=100_000)
 def normalized_name(author: str) -> str:
-    """Return a name as one spelling: "Jané Q. Doe" and "Doe, Jane" are "jane doe", "J. Doe" is "j doe"."""
+    """Return a name in normalised form: "Jané Q. Doe" and "Doe, Jane" → "jane doe", "J. Doe" → "j doe"."""
     last, comma, first = fold_accents(author).partition(",")
     words = WORD.findall(f"{first} {last}" if comma else last)
     return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
@@ -88,10 +88,10 @@ _STOP_STEMS = frozenset(_stem(word) for word in _STOPWORDS.split())
 
 
 def without_stopwords(stems: Iterable[str]) -> list[str]:
-    """Return the stems that are not stop words, so that "text to image" and "text-image" are one pair."""
+    """Return the stems that are not stop words. So "text to image" and "text-image" form the same pair."""
     return [stem for stem in stems if stem not in _STOP_STEMS]
 
 
 def bigrams(stems: Sequence[str]) -> Iterator[str]:
-    """Yield each two neighbouring stems, joined by a space."""
+    """Yield each pair of neighbouring stems, joined by a space."""
     return map(" ".join, itertools.pairwise(stems))
