@@ -1,4 +1,4 @@
-"""Backtest interests: the digests that they would have produced over the last days."""
+"""Backtest interests: compute the digests that they would have produced on recent days."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_DAYS = 60
 
 @dataclass(frozen=True, slots=True)
 class BacktestedEdition:
-    """Hold the digest of one day, or why there would have been none."""
+    """The digest for one day, or the reason why there would have been none."""
 
     edition: str
     at: datetime
@@ -27,10 +27,10 @@ class BacktestedEdition:
 def run(
     context: DigestContext, now: datetime, interests: Sequence[Interest], days: int, max_papers: int
 ) -> list[BacktestedEdition]:
-    """Return the digests that a daily subscriber would have got in the last `days` days, oldest first.
+    """Return the digests that a daily subscriber would have received in the last `days` days, oldest first.
 
-    Each is due at the default hour of the settings and uses the listings and votes of that time. No paper
-    comes twice. Nothing is written. Raises InvalidInput if `days` is not from 1 to MOST_DAYS.
+    Each is due at the default hour from the settings and uses the listings and votes as of that time. No
+    paper appears twice. Nothing is written. Raise InvalidInput if `days` is not between 1 and MOST_DAYS.
     """
     if not 1 <= days <= MOST_DAYS:
         raise InvalidInput(f"the days must be from 1 to {MOST_DAYS}", field="days")
@@ -58,9 +58,9 @@ def run(
 def daily_counts(
     builder: DigestBuilder, text: str, days: Sequence[date], muted: Collection[int] = ()
 ) -> tuple[int, ...]:
-    """Return how many matching papers, muted ones aside, were first listed on each of these days.
+    """Return how many matching papers, not counting muted ones, were first listed on each of these days.
 
-    The limit of papers in a digest does not apply.
+    The maximum number of papers in a digest does not apply.
     """
     papers = builder.papers_above_floor(text)
     counts = Counter(paper.first_listed_on for paper in papers if paper.id not in muted)

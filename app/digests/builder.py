@@ -31,49 +31,49 @@ from app.types import Cadence, Digest, Feedback, Interest, PaperView, Skip, Skip
 
 log = structlog.get_logger(__name__)
 
-WEEKLY_DAYS = 8  # days that a weekly digest looks back: one more than a week, for papers listed late
-MAX_CACHED_PROFILES = 500  # more than the readers of a shard
-MAX_CACHED_MUTED = 5_000  # muted texts, each shared by all readers who mute it: four bytes a paper
-MAX_CACHED_REASONS = 100_000  # shared by all readers of an interest
+WEEKLY_DAYS = 8  # days a weekly digest looks back: one more than a week, for papers listed late
+MAX_CACHED_PROFILES = 500  # more than the number of readers in a shard
+MAX_CACHED_MUTED = 5_000  # muted texts, shared by all readers who mute them; four bytes per paper
+MAX_CACHED_REASONS = 100_000  # shared by all readers with the same interest
 _NO_PAPERS = np.array([], np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class DigestRequest:
-    """Hold a reader, their interests and feedback, and the papers that they must not get again."""
+    """A reader, their interests and feedback, and the papers that they must not be sent again."""
 
     reader: Subscriber
     interests: Sequence[Interest] = ()
     feedback: Sequence[Feedback] = ()
     already_promised: frozenset[int] = frozenset()
     skipped_editions: Sequence[SkippedEdition] = ()  # since the reader's last digest
-    following_due: datetime | None = None  # when the digest after this one is due; None: by the cadence
+    following_due: datetime | None = None  # when the digest after this one is due; None: by cadence
 
 
 class ProfileScores(NamedTuple):
-    """Hold how a reader's likes and dislikes rate the candidates."""
+    """The candidates' relevance according to a reader's likes and dislikes."""
 
-    relevance: Mapping[int, float]  # by paper; negative: like what the reader disliked
+    relevance: Mapping[int, float]  # by paper; negative: similar to what the reader disliked
     reason: Callable[[int], str]
 
 
 @dataclass(frozen=True)
 class DigestContext:
-    """Hold what building and planning digests use."""
+    """The dependencies of building and planning digests."""
 
     db: Database
     settings: Settings
     models: ModelStore
     indexes: IndexCache
     snapshots: ledger.SnapshotStore
-    stopping: Event  # set at shutdown: no further shard is planned
+    stopping: Event  # set at shutdown: no more shards are planned
     on_shard_planned: Sequence[Callable[[], None]] = ()  # called after each planned shard
 
 
 class DigestBuilder:
-    """Build digests for one run: the candidates are loaded once and do not change while it is used.
+    """A builder of digests for one run. It loads the candidates once, and they do not change after that.
 
-    `back` is the number of days before `day` for which digests are built, too.
+    `back` is the number of days before `day` for which digests can be built as well.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class DigestBuilder:
         self._all = {
             paper.id: paper
             for paper in queries.candidates(session, since, today)
-            # Deliveries from before `retained_since` may have been pruned: these papers may have been sent.
+            # Deliveries before `retained_since` may have been pruned, so older papers may have been sent.
             if (paper.first_listed_on or today) > retained_since
         }
         self._archive_is_empty = not self._all and queries.neighbouring_days(session, date.max)[0] is None
@@ -102,9 +102,9 @@ class DigestBuilder:
         self._set_moment(now, today, self._all)
 
     def rewind_to(self, at: datetime) -> None:
-        """Build further digests as of this moment, with the listings and votes of then.
+        """Build further digests as of this time, with the listings and votes that existed then.
 
-        The texts of papers and the relevance model are those of today.
+        The texts of the papers and the relevance model remain the current ones.
         """
         since = at.date() - timedelta(days=max(self._settings.candidate_days, WEEKLY_DAYS))
         listed = {
@@ -120,17 +120,17 @@ class DigestBuilder:
 
     @property
     def earliest_possible_delivery(self) -> datetime:
-        """The moment before which no digest can have had one of the candidates.
+        """The time before which no digest can have contained any of the candidates.
 
-        A paper that was unmerged may have been sent before its own first listing, as the paper that it was
-        merged into.
+        An unmerged paper may have been sent before its own first listing, as part of the paper that it had
+        been merged into.
         """
         days = [paper.first_listed_on for paper in self._papers.values() if paper.first_listed_on]
         listed = datetime.combine(min(days, default=self._today) - timedelta(days=1), time(), UTC)
         return min(listed, self._earliest_unmerge or listed)
 
     def ranked(self, requests: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
-        """Return each reader's ranked papers, in the order of `requests`; a Skip if that fails."""
+        """Return each reader's ranked papers in the order of `requests`; a Skip where a request fails."""
         prepared = list[ranking.RankingRequest]()
         skips: dict[int, Skip] = {}  # by position
         for position, request in enumerate(requests):
@@ -142,9 +142,9 @@ class DigestBuilder:
         return [skips.get(position) or next(ranked) for position in range(len(requests))]
 
     def ranking_request(self, request: DigestRequest) -> ranking.RankingRequest:
-        """Match a reader's interests, muted words and feedback, and return what ranking needs.
+        """Match a reader's interests, muted words and feedback, and return the input for ranking.
 
-        Raises InvalidInterest if the reader has interests and none of them can be parsed.
+        Raise InvalidInterest if the reader has interests and none of them can be parsed.
         """
         invalid = self.match_interests(request.interests)
         valid = tuple(interest for interest in request.interests if interest.text not in invalid)
@@ -170,7 +170,7 @@ class DigestBuilder:
         return prepared
 
     def digest(self, reader: Subscriber, edition: str, ranked: ranking.Ranked | Skip) -> Digest | Skip:
-        """Compose one reader's digest. A failure is logged and becomes a Skip: other readers get theirs."""
+        """Compose one reader's digest. Log a failure and return a Skip, so that others still get theirs."""
         try:
             return ranked if isinstance(ranked, Skip) else compose.compose(edition, ranked)
         except Exception as error:
@@ -182,9 +182,9 @@ class DigestBuilder:
         preferences: subscribers.Preferences,
         already_sent: frozenset[int] = frozenset(),
     ) -> Digest | Skip:
-        """Return the daily digest of a visitor with these preferences, who is not a subscriber yet.
+        """Return the daily digest that a visitor with these preferences, not yet a subscriber, would receive.
 
-        Raises InvalidInterest if an interest cannot be parsed.
+        Raise InvalidInterest if an interest cannot be parsed.
         """
         distinct = subscribers.deduplicate(preferences.interests)
         for error in self.match_interests(distinct).values():
@@ -202,17 +202,17 @@ class DigestBuilder:
         return compose.compose(edition, *ranking.rank(self.pool, [request]))
 
     def papers_above_floor(self, text: str) -> list[PaperView]:
-        """Return the papers, of all days loaded, that a matched interest would bring by itself."""
+        """Return the papers from all loaded days that this matched interest would select by itself."""
         is_enough = self._matches.evidence[self._matches.row_of[text]] >= ranking.ENOUGH
         return [self._all[number] for number in self._matches.ids[is_enough].tolist()]
 
     @property
     def papers(self) -> list[PaperView]:
-        """The papers of all days loaded."""
+        """The papers from all loaded days."""
         return [*self._all.values()]
 
     def profile_of(self, feedback: tuple[Feedback, ...]) -> ProfileScores | None:
-        """Score the candidates by a reader's feedback; None if there is none, or the archive is too young."""
+        """Score the candidates by feedback; None if there is none or the archive is too small."""
         if not feedback or feedback in self._profiles or not self._profile_candidates:
             return self._profiles.get(feedback)
         if profile := user_profile.build_profile(feedback, self._profile_candidates):
@@ -226,7 +226,7 @@ class DigestBuilder:
 
     @property
     def pool(self) -> ranking.CandidatePool:
-        """The candidates of the moment for which digests are built."""
+        """The candidate pool for the time at which digests are built."""
         if self._pool:
             return self._pool
         note = "The archive is still empty: no source has brought a paper yet."
@@ -250,9 +250,9 @@ class DigestBuilder:
         return self._index_cache.get([*self._all.values()], self._model)
 
     def match_interests(self, interests: Iterable[Interest]) -> dict[str, InvalidInterest]:
-        """Match the interests that were not matched yet, each distinct text once.
+        """Match the interests that have not been matched yet, each distinct text once.
 
-        Return the error of each text that cannot be parsed.
+        Return the errors by text for interests that cannot be parsed.
         """
         queries: dict[str, query_language.Query] = {}
         errors: dict[str, InvalidInterest] = {}
@@ -267,14 +267,14 @@ class DigestBuilder:
         return errors
 
     def muted_papers(self, texts: Iterable[str]) -> frozenset[int]:
-        """Return the papers that any of these muted texts matches; they are in no section of a digest."""
+        """Return the papers that match any of these muted texts. No section of a digest includes them."""
         return frozenset[int]().union(*(self.papers_muted_by(text).tolist() for text in texts))
 
     def papers_muted_by(self, text: str) -> ranking.Vector:
-        """Return the papers that a muted text matches, searched once for all spellings of the same query."""
+        """Return the papers that match a muted text. Spellings of the same query are searched only once."""
         try:
             query = replace(query_language.parse_muted(text), text="")
-        except InvalidInterest:  # valid when it was stored: the reader still gets a digest
+        except InvalidInterest:  # it was valid when stored, so the reader still gets a digest
             return _NO_PAPERS
         if query not in self._muted:
             self._muted[query] = np.array(sorted(self._index.excluded_papers(query)), np.int32)

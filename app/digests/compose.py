@@ -20,7 +20,7 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
         if request.interests and request.when_empty is EmptyDigestPolicy.SKIP:
             return Skip(wording.nothing_matched(ranked, considered))
         return _trending_digest(edition, ranked, considered)
-    # A small digest goes out if a selected paper will be too old for the next one.
+    # A small digest is sent anyway if a selected paper will be too old for the next one.
     today = ranked.pool.today
     expires = any((choice.paper.last_listed_on or today) < request.expires_on for choice in selected)
     if len(selected) < request.min_papers and not expires:
@@ -42,7 +42,7 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
 
 
 def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
-    """Compose a digest of what trends, for a reader without interests or whose interests match nothing."""
+    """Compose a digest of trending papers, for a reader with no interests or none that match."""
     request, pool = ranked.request, ranked.pool
     items = tuple(
         _item(trending, pool, reasons.trending_reason(pool.trend(trending.paper)))
@@ -60,7 +60,7 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
 
 
 def _item(selected: SelectedPaper, pool: CandidatePool, reason: str) -> DigestItem:
-    """Return a card. Its fields that are the same for every reader are computed once."""
+    """Return a card. Fields that are the same for every reader are computed once per paper."""
     paper = selected.paper
     fields = pool.card_fields.get(paper.id)
     if fields is None:

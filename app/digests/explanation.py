@@ -1,4 +1,4 @@
-"""Explain why a reader was sent a paper, or was not, with the code that composes digests."""
+"""Explain why a reader was or was not sent a paper, using the same code that composes digests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from app.subscribers import schedule
 from app.text import sanitize
 from app.types import Digest, DigestItem, MailKind, Match, PaperView, Skip
 
-MAX_HIGHER_RANKED = 10  # papers with better scores that are named
+MAX_HIGHER_RANKED = 10  # higher-scored papers that are listed
 
 
 def explain(
@@ -40,8 +40,8 @@ def explain(
 ) -> Explanation:
     """Explain why a reader (address or number) was sent a paper (id, arXiv id, DOI or URL), or why not.
 
-    Listings, votes, deliveries, and the reader's state and feedback are those of `at`, or of now; preferences
-    and interests are always today's. Raises NotFound if there is no such reader or paper.
+    The verdict uses the listings, votes, deliveries, and the reader's state and feedback as of `at` (default:
+    now), but current preferences and interests. Raise NotFound if there is no such reader or paper.
     """
     now = at or now
     with context.db.read() as session:
@@ -98,7 +98,7 @@ def _reader(session: Session, row: Subscriber, at: datetime) -> ReaderNow:
 
 
 def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
-    """Return the paper with this id, arXiv id, DOI or URL, as it is stored today."""
+    """Return the paper with this id, arXiv id, DOI or URL, as it is stored now."""
     name = sanitize.one_line(name, 2000)
     requested_id = None
     if name.isascii() and name.isdigit() and len(name) < 19:
@@ -122,7 +122,7 @@ def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
 def _past_deliveries(
     context: DigestContext, session: Session, reader: int, paper: int
 ) -> tuple[PastDelivery, ...]:
-    """Return each delivery whose digest has the paper, under any former id; newest first."""
+    """Return the deliveries whose digest contains the paper, under any of its ids; newest first."""
     deliveries = select(Delivery).where(Delivery.subscriber_id == reader, Delivery.kind == MailKind.DIGEST)
     rows = session.exec(deliveries.order_by(col(Delivery.created_at).desc())).all()
     digests = ledger.stored_digests(session, [row.id for row in rows])
@@ -159,7 +159,7 @@ def _ineligible_reason(
 ) -> str:
     """Return why a paper is not a candidate for the reader's digest, or "" if it is one.
 
-    The reader's digests look back to `since`.
+    `since` is the first listing day that the reader's digests consider.
     """
     exclusion = ""
     if any(item.paper_id == paper.id for item in request.feedback):
@@ -214,11 +214,11 @@ def _rank_position(ranked: Ranked, paper: PaperView) -> RankPosition:
 def _papers_ahead(
     ranked: Ranked, selected: Selection, paper: PaperView
 ) -> tuple[list[PaperView], OutrankedBy | None]:
-    """Return the selected papers that come before a paper regardless of similarity.
+    """Return the selected papers that would precede a paper even without MMR.
 
-    If the digest had no room for the paper, also return why papers with lower scores were selected, if any.
+    If the digest had no room for the paper, also return why any papers with lower scores were selected.
     """
-    # Each interest's best paper first, and by score in both groups: the order without MMR.
+    # The order without MMR: each interest's best paper, then the others; both groups by score.
     order = sorted(ranked.papers, key=lambda number: number not in selected.best_per_interest)
     position = {number: index for index, number in enumerate(order)}
     papers = [choice.paper for choice in selected.selected]

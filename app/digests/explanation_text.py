@@ -1,4 +1,4 @@
-"""Word an explanation: the one sentence that says why a paper was or was not sent."""
+"""Write the one sentence that explains why a paper was or was not sent."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from app.digests.explanation_types import Explanation, OutrankedBy, PastDelivery
 from app.digests.selection import SelectionOutcome
 from app.storage.models import DeliveryState, SubscriberState
 
-NEAR_DUPLICATE = 0.5  # the similarity from which two papers are said to say much the same
+NEAR_DUPLICATE = 0.5  # at this similarity or above, two papers are described as saying much the same
 
 
 def summarize(facts: Explanation) -> str:
-    """Return the one sentence that explains why the paper was sent, will be sent, or is not sent."""
+    """Return one sentence that explains why the paper was sent, will be sent, or is not sent."""
     past = [_delivery_sentence(delivery) for delivery in facts.deliveries if delivery.created_at <= facts.at]
     if sentence := next(filter(None, past), "") or _reader_sentence(facts.reader):
         return sentence
@@ -32,7 +32,7 @@ def summarize(facts: Explanation) -> str:
 
 
 def _delivery_sentence(delivery: PastDelivery) -> str:
-    """Say what became of a digest with the paper; empty if it was not delivered."""
+    """Return a sentence on what happened to a digest with the paper, or "" if it was not delivered."""
     digest = f"the digest {delivery.edition}"
     if delivery.state is DeliveryState.SENT:
         under = f", under “{delivery.interest}”" if delivery.interest else ""
@@ -50,7 +50,7 @@ def _delivery_sentence(delivery: PastDelivery) -> str:
 
 
 def _reader_sentence(reader: ReaderNow) -> str:
-    """Say why nothing at all is sent to this reader; empty if digests may be sent."""
+    """Return a sentence on why no mail is sent to this reader, or "" if digests may be sent."""
     until = f" until {reader.paused_until.date()}" if reader.paused_until else ""
     reason = {
         None: "the reader had not signed up yet",
@@ -66,7 +66,7 @@ def _reader_sentence(reader: ReaderNow) -> str:
 
 
 def _below_floor_sentence(facts: Explanation) -> str:
-    """Say that the paper is not relevant enough, and which exclusion or dislike is the reason, if any is."""
+    """Return a sentence on why the paper is not relevant enough, naming any exclusion or dislike."""
     if not (facts.interests or (facts.rank and facts.rank.relevant_papers)):
         return f"Not in the next digest: {facts.reader.max_papers} papers that trend more fill it."
     relevance = facts.rank.breakdown.relevance if facts.rank else 0.0
@@ -84,7 +84,7 @@ def _below_floor_sentence(facts: Explanation) -> str:
 
 
 def _no_room_reason(facts: Explanation, rank: RankPosition) -> str:
-    """Say why other papers took the places of a paper that is relevant enough."""
+    """Return why other papers took the place of a paper that is relevant enough."""
     most, position = facts.reader.max_papers, f"number {rank.position} of {rank.relevant_papers} by its score"
     room = f"it has room for {most} papers" if most > 1 else "it has room for one paper"
     if rank.outcome is SelectionOutcome.QUOTA:
@@ -102,5 +102,5 @@ def _no_room_reason(facts: Explanation, rank: RankPosition) -> str:
 
 
 def format_score(score: float) -> str:
-    """Format to two decimals, rounded down, so that a score under the floor never reads as the floor."""
+    """Format a score to two decimals, rounded down: a score below the floor must not read as the floor."""
     return f"{math.floor(round(score * 100, 6)) / 100:.2f}"

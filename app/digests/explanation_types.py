@@ -1,4 +1,4 @@
-"""Types of an explanation. Their fields are the JSON of `explain --json` and of the API."""
+"""The types that make up an explanation. Their fields define the JSON of `explain --json` and the API."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from app.types import Interest, Match
 
 @dataclass(frozen=True, slots=True)
 class ReaderNow:
-    """Hold the facts about a reader that decide whether and when anything may be sent."""
+    """The facts about a reader that decide whether and when anything may be sent."""
 
     id: int
     email: str
     state: SubscriberState | None  # at the time of the explanation; None: not signed up yet
     paused_until: datetime | None
     suppression_reason: str  # why the address is suppressed; empty if it is not
-    next_due_at: datetime | None  # None, too, for an explanation of another time than now
+    next_due_at: datetime | None  # also None if the explanation is for a time other than now
     min_papers: int
     max_papers: int
 
 
 @dataclass(frozen=True, slots=True)
 class PaperNow:
-    """Hold the facts about a paper: where and when it was listed, and whether it was withdrawn."""
+    """The facts about a paper: where and when it was listed, and whether it was withdrawn."""
 
     id: int
     requested_id: int  # differs from `id` if that paper was merged into this one
@@ -41,7 +41,7 @@ class PaperNow:
 
 @dataclass(frozen=True, slots=True)
 class PastDelivery:
-    """Hold a delivery in the ledger whose digest has the paper."""
+    """A delivery in the ledger whose digest contains the paper."""
 
     delivery_id: int
     edition: str
@@ -51,7 +51,7 @@ class PastDelivery:
     possibly_delivered: bool
     created_at: datetime
     sent_at: datetime | None
-    interest: str  # under which the paper stood
+    interest: str  # the paper was listed under it
     reason: str
     trend: str
     score: float
@@ -59,16 +59,16 @@ class PastDelivery:
 
 @dataclass(frozen=True, slots=True)
 class InterestMatch:
-    """Hold how the paper fits one of the reader's interests."""
+    """The paper's match with one of the reader's interests."""
 
     interest: Interest
     details: MatchDetails
-    weighted: float  # its relevance, by the weight of the interest: 1 − (1 − relevance)^weight
+    weighted: float  # its relevance, adjusted by the interest's weight: 1 − (1 − relevance)^weight
 
 
 @dataclass(frozen=True, slots=True)
 class HigherRanked:
-    """Hold a paper with a better score."""
+    """A paper with a higher score."""
 
     id: int
     title: str
@@ -76,30 +76,30 @@ class HigherRanked:
 
 
 class OutrankedBy(StrEnum):
-    """Name the reason for selecting a paper with a lower score instead."""
+    """The reason why a paper with a lower score was selected instead."""
 
     VARIETY = "variety"  # this paper is similar to a selected one
-    BEST_OF_INTEREST = "best_of_interest"  # the other is the best paper of an interest
+    BEST_OF_INTEREST = "best_of_interest"  # the other paper is the best for one of the interests
 
 
 @dataclass(frozen=True, slots=True)
 class RankPosition:
-    """Hold the position of the paper among the candidates of the next digest."""
+    """The paper's position among the candidates for the next digest."""
 
     breakdown: ScoreBreakdown  # relevance to the reader, trend, freshness and score
     outcome: SelectionOutcome | None  # None: not relevant enough, or sent before
     position: int | None  # by score among the relevant papers, from 1
     relevant_papers: int  # the number of relevant papers
     candidates: int  # the number of papers that are new to the reader
-    higher_ranked: tuple[HigherRanked, ...]  # the best papers with better scores
+    higher_ranked: tuple[HigherRanked, ...]  # the highest-scored of the papers ranked above it
     similarity: float  # cosine similarity to the most similar paper selected before it
     similar_to: str  # the title of that paper
-    outranked_by: OutrankedBy | None  # if a paper with a lower score was selected instead
+    outranked_by: OutrankedBy | None  # why a lower-scored paper was selected; None if none was
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Hold the paper's card in the next digest."""
+    """The paper's card in a digest."""
 
     interest: str
     reason: str
@@ -109,7 +109,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Hold the explanation in one sentence, and every fact and number behind it."""
+    """The explanation in one sentence, with every fact and number behind it."""
 
     verdict: str
     at: datetime
@@ -120,6 +120,6 @@ class Explanation:
     interests: tuple[InterestMatch, ...]
     profile: Match | None
     ineligible_reason: str  # why it cannot be in the next digest; empty if it can
-    rank: RankPosition | None  # of a candidate
-    card: Card | None  # if the next digest has the paper
+    rank: RankPosition | None  # None if the paper is not a candidate
+    card: Card | None  # None if the next digest does not contain the paper
     skip_reason: str  # why there would be no next digest; empty if there would be one

@@ -1,7 +1,7 @@
 """Plan digests: write one delivery, or one skip with its reason, for everyone who is due now or soon.
 
-Digests are composed some minutes before they are due, so that only sending is left for the due time. The
-edition, the earliest time of sending and the time of giving up are computed from the due time.
+Digests are composed a few minutes before they are due, so that they only have to be sent at the due time. The
+edition, the earliest sending time and the time to give up are computed from the due time.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ SHARD = 250  # readers planned in one transaction
 TRY_AGAIN = timedelta(hours=1)  # after a reader could not be planned
 CLOCKS_MAY_DIFFER = timedelta(minutes=1)
 CLOCK_MAY_GO_BACK = timedelta(days=1)
-LAST_MAILS = 100  # the newest rows of the ledger, whose times are compared with the clock
+LAST_MAILS = 100  # the number of newest rows in the ledger whose times are compared with the clock
 
 log = structlog.get_logger(__name__)
 
 
 def plan(context: DigestContext, now: datetime) -> Counter[str]:
-    """Plan every digest that is due soon; count those planned, skipped, planned before and not planned.
+    """Plan every digest that is due soon. Count those planned, skipped, planned before and not planned.
 
-    Stops between two shards at shutdown. Raises ClockError if the time cannot be trusted. In both cases, the
-    readers not yet planned stay due.
+    Planning stops between two shards at shutdown. Raise ClockError if the time cannot be trusted. In both
+    cases, readers who have not been planned yet stay due.
     """
     counts = Counter[str]()
     with context.db.read() as session:
@@ -62,7 +62,7 @@ def plan(context: DigestContext, now: datetime) -> Counter[str]:
 def check_clock(session: Session, now: datetime) -> None:
     """Raise ClockError if the database's clock or the times in the ledger contradict this machine's clock.
 
-    Planning on a wrong day is hard to undo: it sends tomorrow's digests and gives up those of today.
+    Planning on the wrong day is hard to undo: it sends tomorrow's digests and gives up on today's.
     """
     ahead = skew(session)
     if abs(ahead) > CLOCKS_MAY_DIFFER:
@@ -86,7 +86,7 @@ def anyone_due(context: DigestContext, session: Session, now: datetime) -> bool:
 
 
 def lateness(session: Session, now: datetime) -> timedelta:
-    """Return how long the digest that is due the longest has been waiting to be composed."""
+    """Return how long the most overdue digest has been waiting to be composed; zero if none is overdue."""
     oldest = session.exec(
         select(func.min(Subscriber.next_due_at)).where(
             Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now
@@ -108,7 +108,7 @@ def _due(by: datetime) -> SelectOfScalar[Subscriber]:
 
 
 def _match_ahead(context: DigestContext, builder: DigestBuilder, soon: datetime) -> None:
-    """Match the interests of the next shard while nothing is locked: this is the slow part of planning."""
+    """Match the next shard's interests, feedback and muted words, which is slow, before locking any rows."""
     with context.db.read() as session:
         due = _due(soon).with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
         muted = {row.id: row.muted for row in session.execute(due)}
@@ -127,7 +127,7 @@ def _match_ahead(context: DigestContext, builder: DigestBuilder, soon: datetime)
 
 @dataclass(frozen=True, slots=True)
 class DigestPreview:
-    """Hold the digest that a reader would get."""
+    """The digest that a reader would receive, or the reason why there would be none."""
 
     subscriber_id: int
     email: str
@@ -136,7 +136,7 @@ class DigestPreview:
 
 
 def preview_due(context: DigestContext, now: datetime, ids: Collection[int] | None) -> list[DigestPreview]:
-    """Return the digests that these readers, or all who are due, would get at `now`. Nothing is written."""
+    """Return what these readers (None: all who are due) would receive at `now`. Nothing is written."""
     readers = _due(now) if ids is None else select(Subscriber).where(col(Subscriber.id).in_(ids))
     with context.db.read() as session:
         builder = DigestBuilder(context, session, now)
@@ -156,9 +156,9 @@ def preview_due(context: DigestContext, now: datetime, ids: Collection[int] | No
 def digest_requests(
     session: Session, readers: Iterable[Subscriber], since: datetime, until: datetime | None = None
 ) -> list[DigestRequest]:
-    """Load the interests, the feedback up to `until`, and the papers promised since `since`, of each reader.
+    """Load each reader's interests, feedback up to `until`, and papers promised from `since` to `until`.
 
-    Papers that a reader gave feedback on are not sent either: the reader knows them.
+    Papers that a reader gave feedback on are not sent either, because the reader knows them.
     """
     by_id = {reader.id or 0: reader for reader in readers}
     interests = subscribers.interests_of(session, by_id)
@@ -183,7 +183,7 @@ def digest_requests(
 
 
 def newest_due(reader: Subscriber, by: datetime) -> datetime:
-    """Return the latest time up to `by` at which a reader was due, or the next one if none has come yet."""
+    """Return the latest time up to `by` at which a reader was due; if there is none, the next due time."""
     due = reader.next_due_at or by
     if due > by:
         return due
@@ -193,10 +193,11 @@ def newest_due(reader: Subscriber, by: datetime) -> datetime:
 def _plan_shard(
     context: DigestContext, builder: DigestBuilder, now: datetime, soon: datetime
 ) -> Counter[str]:
-    """Plan the readers who have been due the longest; count nothing if there are none or others plan them.
+    """Plan the SHARD readers who have been due the longest, except those that another process is planning.
 
-    On PostgreSQL their rows are locked meanwhile. On SQLite a lock would block every sender: there, digests
-    are composed first and then entered for the readers who have not changed since. The others stay due.
+    Return an empty count if there are none. PostgreSQL locks their rows meanwhile. On SQLite, a lock would
+    block every sender, so digests are composed without one and then entered for the readers who have not
+    changed since. The others stay due.
     """
     if context.db.locks_rows:
         with context.db.write() as session:
@@ -209,7 +210,7 @@ def _plan_shard(
         readers = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), ids))).all()
         reloaded = digest_requests(session, readers, builder.earliest_possible_delivery)
         current = {request.reader.id: request for request in reloaded}
-        # Leave out who changed their preferences, left, or were planned by another process.
+        # Leave out readers who changed their preferences, left, or were planned by another process.
         unchanged = [
             before
             for before in requests
@@ -225,9 +226,9 @@ def _plan_shard(
 def _compose(
     session: Session, builder: DigestBuilder, soon: datetime
 ) -> tuple[list[DigestRequest], list[Entry]]:
-    """Compose the digests of the next shard, each for the latest edition that is due.
+    """Compose the next shard's digests, each for the reader's latest edition that is due.
 
-    Readers whose row is invalid are logged and have no entry.
+    Readers whose row is invalid are logged and get no entry.
     """
     readers = session.exec(_due(soon).limit(SHARD).with_for_update(skip_locked=True)).all()
     requests = digest_requests(session, readers, builder.earliest_possible_delivery)
@@ -258,7 +259,7 @@ def _write_down(
     now: datetime,
     soon: datetime,
 ) -> Counter[str]:
-    """Enter the shard's digests in the ledger and move its readers to their next due time."""
+    """Enter the shard's digests in the ledger and set its readers' next due time."""
     outcomes = _enter(session, entries, now)
     following_due = {entry.subscriber_id: entry.give_up_at for entry in entries}
     ids = [request.reader.id or 0 for request in requests]
@@ -272,7 +273,7 @@ def _write_down(
 
 
 def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[int, str]:
-    """Enter digests in the ledger and return each reader's outcome, as it is counted.
+    """Enter digests in the ledger and return each reader's outcome, named as in the counts.
 
     Entries that the database rejects are logged and left out; the others are entered one by one.
     """

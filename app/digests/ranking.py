@@ -46,20 +46,20 @@ ENOUGH = evidence_of([FLOOR]).item()
 
 
 class EvidenceMatrix:
-    """Hold one row of evidence for each interest that was matched, with one column for each candidate."""
+    """A matrix of evidence with one row for each matched interest and one column for each candidate."""
 
     def __init__(self, papers: Iterable[int]) -> None:
-        self.ids = np.array(sorted(papers), np.int64)  # of the columns
+        self.ids = np.array(sorted(papers), np.int64)  # the paper of each column
         self.columns = {number: column for column, number in enumerate(self.ids.tolist())}
         self.row_of: dict[str, int] = {}  # by the text of the interest
-        self.evidence = np.zeros((1, len(self.ids)))  # rows that are not in `row_of` are zero
+        self.evidence = np.zeros((1, len(self.ids)))  # rows not listed in `row_of` are zero
         self._excluded: dict[str, frozenset[int]] = {}
 
     def add(self, text: str, hits: Mapping[int, float], excluded: frozenset[int] = frozenset()) -> None:
         """Add an interest: its relevance by paper, and the papers that match its exclusions."""
         row = self.row_of.setdefault(text, len(self.row_of))
-        if row == len(self.evidence):  # doubled, so that rows are seldom copied
-            larger = np.zeros((2 * row, len(self.ids)))  # takes no memory before it is written to
+        if row == len(self.evidence):  # double the rows, so that they are seldom copied
+            larger = np.zeros((2 * row, len(self.ids)))  # takes up no memory until it is written to
             larger[:row] = self.evidence
             self.evidence = larger
         self.evidence[row] = self.evidence_row(hits)
@@ -74,14 +74,14 @@ class EvidenceMatrix:
     def excluded(self, interests: Iterable[Interest]) -> frozenset[int]:
         """Return the papers that an exclusion of any of these interests matches.
 
-        Only another interest may bring such a paper; likes and trends may not.
+        Such a paper can be selected only because of another interest, not because of likes or trends.
         """
         return frozenset[int]().union(*(self._excluded[interest.text] for interest in interests))
 
 
 @dataclass(frozen=True)
 class RankingRequest:
-    """Hold a reader's choices and history, as far as ranking and composing need them."""
+    """A reader's choices and history, as far as ranking and composing need them."""
 
     interests: tuple[Interest, ...]
     min_papers: int = 1
@@ -93,23 +93,23 @@ class RankingRequest:
     profile_reason: Callable[[int], str] = str  # why a paper fits the profile
     already_sent: frozenset[int] = frozenset()  # papers sent, planned or rated before: never sent again
     muted: frozenset[int] = frozenset()  # papers that the reader's muted words match
-    max_trending: int = 0  # papers beyond the interests that a digest may have at most
-    since: date = date.min  # papers last listed before are too old
-    expires_on: date = date.min  # papers last listed before will be too old for the next digest
+    max_trending: int = 0  # maximum number of papers beyond the interests in a digest
+    since: date = date.min  # papers last listed before this day are too old
+    expires_on: date = date.min  # those last listed before this day will be too old next time
 
 
 @dataclass(frozen=True, eq=False)
 class CandidatePool:
-    """Hold the candidate papers, their trends, and the evidence of every matched interest for them."""
+    """The candidate papers, their trends, and the evidence for them from every matched interest."""
 
-    papers: Mapping[int, PaperView]  # each has a column of `matches`
+    papers: Mapping[int, PaperView]  # each has a column in `matches`
     trends: Mapping[int, Trend]
     matches: EvidenceMatrix
     reason: Callable[[str, int], str]  # why a paper fits an interest
     vectors: Mapping[int, Vector]  # unit rows by paper; their products are cosine similarities
     today: date
-    calendar_note: str = ""  # why the sources list nothing today, if that is known
-    missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # the words of an interest in no paper
+    calendar_note: str = ""  # why the sources list nothing today, if known
+    missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # an interest's words in no paper
     card_fields: dict[int, dict[str, Any]] = field(default_factory=dict)  # by paper, cached by `compose`
 
     def trend(self, paper: PaperView) -> Trend:
@@ -120,17 +120,17 @@ class CandidatePool:
 
     @cached_property
     def score_factors(self) -> Vector:
-        """By column, the factor by which relevance is multiplied to get the score."""
+        """The factor, by column, that turns relevance into the score."""
         return self._by_column(lambda paper: (1 + TREND * self.trend(paper).score) * self.freshness(paper))
 
     @cached_property
     def listed_ordinals(self) -> Vector:
-        """By column, the ordinal of the day on which a paper was last listed; 0 if it is not in the pool."""
+        """The ordinal, by column, of the day a paper was last listed; 0 if it is not in the pool."""
         return self._by_column(lambda paper: (paper.last_listed_on or self.today).toordinal())
 
     @cached_property
     def trending(self) -> list[tuple[int, float]]:
-        """The id and trend × freshness of every paper, best first."""
+        """The id and the trend × freshness of every paper, best first."""
         scores = {n: self.trend(paper).score * self.freshness(paper) for n, paper in self.papers.items()}
         return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
@@ -142,7 +142,7 @@ class CandidatePool:
 
 @dataclass(frozen=True, slots=True)
 class ScoreBreakdown:
-    """Hold the score of a paper for a reader, and the numbers that it is made of."""
+    """A paper's score for a reader, and the numbers it is computed from."""
 
     relevance: float
     trend: Trend
@@ -152,12 +152,12 @@ class ScoreBreakdown:
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Hold the papers that are relevant enough to one reader, and the numbers behind every score."""
+    """The papers that are relevant enough to one reader, and the numbers behind every score."""
 
     request: RankingRequest
     pool: CandidatePool
-    evidence: Vector  # by column, of all papers
-    eligible: Vector  # by column: True if the paper is new to the reader, not muted, and listed lately
+    evidence: Vector  # by column, for all papers
+    eligible: Vector  # by column: True if the paper is new to the reader, not muted, and listed recently
     columns: Vector  # of the eligible papers that are relevant enough, best score first
     scores: Vector  # in the order of `columns`
 
@@ -169,11 +169,11 @@ class Ranked:
 
     @cached_property
     def profile(self) -> Mapping[int, float]:
-        """The relevance by paper that the reader's profile adds or, if negative, takes away."""
+        """The relevance, by paper, that the reader's profile adds or, if negative, subtracts."""
         return _effective_profile(self.request, self.pool.matches)
 
     def reason(self, interest: str, number: int) -> str:
-        """Return why a paper fits an interest, and why it fits the profile if that alone would do."""
+        """Return why a paper fits an interest, and why it fits the profile if that alone would be enough."""
         fits = [self.pool.reason(interest, number)] if interest else []
         if number in self.profile and (not fits or self.profile[number] >= FLOOR):
             fits.append(self.request.profile_reason(number))
@@ -195,7 +195,7 @@ class Ranked:
         return np.vstack([weighted, matches.evidence_row(self.profile)[self.columns]])
 
     def score_breakdown(self, paper: PaperView) -> ScoreBreakdown:
-        """Return the numbers of any paper of the pool, even if it is not relevant enough."""
+        """Return the score breakdown for any paper in the pool, even if it is not relevant enough."""
         column = self.pool.matches.columns[paper.id]
         relevance = relevance_of(self.evidence[[column]])
         score = relevance * self.pool.score_factors[column]
@@ -206,10 +206,10 @@ class Ranked:
 def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked]:
     """Return the papers that are relevant enough to each reader, in the order of `requests`.
 
-    A reader's result is the same to the last digit, alone or together with others.
+    A reader's result is the same to the last digit whether ranked alone or together with others.
     """
     matches = pool.matches
-    # Each reader's interests are sorted by text: sums in another order differ in their last digits.
+    # Each reader's interests are sorted by text: sums in a different order differ in their last digits.
     interests = [
         sorted((interest.text, interest.weight) for interest in request.interests) for request in requests
     ]
@@ -237,7 +237,7 @@ def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked
 
 
 def _effective_profile(request: RankingRequest, matches: EvidenceMatrix) -> dict[int, float]:
-    """Return a reader's profile without positive relevance for papers that their exclusions match."""
+    """Return a reader's profile without positive relevance for papers that match their exclusions."""
     excluded = matches.excluded(request.interests)
     return {
         number: relevance

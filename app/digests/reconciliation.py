@@ -1,8 +1,8 @@
-"""Compare the ledger with an independent count: who was due, by each subscriber's cadence.
+"""Compare the ledger with an independent count of the subscribers who were due by their cadence.
 
-Planning writes the ledger, so the ledger alone cannot show what planning lost. The rows of subscribers can:
+Planning writes the ledger, so the ledger alone cannot show what planning missed. The subscribers' rows can:
 their state, cadence, hour, zone, and the time since which these apply (`Subscriber.due_since`) determine for
-each local day whether a digest was due. Planning writes none of these.
+each local day whether a digest was due. Planning does not change any of these.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _ROWS = cast("Table", inspect(Delivery).local_table)
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """Hold the counts for some editions: the digests that were due, and the rows of the ledger.
+    """The counts for some editions: the digests that were due, and the rows in the ledger.
 
-    `due` counts pairs of subscriber and edition, by cadence. Of these, `unplanned` have no row because
-    planning has not reached them yet; `missing` have none although planning has passed them. `surplus` counts
-    rows of subscribers who were not due.
+    `due` counts pairs of subscriber and edition, according to the cadences. Of these, `unplanned` have no row
+    because planning has not reached them yet, and `missing` have none although planning has passed them.
+    `surplus` counts rows for subscribers who were not due.
     """
 
     due: int
@@ -45,11 +45,11 @@ class Reconciliation:
 
     @property
     def is_consistent(self) -> bool:
-        """True if no row is missing and none is surplus."""
+        """True if no row is missing or surplus."""
         return not (self.missing or self.surplus)
 
     def describe_faults(self) -> str:
-        """Return the discrepancies as text for operators; empty if there are none."""
+        """Return the discrepancies as text for operators, or "" if there are none."""
         faults = {
             "due and missing in the ledger": self.missing,
             "in the ledger for nobody who was due": self.surplus,
@@ -66,10 +66,10 @@ class Reconciliation:
 
 
 def reconcile(session: Session, now: datetime, first: str, last: str | None = None) -> Reconciliation:
-    """Compare an edition, or all from `first` to `last`, with who was due for it up to `now`.
+    """Compare an edition, or all from `first` to `last`, with the subscribers who were due for it by `now`.
 
-    The database groups equal rows, and each cadence is evaluated once for all who share it. This takes
-    about a second for 100,000 readers and one edition.
+    The database groups equal rows, and each cadence is evaluated once for all subscribers who share it. This
+    takes about a second for 100,000 readers and one edition.
     """
     start, end = _day(first), _day(last or first)
     days = [start + DAY * number for number in range((end - start).days + 1)] if start and end else []
@@ -77,7 +77,7 @@ def reconcile(session: Session, now: datetime, first: str, last: str | None = No
     for edition in [day.isoformat() for day in days] or [first]:
         _count_rows(session, edition, now, counts, states)
         _count_readers_without_row(session, edition, now, counts)
-        # Nobody is due for editions whose names start with this one and go on.
+        # Nobody is due for an edition whose name extends this one.
         day = _day(edition)
         following = (day + DAY).isoformat() if day else edition + "z"
         similar = (_ROWS.c.edition > edition, _ROWS.c.edition < following, _ROWS.c.kind == MailKind.DIGEST)
@@ -89,7 +89,7 @@ def reconcile(session: Session, now: datetime, first: str, last: str | None = No
 
 
 def reconcile_recent(session: Session, now: datetime) -> Reconciliation:
-    """Compare the editions of today in any time zone, and of the day before."""
+    """Compare the editions from yesterday to tomorrow (UTC), which include today's in every time zone."""
     today = now.astimezone(UTC).date()
     return reconcile(session, now, (today - DAY).isoformat(), (today + DAY).isoformat())
 
@@ -97,7 +97,7 @@ def reconcile_recent(session: Session, now: datetime) -> Reconciliation:
 _SINCE = func.coalesce(_READERS.c.due_since, _READERS.c.created_at)
 _IS_ACTIVE = _READERS.c.state == SubscriberState.ACTIVE
 _CADENCE = tuple(_READERS.c[name] for name in ("cadence", "weekday", "hour", "zone"))
-# A row planned before its reader's last change counts as due: their earlier choices are not stored.
+# A row planned before its reader's last change counts as due, because earlier choices are not stored.
 _BEFORE_A_CHANGE = case(
     (_IS_ACTIVE, _ROWS.c.due_at < _SINCE),
     (_READERS.c.state == SubscriberState.PAUSED, _ROWS.c.created_at <= _SINCE),
@@ -128,7 +128,7 @@ def _count_rows(
             counts["due"] += row.number
             continue
         counts["surplus"] += row.number
-        if row.active and due and row.since <= due <= now:  # the row that was due is missing
+        if row.active and due and row.since <= due <= now:  # another row was due, and it is missing
             counts["due"] += row.number
             counts["missing"] += row.number
 
@@ -149,7 +149,7 @@ def _count_readers_without_row(session: Session, edition: str, now: datetime, co
 
 @lru_cache(maxsize=50_000)
 def _due_on(cadence: Cadence, weekday: int, hour: int, zone: str, edition: str) -> datetime | None:
-    """Return when this cadence is due for an edition. Cached: time zones are slow and few cadences differ."""
+    """Return when an edition is due by this cadence. Cached: time zones are slow, and few cadences differ."""
     day = _day(edition)
     return schedule.due_on(cadence, weekday, hour, zone, day) if day else None
 

@@ -1,8 +1,8 @@
 """PURE. Select papers for a digest: quotas, the best paper of each interest, and diversity.
 
-Each interest's best paper comes before any other. Papers are selected one by one, each time the one with the
-best score less its similarity to those selected before (maximal marginal relevance: Carbonell and Goldstein
-1998).
+Each interest's best paper is selected before any others. Papers are selected one at a time: the next is the
+one with the best score minus its similarity to those already selected (maximal marginal relevance: Carbonell
+and Goldstein 1998).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from app.relevance import trending
 from app.types import Interest, PaperView
 
 DIVERSITY = 0.3  # λ of MMR
-CONSIDERED = 4  # candidates for each place in a digest; applies if no interest has a quota
+CONSIDERED = 4  # candidates considered per place in a digest, if no interest has a quota
 
-BY_PROFILE = Interest("")  # stands for the reader's profile, where a paper fits no interest
+BY_PROFILE = Interest("")  # stands for the reader's profile, for papers that fit no interest
 
 
 @dataclass(frozen=True)
 class SelectedPaper:
-    """Hold a selected paper, the interest under which it stands, and its score."""
+    """A selected paper, the interest it is listed under, and its score."""
 
     paper: PaperView
     interest: Interest
@@ -34,16 +34,16 @@ class SelectedPaper:
 
 
 class SelectionOutcome(StrEnum):
-    """Name what happens to a paper that is relevant enough."""
+    """The outcome of the selection for a paper that is relevant enough."""
 
     PICKED = "picked"
     QUOTA = "quota"  # the quotas of its interests are used up
-    FULL = "full"  # the digest has as many papers as the reader wants
+    FULL = "full"  # the digest already has the maximum number of papers
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Hold the selected papers, best score first, and the outcome of every paper that is relevant enough."""
+    """The selected papers, best score first, and the outcome for every paper that is relevant enough."""
 
     selected: list[SelectedPaper]
     outcomes: dict[int, SelectionOutcome]
@@ -53,13 +53,13 @@ class Selection:
 def select(ranked: Ranked) -> Selection:
     """Select papers from those that are relevant enough.
 
-    Every interest's best paper comes before any other, so that an interest with many papers does not crowd
-    out one with few.
+    Every interest's best paper is selected before any others, so that an interest with many papers does not
+    crowd out one with few.
     """
     evidence = ranked.evidence_by_interest()
-    best: dict[str, int] = {}  # by the text of each interest: the first paper if it were the only interest
+    best: dict[str, int] = {}  # by interest text: the paper that would be first for it alone
     if ranked.papers:
-        by_id = np.argsort(ranked.columns)  # of equal scores the first counts
+        by_id = np.argsort(ranked.columns)  # the first of several equal scores is used
         by_interest, columns = evidence[:-1, by_id], ranked.columns[by_id]
         factors = ranked.pool.score_factors[columns]
         scores = np.where(by_interest >= ENOUGH, relevance_of(by_interest) * factors, 0)
@@ -82,7 +82,7 @@ def select(ranked: Ranked) -> Selection:
 
 
 class _Selector:
-    """Assign papers to the places of one digest."""
+    """The state of the selection for one digest."""
 
     def __init__(
         self, ranked: Ranked, evidence: Matrix, best: Mapping[str, int], considered: Sequence[int]
@@ -102,7 +102,7 @@ class _Selector:
     def select_from(self, numbers: Sequence[int]) -> None:
         """Select from these papers in MMR order until the digest is full.
 
-        The next paper is the one with the best score less its similarity to the papers selected so far.
+        The next paper is the one with the best score minus its similarity to the papers selected so far.
         """
         scores = [self._scores[number] for number in numbers]
         rows = np.array([self._row_of[number] for number in numbers], np.intp)
@@ -122,10 +122,10 @@ class _Selector:
                 self.over_quota.add(number)
 
     def _best_interest_with_room(self, number: int) -> Interest | None:
-        """Return the interest (or BY_PROFILE) under which a paper stands: the best fit whose quota has room.
+        """Return the interest (or BY_PROFILE) to list a paper under: the best fit with room in its quota.
 
-        A second interest is eligible if it has half the evidence of the first, or enough by itself. One place
-        of each quota is reserved for the interest's best paper.
+        Another interest is eligible if it has at least half the evidence of the strongest, or enough by
+        itself. One place in each quota is reserved for the interest's best paper.
         """
         evidence, interests = self._evidence[number], (*self._ranked.request.interests, BY_PROFILE)
         least = min(max(evidence) / 2, ENOUGH)
@@ -144,7 +144,7 @@ class _Selector:
 
 
 def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:
-    """Yield the papers that trend most, without those that the reader excluded, muted or dislikes."""
+    """Yield the papers new to the reader that they did not exclude, mute or dislike, most trending first."""
     pool = ranked.pool
     excluded = pool.matches.excluded(ranked.request.interests)
     for number, score in pool.trending:
@@ -156,8 +156,8 @@ def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:
 def select_beyond_interests(ranked: Ranked, selected: Sequence[SelectedPaper]) -> list[SelectedPaper]:
     """Return well-voted papers for the places that the interests leave free.
 
-    A paper that is relevant enough is not beyond the interests, even if a quota left it out. The papers are
-    scored 0, so that the best paper of a digest is always one that fits its reader.
+    Papers that are relevant enough are not included, even if a quota left them out. The papers get a score of
+    0, so that the highest-scored paper in a digest is always one that fits the reader.
     """
     room = min(ranked.request.max_trending, ranked.request.max_papers - len(selected))
     relevant = set(ranked.papers)

@@ -1,4 +1,4 @@
-"""PURE. Word the headings and notes of a digest: why none came, what was left out. See also `reasons`."""
+"""PURE. The headings and notes of a digest: why none was sent, what was left out. See also `reasons`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
 
 
 def nothing_matched(ranked: Ranked, considered: int) -> str:
-    """Return why there is no digest: the number of new papers, words that no paper has, the calendar."""
+    """Return why there is no digest: how many papers are new, which words no paper contains, the calendar."""
     count = ranked.muted_count
     muted = f"; {count} say what you muted" if count > 1 else "; one says what you muted" if count else ""
     if not considered:
@@ -36,7 +36,7 @@ def nothing_matched(ranked: Ranked, considered: int) -> str:
 
 
 def skipped_editions_note(request: RankingRequest) -> str:
-    """Return why no digest came since the last one; empty if none was skipped."""
+    """Return why no digest was sent since the last one; empty if none was skipped."""
     if not request.skipped_editions:
         return ""
     edition, reason = request.skipped_editions[-1]
@@ -48,7 +48,7 @@ def skipped_editions_note(request: RankingRequest) -> str:
 
 
 def invalid_interests_note(request: RankingRequest) -> str:
-    """Return which interests were left out because they can no longer be parsed."""
+    """Return a note on interests left out because they can no longer be parsed; empty if there are none."""
     if not request.invalid_interests:
         return ""
     texts = ", ".join(request.invalid_interests)

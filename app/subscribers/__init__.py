@@ -1,11 +1,11 @@
-"""Subscribers: how they sign up, what they choose, and how they leave.
+"""Subscribers: signing up, preferences, feedback, and leaving.
 
-preferences       what a subscriber may choose, and clear errors for other values
+preferences       the values that a subscriber may choose, and clear errors for all others
 interests         interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
-form_submissions  submitted public forms, limits per mailbox, remembered declines
-signup            sign up, confirm, decline, ask for a link
-account           change preferences, follow, mute, pause, resume, resubscribe
+form_submissions  submitted public forms, limits on mail to one mailbox, remembered declines
+signup            sign up, confirm, decline, request a link
+account           change preferences, follow authors, mute words, pause, resume, resubscribe
 privacy           unsubscribe, new links, export, erase
 repository        find and lock rows, record events, set the next due date, enqueue service mails
 schedule          PURE: when a subscriber is due, in their time zone

@@ -32,7 +32,7 @@ LONGEST_PAUSE = timedelta(days=366)
 def change(session: Session, subscriber_id: int, preferences: Preferences, now: datetime) -> Subscriber:
     """Replace a subscriber's preferences and reschedule the next digest.
 
-    Raises InvalidPreference, naming the first field that cannot be used.
+    Raise InvalidPreference, which names the first field with an invalid value.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
@@ -43,9 +43,9 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
 
 
 def follow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:
-    """Add an author to the reader's interests. Raises InvalidPreference if there is no room for one more.
+    """Add an author to the reader's interests. Raise InvalidPreference if the reader would have too many.
 
-    A reader who had no interests keeps getting trending papers beside those of the author.
+    A reader without interests still gets trending papers alongside the author's.
     """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
     text = query_language.query_for("author", author)
@@ -58,7 +58,7 @@ def follow(session: Session, subscriber_id: int, author: str, now: datetime) -> 
 
 
 def unfollow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:
-    """Stop following an author. Raises InvalidPreference if nothing would be left to send."""
+    """Stop following an author. Raise InvalidPreference if nothing would be left to send."""
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
     interests = _other_interests(preferences, query_language.query_for("author", author))
     change(session, subscriber_id, replace(preferences, interests=interests), now)
@@ -71,7 +71,7 @@ def _other_interests(preferences: Preferences, text: str) -> tuple[Interest, ...
 def mute(session: Session, subscriber_id: int, texts: Sequence[str], now: datetime) -> None:
     """Keep papers that match these texts out of the reader's digests.
 
-    Raises InvalidPreference if a text cannot be muted, or there is no room for more.
+    Raise InvalidPreference if a text cannot be muted, or the reader would have too many.
     """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
     already_muted = {text.casefold() for text in preferences.muted}
@@ -90,8 +90,8 @@ def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: date
 def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:
     """Pause digests until a date; without a date, until the reader resumes.
 
-    Raises InvalidPreference if the date is past or more than a year away, Conflict if the subscription is
-    not active.
+    Raise InvalidPreference if the date is in the past or more than a year away, and Conflict if the
+    subscription is neither active nor paused.
     """
     if until is not None:
         first, last = pause_date_range(until.tzinfo, now)
@@ -112,7 +112,7 @@ def pause(session: Session, subscriber_id: int, until: datetime | None, now: dat
 
 
 def pause_date_range(zone: tzinfo | None, now: datetime) -> tuple[date, date]:
-    """Return the first and last day, in a time zone, on which a pause that begins now may end."""
+    """Return the first and last day, in time zone `zone`, on which a pause that begins now may end."""
     tomorrow = now.astimezone(zone).date() + timedelta(days=1)
     return tomorrow, (now + LONGEST_PAUSE).astimezone(zone).date()
 
@@ -122,7 +122,7 @@ def _day(day: date) -> str:
 
 
 def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
-    """End a pause. Does nothing if the reader is not paused."""
+    """End a pause. Do nothing if the reader is not paused."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.PAUSED:
         _end_pause(session, subscriber, now)
@@ -130,9 +130,9 @@ def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
 
 
 def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
-    """Record a new consent of a reader who unsubscribed, with the preferences that they had.
+    """Reactivate a reader who unsubscribed, with their former preferences, and record their new consent.
 
-    A paused reader resumes. Raises Conflict if the address is suppressed.
+    Resume a reader who is paused. Raise Conflict if the address of an unsubscribed reader is suppressed.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is not State.UNSUBSCRIBED:
@@ -145,9 +145,9 @@ def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) ->
 
 
 def lift_suppression(session: Session, email: str, now: datetime) -> bool:
-    """Lift the suppression of an address; return False if it was not suppressed.
+    """Lift the suppression of an address. Return False if it was not suppressed.
 
-    A reader whose mail bounced gets the state from before the bounces, and these no longer count.
+    A reader whose mail bounced returns to the state before the bounces, which no longer count.
     """
     lifted = suppression.lift(session, email)
     bouncing = select(Subscriber).where(Subscriber.email == email, Subscriber.state == State.BOUNCING)
@@ -164,7 +164,7 @@ def lift_suppression(session: Session, email: str, now: datetime) -> bool:
 
 
 def end_expired_pauses(session: Session, now: datetime) -> int:
-    """End the pauses whose end has come; return how many."""
+    """End the pauses whose end date has been reached, and return their number."""
     expired = select(Subscriber).where(Subscriber.state == State.PAUSED, col(Subscriber.paused_until) <= now)
     subscribers = session.exec(expired.with_for_update(skip_locked=True)).all()
     for subscriber in subscribers:

@@ -1,7 +1,7 @@
-"""Feedback of readers: likes and dislikes, ignored authors, and pasted papers.
+"""Readers' feedback: likes and dislikes, ignored authors, and pasted papers.
 
-Feedback on a paper of the archive refers to its row. A pasted paper that is not in the archive is stored as a
-private paper of its reader: nothing that a reader pastes becomes public.
+Feedback on a paper in the archive refers to the paper's row. A pasted paper that is not in the archive is
+stored as the reader's private paper: nothing that a reader pastes becomes public.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from app.subscribers.repository import get_for_update, require_not_erased
 from app.text.tokenizer import normalized_name
 from app.types import Feedback, PaperRecord
 
-MAX_FEEDBACK = 1_000  # papers that a reader rated or pasted
+MAX_FEEDBACK = 1_000  # papers that a reader may rate or paste
 MIN_TITLE_CHARS = 8  # shorter titles, such as “hello”, say too little without an abstract
 MAX_IGNORED_AUTHORS, NAME_CHARS = 200, 200
-KEY_CHARS = 200  # of a title's key: two private papers of a reader with the same key are one
+KEY_CHARS = 200  # of a title's key; a reader's private papers with the same key are stored once
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedReferences:
-    """Hold pasted papers, grouped by whether the archive has them, whoever pasted them."""
+    """Pasted papers, grouped by whether the archive has them. The groups do not depend on the reader."""
 
-    known: tuple[tuple[int, str], ...] = ()  # papers of the archive: id and title
+    known: tuple[tuple[int, str], ...] = ()  # in the archive: id and title
     own: tuple[PaperRecord, ...] = ()  # not in the archive, but with a title or abstract to learn from
-    unknown: tuple[PaperRecord, ...] = ()  # not in the archive, and without a usable title: ignored
+    unknown: tuple[PaperRecord, ...] = ()  # not in the archive and without a usable title; ignored
 
     @property
     def usable(self) -> int:
-        """The number of papers that a profile can be built from."""
+        """The number of papers that a profile can use."""
         return len(self.known) + len(self.own)
 
 
@@ -46,9 +46,9 @@ class MatchedReferences:
 
 
 def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: datetime) -> None:
-    """Store a like or dislike in place of an earlier one.
+    """Store a like or dislike, replacing an earlier one.
 
-    Raises NotFound if there is no such paper, InvalidInput if there is no room for more feedback.
+    Raise NotFound if there is no such paper, and InvalidInput if the reader would exceed MAX_FEEDBACK papers.
     """
     require_not_erased(get_for_update(session, subscriber_id))
     paper = queries.papers(session, [paper_id]).get(paper_id)
@@ -60,14 +60,14 @@ def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: boo
 
 
 def feedback_on(session: Session, subscriber_id: int, paper_id: int) -> bool | None:
-    """Return True if a reader likes a paper, False if they dislike it, None without feedback."""
+    """Return True if a reader likes a paper, False if they dislike it, and None if they gave no feedback."""
     current = queries.canonical_ids(session, [paper_id])
     rows = _feedback_rows(session, subscriber_id)[current.get(paper_id, 0)]
     return max(rows, key=lambda row: (row.at, row.id)).liked if rows else None
 
 
 def remove_feedback(session: Session, subscriber_id: int, paper_id: int) -> None:
-    """Delete a reader's feedback on a paper, also under its former ids."""
+    """Delete a reader's feedback on a paper, including feedback stored under its former ids."""
     get_for_update(session, subscriber_id)
     current = queries.canonical_ids(session, [paper_id])
     for row in _feedback_rows(session, subscriber_id)[current.get(paper_id, 0)]:
@@ -75,7 +75,7 @@ def remove_feedback(session: Session, subscriber_id: int, paper_id: int) -> None
 
 
 def remove_private_paper(session: Session, subscriber_id: int, own_key: str) -> None:
-    """Delete a private paper of a reader. `own_key` is the `own_key` of its Feedback."""
+    """Delete a reader's private paper. `own_key` is the one in its Feedback."""
     papers = select(PrivatePaper).where(PrivatePaper.subscriber_id == subscriber_id)
     for paper in session.exec(papers).all():
         if _public_key(paper) == own_key:
@@ -91,9 +91,9 @@ def forget(session: Session, subscriber_id: int) -> None:
 
 
 def _store(session: Session, subscriber_id: int, papers: Sequence[Paper], liked: bool, now: datetime) -> None:
-    """Replace the feedback on each paper, and delete private papers of the same title.
+    """Replace the feedback on each paper, and delete private papers with the same title.
 
-    Feedback that is the same already keeps its time.
+    Feedback that does not change keeps its time.
     """
     rows = _feedback_rows(session, subscriber_id)
     changed = [
@@ -113,7 +113,7 @@ def _store(session: Session, subscriber_id: int, papers: Sequence[Paper], liked:
 
 
 def _feedback_rows(session: Session, subscriber_id: int) -> defaultdict[int, list[FeedbackRow]]:
-    """Return a reader's feedback by the current id of the paper."""
+    """Return a reader's feedback by the paper's current id."""
     rows = session.exec(select(FeedbackRow).where(FeedbackRow.subscriber_id == subscriber_id)).all()
     current = queries.canonical_ids(session, {row.paper_id for row in rows})
     by_paper: defaultdict[int, list[FeedbackRow]] = defaultdict(list)
@@ -122,17 +122,17 @@ def _feedback_rows(session: Session, subscriber_id: int) -> defaultdict[int, lis
     return by_paper
 
 
-# --- all feedback of many readers
+# --- all feedback from many readers
 
 
 def feedback_for_ranking(
     session: Session, subscriber_ids: Collection[int]
 ) -> dict[int, tuple[Feedback, ...]]:
-    """Return readers' feedback as it is used for ranking: without the authors that they ignore."""
+    """Return readers' feedback as ranking uses it: without the authors that they ignore."""
     feedback = all_feedback(session, subscriber_ids)
     rows = select(Subscriber.id, Subscriber.ignored_authors).where(col(Subscriber.id).in_(list(feedback)))
     for reader, stored in session.exec(rows):
-        # Other values of the JSON column are dropped: planning must not fail on them.
+        # Drop any other values in the JSON column, so that planning does not fail on them.
         names = stored if isinstance(stored, list) else []
         if ignored := {normalized_name(name) for name in names if isinstance(name, str)}:
             feedback[reader or 0] = tuple(
@@ -145,9 +145,9 @@ def feedback_for_ranking(
 
 
 def all_feedback(session: Session, subscriber_ids: Collection[int]) -> dict[int, tuple[Feedback, ...]]:
-    """Return each reader's feedback, newest first; readers without feedback are left out.
+    """Return each reader's feedback, newest first. Readers without feedback are left out.
 
-    Each paper occurs once: of feedback on two papers that were merged since, the newer counts.
+    Each paper occurs once: if two papers have been merged, only the newer feedback is returned.
     """
     by_reader: defaultdict[int, list[Feedback]] = defaultdict(list)
     feedback = select(FeedbackRow).where(col(FeedbackRow.subscriber_id).in_(subscriber_ids))
@@ -184,7 +184,7 @@ def _public_key(paper: PrivatePaper) -> str:
 def ignore_author(session: Session, subscriber_id: int, author: str) -> None:
     """Stop using an author of liked papers in the reader's profile.
 
-    Raises InvalidInput if there is no room for one more.
+    Raise InvalidInput if the reader already ignores MAX_IGNORED_AUTHORS others.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
@@ -199,7 +199,7 @@ def ignore_author(session: Session, subscriber_id: int, author: str) -> None:
 
 
 def unignore_author(session: Session, subscriber_id: int, author: str) -> None:
-    """Use an author of liked papers in the reader's profile again."""
+    """Resume using an author of liked papers in the reader's profile."""
     subscriber = get_for_update(session, subscriber_id)
     subscriber.ignored_authors = [
         name for name in subscriber.ignored_authors if normalized_name(name) != normalized_name(author)
@@ -211,7 +211,7 @@ def unignore_author(session: Session, subscriber_id: int, author: str) -> None:
 
 
 def match_references(session: Session, pasted: Sequence[PaperRecord]) -> MatchedReferences:
-    """Look up pasted papers in the archive, by the same rules that merge papers in it."""
+    """Look up pasted papers in the archive by the rules that decide which of its papers are merged."""
     ids = [record.arxiv_id for record in pasted if record.arxiv_id]
     dois = [record.doi for record in pasted if record.doi]
     titles = [dedupe.title_key(record.title) for record in pasted if record.title]
@@ -241,7 +241,7 @@ def match_references(session: Session, pasted: Sequence[PaperRecord]) -> Matched
 
 
 def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: datetime) -> None:
-    """Store likes of these papers. Raises InvalidInput if there is no room for all of them."""
+    """Store likes for these papers. Raise InvalidInput if the reader would exceed MAX_FEEDBACK papers."""
     require_not_erased(get_for_update(session, subscriber_id))
     rows, private_keys = _feedback_rows(session, subscriber_id), _private_keys(session, subscriber_id)
     new = [record for record in liked.own if _title_key(record.title) not in private_keys]
@@ -271,7 +271,7 @@ def _private_keys(session: Session, subscriber_id: int) -> set[str]:
 
 
 def _check_room(count: int, more: int) -> None:
-    """Raise InvalidInput if `more` papers do not fit beside the `count` that a reader has."""
+    """Raise InvalidInput if a reader with `count` papers may not add `more`."""
     if more and count + more > MAX_FEEDBACK:
         limit = f"You can rate or add at most {MAX_FEEDBACK:,} papers, and you have {count:,}."
         raise InvalidInput(f"{limit} Please remove some first.", "liked")

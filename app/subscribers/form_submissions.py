@@ -1,7 +1,7 @@
-"""Store what the public forms ask for, limit the mail to one mailbox, and remember who declined.
+"""Store submissions of the public forms, limit the mail to one mailbox, and remember who declined.
 
-A sign-up's choices stay in its row until the owner of the address confirms them. After that, or as soon as
-nobody can confirm them any more, `close` removes everything personal from the row.
+A sign-up's choices stay in its row until the owner of the address confirms them. After that, or once they can
+no longer be confirmed, `close` removes all personal data from the row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.subscribers.feedback import MatchedReferences
 from app.subscribers.preferences import Preferences, fold_address
 from app.types import Cadence, EmptyDigestPolicy, Interest, PaperRecord
 
-# Limits on requested mails to one mailbox: how many within which time. Anybody can request them.
+# Limits on requested mails to one mailbox: time span and maximum number. Anyone can request them.
 MAX_MAILS = (
     (timedelta(hours=1), 2),
     (timedelta(days=1), 3),
@@ -29,13 +29,13 @@ MAX_MAILS = (
 )
 HISTORY = max(span for span, _ in MAX_MAILS)
 DECLINE_LASTS = timedelta(days=90)
-CHOICES_KEPT = LIFETIMES[Purpose.CONFIRM]  # nobody can confirm them afterwards
-GIVE_UP = timedelta(days=1)  # an older submission is not processed any more
+CHOICES_KEPT = LIFETIMES[Purpose.CONFIRM]  # they cannot be confirmed after that
+GIVE_UP = timedelta(days=1)  # older submissions are no longer processed
 
 
 @dataclass(frozen=True, slots=True)
 class SignUp:
-    """Hold the sign-up form as a visitor filled it in."""
+    """The sign-up form as a visitor filled it in."""
 
     email: str
     preferences: Preferences
@@ -44,18 +44,18 @@ class SignUp:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Hold the choices of a sign-up, which the owner of the address confirms."""
+    """The choices made in a sign-up, to be confirmed by the owner of the address."""
 
     preferences: Preferences
     liked: MatchedReferences = field(default_factory=MatchedReferences)
 
 
 def mailbox_hash(email: str) -> str:
-    """Return the hash that an address shares with its other spellings, `+tags` for instance."""
+    """Return a hash that is the same for all spellings of an address, such as those with a `+tag`."""
     return hashlib.blake2b(fold_address(email).encode(), digest_size=16, person=b"mailbox").hexdigest()
 
 
-# --- stored by the form
+# --- storing and processing submissions
 
 
 def store(
@@ -66,7 +66,7 @@ def store(
     now: datetime,
     choices: Choices | None = None,
 ) -> int:
-    """Store a form and return the row's id. `email` must be normalised."""
+    """Store a form submission and return the row's id. `email` must be normalised."""
     row = FormSubmission(
         kind=kind, mailbox=mailbox_hash(email), email=email, visitor=visitor[:64], created_at=now
     )
@@ -84,7 +84,7 @@ def store(
 
 
 def unprocessed(session: Session, now: datetime) -> list[int]:
-    """Return the ids of the rows that are not processed yet, oldest first."""
+    """Return the ids of rows that are still to be processed, oldest first."""
     left = select(FormSubmission.id).where(
         col(FormSubmission.processed_at).is_(None), col(FormSubmission.created_at) > now - GIVE_UP
     )
@@ -94,7 +94,7 @@ def unprocessed(session: Session, now: datetime) -> list[int]:
 
 
 def take(session: Session, request_id: int) -> FormSubmission | None:
-    """Lock an unprocessed row; None if there is no such row, or it has been processed."""
+    """Lock and return an unprocessed row. Return None if there is no such row or it has been processed."""
     row = select(FormSubmission).where(
         col(FormSubmission.id) == request_id, col(FormSubmission.processed_at).is_(None)
     )
@@ -104,7 +104,7 @@ def take(session: Session, request_id: int) -> FormSubmission | None:
 def finish(
     request: FormSubmission, now: datetime, delivery_id: int | None, subscriber_id: int | None
 ) -> None:
-    """Mark a row as processed. Its choices stay only where a mail can confirm them for `subscriber_id`."""
+    """Mark a row as processed. Keep its choices only if a mail can confirm them for `subscriber_id`."""
     request.processed_at, request.delivery_id = now, delivery_id
     request.email = request.visitor = ""
     request.subscriber_id = subscriber_id if delivery_id is not None else None
@@ -112,11 +112,11 @@ def finish(
         request.preferences, request.liked = {}, {}
 
 
-# --- limits by mailbox
+# --- limits per mailbox
 
 
 def may_mail(session: Session, mailbox: str, now: datetime) -> bool:
-    """Return True if one more requested mail may go to the mailbox."""
+    """Return True if one more requested mail may be sent to the mailbox."""
     requested = select(FormSubmission.processed_at).where(
         col(FormSubmission.mailbox) == mailbox,
         col(FormSubmission.delivery_id).is_not(None),
@@ -135,27 +135,27 @@ def has_declined(session: Session, mailbox: str, now: datetime) -> bool:
 
 
 def remember_decline(session: Session, request: FormSubmission, now: datetime) -> None:
-    """Send no confirmation to this mailbox for `DECLINE_LASTS`."""
+    """Store a decline, which blocks confirmations to this mailbox for `DECLINE_LASTS`."""
     request.declined_at = now
     session.add(request)
 
 
 def forget_decline(session: Session, mailbox: str) -> None:
-    """Let sign-ups reach this mailbox again: its owner has shown that they want it."""
+    """Allow confirmations to this mailbox again, because its owner has shown that they want mail."""
     conditions = (col(FormSubmission.mailbox) == mailbox, col(FormSubmission.declined_at).is_not(None))
     session.execute(update(FormSubmission).where(*conditions).values(declined_at=None))
 
 
-# --- choices that wait for their confirmation
+# --- choices awaiting confirmation
 
 
 def by_delivery(session: Session, delivery_id: int) -> FormSubmission | None:
-    """Return the row that this mail answered."""
+    """Return the row in response to which this mail was sent, or None."""
     return session.exec(select(FormSubmission).where(col(FormSubmission.delivery_id) == delivery_id)).first()
 
 
 def find_open(session: Session, subscriber_id: int, delivery_id: int | None = None) -> FormSubmission | None:
-    """Return the row that a confirmation mail can confirm; without `delivery_id`, the newest."""
+    """Return the row that a confirmation mail can confirm (without `delivery_id`: the newest), or None."""
     rows = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
     if delivery_id is not None:
         rows = rows.where(col(FormSubmission.delivery_id) == delivery_id)
@@ -163,7 +163,7 @@ def find_open(session: Session, subscriber_id: int, delivery_id: int | None = No
 
 
 def choices_of(request: FormSubmission) -> Choices | None:
-    """Return the choices that a row holds; None if it has none of its own."""
+    """Return the choices stored in a row, or None if it has none."""
     if not request.preferences:
         return None
     stored = request.preferences
@@ -185,7 +185,7 @@ def choices_of(request: FormSubmission) -> Choices | None:
 
 
 def close(session: Session, subscriber_id: int) -> None:
-    """Delete the choices of a reader's open rows: they were confirmed, or never will be."""
+    """Delete the choices in a reader's open rows, which were confirmed or never will be."""
     _close(session, col(FormSubmission.subscriber_id) == subscriber_id)
 
 
@@ -200,9 +200,10 @@ def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
 
 
 def prune(session: Session, now: datetime) -> int:
-    """Delete choices past `CHOICES_KEPT` and rows past their use; return how many rows are gone.
+    """Delete choices older than `CHOICES_KEPT` and rows that are no longer needed for limits or declines.
 
-    A row that was not processed within `GIVE_UP` never will be: only its hash is kept.
+    A row that was not processed within `GIVE_UP` never will be: of its personal data, only the hash is kept.
+    Return the number of deleted rows.
     """
     _close(session, col(FormSubmission.created_at) < now - CHOICES_KEPT)
     late = (col(FormSubmission.created_at) < now - GIVE_UP, col(FormSubmission.processed_at).is_(None))

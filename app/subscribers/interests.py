@@ -1,4 +1,4 @@
-"""Interests of readers. Each distinct text is stored once for all readers who share it."""
+"""Readers' interests. Each distinct text is stored once for all readers who share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.types import Interest
 
 
 def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Interest, ...]]:
-    """Return the interests of each reader in their order; readers without interests are left out."""
+    """Return each reader's interests in the reader's order. Readers without interests are left out."""
     by_reader: dict[int, list[Interest]] = defaultdict(list)
     rows = session.exec(
         select(
@@ -32,7 +32,7 @@ def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Inte
 
 
 def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -> None:
-    """Replace the interests of a reader, in this order. Texts that no reader uses any more are deleted."""
+    """Replace a reader's interests, in this order. Delete texts that no reader uses any more."""
     before = session.exec(
         select(InterestRow.query_id).where(InterestRow.subscriber_id == subscriber_id)
     ).all()
@@ -54,7 +54,7 @@ def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -
 
 
 def forget_unused_queries(session: Session, ids: Collection[int] | None = None) -> int:
-    """Delete the texts, of all or of these ids, that no reader uses; return how many.
+    """Delete the texts that no reader uses, among these ids (None: all), and return their number.
 
     A text that another transaction is about to use is locked by it (see `_query_ids`) and is not deleted.
     """
@@ -65,7 +65,7 @@ def forget_unused_queries(session: Session, ids: Collection[int] | None = None) 
     locked = session.exec(candidates.with_for_update(skip_locked=True)).all()
     if not locked:
         return 0
-    # `unused` is checked again: a reader may have started to use a text between the search and the lock.
+    # Check `unused` again: a reader may have started to use a text between the search and the lock.
     statement = delete(InterestQuery).where(in_array(session, col(InterestQuery.id), locked), unused)
     return session.execute(statement, execution_options={"synchronize_session": False}).rowcount  # type: ignore[attr-defined, no-any-return]
 
@@ -73,7 +73,7 @@ def forget_unused_queries(session: Session, ids: Collection[int] | None = None) 
 def _query_ids(session: Session, texts: Sequence[str]) -> dict[str, int]:
     """Store new texts, lock all of them against deletion, and return their ids.
 
-    Texts are locked in sorted order: two transactions with the same new texts cannot deadlock.
+    Texts are locked in sorted order, so two transactions with the same new texts cannot deadlock.
     """
     ids: dict[str, int] = {}
     while missing := sorted(set(texts) - ids.keys()):

@@ -1,4 +1,4 @@
-"""Preferences of subscribers, and clear errors for values that cannot be used. No database access."""
+"""Subscribers' preferences, and clear errors for invalid values. This module does not use the database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.subscribers import schedule
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 MAX_INTERESTS = 20
-MAX_PAPERS = 30  # more would pass the 100 kB at which mailbox providers clip a mail
+MAX_PAPERS = 30  # with more, a mail would exceed the 100 kB at which mailbox providers clip it
 MAX_WEIGHT = 3.0
 MAX_MUTED = 50
 _GMAIL = ("gmail.com", "googlemail.com")
@@ -21,22 +21,22 @@ _GMAIL = ("gmail.com", "googlemail.com")
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Hold when a reader gets a digest, and what is in it. `problems` lists values that cannot be used."""
+    """A reader's choices of when digests are sent and what they contain. `problems` finds invalid values."""
 
     cadence: Cadence = Cadence.DAILY
-    weekday: int = 0  # of the weekly digest: Monday is 0
+    weekday: int = 0  # of the weekly digest; 0 is Monday
     hour: int = 8  # local
     zone: str = "UTC"
     min_papers: int = 1
     max_papers: int = 10
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
-    max_trending: int = 0  # maximum of trending papers beyond the interests in a digest
+    max_trending: int = 0  # maximum number of trending papers beyond the interests in a digest
     muted: tuple[str, ...] = ()  # words, phrases, author: and cat: that keep a paper out of every section
     interests: tuple[Interest, ...] = ()
 
 
 def problems(preferences: Preferences) -> dict[str, str]:
-    """Return an error message by field (`interests.0`: the first interest); empty if all are valid."""
+    """Return error messages by field (`interests.0` is the first interest); empty if all values are valid."""
     least, most = preferences.min_papers, preferences.max_papers
     bounds = f"Choose a number from 1 to {MAX_PAPERS}."
     rules = (
@@ -79,7 +79,7 @@ def problems(preferences: Preferences) -> dict[str, str]:
     for text in preferences.muted:
         try:
             query_language.parse_muted(text)
-        except InvalidInterest as error:  # the first only: all muted texts are typed into one field
+        except InvalidInterest as error:  # only the first, because all muted texts are typed into one field
             return by_field | {"muted": str(error)}
     return by_field
 
@@ -87,7 +87,7 @@ def problems(preferences: Preferences) -> dict[str, str]:
 def check(preferences: Preferences) -> Preferences:
     """Return the preferences with interests and muted texts normalised and deduplicated.
 
-    Raises InvalidPreference, naming the first field that cannot be used.
+    Raise InvalidPreference, which names the first field with an invalid value.
     """
     for field, problem in problems(preferences).items():
         raise InvalidPreference(problem, field)
@@ -98,7 +98,7 @@ def check(preferences: Preferences) -> Preferences:
 
 
 def deduplicate(interests: Iterable[Interest]) -> tuple[Interest, ...]:
-    """Return normalised interests; of those with the same text only the first."""
+    """Return normalised interests; if several have the same text, only the first of them."""
     unique: dict[str, Interest] = {}
     for interest in interests:
         text = query_language.normalise(interest.text)
@@ -107,9 +107,10 @@ def deduplicate(interests: Iterable[Interest]) -> tuple[Interest, ...]:
 
 
 def normalise_address(text: str) -> str:
-    """Return the normalised spelling of an address. Raises InvalidAddress.
+    """Return the normalised spelling of an address. Raise InvalidAddress if it is not valid.
 
-    All of it is lower case: providers treat Alice@ and alice@ as one mailbox, so they must be one reader.
+    The whole address is in lower case: providers treat Alice@ and alice@ as one mailbox, so they must be one
+    reader.
     """
     if not text.strip():
         raise InvalidAddress("Please enter your e-mail address.", "email")
@@ -121,9 +122,9 @@ def normalise_address(text: str) -> str:
 
 
 def fold_address(email: str) -> str:
-    """Return the mailbox that a normalised address most likely leads to, for limits only.
+    """Return the mailbox that a normalised address most likely belongs to. Use it for limits only.
 
-    Drops a `+tag`; for Gmail the dots, too. Two readers may share a mailbox, so this is no identity.
+    Drop a `+tag` and, for Gmail, dots. Two readers may share a mailbox, so this does not identify a reader.
     """
     local, _, domain = email.rpartition("@")
     local = local.partition("+")[0] or local

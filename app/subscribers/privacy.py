@@ -1,4 +1,4 @@
-"""Unsubscribe, replace links, export and erase readers."""
+"""Unsubscribe readers, replace their links, export their data, and erase them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from app.types import MailKind
 
 
 def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
-    """End a subscription. Digests waiting in the ledger are not sent either. Repeating it changes nothing."""
+    """End a subscription. Digests waiting in the ledger are not sent. Repeated calls have no effect."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state not in (State.UNSUBSCRIBED, State.ERASED):
         subscriber.state, subscriber.ended_at = State.UNSUBSCRIBED, now
@@ -42,10 +42,10 @@ def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscrib
 
 
 def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
-    """Invalidate all links that were sent to a reader, mail new ones, and return the id of that mail.
+    """Invalidate all links sent to a reader so far, mail new ones, and return the id of that mail.
 
-    Old unsubscribe links keep working. Raises Conflict if new links were mailed within the hour, and if the
-    sign-up is not confirmed.
+    Old unsubscribe links still work. Raise Conflict if new links were mailed less than an hour ago, the
+    sign-up is not confirmed, or the reader was erased.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
@@ -61,7 +61,7 @@ def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
 
 
 def request_export(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail a link that downloads the stored data. Links in digests must not: digests may be forwarded."""
+    """Mail a link to download the stored data. Digests must not contain it, because they may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
     record_event(session, "export_asked", subscriber, now)
@@ -71,7 +71,7 @@ def request_export(session: Session, subscriber_id: int, now: datetime) -> int |
 
 
 def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail a link that erases the reader. Links in digests must not: digests may be forwarded."""
+    """Mail a link to erase the reader. Digests must not contain it, because they may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         raise Conflict("This reader has already been erased.")
@@ -80,7 +80,7 @@ def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int 
 
 
 def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool = True) -> None:
-    """Erase a reader. `suppress` keeps the hash of the address, so that it never gets mail again."""
+    """Erase a reader. With `suppress`, keep the hash of the address, so that it is never sent mail again."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         return
@@ -92,7 +92,7 @@ def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool
 
 
 def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    """Remove all personal data from a reader's rows. The rows themselves stay, for counts."""
+    """Remove all personal data from a reader's rows. The rows themselves are kept for statistics."""
     identity = subscriber.id or 0
     audit_log.erase_details(session, identity, suppression.address_hash(subscriber.email))
     suppression.forget_reason(session, subscriber.email)
@@ -100,7 +100,7 @@ def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
     subscriber.state, subscriber.ended_at = State.ERASED, now
     subscriber.next_due_at = subscriber.paused_until = None
     subscriber.consent_ip = ""
-    subscriber.link_epoch += 1  # every link in every old mail is void from now on
+    subscriber.link_epoch += 1  # invalidate all links in earlier mails, except unsubscribe links
     store_preferences(session, subscriber, Preferences())
     feedback.forget(session, identity)
     form_submissions.close(session, identity)
@@ -116,7 +116,7 @@ def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
 
 
 def export(session: Session, subscriber_id: int) -> dict[str, Any]:
-    """Return all stored data of a reader, without secrets and internal fields."""
+    """Return all stored data about a reader, except secrets and internal fields."""
     subscriber = get(session, subscriber_id)
     rows = _rows(session, Delivery, subscriber_id, _INTERNAL_FIELDS["delivery"])
     ids = [row.pop("id") for row in rows]
@@ -137,7 +137,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
     }
 
 
-# Row ids are among them: consecutive ids would reveal how many rows other readers have.
+# These include row ids: consecutive ids would reveal how many rows other readers have.
 _INTERNAL_FIELDS = {
     "subscriber": {"id", "link_epoch", "due_since"},
     "delivery": {"lease_owner", "lease_until", "possibly_delivered"},

@@ -1,4 +1,4 @@
-"""Rows of subscribers: find and lock them, record events, set the next due date, enqueue service mails."""
+"""Find and lock subscriber rows, record events, set the next due date, and enqueue service mails."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from app.subscribers.interests import interests_of, store
 from app.subscribers.preferences import Preferences, normalise_address
 from app.types import MailKind
 
-# A requested mail is not sent again within this time.
+# The minimum time between two requested mails of the same kind.
 BETWEEN_MAILS = timedelta(hours=1)
-LINKS_REPLACED = "new_links"  # the event
-# Digests due in this time can belong to the same local day, whatever time zone the reader moved to.
+LINKS_REPLACED = "new_links"  # the kind of the event
+# Digests due within this time can fall on the same local day, whatever time zone the reader moved to.
 LOOK_BACK = timedelta(days=3)
 # The events that change a reader's state, and the state that follows.
 _STATE_AFTER = {
@@ -34,7 +34,7 @@ _STATE_AFTER = {
 
 
 def get(session: Session, subscriber_id: int) -> Subscriber:
-    """Return a subscriber, not locked. Raises NotFound."""
+    """Return a subscriber without locking the row. Raise NotFound if there is none."""
     subscriber = session.get(Subscriber, subscriber_id)
     if subscriber is None:
         raise NotFound("There is no such reader.")
@@ -42,7 +42,7 @@ def get(session: Session, subscriber_id: int) -> Subscriber:
 
 
 def find(session: Session, name: str) -> Subscriber:
-    """Return the subscriber with this address or id. Raises NotFound."""
+    """Return the subscriber with this address or id. Raise NotFound, or InvalidAddress if it is neither."""
     if name.isascii() and name.isdigit() and len(name) < 19:
         return get(session, int(name))
     email = normalise_address(name)
@@ -53,7 +53,7 @@ def find(session: Session, name: str) -> Subscriber:
 
 
 def get_for_update(session: Session, subscriber_id: int) -> Subscriber:
-    """Return a subscriber whose row is locked until the transaction ends. Raises NotFound."""
+    """Return a subscriber and lock the row until the transaction ends. Raise NotFound if there is none."""
     row = select(Subscriber).where(col(Subscriber.id) == subscriber_id).with_for_update()
     locked = session.exec(row.execution_options(populate_existing=True)).one_or_none()
     return locked or get(session, subscriber_id)
@@ -68,7 +68,7 @@ def require_not_erased(subscriber: Subscriber) -> None:
 def record_event(
     session: Session, kind: str, subscriber: Subscriber | None, now: datetime, detail: str = ""
 ) -> None:
-    """Add a row to the events."""
+    """Record an event, for a subscriber if there is one."""
     session.add(Event(at=now, kind=kind, subscriber_id=subscriber.id if subscriber else None, detail=detail))
 
 
@@ -80,7 +80,7 @@ def preferences_of(session: Session, subscriber: Subscriber) -> Preferences:
 
 
 def store_preferences(session: Session, subscriber: Subscriber, preferences: Preferences) -> None:
-    """Store a subscriber's preferences. They must be checked."""
+    """Store a subscriber's preferences, which must have passed `check`."""
     for name in _COLUMNS:
         setattr(subscriber, name, getattr(preferences, name))
     subscriber.muted = list(preferences.muted)
@@ -93,9 +93,9 @@ _COLUMNS = tuple(field.name for field in fields(Preferences) if field.name not i
 
 
 def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    """Set when the next digest is due; None for a subscriber who is not active.
+    """Set when the next digest is due: None if the subscriber is not active.
 
-    A digest that was composed ahead of its due time is withdrawn, and composed again when planned.
+    A digest composed ahead of its due time is withdrawn and will be composed again when it is next planned.
     """
     ledger.withdraw(session, subscriber.id or 0, now)
     if subscriber.state is not SubscriberState.ACTIVE:
@@ -115,9 +115,10 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
 
 
 def _has_digest_on_day(subscriber: Subscriber, recent: Sequence[Delivery], due: datetime) -> bool:
-    """Return True if a digest was due on the local day of `due`, or later, in the reader's present zone.
+    """Return True if a digest was due on the local day of `due` or later, in the reader's current time zone.
 
-    The ledger rejects a second row of an edition, but after a change of zone a day may have another edition.
+    The ledger rejects a second row for an edition, but after a change of time zone, digests for two editions
+    may be due on one local day.
     """
     zone = ZoneInfo(subscriber.zone)
     edition = schedule.edition(subscriber.zone, due)
@@ -133,9 +134,9 @@ def enqueue_requested_mail(
     *,
     lifetime: timedelta = timedelta(days=1),
 ) -> int | None:
-    """Enqueue a mail that was requested; return None if one of its kind was enqueued within the hour.
+    """Enqueue a requested mail. Return None if one of the same kind was enqueued less than an hour ago.
 
-    An earlier mail does not count if its links were replaced since, as it cannot be used any more.
+    An earlier mail does not count if its links have been replaced since, because they no longer work.
     """
     recent = select(Delivery.id).where(
         Delivery.subscriber_id == subscriber.id,
@@ -150,7 +151,7 @@ def enqueue_requested_mail(
             recent = recent.where(col(Delivery.created_at) > at)
     if session.exec(recent).first() is not None:
         return None
-    # The suffix tells this mail from one of the same second whose links have been replaced.
+    # The suffix distinguishes this mail from one in the same second whose links have been replaced.
     return enqueue_mail(session, subscriber, kind, now, lifetime, f"-{subscriber.link_epoch}")
 
 
@@ -162,7 +163,7 @@ def enqueue_mail(
     lifetime: timedelta,
     suffix: str = "",
 ) -> int | None:
-    """Enqueue a mail in the ledger. `suffix` distinguishes mails of the same second."""
+    """Enqueue a mail in the ledger. `suffix` distinguishes mails enqueued in the same second."""
     return ledger.enqueue(
         session,
         subscriber_id=subscriber.id or 0,
@@ -177,7 +178,7 @@ def enqueue_mail(
 def state_at(session: Session, subscriber: Subscriber, at: datetime) -> SubscriberState | None:
     """Return a subscriber's state at a time, from their events; None if they had not signed up yet.
 
-    If the events of that time were deleted, the subscriber counts as active from their confirmation on.
+    If the events from that time were deleted, the subscriber counts as active from their confirmation on.
     """
     events = select(Event.at, Event.kind).where(Event.subscriber_id == subscriber.id)
     events = events.where(col(Event.kind).in_(_STATE_AFTER)).order_by(col(Event.at), col(Event.id))

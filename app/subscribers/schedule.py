@@ -1,7 +1,7 @@
 """PURE. Compute when a subscriber's digests are due, in their time zone.
 
-A subscriber gets at most one digest per local day. If a change of the clocks skips the local hour, the digest
-is due at the first moment after the gap; if the hour occurs twice, the digest is due at its first occurrence.
+A subscriber gets at most one digest per local day. If a clock change skips the local hour, the digest is due
+at the first moment after the gap; if the hour occurs twice, the digest is due at its first occurrence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def valid_zone(name: str) -> bool:
 def next_due(cadence: Cadence, weekday: int, hour: int, zone: str, after: datetime) -> datetime:
     """Return the first time strictly after `after` at which a digest is due, in UTC.
 
-    `weekday` counts from Monday, 0, and is used by the weekly cadence only; `hour` is local.
+    `weekday` (0 is Monday) is used only by the weekly cadence. `hour` is local.
     """
     local_zone = ZoneInfo(zone)
     day = after.astimezone(local_zone).date() - timedelta(days=1)
@@ -36,9 +36,10 @@ def next_due(cadence: Cadence, weekday: int, hour: int, zone: str, after: dateti
 
 
 def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, now: datetime) -> datetime:
-    """Return the latest due time up to `now`, for a subscriber who has been due since `due`.
+    """Return the latest due time up to `now` for a subscriber who has been due since `due`.
 
-    After an outage of days a subscriber gets one digest, for the latest edition, with the papers of all days.
+    After an outage of several days, a subscriber gets one digest: for the latest edition, with papers from
+    all of these days.
     """
     due = max(due, now - _LONGEST_GAP)
     while (following := next_due(cadence, weekday, hour, zone, due)) <= now:
@@ -47,7 +48,7 @@ def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime
 
 
 def due_on(cadence: Cadence, weekday: int, hour: int, zone: str, day: date) -> datetime | None:
-    """Return when the digest of this local day is due, in UTC; None if the cadence has none on this day."""
+    """Return when the digest for this local day is due, in UTC, or None if none is due on this day."""
     if not _falls_on(cadence, weekday, day):
         return None
     due = _local_moment(day, hour, ZoneInfo(zone))
@@ -70,7 +71,7 @@ def _falls_on(cadence: Cadence, weekday: int, day: date) -> bool:
 
 
 def _local_moment(day: date, hour: int, zone: ZoneInfo) -> datetime:
-    # fold=0 takes the first of two 02:00s. A skipped 02:00 becomes the first moment after the gap in UTC.
+    # fold=0 selects the first of two 02:00s. In UTC, a skipped 02:00 is the first moment after the gap.
     return datetime.combine(day, time(hour), tzinfo=zone).astimezone(UTC)
 
 

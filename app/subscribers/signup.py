@@ -1,7 +1,7 @@
-"""Signing up, confirming, declining, and asking for a link by mail.
+"""Sign up, confirm, decline, and request a link by mail.
 
-A form stores one row. Nothing before the response depends on whether the address is a reader's. `process`
-then decides what follows: a confirmation, the link to the preferences, or nothing.
+Submitting a form only stores a row, so nothing before the response depends on whether the address belongs to
+a reader. `process` then decides what to send: a confirmation, the link to the preferences, or nothing.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ _READING = (State.ACTIVE, State.PAUSED)
 
 
 def request_sign_up(session: Session, form: SignUp, visitor: str, now: datetime) -> int:
-    """Store a sign-up and return its id; `process` decides what follows."""
+    """Store a sign-up and return its id. `process` decides what to send."""
     email, choices = normalise_address(form.email), Choices(check(form.preferences), form.liked)
     return form_submissions.store(session, RequestKind.SIGN_UP, email, visitor, now, choices)
 
 
 def request_link(session: Session, email: str, visitor: str, now: datetime) -> int:
-    """Store a request for the link to one's preferences and return its id."""
+    """Store a request for the link to the reader's preferences and return its id."""
     return form_submissions.store(session, RequestKind.LINK, normalise_address(email), visitor, now)
 
 
 def sign_up(session: Session, form: SignUp, visitor: str, now: datetime) -> int | None:
-    """Store a sign-up and process it at once; return the id of the mail, if one goes out."""
+    """Store and process a sign-up. Return the id of the mail, or None if none is sent."""
     return process(session, request_sign_up(session, form, visitor, now), now)
 
 
 def send_link(session: Session, email: str, visitor: str, now: datetime) -> int | None:
-    """Store a request for a link and process it at once; return the id of the mail, if one goes out."""
+    """Store and process a request for a link. Return the id of the mail, or None if none is sent."""
     return process(session, request_link(session, email, visitor, now), now)
 
 
 def process(session: Session, request_id: int, now: datetime) -> int | None:
-    """Decide what follows from a stored form; return the id of the mail, if one goes out.
+    """Decide what to send in response to a stored form. Return the id of the mail, or None if none is sent.
 
-    Does nothing if the form has been processed before.
+    Do nothing if the form has already been processed.
     """
     request = form_submissions.take(session, request_id)
     if request is None:
@@ -84,13 +84,13 @@ def process(session: Session, request_id: int, now: datetime) -> int | None:
     return delivery_id
 
 
-# The id of the mail that goes out, and the id of the reader whose choices it can confirm.
+# The id of the mail to be sent, and the id of the reader whose choices it can confirm.
 _Answer = tuple[int | None, int | None]
 _NOTHING: _Answer = (None, None)
 
 
 def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) -> _Answer:
-    """Ask the owner of the address to confirm. A reader gets the link to their preferences instead."""
+    """Ask the owner of the address to confirm. Active and paused readers get a preferences link instead."""
     subscriber = _find(session, request.email)
     if subscriber is not None and subscriber.state in _READING:
         return _send_manage_link(session, request, subscriber, now)
@@ -100,16 +100,16 @@ def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) ->
     if subscriber is None or subscriber.state is State.PENDING:
         subscriber, _ = _get_or_create(session, request.email, now)
         record_event(session, "signed_up", subscriber, now, request.visitor)
-    else:  # somebody who left: they stay as they are until they confirm
+    else:  # a former reader: their state does not change until they confirm
         record_event(session, "signup_asked", subscriber, now, request.visitor)
-    # Random: exports show the suffix, and a row's id would reveal how many others signed up.
+    # Random, because exports show the suffix and a row's id would reveal how many others signed up.
     suffix = f"-{token_hex(4)}"
     lifetime = LIFETIMES[Purpose.CONFIRM]
     return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix), subscriber.id
 
 
 def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _Answer:
-    """Mail the link to one's preferences, or the confirmation that is still missing."""
+    """Mail the link to the reader's preferences or, if the sign-up is not confirmed yet, the confirmation."""
     subscriber = _find(session, request.email)
     if subscriber is None or suppression.is_suppressed(session, request.email):
         record_event(session, "link_refused", None, now)
@@ -147,13 +147,13 @@ def _send_manage_link(
     return enqueue_requested_mail(session, subscriber, MailKind.MANAGE, now), None
 
 
-# --- answers of the owner of the address
+# --- answers from the owner of the address
 
 
 def pending_choices(session: Session, subscriber_id: int, delivery_id: int | None = None) -> Choices | None:
-    """Return the choices that a confirmation mail can confirm; None if there is nothing left to confirm.
+    """Return the choices that a confirmation mail can confirm, or None if there is nothing left to confirm.
 
-    Without `delivery_id`, the newest sign-up counts.
+    Without `delivery_id`, the newest sign-up is used.
     """
     subscriber = get(session, subscriber_id)
     request = form_submissions.find_open(session, subscriber_id, delivery_id)
@@ -169,10 +169,10 @@ def pending_choices(session: Session, subscriber_id: int, delivery_id: int | Non
 def confirm(
     session: Session, subscriber_id: int, ip: str, now: datetime, delivery_id: int | None = None
 ) -> Subscriber:
-    """Record the owner's consent to one sign-up and store its choices. Repeating it changes nothing.
+    """Record the owner's consent to one sign-up and store its choices. Repeated calls have no effect.
 
-    `delivery_id` names the mail whose link was followed; without it, the newest sign-up counts. Raises
-    Conflict if the sign-up has ended.
+    `delivery_id` is the mail whose link was followed; without it, the newest sign-up is used. Raise Conflict
+    if the sign-up is no longer valid.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state in _READING:
@@ -181,7 +181,7 @@ def confirm(
     if choices is None:
         raise Conflict("This sign-up is no longer valid. You are welcome to sign up again.")
     store_preferences(session, subscriber, choices.preferences)
-    # A former reader may have no room for more papers. They confirm without them.
+    # A former reader may have reached the limit on papers. Their sign-up is confirmed without new ones.
     with suppress(InvalidInput):
         feedback.like(session, subscriber_id, choices.liked, now)
     activate(session, subscriber, ip, now)
@@ -192,15 +192,15 @@ def confirm(
 def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: int | None = None) -> bool:
     """End a sign-up that the owner of the address did not request, and block further ones for 90 days.
 
-    Of an address that was never confirmed, only the hash of the mailbox is kept. The decline is remembered
-    even if the sign-up has expired before. Return False for an active reader, who stays active.
+    If the address was never confirmed, only the hash of the mailbox is kept. The decline is remembered even
+    if the sign-up has already expired. Return False for an active or paused reader, and change nothing.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state in _READING:
         return False
     if delivery_id is None:
         request = form_submissions.find_open(session, subscriber_id)
-    else:  # also if the sign-up is not open any more
+    else:  # even if the sign-up is no longer open
         request = form_submissions.by_delivery(session, delivery_id)
     if request is not None:
         form_submissions.remember_decline(session, request, now)
@@ -210,13 +210,13 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
 
 
 def is_declined(session: Session, delivery_id: int) -> bool:
-    """Return True if the sign-up of this mail was declined and not allowed again since."""
+    """Return True if the sign-up that this mail was sent for was declined and not allowed again since."""
     request = form_submissions.by_delivery(session, delivery_id)
     return request is not None and request.declined_at is not None
 
 
 def allow_again(session: Session, delivery_id: int) -> None:
-    """Undo a decline. The link in that mail proves that the owner of the mailbox asks for it."""
+    """Undo a decline. The link in that mail proves that the request is from the owner of the mailbox."""
     request = form_submissions.by_delivery(session, delivery_id)
     if request is not None:
         form_submissions.forget_decline(session, request.mailbox)
@@ -236,7 +236,7 @@ def _end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> Non
 def add(session: Session, email: str, preferences: Preferences, now: datetime) -> int:
     """Add an active reader who gave their consent elsewhere. Return their id.
 
-    Raises Conflict if the address is suppressed, or of a reader who is not pending.
+    Raise Conflict if the address is suppressed or belongs to a reader who is not pending.
     """
     subscriber, _ = _store_reader(session, email, preferences, now)
     activate(session, subscriber, "", now, version=CONSENT_GIVEN_ELSEWHERE)
@@ -247,7 +247,7 @@ def add(session: Session, email: str, preferences: Preferences, now: datetime) -
 def invite(session: Session, email: str, preferences: Preferences, now: datetime) -> int:
     """Add a pending reader and mail them a request to confirm. Return their id.
 
-    Raises Conflict if the address is known or suppressed, or gets no more confirmations for now.
+    Raise Conflict if the address is registered or suppressed, or may not be sent a confirmation now.
     """
     subscriber, created = _store_reader(session, email, preferences, now)
     if not created:
@@ -261,9 +261,9 @@ def invite(session: Session, email: str, preferences: Preferences, now: datetime
 def _store_reader(
     session: Session, email: str, preferences: Preferences, now: datetime
 ) -> tuple[Subscriber, bool]:
-    """Store a pending reader with these preferences; return them, and True if they are new.
+    """Store a pending reader with these preferences. Return the reader, and True if they are new.
 
-    Raises Conflict if the address is suppressed, or of a reader who is not pending.
+    Raise Conflict if the address is suppressed or belongs to a reader who is not pending.
     """
     email, preferences = normalise_address(email), check(preferences)
     if suppression.is_suppressed(session, email):
@@ -278,7 +278,7 @@ def _store_reader(
 def activate(
     session: Session, subscriber: Subscriber, ip: str, now: datetime, version: str = CONSENT_VERSION
 ) -> None:
-    """Record the consent and schedule the first digest. Open sign-ups and declines end."""
+    """Record the consent and schedule the next digest. Close open sign-ups and forget declines."""
     form_submissions.close(session, subscriber.id or 0)
     form_submissions.forget_decline(session, form_submissions.mailbox_hash(subscriber.email))
     subscriber.state = State.ACTIVE
@@ -290,7 +290,7 @@ def activate(
 
 
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
-    """Delete the readers who signed up before a time and never confirmed; return how many."""
+    """End pending sign-ups from before a time, if no confirmation was mailed since. Return their number."""
     mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
         col(Delivery.kind) == MailKind.CONFIRM,
@@ -313,7 +313,7 @@ def _find(session: Session, email: str) -> Subscriber | None:
 
 
 def _get_or_create(session: Session, email: str, now: datetime) -> tuple[Subscriber, bool]:
-    """Return the locked row of an address, and True if it is new."""
+    """Lock and return the row of an address, created if missing, and True if it is new."""
     new = insert_or_ignore(session, Subscriber, ["email"], email=email, state=State.PENDING, created_at=now)
     row = select(Subscriber).where(Subscriber.email == email).with_for_update()
     return session.exec(row.execution_options(populate_existing=True)).one(), new is not None
