@@ -1,9 +1,9 @@
-"""The ledger of every mail, the sender and SMTP.
+"""Delivery: the ledger of all mails, the sender and the SMTP client.
 
 sender       claim → compose → sign → send → record
-presigning   sign digests before their hour
-journal      the write-ahead journal of one sender process
-suppression  addresses that get no mail, by hash
+presigning   sign digests before they are due
+journal      the write-ahead journal of a sender process
+suppression  the list of addresses to which nothing is sent, as hashes
 ledger       one row per mail, in exactly one state
-smtp         connections to the relay, and what its answers mean
+smtp         connections to the relay, and the meaning of its replies
 """

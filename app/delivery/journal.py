@@ -1,18 +1,18 @@
-"""The write-ahead journal of one sender process: which mails it is about to send, and the relay's answers.
+"""The write-ahead journal of a sender process: the mails that it is about to send, and the relay's replies.
 
-A journal is one file of one sender. The sender writes a short line right before a mail's body leaves, and
-another line after the relay's answer. The file is mapped into memory, so its content belongs to the kernel:
-`kill -9` loses no line, and no line costs a system call. The sender holds a lock on the file as long as it
-lives. A process that finds an unlocked journal records what that sender left unfinished (`abandoned`).
+Each sender has one journal file. The sender writes a short line right before it sends a mail's body, and
+another line after the relay's reply. The file is mapped into memory, so the kernel owns its content: lines
+survive `kill -9`, and writing a line does not need a system call. The sender holds a lock on the file until
+it exits. A process that finds an unlocked journal (`abandoned`) records what its sender left unfinished.
 
     <crc>  O  <owner>  <boot>  <durable or empty>    the first line
     <crc>  I  <id>                                   intent: may be sent soon; synced to disk if durable
-    <crc>  B  <id>  <time>  <message-id>  <subject>  the body leaves now
-    <crc>  E  <id>  <time>  <verdict>  <code>  <text of the relay's answer>
+    <crc>  B  <id>  <time>  <message-id>  <subject>  the body is sent now
+    <crc>  E  <id>  <time>  <verdict>  <code>  <text of the relay's reply>
 
-Fields are separated by tabs. The file is filled with zeros ahead of its lines, so that every answer has its
-space before the body leaves: a full disk then stops sending early with an error, and not later with SIGBUS.
-A line that is torn or foreign has a wrong checksum and is skipped.
+Fields are separated by tabs. The file is filled with zeros ahead of its lines, so that the space for a reply
+is reserved before the body is sent: a full disk stops sending early with an error, not later with SIGBUS.
+Incomplete and foreign lines have a wrong checksum and are skipped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from app.types import SendOutcome, SendResult
 
 ALLOCATION = 1 << 18  # bytes by which the file grows
 COMPACT_AT = 1 << 20  # bytes after which acknowledged lines are dropped
-MAX_REPLY_BYTES = 1000  # of a relay's answer
+MAX_REPLY_BYTES = 1000  # of the text of a relay's reply
 MAX_END_LINE = MAX_REPLY_BYTES + 100
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 
 class AttemptResult(NamedTuple):
-    """The result of one attempt. `at` is in seconds since 1970; message_id is empty if no body was sent."""
+    """The result of one attempt. `at` is in seconds since 1970. `message_id` is empty if no body was sent."""
 
     delivery_id: int
     result: SendResult
@@ -57,25 +57,25 @@ class AbandonedJournal:
     """The content of a dead sender's journal."""
 
     owner: str
-    complete: bool  # False: the machine restarted as well, and lines may be missing
+    complete: bool  # False: the machine restarted too, so lines may be missing
     unanswered: Mapping[int, tuple[str, str]]  # Message-ID and subject of mails that may have arrived
     results: tuple[AttemptResult, ...]
 
 
 class Journal:
-    """The journal of one living sender. Not to be used by two threads at once."""
+    """The journal of a running sender. Not thread-safe."""
 
     _file: int
     _map: mmap.mmap
     _position: int  # of the next line
-    _allocated: int  # bytes of the file
+    _allocated: int  # size of the file in bytes
 
     def __init__(self, folder: Path, owner: str, *, durable: bool = False) -> None:
         self.durable = durable
         self._path = folder / f"{owner.rpartition(':')[2]}.journal"
         self._header = _line(f"O\t{owner}\t{_boot_id()}\t{'durable' if durable else ''}")
-        self._needed_lines: dict[int, bytes] = {}  # by delivery: those that compacting must keep
-        self.in_flight: set[int] = set()  # the deliveries that have begun and have no result
+        self._needed_lines: dict[int, bytes] = {}  # by delivery: the lines that compaction must keep
+        self.in_flight: set[int] = set()  # the deliveries that were started and have no result
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _folder_lock(folder):
@@ -84,25 +84,25 @@ class Journal:
             raise _unwritable(self._path, error) from error
 
     def intend(self, delivery_ids: Iterable[int]) -> None:
-        """Write that these may be sent soon. After `sync` that survives a crash of the machine."""
+        """Write that these mails may be sent soon. After `sync`, this survives a crash of the machine."""
         for delivery_id in delivery_ids:
             self._append(delivery_id, _line(f"I\t{delivery_id}"), len(self.in_flight))
 
     def sync(self) -> None:
-        """Wait until the file is on disk. This method may run in another thread."""
+        """Wait until the file is on disk. May run in another thread. Raise JournalError on failure."""
         try:  # not `mmap.flush`, which does not release the interpreter's lock meanwhile
             os.fsync(self._file)
         except OSError as error:
             raise _unwritable(self._path, error) from error
 
     def begin(self, delivery_id: int, at: float, message_id: str, subject: str) -> None:
-        """Write that the body leaves now. On JournalError it must not: its answer could not be written."""
+        """Write that the body is sent now. On JournalError, do not send it, as its result may not fit."""
         line = _line(f"B\t{delivery_id}\t{at:.3f}\t{message_id}\t{subject}")
         self._append(delivery_id, line, len(self.in_flight) + 1)
         self.in_flight.add(delivery_id)
 
     def end(self, attempt: AttemptResult) -> None:
-        """Write the result of an attempt. One that began has its space reserved."""
+        """Write the result of an attempt. `begin` has reserved the space for it."""
         delivery_id, result = attempt.delivery_id, attempt.result
         text = result.text.encode("utf-8", "replace")[:MAX_REPLY_BYTES].decode("utf-8", "ignore")
         line = _line(f"E\t{delivery_id}\t{attempt.at:.3f}\t{result.outcome}\t{result.code or ''}\t{text}")
@@ -110,17 +110,17 @@ class Journal:
         self.in_flight.discard(delivery_id)
 
     def acknowledge(self, delivery_ids: Iterable[int]) -> None:
-        """Drop the lines of these deliveries: their results are in the ledger."""
+        """Drop the lines of these deliveries, because their results are in the ledger."""
         for delivery_id in delivery_ids:
             if delivery_id not in self.in_flight:
                 self._needed_lines.pop(delivery_id, None)
         if self._position <= COMPACT_AT:
             return
-        # Write the lines that are still needed to a new file, and replace the old one by it.
+        # Write the lines that are still needed to a new file, and replace the old file with it.
         old = self._file, self._map, self._position, self._allocated
         try:
             self._start_file(self._path.with_suffix(".new"), *self._needed_lines.values())
-        except OSError:  # the old file stays longer than necessary
+        except OSError:  # keep the old file for now
             self._file, self._map, self._position, self._allocated = old
             return
         with suppress(OSError):
@@ -131,7 +131,7 @@ class Journal:
     def close(self, *, complete: bool = True) -> None:
         """Close the journal, and delete it if nothing is left to recover.
 
-        It stays if it has results that are not in the ledger yet, or if some claimed mails have no result
+        Keep it if it contains results that are not in the ledger yet, or if some claimed mails have no result
         (not `complete`): then it proves that they were never sent.
         """
         if complete and not self._needed_lines:
@@ -172,7 +172,7 @@ class Journal:
             self._write(start)
             if self.durable:
                 os.fsync(self._file)
-                with _open_folder(path.parent) as folder:  # so that the new file's name survives a crash, too
+                with _open_folder(path.parent) as folder:  # so that the file's name survives a crash, too
                     os.fsync(folder)
         except OSError:
             self._map.close()
@@ -181,7 +181,7 @@ class Journal:
 
 
 def abandoned(folder: Path) -> Iterator[AbandonedJournal]:
-    """Yield the journals of dead senders. A journal is deleted when the caller asks for the next one."""
+    """Yield the journals of dead senders. Each is deleted when the caller asks for the next one."""
     for path in sorted(folder.glob("*.journal")):
         with _lock_if_abandoned(path) as locked:
             if not locked:
@@ -201,7 +201,7 @@ def _remove(path: Path) -> None:
 
 
 def any_abandoned(folder: Path) -> bool:
-    """Return whether `abandoned` would find a file."""
+    """Return whether `abandoned` would find a journal."""
     for path in folder.glob("*.journal"):
         with _lock_if_abandoned(path) as locked:
             if locked:
@@ -210,7 +210,7 @@ def any_abandoned(folder: Path) -> bool:
 
 
 def live_owners(folder: Path) -> set[str]:
-    """Return the owners of journals whose senders are alive."""
+    """Return the owners of the journals whose senders are alive."""
     owners = set()
     for path in folder.glob("*.journal"):
         with _lock_if_abandoned(path) as locked, suppress(FileNotFoundError):
@@ -220,9 +220,9 @@ def live_owners(folder: Path) -> set[str]:
 
 
 def _parse(data: bytes) -> AbandonedJournal | None:
-    """Return the content of a journal, or None if it has no valid first line."""
+    """Return the content of a journal, or None if its header is missing or invalid."""
     owner, same_boot, complete = None, False, False
-    # Both hold the last attempt at each delivery.
+    # Both contain only the last attempt at each delivery.
     unanswered, results = dict[int, tuple[str, str]](), dict[int, AttemptResult]()
     for line in data.split(b"\n"):
         crc, _, text = line.partition(b"\t")
@@ -250,12 +250,12 @@ def _line(fields: str) -> bytes:
 
 @contextmanager
 def _lock_if_abandoned(path: Path) -> Iterator[bool]:
-    """Try to lock a journal for the block; yield False if its sender is alive or the file is gone."""
+    """Try to lock a journal during the block. Yield False if its sender is alive or the file is gone."""
     file, locked = None, False
     with _folder_lock(path.parent), suppress(BlockingIOError, FileNotFoundError):
         file = os.open(path, os.O_RDWR)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Another process may have compacted, or recovered and deleted, the file since it was opened.
+        # Another process may have compacted the file, or recovered and deleted it, since it was opened.
         locked = path.stat().st_ino == os.fstat(file).st_ino
     try:
         yield locked
@@ -266,7 +266,7 @@ def _lock_if_abandoned(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def _folder_lock(folder: Path) -> Iterator[None]:
-    """Lock the folder, so that no process finds a new journal between its creation and its own lock."""
+    """Lock the folder, so that no process finds a new journal before its sender has locked it."""
     with _open_folder(folder) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -282,7 +282,7 @@ def _open_folder(folder: Path) -> Iterator[int]:
 
 
 def _boot_id() -> str:
-    """Return an id that changes with each start of the machine; empty if the system has none."""
+    """Return an id that changes at each boot, or "" if the system does not have one."""
     return _BOOT.read_text().strip() if _BOOT.exists() else ""
 
 

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 def sign_ahead(sender: Sender, now: datetime) -> int:
-    """Sign digests that are not due yet, and return their number. Others are signed when they are sent.
+    """Sign digests that are not due yet and return their number. The others are signed when they are sent.
 
     No two processes sign the same digest.
     """
@@ -35,18 +35,18 @@ def sign_ahead(sender: Sender, now: datetime) -> int:
     with sender.db.read() as session:
         if not has_unsigned(sender, session, now):
             return 0
-    # SQLite cannot lock rows, so there only one process at a time signs.
+    # SQLite cannot lock rows, so only one process at a time may sign.
     lock = nullcontext(True) if sender.db.locks_rows else locks.hold(sender.db, JOB, now, LOCK_LIFETIME)
     count = 0
     with lock as may_sign, ThreadPoolExecutor() as pool:
         while may_sign and not sender.stopping.is_set() and monotonic() < deadline:
-            # PostgreSQL locks the rows meanwhile. SQLite would lock out every other writer.
+            # PostgreSQL locks only the rows during signing. SQLite would block all other writers.
             with sender.db.write() if sender.db.locks_rows else sender.db.read() as session:
                 unsigned = ledger.lock_unsigned(session, now, limit=BATCH_SIZE)
                 waiting_ids = [delivery_id for delivery_id, waits in unsigned.items() if waits]
                 requests = ledger.mail_requests(session, waiting_ids, sender.snapshots)
                 signatures = list(pool.map(partial(_sign, sender.composer), requests))
-                # Those that were sent already get an empty signature.
+                # Digests that are no longer waiting get an empty signature.
                 signatures += [Signature(delivery_id) for delivery_id, waits in unsigned.items() if not waits]
                 if sender.db.locks_rows:
                     ledger.store_signatures(session, signatures)
@@ -60,13 +60,13 @@ def sign_ahead(sender: Sender, now: datetime) -> int:
 
 
 def has_unsigned(sender: Sender, session: Session, now: datetime) -> bool:
-    """Return whether `sign_ahead` has something to do."""
+    """Return whether `sign_ahead` has work to do."""
     return sender.composer.signs and bool(ledger.lock_unsigned(session, now, limit=1))
 
 
 def _sign(composer: Composer, request: MailRequest) -> Signature:
     try:
         return Signature(request.delivery_id, *composer.signature(composer.draft(request)))
-    except Exception:  # recorded when the mail is composed again to be sent
+    except Exception:  # the error is recorded when the mail is composed again for sending
         log.warning("a mail cannot be signed ahead", delivery=request.delivery_id, exc_info=True)
         return Signature(request.delivery_id)

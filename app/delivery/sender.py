@@ -1,7 +1,7 @@
 """Send mails: claim → compose → sign → send → record.
 
-Three stages overlap: while the relay takes the mails of one batch, threads sign the next ones, and the next
-batch is being claimed.
+Three stages overlap: while the relay receives the mails from one batch, threads sign the next mails, and the
+next batch is claimed.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from app.storage import live_processes
 from app.storage.database import Database
 from app.types import Digest, MailKind, MailRequest, OutgoingMail, SendOutcome, SendResult
 
-SIGNING_GROUP = 16  # mails that are composed, and then signed by one thread, without a pause
-MAX_GROUPS_SIGNING = 4  # groups that are being signed while the relay takes earlier ones
-SHUTDOWN_GRACE = 10.0  # seconds that mails in flight may wait for their answers when the process is to end
-FIRST_BATCH = 32  # mails, so that connections open while the next batch is claimed
+SIGNING_GROUP = 16  # mails that are composed without a pause and then signed by one thread
+MAX_GROUPS_SIGNING = 4  # groups that are being signed while the relay receives earlier ones
+SHUTDOWN_GRACE = 10.0  # seconds to wait for the replies to mails in flight when the process is to end
+FIRST_BATCH = 32  # mails; small, so that connections open while the next batch is claimed
 POLL_INTERVAL = 0.1  # seconds
-TUNE_FROM = 100  # mails for which the interpreter is tuned
+TUNE_FROM = 100  # mails from which the interpreter is tuned
 
 
 @dataclass(frozen=True)
 class Sender:
-    """Send mails by these settings. `on_failed` is called for each delivery that fails for good."""
+    """The sender and its settings. `on_failed` is called for each delivery that fails permanently."""
 
     db: Database
     settings: Settings
     composer: Composer
     snapshots: ledger.SnapshotStore
-    stopping: Event  # set when the process is to end: nothing new is begun
+    stopping: Event  # set when the process is to end: nothing new is started
     on_failed: ledger.OnFailed
 
     def send(self, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
-        """Send all mails that are due, or those of `ids`, and return how many ended in which state.
+        """Send all mails that are due, or only those in `ids`. Return the number of mails by final state.
 
         Must not be called within a running event loop.
         """
@@ -57,7 +57,7 @@ class Sender:
             import uvloop
 
             loop_factory = uvloop.new_event_loop
-        # Tuning changes settings of the whole process, and a single mail, as after a sign-up, gains nothing.
+        # Tuning affects the whole process, and a single mail, such as after a sign-up, does not benefit.
         tuned = ids is None or len(ids) >= TUNE_FROM
         with (
             interpreter.tuned_for_throughput() if tuned else nullcontext(),
@@ -90,7 +90,7 @@ class Sender:
         return +sender_ledger.counts
 
     async def send_test(self, digest: Digest, to: str, now: datetime) -> SendResult:
-        """Send a digest without a ledger entry and return the relay's answer."""
+        """Send a digest without a ledger entry and return the result."""
         try:
             draft = self.composer.draft(preview_request(digest, to, self.settings.mail_domain, now))
         except Exception as error:
@@ -101,7 +101,7 @@ class Sender:
 async def _stop_when_asked(
     stopping: Event, sender_ledger: ledger.SenderLedger, pool: ConnectionPool, deadline: asyncio.Timeout
 ) -> None:
-    """Stop the pool if the ledger has a reason to stop, or if the process is to end."""
+    """Stop the pool when the ledger has a reason to stop or when the process is to end."""
     while True:
         if sender_ledger.stop_reason:
             pool.stop(sender_ledger.stop_reason)
@@ -115,7 +115,7 @@ async def _stop_when_asked(
 
 @dataclass
 class _SendRun:
-    """One run of the sender. It claims the next batch while the mails of the last one are being sent."""
+    """One run of the sender. It claims the next batch while the previous one is being sent."""
 
     composer: Composer
     ledger: ledger.SenderLedger
@@ -125,7 +125,7 @@ class _SendRun:
     signing: deque[asyncio.Future[list[OutgoingMail]]] = field(default_factory=deque)
 
     async def send(self) -> None:
-        """Send until nothing is due any more."""
+        """Send until no more mails are due."""
         while True:
             any_claimed = False
             next_batch = asyncio.create_task(self.ledger.claim(self.ids, FIRST_BATCH))
@@ -137,7 +137,7 @@ class _SendRun:
             await self.pool.drain()
             if not any_claimed or self.pool.stopped:
                 return
-            await self.ledger.flush()  # may make mails due that were returned unsent
+            await self.ledger.flush()  # mails that were returned unsent may now be due
 
     async def _compose_and_submit(self, requests: Sequence[MailRequest]) -> None:
         for start in range(0, len(requests), SIGNING_GROUP):
@@ -149,23 +149,23 @@ class _SendRun:
             for request in group:
                 try:
                     draft = self.composer.draft(request)
-                except Exception as error:  # the others are sent
+                except Exception as error:  # the other mails are still sent
                     self.ledger.record_unwritten(request.delivery_id, _compose_failure(error))
                 else:
                     self.ledger.counts["cards_left_out"] += draft.left_out
                     drafts.append(draft)
             if self.composer.signs and not all(draft.is_signed for draft in drafts):
-                # In a thread, because signing releases Python's lock.
+                # In a thread, because signing releases the interpreter's lock.
                 loop = asyncio.get_running_loop()
                 self.signing.append(loop.run_in_executor(self.signers, _sign_all, self.composer, drafts))
             else:
                 await self._submit(_sign_all(self.composer, drafts))
             await self._submit_signed(max_signing=MAX_GROUPS_SIGNING)
-            # Let the connections run: they must not wait until all mails of the batch are composed.
+            # Let the connections run: they must not wait until the whole batch is composed.
             await asyncio.sleep(0)
 
     async def _submit_signed(self, *, max_signing: int) -> None:
-        """Submit signed groups, the oldest first, until at most `max_signing` are still being signed."""
+        """Submit signed groups, oldest first, until at most `max_signing` are still being signed."""
         while len(self.signing) > max_signing:
             await self._submit(await self.signing.popleft())
 
@@ -185,7 +185,7 @@ def _compose_failure(error: Exception) -> SendResult:
 
 
 def preview_request(digest: Digest, to: str, domain: str, now: datetime) -> MailRequest:
-    """Return a mail without a ledger entry. Its links grant nothing, because there is no subscriber 0."""
+    """Return a mail without a ledger entry. Its links do nothing, because there is no subscriber 0."""
     return MailRequest(
         delivery_id=0,
         kind=MailKind.DIGEST,

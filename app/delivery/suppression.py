@@ -1,4 +1,4 @@
-"""The suppression list: addresses that get no mail of any kind. Stored as hashes, to outlive an erasure."""
+"""The suppression list: addresses to which nothing is sent. Their hashes outlive a reader's erasure."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _EMPTY_HASH = hashlib.blake2b(digest_size=32, person=b"suppression")
 
 
 def address_hash(email: str) -> str:
-    """Return the hash under which an address is listed, regardless of case and surrounding spaces."""
+    """Return the hash that stands for an address in the list, ignoring case and surrounding spaces."""
     state = _EMPTY_HASH.copy()
     state.update(email.strip().casefold().encode("utf-8", "surrogatepass"))
     return state.hexdigest()
 
 
 def suppress(session: Session, email: str, reason: str, now: datetime) -> None:
-    """Add an address to the list. One that is listed already keeps its first reason and time."""
+    """Add an address to the list. If it is already listed, keep its first reason and time."""
     insert_or_ignore(
         session, Suppression, ["address_hash"], address_hash=address_hash(email), reason=reason, since=now
     )
 
 
 def forget_reason(session: Session, email: str) -> None:
-    """Replace the reason of an entry, because the text of an operator or a server may name the reader."""
+    """Replace the reason of an entry, because an operator's or a server's text may name the reader."""
     entry = col(Suppression.address_hash) == address_hash(email)
     session.execute(update(Suppression).where(entry).values(reason="listed before its reader was erased"))
 
@@ -47,25 +47,25 @@ def is_suppressed(session: Session, email: str) -> bool:
 
 
 def get(session: Session, email: str) -> Suppression | None:
-    """Return the entry of an address, or None if it is not listed."""
+    """Return the entry for an address, or None if it is not listed."""
     return session.exec(select(Suppression).where(Suppression.address_hash == address_hash(email))).first()
 
 
 def reasons_for(session: Session, emails: Collection[str]) -> dict[str, str]:
-    """Return the reasons of those addresses that are listed, by address."""
+    """Return, by address, the reasons for those of `emails` that are listed."""
     hashes = {address_hash(email): email for email in emails}
     entries = select(Suppression).where(in_array(session, col(Suppression.address_hash), hashes))
     return {hashes[entry.address_hash]: entry.reason for entry in session.exec(entries)}
 
 
 def list_page(session: Session, *, limit: int = 100, after: int = 0) -> list[Suppression]:
-    """Return a page of the list, oldest entries first; `after` is the last id of the previous page."""
+    """Return a page of the list, oldest entries first. `after` is the last id of the previous page."""
     page = select(Suppression).where(col(Suppression.id) > after).order_by(col(Suppression.id)).limit(limit)
     return list(session.exec(page))
 
 
 def all_with_addresses(session: Session) -> list[tuple[Suppression, str]]:
-    """Return the whole list, each entry with its address if a subscriber has it, else an empty string."""
+    """Return all entries, each with the subscriber's address, or "" if no subscriber has it."""
     addresses = {address_hash(email): email for email in session.exec(select(Subscriber.email))}
     rows = session.exec(select(Suppression).order_by(col(Suppression.id)))
     return [(row, addresses.get(row.address_hash, "")) for row in rows]

@@ -1,23 +1,23 @@
-"""The ledger: one row for each mail, always in exactly one state.
+"""The ledger: one row per mail, always in exactly one state.
 
     pending ─▶ claimed ─▶ committing ─▶ sent
        ▲          │            ├──▶ deferred (next_attempt_at) ─▶ claimed …
        └──────────┘            ├──▶ failed
    the sender died             └──▶ uncertain: the connection or the process died after the body
 
-A sender writes `committing` to its journal before the body leaves, and to the row if the answer takes longer
-than a second. So after a crash at most the mails in flight are uncertain. Mails that were only claimed are
+A sender writes `committing` to its journal before it sends the body, and to the row if the reply takes longer
+than a second. So after a crash, only the mails in flight are uncertain. Mails that were only claimed are
 provably unsent. Functions take a session and never commit. The exceptions are `SenderLedger` and `recover`,
 because a mail that was sent cannot be rolled back.
 
-snapshots        papers as digests show them, stored once for all readers of a day
-entries          add mails and skipped digests; papers promised so far
+snapshots        papers as digests show them, stored once a day for all readers
+entries          add mails and skipped digests; find papers that were already promised
 claims           claim mails for a sender, with a lease
-sender_ledger    claim, journal, commit and record, as one running sender does it
+sender_ledger    claim, journal, commit and record, for one running sender
 circuit_breaker  pause sending when the relay refuses too many mails
 outcomes         record the results of attempts; retry delays
 transitions      the changes of a row's state
-recovery         recover what dead senders left; expire overdue mails
+recovery         recover the mails of dead senders; expire overdue mails
 controls         pause, resume, cancel, resend
 signatures       DKIM signatures made before a digest is due
 queries          totals, editions, waiting mails

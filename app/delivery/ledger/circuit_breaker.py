@@ -7,7 +7,7 @@ from collections import Counter, deque
 
 from app.types import SendOutcome, SendResult
 
-WINDOW, MINIMUM = 100, 20  # how many results count, and how many there must be
+WINDOW, MINIMUM = 100, 20  # the number of replies that count, and the minimum before sending stops
 REFUSALS = (
     SendOutcome.HARD_BOUNCE,
     SendOutcome.SOFT_BOUNCE,
@@ -19,14 +19,14 @@ _PERSONAL = re.compile(r"<[^>]*>|\S*@\S*")
 
 
 class CircuitBreaker:
-    """Stops sending when too many of the relay's last answers are refusals."""
+    """A limit on the share of refusals, in percent, among the relay's last WINDOW replies."""
 
     def __init__(self, percent: int) -> None:
         self._percent = percent
-        self._refusals: deque[str] = deque(maxlen=WINDOW)  # texts; empty: the answer was no refusal
+        self._refusals: deque[str] = deque(maxlen=WINDOW)  # texts; empty if the reply was not a refusal
 
     def add(self, result: SendResult) -> str:
-        """Count a result. Return the reason to stop, with the most common refusal, or an empty string."""
+        """Count a result. Return the reason to stop, with the most common refusal, or ""."""
         if result.outcome not in ANSWERS:
             return ""
         is_refusal = result.outcome in REFUSALS

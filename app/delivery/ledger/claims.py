@@ -1,4 +1,4 @@
-"""Claim mails for a sender, with a lease, and decide which of them may still leave."""
+"""Claim mails for a sender, with a lease, and decide which of them may still be sent."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from app.storage.models import DeliveryState as State
 from app.types import MailKind, MailRequest
 
 ALL_EDITIONS = "*"
-# Longer than the ten minutes that a relay may take to answer the final dot.
+# Longer than the ten minutes that a relay may take to reply to the final dot.
 LEASE = timedelta(minutes=20)
 BATCH_SIZE = 300
-# In this order: mails that were never tried leave first.
+# In this order, so that mails that were never tried are sent first.
 WAITING_STATES = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
 LEASED_STATES = (State.CLAIMED, State.COMMITTING)
 
@@ -41,7 +41,7 @@ _MAILS = (
 
 
 class SkipReason(NamedTuple):
-    """The state in which a mail ends unsent, and why."""
+    """The final state of an unsent mail, and the reason."""
 
     state: State
     reason: str
@@ -49,7 +49,7 @@ class SkipReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedBatch:
-    """The mails of one claim: those to send, and the final states of those that must not be sent."""
+    """The mails from one claim: those to send, and the final states of those that must not be sent."""
 
     requests: tuple[MailRequest, ...] = ()
     skipped: Mapping[int, State] = field(default_factory=dict)
@@ -69,10 +69,10 @@ def claim(
     limit: int | None = None,
     ids: Collection[int] | None = None,
 ) -> list[int]:
-    """Claim mails that are due and return their ids. No two senders, in any process, get the same row."""
+    """Claim mails that are due and return their ids. Two senders, in any process, never get the same row."""
     limit = limit or BATCH_SIZE
     claimed_ids: list[int] = []
-    # One query per state: the index returns each in order. To sort all waiting mails would take longer.
+    # One query per state: the index returns each in order. Sorting all waiting mails would take longer.
     for state in WAITING_STATES:
         due = select(_DELIVERIES.c.id).where(_DELIVERIES.c.state == state, is_sendable(now))
         if ids is not None:
@@ -91,7 +91,7 @@ def claim(
 
 
 def is_sendable(now: datetime) -> ColumnElement[bool]:
-    """Return the condition that a mail is due, is not overdue, and is not paused.
+    """Return the condition that a mail is due, not overdue and not paused.
 
     An uncertain mail that is not to be sent again has no `next_attempt_at`.
     """
@@ -114,7 +114,7 @@ def _not_paused() -> ColumnElement[bool]:
 def load_claimed(
     session: Session, claimed_ids: Collection[int], snapshots: SnapshotStore
 ) -> tuple[tuple[MailRequest, ...], dict[int, SkipReason]]:
-    """Load claimed mails. Return those to send, and why others must not be sent any more, by id."""
+    """Load claimed mails. Return those to send and, by id, why the others must not be sent any more."""
     rows = _load_rows(session, claimed_ids)
     skips = _skip_reasons(session, rows)
     return _mail_requests(session, [row for row in rows if row.id not in skips], snapshots), skips
@@ -123,12 +123,12 @@ def load_claimed(
 def mail_requests(
     session: Session, ids: Collection[int], snapshots: SnapshotStore
 ) -> tuple[MailRequest, ...]:
-    """Return the content of deliveries as it was composed, in the order of their ids."""
+    """Return the contents of deliveries as they were composed, in the order of their ids."""
     return _mail_requests(session, _load_rows(session, ids), snapshots)
 
 
 def _load_rows(session: Session, ids: Collection[int]) -> Sequence[Any]:
-    """Load deliveries with their subscribers. By tables, because ORM classes take three times as long."""
+    """Load deliveries with their subscribers. This uses tables: ORM classes take three times as long."""
     selected = in_array(session, _DELIVERIES.c.id, ids)
     return session.connection().execute(_MAILS.where(selected).order_by(_DELIVERIES.c.id)).all()
 
@@ -139,7 +139,7 @@ def _mail_requests(
     restored = snapshots.restore(session, [row.digest or {} for row in rows], scored=False)
     requests = []
     for row, content in zip(rows, restored, strict=True):
-        # Unpacking is faster than a lookup by name for each of these.
+        # Unpacking is faster than looking up each value by name.
         (
             delivery_id, kind, edition, created_at, message_id, subscriber_id, email, link_epoch, _, _,
             signature, fingerprint,
@@ -157,7 +157,7 @@ def _mail_requests(
 
 
 def skip_reason(kind: MailKind, subscriber: SubscriberState, suppressed: str | None) -> SkipReason | None:
-    """Return why a mail must not be sent, or None if it may. `suppressed` is the address's reason, if any."""
+    """Return why a mail must not be sent, or None. `suppressed`: the reason, if the address is suppressed."""
     if suppressed is not None:
         return SkipReason(State.SUPPRESSED, f"the address is suppressed: {suppressed}")
     if subscriber is SubscriberState.ERASED:
@@ -174,7 +174,7 @@ def _skip_reasons(session: Session, rows: Iterable[Any]) -> dict[int, SkipReason
 
 
 def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) -> None:
-    """End mails that `owner` has claimed and must not send."""
+    """Set the final state of mails that `owner` has claimed and must not send."""
     ids_by_reason = defaultdict(list)
     for delivery_id, skip in skips.items():
         ids_by_reason[skip].append(delivery_id)
@@ -188,9 +188,9 @@ def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) 
 
 
 def still_sendable(session: Session, owner: str) -> set[int]:
-    """Return the claimed mails that a sender may still send.
+    """Return the ids of claimed mails that a sender may still send.
 
-    Missing are mails that were paused or cancelled, and those whose reader has left.
+    Mails that were paused or cancelled are left out, as are those that `skip_reason` rejects.
     """
     claimed = (
         select(_DELIVERIES.c.id, _DELIVERIES.c.kind, _SUBSCRIBERS.c.email, _SUBSCRIBERS.c.state)
@@ -202,12 +202,12 @@ def still_sendable(session: Session, owner: str) -> set[int]:
 
 
 def renew_lease(session: Session, owner: str, now: datetime) -> None:
-    """Extend the lease of a living sender, so that no other takes its mails."""
+    """Extend the lease of a running sender, so that no other sender takes over its mails."""
     session.execute(update(Delivery).where(_leased_by(owner)).values(lease_until=now + LEASE))
 
 
 def mark_committing(session: Session, owner: str, ids: Collection[int]) -> None:
-    """Show in the ledger that the bodies of these mails have left and have no answer yet."""
+    """Set the state of mails whose bodies were sent and have no reply yet to `committing`."""
     claimed = update(Delivery).where(
         col(Delivery.id).in_(ids), col(Delivery.lease_owner) == owner, col(Delivery.state) == State.CLAIMED
     )

@@ -1,4 +1,4 @@
-"""Controls for operators: pause, resume, cancel, resend an uncertain mail."""
+"""Operator controls: pause, resume, cancel, and resend an uncertain mail."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from app.storage.models import Delivery, SendingPause
 from app.storage.models import DeliveryState as State
 
 CANCELLED = "cancelled by an operator"
-# A claimed mail ends as well. If it is in flight already, the relay's answer sets its state later.
+# Claimed mails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 
 
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> None:
-    """Pause one edition, or all. An edition that is paused already keeps its reason."""
+    """Pause one edition or all. If an edition is already paused, keep its reason."""
     insert_or_ignore(session, SendingPause, ["edition"], edition=edition, reason=reason, since=now)
 
 
@@ -30,9 +30,9 @@ def resume(session: Session, edition: str = ALL_EDITIONS) -> bool:
 
 
 def cancel(session: Session, edition: str) -> int:
-    """End the unsent mails of an edition, and return their number.
+    """Cancel the unsent mails of an edition and return their number.
 
-    Mails that may have arrived stay uncertain.
+    Mails that may have arrived become uncertain and are not sent again.
     """
     may_have_arrived = col(Delivery.possibly_delivered)
     uncertain = {"state": State.UNCERTAIN, "reason": CANCELLED, "next_attempt_at": None, "lease_until": None}
@@ -50,7 +50,7 @@ def cancel(session: Session, edition: str) -> int:
 
 
 def resend(session: Session, delivery_id: int, now: datetime) -> None:
-    """Send an uncertain mail again, with the same Message-ID and the same bytes."""
+    """Send an uncertain mail again, with the same Message-ID and bytes. Raise NotFound or Conflict."""
     delivery = session.get(Delivery, delivery_id)
     if delivery is None:
         raise NotFound(f"there is no delivery {delivery_id}")

@@ -1,4 +1,4 @@
-"""Add mails and skipped digests to the ledger; find the papers that readers were promised."""
+"""Add mails and skipped digests to the ledger; find the papers promised to readers."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, Skip, SkippedEdition
 
-AFTER_DAYS = "a"  # sorts after editions of digests (2026-…) and before those of other mails (confirm-2026…)
+AFTER_DAYS = "a"  # sorts after the editions of digests (2026-…) and before other mails' (confirm-2026…)
 MAX_EDITION_DELAY = timedelta(days=10)
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A mail to be sent from `due_at` on, or the reason why no digest is sent for that time."""
+    """A mail that is due at `due_at`, or the reason why no digest is sent at that time."""
 
     subscriber_id: int
     edition: str
     due_at: datetime
-    digest: Digest | Skip | None = None  # None: every kind but a digest
+    digest: Digest | Skip | None = None  # None for all other kinds of mail
     kind: MailKind = MailKind.DIGEST
     give_up_at: datetime | None = None
 
 
 def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> list[int | None]:
-    """Add rows and return their ids, in this order. None: the reader has this edition already."""
+    """Add rows and return their ids in order. An id is None if the reader already has this edition."""
     digests = [entry.digest for entry in entries if isinstance(entry.digest, Digest)]
     stored = store(session, digests, now)
     rows: list[dict[str, Any]] = []
@@ -81,9 +81,10 @@ def enqueue(
     digest: Digest | Skip | None = None,
     give_up_at: datetime | None = None,
 ) -> int | None:
-    """Add one mail and return its id. A mail that is due at once is due by the database's clock.
+    """Add one mail and return its id, or None if the reader already has this edition.
 
-    `now` is the time of this machine's clock, which may be wrong.
+    `now` is from this machine's clock, which may be wrong. So a mail that is due now, other than a digest, is
+    due by the database's clock.
     """
     ahead = skew(session)
     due_at += ahead if due_at == now and kind is not MailKind.DIGEST else timedelta()
@@ -93,7 +94,7 @@ def enqueue(
 
 
 def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
-    """Delete the digests that were planned for a reader and are not due yet."""
+    """Delete a reader's planned digests that are not due yet and were never attempted."""
     not_due = (col(Delivery.due_at) > now, col(Delivery.attempts) == 0)
     digests = (col(Delivery.subscriber_id) == subscriber_id, col(Delivery.kind) == MailKind.DIGEST)
     session.execute(delete(Delivery).where(*digests, *not_due))
@@ -102,7 +103,7 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
 def skipped_since_last_digest(
     session: Session, subscriber_ids: Collection[int], since: datetime
 ) -> dict[int, tuple[SkippedEdition, ...]]:
-    """Return the skipped editions since a moment and since each reader's last digest, oldest first."""
+    """Return, by reader, the editions skipped since `since` and since the last digest, oldest first."""
     digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, DigestContent.delivery_id)
     due = digests.outerjoin(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
@@ -117,9 +118,9 @@ def skipped_since_last_digest(
 
 
 def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """Return the range of editions that contains all digests created or due since a moment.
+    """Return the range of editions that contains all digests created or due at or after `since`.
 
-    After an outage a digest may be created a week after the day of its edition, but never later.
+    After an outage, a digest may be created up to a week after the day of its edition.
     """
     return col(Delivery.edition) >= (since - MAX_EDITION_DELAY).date().isoformat(), col(
         Delivery.edition
@@ -129,7 +130,10 @@ def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[
 def paper_ids_promised(
     session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, set[int]]:
-    """Return the papers that each reader received, will receive or may have received since a moment."""
+    """Return, by reader, the ids of the papers in digests created at or after `since` (up to `until`).
+
+    Digests that were not sent and will not be sent are left out, unless they may have arrived.
+    """
     digests = select(Delivery.subscriber_id, DigestContent.digest).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )

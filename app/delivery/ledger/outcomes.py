@@ -1,4 +1,4 @@
-"""Record the results of attempts: the next state of a mail, when it is tried again, whom to tell."""
+"""Record the results of attempts: a mail's next state, the time of a retry, and whom to notify."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from app.storage.models import DeliveryState as State
 from app.text import sanitize
 from app.types import SendOutcome, SendResult
 
-# Called in the transaction that records a permanent failure, with the ids of the delivery and the subscriber.
+# Called in the transaction that records a permanent failure, with the delivery's and the subscriber's id.
 OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
-# States in which the owner's result counts. In others the mail was freed, sent by another sender, or ended.
+# States in which the owner's result counts. In other states the mail was freed, sent or ended.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 ERASING = ("erased", "declined")  # events after which nothing personal is kept
@@ -42,13 +42,13 @@ def record_results(
 ) -> dict[int, State]:
     """Record the results of attempts and return the state of each delivery. Safe to repeat.
 
-    Deliveries that another sender has taken over are missing. `on_failed` is called for each that failed
-    for good.
+    Deliveries that another sender has taken over are left out. `on_failed` is called for each delivery that
+    failed permanently.
     """
     accepted = [attempt for attempt in attempts if attempt.result.outcome is SendOutcome.ACCEPTED]
     others = [attempt for attempt in attempts if attempt.result.outcome is not SendOutcome.ACCEPTED]
     states = _record_accepted(session, accepted, owner)
-    # Clear personal data of mails that were in flight when their reader was erased.
+    # Clear the personal data of mails that were in flight when their reader was erased.
     recent = (col(Event.kind).in_(ERASING), col(Event.at) > now - 2 * LEASE)
     if session.exec(select(Event.id).where(*recent).limit(1)).first() is not None:
         reader = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
@@ -64,8 +64,8 @@ _ACCEPTED_BY_SQLITE = """
         message_id = answer.value ->> 4, subject = answer.value ->> 5
     FROM json_each(?) AS answer WHERE delivery.id = answer.value ->> 0 AND delivery.lease_owner = ?
 """
-# The ids occur twice on purpose. A join alone is planned by the statistics of the table. If these are from
-# when it was small, each answer is compared with every row.
+# The ids occur twice on purpose. PostgreSQL plans a join alone by the table's statistics. If these date from
+# when the table was small, it compares each answer with every row.
 _ACCEPTED_BY_POSTGRES = text("""
     UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,
         sent_at = answer.at, smtp_code = answer.code, smtp_text = answer.text,
@@ -79,7 +79,7 @@ _ACCEPTED_BY_POSTGRES = text("""
 
 
 def _record_accepted(session: Session, attempts: Sequence[AttemptResult], owner: str) -> dict[int, State]:
-    """Record accepted mails in one statement. They were sent, whatever state the row has by now."""
+    """Record accepted mails in one statement. They were sent, whatever state their rows have now."""
     if not attempts:
         return {}
     ids = [attempt.delivery_id for attempt in attempts]
@@ -93,7 +93,7 @@ def _record_accepted(session: Session, attempts: Sequence[AttemptResult], owner:
             "subjects": [attempt.subject for attempt in attempts],
         }
         recorded = session.connection().execute(_ACCEPTED_BY_POSTGRES, columns | {"owner": owner}).rowcount
-    else:  # in one statement, too: for each statement the driver releases and retakes Python's lock
+    else:  # also in one statement, because the driver releases and reacquires Python's lock for each
         rows = [
             (delivery_id, sqlite_timestamp(datetime.fromtimestamp(at, UTC)), code, text, message_id, subject)
             for delivery_id, (_, code, text), at, message_id, subject in attempts
@@ -126,11 +126,11 @@ def _record_others(
         if reader.state is SubscriberState.ERASED:  # the relay's text may name the reader
             attempt = attempt._replace(result=attempt.result._replace(text=""), subject="")
         if attempt.result.outcome in NOT_ATTEMPTED:
-            if delivery.state in LEASED_STATES:  # otherwise it was ended or held meanwhile
+            if delivery.state in LEASED_STATES:  # otherwise it was ended or held in the meantime
                 _unclaim(session, delivery, reader)
         elif delivery.state in OPEN_STATES:
             _apply(delivery, attempt.result, now, policy)
-            if attempt.message_id:  # its body left: a second attempt must have the same Message-ID
+            if attempt.message_id:  # its body was sent: a retry must have the same Message-ID
                 delivery.message_id, delivery.subject = attempt.message_id, attempt.subject
             if attempt.result.outcome is SendOutcome.SENDER_REJECTED:
                 # The pause outlives the reader's erasure, so its reason must not contain an address.
@@ -146,7 +146,7 @@ def _record_others(
 
 
 def _unclaim(session: Session, delivery: Delivery, reader: Subscriber) -> None:
-    """Return a mail that was not attempted to its queue, or end it if its reader has left."""
+    """Return a mail that was not attempted to the queue, or skip it if it must not be sent any more."""
     suppressed = suppression.reasons_for(session, [reader.email]).get(reader.email)
     skip = skip_reason(delivery.kind, reader.state, suppressed)
     delivery.attempts -= 1
@@ -174,6 +174,6 @@ def _text(result: SendResult) -> str:
 
 
 def retry_delay(attempts: int, delivery_id: int) -> timedelta:
-    """Return the wait after the n-th attempt: it doubles, and differs by id to spread the load."""
+    """Return the delay after the n-th attempt. It doubles each time, and varies by id to spread the load."""
     spread: float = 0.75 + 0.5 * (delivery_id * 2654435761 % 2**32) / 2**32
     return min(FIRST_DELAY * (1 << min(attempts - 1, 16)), LONGEST_DELAY) * spread

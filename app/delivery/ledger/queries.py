@@ -1,4 +1,4 @@
-"""Queries of the ledger: totals by state, editions, waiting mails, stored digests."""
+"""Queries on the ledger: totals by state, editions, waiting mails, stored digests."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ DAY = timedelta(days=1)
 
 
 def totals(session: Session) -> dict[State, int]:
-    """Count all mails of the ledger by state. An index alone answers it."""
+    """Count all mails in the ledger by state. The query reads only an index."""
     state = col(Delivery.state)
     rows = session.exec(select(state, func.count()).group_by(state))
     return dict.fromkeys(State, 0) | {State(name): count for name, count in rows}
 
 
 def editions(session: Session, limit: int, before: str | None = None) -> list[str]:
-    """Return the names of the newest editions, in descending order.
+    """Return the names of the newest `limit` editions (before `before`), in descending order.
 
-    Each name is one step in the index. DISTINCT would read every row of the ledger.
+    Each name takes one lookup in the index. DISTINCT would read every row of the ledger.
     """
     names: list[str] = []
     name = before if before is not None else AFTER_DAYS
@@ -43,7 +43,7 @@ def editions(session: Session, limit: int, before: str | None = None) -> list[st
 
 
 def digest_totals_by_edition(session: Session, names: Collection[str]) -> dict[str, dict[State, int]]:
-    """Count the digests of each of these editions by state."""
+    """Count the digests in each of these editions by state."""
     edition, state = col(Delivery.edition), col(Delivery.state)
     digests = select(edition, state, func.count()).where(
         in_array(session, edition, names), Delivery.kind == MailKind.DIGEST
@@ -55,9 +55,9 @@ def digest_totals_by_edition(session: Session, names: Collection[str]) -> dict[s
 
 
 def digest_totals_since(session: Session, since: datetime) -> dict[State, int]:
-    """Count the digests that were due since a moment by state."""
+    """Count the digests that were due at or after `since`, by state."""
     state = col(Delivery.state)
-    # Editions are local days, so the range in the index begins a day early; `due_at` is exact.
+    # Editions are local days, so the range in the index begins a day early. `due_at` is exact.
     digests = select(state, func.count()).where(
         Delivery.edition >= (since - DAY).date().isoformat(),
         Delivery.edition < AFTER_DAYS,
@@ -73,11 +73,11 @@ class WaitingMails(NamedTuple):
 
     kind: MailKind
     mails: int
-    next_attempt_at: datetime  # the earliest of them
+    next_attempt_at: datetime  # the earliest time
 
 
 def waiting_mails(session: Session) -> list[WaitingMails]:
-    """Count the mails to be sent or tried again, by kind. Uncertain mails that are held do not count."""
+    """Count mails to be sent or tried again, by kind. Uncertain mails without a next attempt don't count."""
     first = func.min(Delivery.next_attempt_at)
     waiting = select(Delivery.kind, func.count(), first).where(
         col(Delivery.state).in_(WAITING_STATES), col(Delivery.next_attempt_at).is_not(None)
@@ -87,7 +87,7 @@ def waiting_mails(session: Session) -> list[WaitingMails]:
 
 
 def stored_digests(session: Session, delivery_ids: Collection[int | None]) -> dict[int, dict[str, Any]]:
-    """Return stored digests by delivery id (see `snapshots`). Other mails and deleted ones are missing."""
+    """Return stored digests by delivery id (see `snapshots`). Omit other mails and deleted deliveries."""
     selected = in_array(session, col(DigestContent.delivery_id), delivery_ids)
     rows = session.exec(select(DigestContent.delivery_id, DigestContent.digest).where(selected))
     return {delivery_id: dict(digest) for delivery_id, digest in rows}

@@ -1,4 +1,4 @@
-"""Recover mails that dead senders left, and expire leases and overdue mails."""
+"""Recover the mails of dead senders, and expire leases and overdue mails."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ log = structlog.get_logger(__name__)
 
 
 def has_work(session: Session, now: datetime, folder: Path) -> bool:
-    """Return whether a mail may be sent now, or `recover` has something to do."""
-    # One query each: if they were joined by OR, databases would read every waiting mail.
+    """Return whether a mail may be sent now or `recover` has work to do."""
+    # One query per condition: joined by OR, they would make databases read every waiting mail.
     sendable = ((col(Delivery.state) == state) & is_sendable(now) for state in WAITING_STATES)
     conditions = (*sendable, _is_overdue(now), _lease_has_expired(now, ()))
     ids = (session.exec(select(Delivery.id).where(condition).limit(1)).first() for condition in conditions)
@@ -38,11 +38,11 @@ def has_work(session: Session, now: datetime, folder: Path) -> bool:
 def recover(
     database: Database, folder: Path, now: datetime, policy: UncertainPolicy, on_failed: OnFailed
 ) -> Counter[str]:
-    """Recover the mails of dead senders and end overdue mails; return how many by state.
+    """Recover the mails of dead senders and expire overdue mails. Return the number of mails by new state.
 
-    A dead sender's journal says exactly which mails were sent. If there is no journal here and the lease
-    has expired, the sender's machine is lost, and its mails are uncertain. Mails of living senders stay as
-    they are.
+    A dead sender's journal states exactly which mails were sent. If there is no journal here and the lease
+    has expired, the sender's machine is lost, and its mails become uncertain. Mails of running senders do
+    not change.
     """
     recovered: Counter[str] = Counter()
     for abandoned in journal.abandoned(folder):
@@ -52,7 +52,7 @@ def recover(
         recovered += states
     alive = journal.live_owners(folder)
     with database.write() as session:
-        # The process of a sender whose lease has expired may be alive elsewhere, if a clock jumped.
+        # A sender whose lease has expired may still be running elsewhere, if a clock jumped.
         expired = session.exec(select(Delivery.lease_owner).where(_lease_has_expired(now, ())).distinct())
         alive.update(owner for owner in expired if live_processes.is_alive(session, owner))
         return recovered + expire_leases(session, now, alive, policy) + expire_overdue(session, now)
@@ -65,8 +65,8 @@ def replay_journal(
     policy: UncertainPolicy,
     on_failed: OnFailed,
 ) -> Counter[str]:
-    """Record the mails of one dead sender as its journal says: answered, uncertain, or provably unsent."""
-    advisory_lock(session, abandoned.owner)  # the transaction of its last claim may still be running
+    """Record a dead sender's mails according to its journal: answered, uncertain or provably unsent."""
+    advisory_lock(session, abandoned.owner)  # wait: the transaction of its last claim may still be running
     answered = record_results(
         session, abandoned.results, owner=abandoned.owner, now=now, policy=policy, on_failed=on_failed
     )
@@ -87,10 +87,10 @@ def replay_journal(
 def expire_leases(
     session: Session, now: datetime, alive: Collection[str], policy: UncertainPolicy
 ) -> Counter[str]:
-    """Mark mails uncertain whose sender has lost both its lease and the lock of its process.
+    """Mark mails as uncertain if their sender has lost both its lease and its process lock.
 
-    One of them is not enough while a sender is alive: a lost connection drops the lock at once, and a clock
-    that jumps ends the lease.
+    A running sender may lose one of them: a lost connection releases the lock at once, and a clock that
+    jumps ends the lease.
     """
     rows = _lock_rows(session, _lease_has_expired(now, alive))
     for delivery in rows:
@@ -99,7 +99,7 @@ def expire_leases(
 
 
 def expire_overdue(session: Session, now: datetime) -> Counter[str]:
-    """End mails that have passed `give_up_at`: for a digest, the time of the reader's next one."""
+    """Expire mails whose `give_up_at` has passed. For a digest, this is when the reader's next one is due."""
     rows = _lock_rows(session, _is_overdue(now))
     for delivery in rows:
         why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"

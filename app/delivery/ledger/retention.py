@@ -1,4 +1,4 @@
-"""Delete deliveries and events after their retention period, some thousands of rows at a time."""
+"""Delete deliveries and events after their retention period, a few thousand rows at a time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BATCH_SIZE = 5_000  # rows per transaction, so that senders do not wait long for
 
 
 def prune_deliveries(session: Session, before: datetime) -> Counter[str]:
-    """Delete a batch of the deliveries created before a moment, with their contents and events.
+    """Delete a batch of the deliveries created before `before`, with their contents and events.
 
-    Return the number of deleted rows by kind. Call it until it deletes none.
+    Return the number of deleted rows by kind. Call this until nothing is deleted.
     """
     ids = _oldest_ids(session, col(Delivery.created_at), col(Delivery.id), before)
     events = _delete(session, delete(Event).where(in_array(session, col(Event.delivery_id), ids)))
@@ -28,7 +28,7 @@ def prune_deliveries(session: Session, before: datetime) -> Counter[str]:
 
 
 def prune_events(session: Session, before: datetime) -> Counter[str]:
-    """Delete a batch of the events before a moment and return their number. Call it until it deletes none."""
+    """Delete a batch of the events before `before` and return their number. Call this until it is zero."""
     ids = _oldest_ids(session, col(Event.at), col(Event.id), before)
     return Counter(events=_delete(session, delete(Event).where(in_array(session, col(Event.id), ids))))
 

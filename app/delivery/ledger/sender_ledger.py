@@ -1,11 +1,11 @@
-"""The ledger as one running sender uses it: claim, journal the intent, commit, record. It commits by itself.
+"""The ledger for one running sender: claim, journal the intent, commit, record. It commits by itself.
 
-claim            take mails that are due, with a lease            database
+claim            claim mails that are due, with a lease           database
 journal_intent   optional: make the intent survive the machine    journal, synced to disk
-commit           the body leaves now                              journal
-record           the relay's answer, or why there is none         journal
+commit           journal that the body is sent now                journal
+record           the relay's reply, or why there is none          journal
 flush            write the recorded results, in batches           database
-refresh          find claimed mails that must not leave any more  database
+refresh          find claimed mails that must no longer be sent   database
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from app.settings import Settings
 from app.storage.database import Database, advisory_lock
 from app.types import OutgoingMail, SendOutcome, SendResult
 
-FLUSH_SIZE = 300  # results that are flushed at once
-FLUSH_INTERVAL = 0.3  # seconds after which fewer are flushed
+FLUSH_SIZE = 300  # the number of results that are flushed at once
+FLUSH_INTERVAL = 0.3  # seconds after which fewer results are flushed
 REFRESH_INTERVAL = 1.0  # seconds
-MAX_REFRESH_AGE = 10.0  # seconds since the last refresh after which nothing more leaves
-DATABASE_TIMEOUT = 120.0  # seconds for which the database may be away
+MAX_REFRESH_AGE = 10.0  # seconds since the last refresh after which sending stops
+DATABASE_TIMEOUT = 120.0  # seconds for which the database may be unreachable
 DATABASE_AWAY = (OperationalError, InterfaceError)
 
 T = TypeVar("T")
@@ -59,9 +59,9 @@ class SenderLedger:
     """The mails that one sender has claimed, and their results. Used as `async with SenderLedger(...)`.
 
     It is the connection pool's `DeliveryTracker`. `commit` and `record` never wait: they write to the
-    journal at once, and a thread flushes the results to the database in batches. While the database is away
-    nothing new is claimed and results wait in the journal; after `MAX_REFRESH_AGE` nothing more leaves.
-    Results that cannot be flushed in the end stay in the journal for `recover`.
+    journal at once, and a thread flushes the results to the database in batches. While the database is
+    unreachable, no mail is claimed and results stay in the journal. After `MAX_REFRESH_AGE`, sending stops.
+    Results that still cannot be flushed on exit stay in the journal for `recover`.
     """
 
     def __init__(
@@ -79,26 +79,26 @@ class SenderLedger:
         self._policy = settings.when_uncertain
         self._journal = Journal(Path(settings.journal_dir), owner, durable=settings.journal_fsync)
         self._breaker = circuit_breaker.CircuitBreaker(settings.pause_at_failures)
-        self._claims: set[asyncio.Task[ClaimedBatch]] = set()  # that are running
-        self._writes_unconfirmed = False  # the database was away: it may have written without an answer
+        self._claims: set[asyncio.Task[ClaimedBatch]] = set()  # that are still running
+        self._writes_unconfirmed = False  # the connection failed: the database may have written anyway
         self._claimed_ids: set[int] = set()  # and whose results are not flushed yet
         self._intended_ids: set[int] = set()  # synced to disk by `journal_intent`
-        self._withdrawn_ids: set[int] = set()  # must not leave any more
-        self._in_flight_ids: frozenset[int] = frozenset()  # at the last refresh
-        self._committing_ids: frozenset[int] = frozenset()  # shown as `committing` in the database
-        self._results: list[AttemptResult] = []  # that are not flushed yet
+        self._withdrawn_ids: set[int] = set()  # must not be sent any more
+        self._in_flight_ids: frozenset[int] = frozenset()  # as of the last refresh
+        self._committing_ids: frozenset[int] = frozenset()  # marked as `committing` in the database
+        self._results: list[AttemptResult] = []  # not flushed yet
         self._flush_due, self._flush_lock = asyncio.Event(), asyncio.Lock()
         self._refreshed_at = self._renewed_at = monotonic()
-        self._database_was_away = False  # it may have lost the lock that shows that this sender lives
+        self._database_was_away = False  # so the lock that shows that this sender is running may be lost
         self._pause_reason = ""
         self._error: Exception | None = None
         self._closing = False
-        self.shutting_down = False  # set when the process is to end: then a database is not waited for
-        self.counts: Counter[str] = Counter()  # of mails by their final state
+        self.shutting_down = False  # set when the process is to end: then do not wait for the database
+        self.counts: Counter[str] = Counter()  # of mails by final state
 
     @property
     def stop_reason(self) -> str:
-        """The reason why nothing more may leave, or an empty string."""
+        """The reason why nothing more may be sent, or an empty string."""
         return str(self._error) if self._error else self._pause_reason
 
     async def __aenter__(self) -> Self:
@@ -114,7 +114,7 @@ class SenderLedger:
         self._flush_due.set()
         try:
             await asyncio.wait((self._refreshing, self._flushing, *self._claims))
-            # Claimed mails that never began were not attempted, so that the next sender takes them.
+            # Record mails that were never started as NOT_ATTEMPTED, so that the next sender can claim them.
             recorded = {attempt.delivery_id for attempt in self._results}
             for delivery_id in self._claimed_ids - recorded - self._journal.in_flight:
                 self.record_unwritten(delivery_id, SendResult(SendOutcome.NOT_ATTEMPTED))
@@ -128,10 +128,10 @@ class SenderLedger:
     # --- claim
 
     async def claim(self, ids: Collection[int] | None = None, limit: int | None = None) -> ClaimedBatch:
-        """Claim the next mails; an empty batch means that nothing may leave. Waits for the database."""
+        """Claim the next mails, or return an empty batch if none can be sent. Wait for the database."""
         if self.stop_reason:
             return ClaimedBatch()
-        # In a task of its own, because the caller may be cancelled after the database has claimed the rows.
+        # In a separate task, because the caller may be cancelled after the database has claimed the rows.
         claiming = asyncio.create_task(self._claim_and_load(ids, limit))
         self._claims.add(claiming)
         claiming.add_done_callback(self._claims.discard)
@@ -141,7 +141,7 @@ class SenderLedger:
         claimed_ids, claimed_at = await self._retry_while_away(partial(self._claim, ids, limit))
         if not self._claimed_ids:
             self._refreshed_at = self._renewed_at = claimed_at
-        self._claimed_ids.update(claimed_ids)  # from here on every failure releases them
+        self._claimed_ids.update(claimed_ids)  # from here on, any failure releases them
         batch = await self._retry_while_away(partial(self._load_claimed, claimed_ids))
         self._claimed_ids.difference_update(batch.skipped)
         self.counts.update(batch.skipped.values())
@@ -156,7 +156,7 @@ class SenderLedger:
         return claimed_ids, monotonic()
 
     def _load_claimed(self, claimed_ids: Collection[int]) -> ClaimedBatch:
-        """Load the claimed mails, outside the claim's transaction so that other writers need not wait."""
+        """Load the claimed mails outside the claim's transaction, so that other writers do not wait."""
         with self._database.read() as session:
             requests, skips = load_claimed(session, claimed_ids, self._snapshots)
         if skips:
@@ -167,14 +167,14 @@ class SenderLedger:
     # --- journal the intent, commit, record: see connection_pool.DeliveryTracker
 
     async def journal_intent(self, ids: Collection[int]) -> None:
-        """Await this before these mails go to the relay, so that `commit` need not wait for the disk."""
+        """Sync the intent to send these mails, if the journal is durable. `commit` then need not sync."""
         if self._journal.durable:
             self._journal.intend(ids)
             await asyncio.to_thread(self._journal.sync)
             self._intended_ids.update(ids)
 
     def may_send(self, mail: OutgoingMail) -> bool:
-        """Return whether a mail may leave, as far as the last refresh knows."""
+        """Return whether a mail may be sent, as of the last refresh."""
         if self._error or self._pause_reason or mail.delivery_id in self._withdrawn_ids:
             return False
         if self._journal.durable and mail.delivery_id not in self._intended_ids:
@@ -185,9 +185,9 @@ class SenderLedger:
         )
 
     def commit(self, mail: OutgoingMail) -> bool:
-        """Return whether the body may leave. If True, the journal says that it does.
+        """Return whether the body may be sent. If True, the journal says that it is sent now.
 
-        Raises JournalError if the journal cannot be written. Then nothing leaves any more.
+        Raise JournalError if the journal cannot be written. Then nothing more is sent.
         """
         if not self.may_send(mail):
             return False
@@ -199,13 +199,13 @@ class SenderLedger:
         return True
 
     def record(self, mail: OutgoingMail, result: SendResult) -> None:
-        """Record the result of a mail. It is in the journal on return, and in the database soon after."""
+        """Record a mail's result: in the journal now, if it was attempted; in the database soon after."""
         committed = mail.delivery_id in self._journal.in_flight
         names = (mail.message_id, mail.subject) if committed else ("", "")
         self._record(AttemptResult(mail.delivery_id, result, self._now(), *names))
 
     def record_unwritten(self, delivery_id: int, result: SendResult) -> None:
-        """Record the result of a mail that never went to the relay."""
+        """Record the result of a mail that was never submitted to the relay."""
         self._record(AttemptResult(delivery_id, result, self._now()))
 
     def _record(self, attempt: AttemptResult) -> None:
@@ -213,7 +213,7 @@ class SenderLedger:
             try:
                 self._journal.end(attempt)
             except JournalError as error:
-                self._error = self._error or error  # the result is flushed to the database all the same
+                self._error = self._error or error  # the result is still flushed to the database
             if not self._pause_reason:
                 self._pause_reason = self._breaker.add(attempt.result)
         self._results.append(attempt)
@@ -235,7 +235,7 @@ class SenderLedger:
                 self._error = self._error or error
 
     async def flush(self, *, one_batch: bool = False) -> None:
-        """Write all recorded results to the database, or one batch of them. A small batch costs the same."""
+        """Write all recorded results to the database, or only one batch. Small batches are not faster."""
         async with self._flush_lock:
             while self._results:
                 batch = self._results[: 2 * FLUSH_SIZE]
@@ -264,7 +264,7 @@ class SenderLedger:
             self._database.fsync()
         return {delivery_id: state.value for delivery_id, state in states.items()}
 
-    # --- refresh: what must not leave any more, and the lease
+    # --- refresh: withdrawn mails and the lease
 
     async def _refresh_periodically(self) -> None:
         while True:
@@ -280,7 +280,7 @@ class SenderLedger:
                 self._error = self._error or error
 
     async def refresh(self) -> None:
-        """Withdraw claimed mails that must not leave any more, mark those long in flight, renew the lease."""
+        """Withdraw claimed mails that must not be sent, mark those long in flight, and renew the lease."""
         claimed_ids, now = frozenset(self._claimed_ids), monotonic()
         if not claimed_ids:
             return
@@ -311,10 +311,10 @@ class SenderLedger:
             if renewing:
                 renew_lease(session, self._owner, now)
 
-    # --- while the database is away
+    # --- while the database is unreachable
 
     async def _retry_while_away(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread, and again while the database is away."""
+        """Run `work` in a thread. Repeat it while the database is unreachable, for up to DATABASE_TIMEOUT."""
         began = monotonic()
         while True:
             try:

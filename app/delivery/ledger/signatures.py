@@ -1,4 +1,4 @@
-"""DKIM signatures that are made before a digest is due."""
+"""DKIM signatures that are created before a digest is due."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ class Signature(NamedTuple):
 
 
 def lock_unsigned(session: Session, now: datetime, *, limit: int) -> dict[int, bool]:
-    """Return the first digests without a stored `Signature`: by id, whether each is still to be due.
+    """Return up to `limit` digests without a stored `Signature`, as {id: whether it is not due yet}.
 
-    On PostgreSQL they are locked until the transaction ends, and those that another process has locked are
-    left out.
+    PostgreSQL locks them until the transaction ends, and skips those that another process has locked.
     """
     waits = (col(Delivery.state) == State.PENDING) & (col(Delivery.next_attempt_at) > now)
-    # A literal, as in the index: a parameter would not match it.
+    # A literal, as in the index: a parameter would not match the partial index.
     unsigned = _CONTENTS.c.signature_fingerprint == literal_column("''")
     joined = select(_CONTENTS.c.delivery_id, waits).join(
         Delivery, col(Delivery.id) == _CONTENTS.c.delivery_id
@@ -47,7 +46,7 @@ def lock_unsigned(session: Session, now: datetime, *, limit: int) -> dict[int, b
 
 
 def store_signatures(session: Session, signatures: Iterable[Signature]) -> None:
-    """Store signatures with digests that are still in the ledger."""
+    """Store the signatures of digests that are still in the ledger."""
     rows = [dict(zip(("of_id", "lines", "fingerprint"), signature, strict=True)) for signature in signatures]
     if rows:
         session.connection().execute(_STORE, rows)

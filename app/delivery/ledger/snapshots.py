@@ -1,10 +1,10 @@
-"""Papers as digests show them: a snapshot is stored once a day however many readers get it, and read back.
+"""Papers as digests show them: snapshots are stored once a day for all readers, and read back.
 
 `DigestContent.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "cards",
 "papers", "why", "scores", "reasons"}]}. The items of a section are stored as columns of equal length: "cards"
-has the ids of snapshots, and "why" has indexes into "reasons", which lists each reason once. Everything else
-that an item shows is in its snapshot. No change of the paper changes a snapshot, so a delivery can be
-rendered again, byte for byte, as long as it is kept. Columns are compact, and are read for each mail.
+contains the ids of snapshots, and "why" contains indexes into "reasons", which lists each reason once. The
+other fields of an item are in its snapshot. Snapshots do not change when the paper does, so a delivery can be
+rendered again, byte for byte, until it is deleted. Columns are compact, because they are read for each mail.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from app.storage.database import insert_many_or_ignore
 from app.storage.models import PaperSnapshot
 from app.types import Digest, DigestItem, Section
 
-PER_READER_FIELDS = ("paper_id", "reason", "score")  # of an item: stored with the delivery itself
+PER_READER_FIELDS = ("paper_id", "reason", "score")  # of an item; stored with the delivery itself
 COLUMNS = ("cards", "papers", "why", "scores")
 SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in PER_READER_FIELDS)
 A_DAY = timedelta(days=1)
-MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 5_000, 50_000  # some megabytes of memory
+MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 5_000, 50_000  # a few megabytes of memory
 
 # The content of a snapshot: the paper's id, then the values of SHARED_FIELDS.
 SnapshotValues = tuple[Any, ...]
@@ -45,14 +45,14 @@ _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
 
 
 def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[dict[str, Any]]:
-    """Store snapshots that are new today, and return the `DigestContent.digest` of each digest."""
+    """Store snapshots that are new today. Return the `DigestContent.digest` for each digest, in order."""
     day = f"{now:%Y%m%d}"
     by_key = {
         _key(day, values): values
         for values in {_snapshot_values(item) for digest in digests for item in digest.picks}
     }
     ids_by_key = _ids_by_key(session, by_key)
-    if new_keys := sorted(by_key.keys() - ids_by_key.keys()):  # in this order to avoid deadlocks
+    if new_keys := sorted(by_key.keys() - ids_by_key.keys()):  # sorted, to avoid deadlocks
         rows = [
             {
                 "key": key,
@@ -99,9 +99,9 @@ def _key(day: str, values: SnapshotValues) -> str:
 
 
 def prune_snapshots(session: Session, before: datetime) -> int:
-    """Delete snapshots that only deliveries created before a moment can use, and return their number.
+    """Delete snapshots that only deliveries created before `before` can use, and return their number.
 
-    A digest may use a snapshot that is up to a day older than itself.
+    A digest may use a snapshot up to a day older than itself.
     """
     outdated = delete(PaperSnapshot).where(col(PaperSnapshot.created_at) < before - A_DAY)
     return session.execute(outdated).rowcount  # type: ignore[attr-defined, no-any-return]
@@ -112,18 +112,18 @@ def prune_snapshots(session: Session, before: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RestoredDigest:
-    """A digest as it was composed, as far as it can be read."""
+    """A digest as it was composed, without unreadable items."""
 
     digest: Digest
-    unreadable: int = 0  # items whose snapshot is missing or broken
+    unreadable: int = 0  # the number of items or sections that are missing or broken
 
 
 class SnapshotStore:
-    """Restores digests, and caches snapshots and items. One per process and database; thread-safe."""
+    """A thread-safe cache of snapshots and items that restores digests. One per process and database."""
 
     def __init__(self) -> None:
         self._snapshots: dict[int, SnapshotFields] = {}
-        # Unscored items by reason and snapshot id: a digest's best item has score 1, the others 0.
+        # Unscored items by reason and snapshot id. The best item in a digest has score 1, the others 0.
         self._best_items: _ItemCache = defaultdict(dict)
         self._other_items: _ItemCache = defaultdict(dict)
         self._item_count = 0
@@ -131,10 +131,10 @@ class SnapshotStore:
     def restore(
         self, session: Session, stored: Sequence[Mapping[str, Any]], *, scored: bool = True
     ) -> list[RestoredDigest]:
-        """Return stored digests, in this order, with at most one database query. Skip unreadable items.
+        """Return stored digests in the given order, with at most one database query. Skip unreadable items.
 
-        Scores differ between readers. If not `scored`, the best item has 1 and all others have 0, so that
-        readers with the same item and reason share one `DigestItem`.
+        Scores differ between readers. If not `scored`, the best item has score 1 and all others have 0, so
+        that readers with the same item and reason share one `DigestItem`.
         """
         if scored:
             return self._restore(session, stored, scored)
@@ -144,7 +144,7 @@ class SnapshotStore:
         return [digest or next(loaded) for digest in cached]
 
     def _restore_from_cache(self, stored: Mapping[str, Any]) -> RestoredDigest | None:
-        """Return a digest all of whose items are cached, as nearly every digest of a morning, or None."""
+        """Return a digest if all of its items are cached, as is usual in the morning run, otherwise None."""
         restored = []
         try:
             sections = stored["sections"]
@@ -176,7 +176,7 @@ class SnapshotStore:
         digests = []
         for content, sections, rows in zip(contents, parsed, items, strict=True):
             scorable = [row for row in rows if _is_id(row[0]) and row[0] in snapshots and _is_score(row[3])]
-            best = max(scorable, key=itemgetter(3), default=None)  # the first of several
+            best = max(scorable, key=itemgetter(3), default=None)  # the first one if scores are equal
             restored, unreadable = [], 0
             for section in sections:
                 if section is None:
@@ -194,7 +194,7 @@ class SnapshotStore:
     def _item(
         self, stored: _StoredItem, snapshots: Mapping[int, SnapshotFields], is_best: bool | None
     ) -> DigestItem | None:
-        """Return an item with its own score, or a shared one if `is_best` is known; None if unreadable."""
+        """Return an item with its own score, or a shared one if `is_best` is not None; None if unreadable."""
         snapshot_id, _, reason, score = stored
         if not (isinstance(reason, str) and _is_score(score)):
             return None
@@ -211,7 +211,7 @@ class SnapshotStore:
         return item
 
     def _load_snapshots(self, session: Session, items: Iterable[_StoredItem]) -> Mapping[int, SnapshotFields]:
-        """Return the snapshots of these items, from memory or from the database."""
+        """Return the snapshots of these items by id, from memory or from the database."""
         if len(self._snapshots) > MAX_CACHED_SNAPSHOTS:
             self._snapshots.clear()
         if self._item_count > MAX_CACHED_ITEMS:
@@ -234,13 +234,13 @@ class SnapshotStore:
 
 
 def paper_ids(stored: Mapping[str, Any]) -> list[int]:
-    """Return the ids of the papers of a stored digest, without a database query."""
+    """Return the ids of the papers in a stored digest, without a database query."""
     items = (item for section in _parse_sections(stored) if section for item in section[2])
     return [paper_id for _, paper_id, *_ in items if _is_id(paper_id)]
 
 
 def _parse_sections(stored: Mapping[str, Any]) -> list[_StoredSection | None]:
-    """Return interest, heading and items of each section; None for a section that cannot be read."""
+    """Return the interest, heading and items of each section, or None for an unreadable section."""
     sections = stored.get("sections", [])
     return [_parse_section(section) for section in sections] if isinstance(sections, list) else [None]
 

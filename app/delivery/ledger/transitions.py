@@ -1,4 +1,4 @@
-"""The changes of a ledger row's state."""
+"""State changes of a ledger row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def set_state(delivery: Delivery, state: State, reason: str, next_attempt_at: da
 
 
 def requeue(delivery: Delivery, next_attempt_at: datetime | None) -> None:
-    """Let a mail wait again. It stays uncertain if an earlier attempt may have arrived."""
+    """Return a mail to the queue. It is uncertain if an earlier attempt may have arrived."""
     state, reason = (State.UNCERTAIN, delivery.reason) if delivery.possibly_delivered else (State.PENDING, "")
     set_state(delivery, state, reason, next_attempt_at)
 

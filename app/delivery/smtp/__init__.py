@@ -1,8 +1,8 @@
-"""SMTP as a client: one round trip per mail where the relay offers PIPELINING.
+"""The SMTP client: one round trip per mail if the relay offers PIPELINING.
 
 protocol         PURE: commands, bodies and replies as bytes
 connection       one connection to the relay; `Timeouts`
-connection_pool  open connections while mails wait, reuse and renew them
-fair_queue       PURE: a queue of mails per provider, served in turn
-responses        PURE: what a refusal means
+connection_pool  open connections while mails wait; reuse and renew them
+fair_queue       PURE: a queue of mails for each provider, served in turn
+responses        PURE: the meaning of refusals
 """

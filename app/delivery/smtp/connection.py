@@ -1,13 +1,13 @@
-"""One connection to the relay. With PIPELINING each mail takes one round trip.
+"""One connection to the relay. With PIPELINING, each mail takes one round trip.
 
 aiosmtplib does EHLO, STARTTLS and AUTH; then `SmtpConnection` takes over its transport. If the relay offers
-PIPELINING (RFC 2920), one write carries a body, its final dot, and MAIL, RCPT and DATA of the next mail; the
-replies come together. A body leaves only after its MAIL, RCPT and DATA and the body before it were answered,
-and after the tracker has committed it. So at most one mail is in flight. CHUNKING would save nothing: a body
-waits for the reply to RCPT anyway, and these bodies have no dots to stuff.
+PIPELINING (RFC 2920), one write carries a body, its final dot, and MAIL, RCPT and DATA for the next mail; the
+replies arrive together. A body is sent only after the replies to its MAIL, RCPT and DATA and to the previous
+body, and after the tracker has committed it. So at most one mail is in flight. CHUNKING would save nothing: a
+body waits for the reply to RCPT anyway, and these bodies have no dots to stuff.
 
-Nothing blocks here: everything happens when a reply, a mail or the end of a timeout arrives. At most one
-mail is in the transport's buffer, so its flow control needs no further care.
+Nothing blocks here: all code runs when a reply or a mail arrives, or when a timeout expires. The transport's
+buffer contains at most one mail, so flow control is not needed.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). A shorter `end` sends some mails twice."""
+    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). With a shorter `end`, some mails are sent twice."""
 
-    connect: float = 300.0  # until its greeting
+    connect: float = 300.0  # until the relay's greeting
     mail: float = 300.0
     rcpt: float = 300.0
     data: float = 120.0
-    block: float = 180.0  # until it takes more of a body
+    block: float = 180.0  # until the relay reads more of a body
     end: float = 600.0  # after the final dot
     quit: float = 5.0
 
 
 class PendingReply(StrEnum):
-    """A command, or a part of DATA, that the relay has not answered yet."""
+    """A command, or a part of DATA, to which the relay has not replied yet."""
 
     RSET = "RSET"
     MAIL = "MAIL"
@@ -63,10 +63,10 @@ class PendingReply(StrEnum):
 
 
 class SmtpConnection(asyncio.Protocol):
-    """One SMTP session, from the reply to EHLO to the reply to QUIT. It takes its mails from the pool.
+    """An SMTP session after EHLO, up to the reply to QUIT. It takes its mails from the pool.
 
-    A mail is first `_next` (its envelope is being sent), then `_in_flight` (its body is being sent, or waits
-    for its reply), and then its result is recorded. With PIPELINING both hold a mail at the same time.
+    A mail is first `_next` (its envelope is being sent), then `_in_flight` (its body is being sent or awaits
+    a reply), and then its result is recorded. With PIPELINING, both may be set at the same time.
     """
 
     def __init__(
@@ -83,22 +83,22 @@ class SmtpConnection(asyncio.Protocol):
         self._pool = pool
         self._mails_left = max_mails
         self._strict_counts: Counter[ProviderQueue] = Counter()
-        self.carried: list[ProviderQueue] = []  # of each mail that it has: see FairQueue
+        self.carried: list[ProviderQueue] = []  # the queue of each mail that it carries: see FairQueue
         self.pipelines = capabilities.pipelining
         self._loop = asyncio.get_running_loop()
         self._parser = ReplyParser()
         self._pending: deque[PendingReply] = deque()
-        self._unsent: deque[tuple[PendingReply, bytes]] = deque()  # commands, without PIPELINING
+        self._unsent: deque[tuple[PendingReply, bytes]] = deque()  # to send later, without PIPELINING
         self._next: QueuedMail | None = None
         self._next_refusal: SendResult | None = None
         self._sender_refused = False
         self._in_flight: QueuedMail | None = None
         self._has_served = False  # a mail was accepted or refused
-        self._is_last = False  # nothing may begin any more
+        self._is_last = False  # no more mails may be started
         self._closed = False
-        self._more_replies = False  # had arrived together with the reply that is being handled
+        self._more_replies = False  # arrived together with the reply that is being handled
         self._deadline = 0.0
-        self._unsent_bytes = 0  # of the body
+        self._unsent_bytes = 0  # part of the body in the transport's buffer
         self._timer: asyncio.TimerHandle | None = None
         self._expected: dict[PendingReply, tuple[Callable[[Reply], None], float]] = {
             PendingReply.RSET: (partial(self._on_end, PendingReply.RSET), timeouts.mail),
@@ -114,20 +114,20 @@ class SmtpConnection(asyncio.Protocol):
     # --- called by the pool
 
     def resume(self) -> None:
-        """Begin the next mail, because one is waiting."""
+        """Start the next mail, because one is waiting."""
         if self._closed or self._is_last or self._next:
             return
         if self.pipelines or not self._pending:
             self._write(self._begin())
 
     def stop(self) -> None:
-        """Begin nothing more, and close after the reply to a body that was sent."""
+        """Start no more mails, and close after the reply to a body that was sent."""
         self._is_last = True
         if not (self._closed or self._in_flight):
             self._leave()
 
     def abort(self) -> None:
-        """Close now. A body that was sent and has no reply is uncertain."""
+        """Close now. A mail whose body was sent without a reply becomes uncertain."""
         self._close("the sender was ended", SendResult(SendOutcome.NOT_ATTEMPTED))
 
     @property
@@ -137,7 +137,7 @@ class SmtpConnection(asyncio.Protocol):
     # --- commands
 
     def _begin(self) -> bytes:
-        """Return the commands of the next mail, QUIT if there must be no more, or nothing."""
+        """Return the commands for the next mail, QUIT if the limit is reached, or nothing."""
         if self._is_last:
             return b""
         while self._mails_left > 0 and (queued := self._pool.next_mail(self)) is not None:
@@ -166,17 +166,17 @@ class SmtpConnection(asyncio.Protocol):
         return b"QUIT\r\n"
 
     def _send_body(self) -> None:
-        """Commit the mail and send its body. This is the one step that cannot be undone."""
+        """Commit the mail and send its body. Only this step cannot be undone."""
         queued = self._next
         if queued is None or self._transport.is_closing():
             return
-        if self._more_replies or self._parser.has_more:  # replies to what the relay cannot have read yet
+        if self._more_replies or self._parser.has_more:  # replies to commands that the relay cannot have read
             self._protocol_error()
             return
         committed = self._pool.commit(queued.mail)
         if self._closed:
             return
-        if not committed:  # after 354 closing is the only way back
+        if not committed:  # after 354, only closing prevents the delivery
             self._close("withdrawn", SendResult(SendOutcome.WITHDRAWN))
             return
         self._next, self._in_flight = None, queued
@@ -192,7 +192,7 @@ class SmtpConnection(asyncio.Protocol):
     # --- replies
 
     def data_received(self, data: bytes) -> None:
-        """Handle the replies in `data`, which asyncio has received."""
+        """Handle the replies in `data`. Called by asyncio."""
         if self._closed:
             return
         replies = self._parser.feed(data)
@@ -212,8 +212,8 @@ class SmtpConnection(asyncio.Protocol):
             self._start_timeout()
 
     def _on_envelope(self, command: PendingReply, reply: Reply) -> None:
-        """Handle the reply to MAIL or RCPT. A refusal is recorded when its transaction is over."""
-        if self._next_refusal is not None:  # RCPT was pipelined behind a MAIL that was refused
+        """Handle the reply to MAIL or RCPT. A refusal is recorded when the transaction is over."""
+        if self._next_refusal is not None:  # RCPT was pipelined after a MAIL that was refused
             return
         if reply.code < 300:
             if self._unsent:
@@ -222,7 +222,7 @@ class SmtpConnection(asyncio.Protocol):
                 self._transport.write(line)
         elif reply.code < 400:
             self._protocol_error()
-        elif reply.code == 421 and command is PendingReply.MAIL:  # about this connection, not about this mail
+        elif reply.code == 421 and command is PendingReply.MAIL:  # concerns this connection, not this mail
             self._close("", _refusal(reply), may_retry=self._has_served)
         else:
             self._next_refusal = _refusal(reply, command)
@@ -289,7 +289,7 @@ class SmtpConnection(asyncio.Protocol):
     def _on_end(self, command: PendingReply, reply: Reply) -> None:
         """Handle the reply to RSET or the lone dot, which end a transaction, or to QUIT."""
         if command is PendingReply.QUIT:
-            self._close("")  # SMTP has ended, so TLS need not say goodbye
+            self._close("")  # SMTP has ended, so TLS does not need a close alert
         elif command is PendingReply.RSET and reply.code >= 300:
             self._close("the relay refused RSET", may_retry=True)
         elif reply.code == 421:
@@ -306,7 +306,7 @@ class SmtpConnection(asyncio.Protocol):
     # --- the end of the connection
 
     def _leave(self) -> None:
-        """Quit, with nothing in flight. Within an envelope, close instead."""
+        """Send QUIT if no replies are pending; otherwise close. No body may be in flight."""
         if self._pending or self._next:
             if not (self._pending and self._pending[-1] is PendingReply.QUIT):
                 self._close("stopped", SendResult(SendOutcome.NOT_ATTEMPTED))
@@ -314,13 +314,13 @@ class SmtpConnection(asyncio.Protocol):
             self._write(self._quit())
 
     def _protocol_error(self) -> None:
-        """Close, because the relay sent a reply that it did not owe."""
+        """Close, because the relay sent an unexpected reply."""
         pipelined = self.pipelines
         self._pool.disable_pipelining()
         self._close("the relay sent a reply that it did not owe", may_retry=pipelined)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Handle the end of the transport, which asyncio reports."""
+        """Handle the closing of the transport. Called by asyncio."""
         cause = printable_line(str(error or "")) or "the relay closed it"
         self._close(f"the connection broke: {cause}", may_retry=self._has_served)
         self._pool.on_transport_closed(self)
@@ -328,9 +328,9 @@ class SmtpConnection(asyncio.Protocol):
     def _close(self, reason: str, unsent: SendResult | None = None, *, may_retry: bool = False) -> None:
         """Close the connection and record the results of its mails.
 
-        The mail in flight is uncertain. The next mail, of which only the envelope was sent, is provably
-        unsent: another connection may try it if this one did not end because of that mail (`may_retry`).
-        Otherwise its result is `unsent`.
+        The mail in flight becomes uncertain. The next mail is provably unsent, because at most its envelope
+        was sent. Another connection may try it if it did not cause the closing (`may_retry`). Otherwise its
+        result is its refusal, `unsent` or DEFERRED.
         """
         if self._closed:
             return
@@ -352,7 +352,7 @@ class SmtpConnection(asyncio.Protocol):
     # --- timeouts
 
     def _start_timeout(self) -> None:
-        """Start the timeout of the next reply."""
+        """Start the timeout for the next reply."""
         if not self._pending:
             return
         command = self._pending[0]
@@ -382,7 +382,7 @@ class SmtpConnection(asyncio.Protocol):
                     self._pool.disable_pipelining()  # the relay may have lost pipelined commands
                 self._close(f"the relay did not answer {self._pending[0]} in time")
                 return
-            # More of a body has left. `end` counts from when all of it has.
+            # More of the body was sent. The timeout `end` starts when all of it was.
             self._unsent_bytes = unsent_bytes
             self._deadline = self._loop.time() + (
                 self._timeouts.block if unsent_bytes else self._timeouts.end

@@ -1,4 +1,4 @@
-"""A pool of connections to the relay. They are opened while mails wait, reused, and renewed."""
+"""A pool of connections to the relay. They are opened while mails wait, reused and renewed."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from app.delivery.smtp.protocol import ServerCapabilities, printable_line
 from app.settings import Settings, SmtpSecurity
 from app.types import OutgoingMail, SendOutcome, SendResult
 
-# How many mails may wait in the queue. More may wait while a connection has nothing to do: then all waiting
-# mails are for providers that have all the connections they may have.
+# The number of mails that may wait in the queue. It is higher while a connection has nothing to do: then all
+# waiting mails are for providers that already use their maximum number of connections.
 QUEUE_LIMIT, QUEUE_LIMIT_WHILE_IDLE = 200, 1000
 log = structlog.get_logger(__name__)
 
-_SIZE_DIGITS = 20  # RFC 1870; Python refuses to parse numbers of thousands of digits
+_SIZE_DIGITS = 20  # RFC 1870; Python refuses to parse numbers with thousands of digits
 
 
 class DeliveryTracker(Protocol):
-    """Decides which mails may leave, and records their results. No method may wait."""
+    """The interface that approves mails for sending and records their results. No method may block."""
 
     def may_send(self, mail: OutgoingMail) -> bool:
-        """Return whether to send the envelope. To refuse only in `commit` costs a connection."""
+        """Return whether to send the envelope. A refusal in `commit` would cost a connection."""
 
     def commit(self, mail: OutgoingMail) -> bool:
-        """Return whether the body may leave. If True, it leaves now."""
+        """Return whether the body may be sent. If True, it is sent immediately."""
 
     def record(self, mail: OutgoingMail, result: SendResult) -> None:
-        """Record the result. Called exactly once for every mail that was submitted."""
+        """Record the result. Called exactly once for each submitted mail."""
 
 
 class ConnectionPool:
-    """The connections of one run. Used as `async with ConnectionPool(settings, tracker) as pool`.
+    """The connections for one run. Used as `async with ConnectionPool(settings, tracker) as pool`.
 
     The pool stops by itself if the relay cannot be reached or refuses the sender, or if the tracker fails.
-    Mails that have not begun by then get the result NOT_ATTEMPTED.
+    Mails that were not started by then get the result NOT_ATTEMPTED.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class ConnectionPool:
         self._timeouts = timeouts or Timeouts()
         self._queue = FairQueue()
         self._connections: set[SmtpConnection] = set()
-        self._closing: set[SmtpConnection] = set()  # their transports are not closed yet
-        self._waiting_for_mail: dict[SmtpConnection, None] = {}  # the longest waiting first
+        self._closing: set[SmtpConnection] = set()  # closed, but their transports are not yet
+        self._waiting_for_mail: dict[SmtpConnection, None] = {}  # longest-waiting first
         self._opening: set[asyncio.Task[None]] = set()
         self._max_connections = settings.smtp_connections
         self._tls: ssl.SSLContext | None = None
@@ -63,7 +63,7 @@ class ConnectionPool:
         self._transport_closed = asyncio.Event()
         self._failure: BaseException | None = None
         self.stopped = False
-        self.pipelining = True  # until the relay makes a mistake with it
+        self.pipelining = True  # until the relay mishandles it
 
     async def __aenter__(self) -> ConnectionPool:
         security = self._settings.relay_security
@@ -90,7 +90,7 @@ class ConnectionPool:
     # --- called by the sender
 
     async def submit(self, mail: OutgoingMail) -> None:
-        """Add a mail to the queue. Waits while the queue is full."""
+        """Add a mail to the queue. Wait while the queue is full."""
         while not (self.stopped or self._has_room(QUEUE_LIMIT)):
             self._queue_has_room.clear()
             await self._queue_has_room.wait()
@@ -102,7 +102,7 @@ class ConnectionPool:
         self._dispatch()
 
     async def drain(self) -> None:
-        """Wait until every mail has a result. Raises what the tracker raised."""
+        """Wait until every mail has a result. Raise the first unexpected error, if any."""
         while self._unrecorded:
             self._all_recorded.clear()
             await self._all_recorded.wait()
@@ -110,7 +110,7 @@ class ConnectionPool:
             raise self._failure
 
     def stop(self, reason: str = "") -> None:
-        """Begin nothing new. Waiting mails are not attempted; mails in flight get their replies."""
+        """Start nothing new. Waiting mails are not attempted; mails in flight still await their replies."""
         if self.stopped:
             return
         self.stopped = True
@@ -128,7 +128,7 @@ class ConnectionPool:
     # --- open connections, and give them mails
 
     def _dispatch(self) -> None:
-        """Have the next mail sent: over an idle connection, a new one, or behind the mail of a busy one."""
+        """Send the next mail over an idle connection, a new one, or a busy one (after its current mail)."""
         if self.stopped or not self._queue.can_supply(1):
             return
         idle = next((connection for connection in self._waiting_for_mail if connection.is_idle), None)
@@ -144,7 +144,7 @@ class ConnectionPool:
 
     async def _open(self) -> None:
         transport, capabilities = await connect(self._settings, self._timeouts, self._tls)
-        # Do not await anything until the connection has its transport: it would miss the transport's end.
+        # Do not await anything until the connection has its transport: it would miss its closing.
         max_mails = self._settings.smtp_messages_per_connection
         connection = SmtpConnection(transport, capabilities, self._timeouts, self, max_mails)
         connection.pipelines &= self.pipelining
@@ -158,11 +158,11 @@ class ConnectionPool:
         self._opening.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, aiosmtplib.SMTPException | OSError):
-            # Use only the connections that the relay accepts. Without any, the run is over.
+            # Use only as many connections as the relay accepts. Without any, stop the run.
             self._max_connections = len(self._connections) + len(self._opening)
             if not (self._max_connections or self.stopped):
                 result = connect_error_result(error)
-                # Logged once a run, because the sender of a test mail has no ledger that shows it.
+                # Logged once per run, because a test mail has no ledger entry that shows the error.
                 log.warning(
                     "no connection to the relay",
                     host=self._settings.smtp_host,
@@ -175,12 +175,12 @@ class ConnectionPool:
                 self.stop(result.text)
         elif error:
             self._fail(error)
-        self._dispatch()  # the connection may have ended already, while it still counted as opening
+        self._dispatch()  # the connection may already have closed while it counted as opening
 
     # --- called by connections
 
     def next_mail(self, connection: SmtpConnection) -> QueuedMail | None:
-        """Return the next mail for a connection, or None. Then `resume` is called when a mail waits."""
+        """Return the next mail for a connection. If None, the pool calls `resume` when a mail is waiting."""
         self._waiting_for_mail.pop(connection, None)
         while (queued := self._queue.take(connection.carried)) and not self._ask(
             self._tracker.may_send, queued.mail
@@ -188,16 +188,16 @@ class ConnectionPool:
             self.record(queued, connection, SendResult(SendOutcome.WITHDRAWN))
         if queued is None:
             self._waiting_for_mail[connection] = None
-        if self._has_room(QUEUE_LIMIT // 2):  # so that `submit` wakes up once for many mails
+        if self._has_room(QUEUE_LIMIT // 2):  # half empty, so that `submit` wakes up once for many mails
             self._queue_has_room.set()
         return queued
 
     def commit(self, mail: OutgoingMail) -> bool:
-        """Return whether the body may leave."""
+        """Return whether the body may be sent."""
         return self._ask(self._tracker.commit, mail)
 
     def _ask(self, question: Callable[[OutgoingMail], bool], mail: OutgoingMail) -> bool:
-        """Call the tracker. If it fails, the answer is no, and the run ends."""
+        """Call the tracker. If it raises an error, return False and stop the run."""
         try:
             return question(mail)
         except Exception as error:
@@ -208,11 +208,11 @@ class ConnectionPool:
         """Record the result of a mail that a connection took."""
         self._queue.release(queued, connection.carried)
         self._record(queued.mail, result)
-        if self._waiting_for_mail and len(self._queue):  # the provider may have a connection free now
+        if self._waiting_for_mail and len(self._queue):  # the provider may now use another connection
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     def retry_or_record(self, queued: QueuedMail, connection: SmtpConnection, result: SendResult) -> None:
-        """Queue a mail that provably did not leave once more. After a second failure, record `result`."""
+        """Queue a provably unsent mail once more. After a second failure, record `result`."""
         if queued.is_retry or self.stopped:
             self.record(queued, connection, SendResult(SendOutcome.NOT_ATTEMPTED) if self.stopped else result)
             return
@@ -227,14 +227,14 @@ class ConnectionPool:
             connection.pipelines = False
 
     def on_closed(self, connection: SmtpConnection) -> None:
-        """Replace a connection that carries nothing more, if mails wait."""
+        """Remove a closed connection, and replace it if mails are waiting."""
         self._connections.discard(connection)
         self._closing.add(connection)
         self._waiting_for_mail.pop(connection, None)
         self._dispatch()
 
     def on_transport_closed(self, connection: SmtpConnection) -> None:
-        """Forget a connection: its transport is closed, so nothing more comes from it."""
+        """Forget a connection whose transport is closed."""
         self._closing.discard(connection)
         self._transport_closed.set()
 
@@ -255,7 +255,7 @@ class ConnectionPool:
 
 
 def tls_context(security: SmtpSecurity) -> ssl.SSLContext:
-    """Return the TLS settings. Slow, because it reads every certificate authority of the system."""
+    """Return the TLS settings. Slow, because it loads all certificate authorities of the system."""
     context = ssl.create_default_context()
     if security == SmtpSecurity.OPPORTUNISTIC:
         # Encryption to an unverified server is better than no encryption (RFC 7435).
@@ -267,7 +267,7 @@ def tls_context(security: SmtpSecurity) -> ssl.SSLContext:
 async def connect(
     settings: Settings, timeouts: Timeouts, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.Transport, ServerCapabilities]:
-    """Open a connection, do EHLO, STARTTLS and AUTH, and return it with the relay's capabilities."""
+    """Connect and log in as `open_client` does. Return the transport and the relay's capabilities."""
     client = await open_client(settings, timeouts, tls)
     # A cast, because the transports of uvloop have no common base.
     transport = cast("asyncio.Transport | None", client.transport)
@@ -283,7 +283,7 @@ async def connect(
 
 
 async def open_client(settings: Settings, timeouts: Timeouts, tls: ssl.SSLContext | None) -> aiosmtplib.SMTP:
-    """Connect to the relay, with TLS and login by the settings. Raises SMTPException or OSError."""
+    """Connect to the relay, with TLS and login as configured. Raise SMTPException or OSError."""
     security = settings.relay_security
     start_tls = {SmtpSecurity.STARTTLS: True, SmtpSecurity.OPPORTUNISTIC: None}.get(security, False)
     client = aiosmtplib.SMTP(
@@ -313,7 +313,7 @@ async def open_client(settings: Settings, timeouts: Timeouts, tls: ssl.SSLContex
 
 
 def connect_error_result(error: BaseException) -> SendResult:
-    """Return the result of a failed connection. Before MAIL no error is about the recipient."""
+    """Return the result of a failed connection. Before MAIL, errors do not concern the recipient."""
     message = error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)
     text = printable_line(message) or repr(error)
     if isinstance(error, aiosmtplib.SMTPResponseException):
@@ -332,7 +332,7 @@ async def send_one(settings: Settings, mail: OutgoingMail) -> SendResult:
 
 
 class _SingleMailTracker:
-    """The tracker of a single mail without a ledger entry."""
+    """The tracker for a single mail without a ledger entry."""
 
     result = SendResult(SendOutcome.NOT_ATTEMPTED)
 

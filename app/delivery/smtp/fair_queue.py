@@ -1,4 +1,4 @@
-"""PURE. Mails that wait for a connection, in one queue per provider: no provider holds up the others."""
+"""PURE. Mails that wait for a connection, in one queue per provider, so that none delays the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from app.types import OutgoingMail
 
-# Providers that count connections and messages of one sender over all their domains.
+# Providers that limit a sender's connections and messages across all their domains.
 _PROVIDERS = {
     **dict.fromkeys(("gmail.com", "googlemail.com", "google.com"), "google"),
     **dict.fromkeys(("outlook.com", "hotmail.com", "live.com", "msn.com", "windowslive.com"), "outlook"),
@@ -18,49 +18,49 @@ STRICT_CONNECTIONS, STRICT_MESSAGES, CONNECTIONS_PER_DOMAIN = 5, 50, 10
 
 
 def provider_of(recipient: str) -> str:
-    """Return the provider whose limits apply to an address: a known name, or else its domain."""
+    """Return the provider whose limits apply to an address: a known name, otherwise the domain."""
     domain = recipient.rpartition("@")[2].lower()
     return _PROVIDERS.get(domain, domain)
 
 
 @dataclass(slots=True, eq=False)
 class ProviderQueue:
-    """The waiting mails of one provider, and how many connections carry other mails of it."""
+    """The mails waiting for one provider, and the number of connections that carry mails to it."""
 
     provider: str
     is_strict: bool  # accepts at most STRICT_MESSAGES over one connection
     max_connections: int
     connections: int = 0
-    is_ready: bool = False  # it is in FairQueue._ready
+    is_ready: bool = False  # the queue is in FairQueue._ready
     waiting: deque[QueuedMail] = field(default_factory=deque)
 
 
 @dataclass(slots=True, eq=False)
 class QueuedMail:
-    """A mail, and the queue of its provider."""
+    """A mail and the queue of its provider."""
 
     mail: OutgoingMail
     queue: ProviderQueue
-    is_retry: bool = False  # its first connection broke before the body could leave
+    is_retry: bool = False  # its first connection broke before the body was sent
 
 
 class FairQueue:
-    """All waiting mails. Providers take turns; one that has all its connections waits.
+    """All waiting mails. Providers take turns; one that already uses all its connections waits.
 
-    A connection keeps a list of the queues of its mails, an entry for each mail. `take` adds to it and
-    `release` removes from it, so that a queue counts a connection once, however many of its mails that has.
+    Each connection has a list with the queue of each mail that it carries. `take` adds to the list and
+    `release` removes from it. So a queue counts a connection once, however many of its mails that carries.
     """
 
     def __init__(self) -> None:
         self._queues: dict[str, ProviderQueue] = {}
-        self._ready: deque[ProviderQueue] = deque()  # have mails, and may use another connection
+        self._ready: deque[ProviderQueue] = deque()  # queues with mails that may use another connection
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, mail: OutgoingMail) -> None:
-        """Add a mail behind the others of its provider."""
+        """Add a mail after the others for its provider."""
         provider = provider_of(mail.recipient)
         queue = self._queues.get(provider)
         if queue is None:
@@ -74,7 +74,7 @@ class FairQueue:
         self._update_ready(queue)
 
     def put_back(self, queued: QueuedMail) -> None:
-        """Add a mail again, before the others of its provider."""
+        """Add a mail again, before the others for its provider."""
         queue = queued.queue
         self._queues[queue.provider] = queue
         queue.waiting.appendleft(queued)
@@ -82,7 +82,7 @@ class FairQueue:
         self._update_ready(queue)
 
     def take(self, carried: list[ProviderQueue]) -> QueuedMail | None:
-        """Return the next mail for a connection, and add its queue to the connection's list."""
+        """Return the next mail for a connection and add its queue to `carried`, the connection's list."""
         while self._ready:
             queue = self._ready.popleft()
             queue.is_ready = False
@@ -103,14 +103,14 @@ class FairQueue:
         return queued
 
     def release(self, queued: QueuedMail, carried: list[ProviderQueue]) -> None:
-        """Note that a mail is no longer with the connection that took it."""
+        """Remove a mail's queue from the list of the connection that took the mail."""
         queue = queued.queue
         carried.remove(queue)
         if queue not in carried:
             queue.connections -= 1
             if queue.connections or queue.waiting:
                 self._update_ready(queue)
-            else:  # there may be as many domains as mails
+            else:  # otherwise there could be as many queues as mails
                 self._queues.pop(queue.provider, None)
 
     def _update_ready(self, queue: ProviderQueue) -> None:
@@ -119,7 +119,7 @@ class FairQueue:
             self._ready.append(queue)
 
     def can_supply(self, connections: int) -> bool:
-        """Return whether so many connections that carry no mail would each get one."""
+        """Return whether `connections` connections that carry no mail would each get one."""
         for queue in self._ready:
             connections -= min(len(queue.waiting), queue.max_connections - queue.connections)
             if connections <= 0:

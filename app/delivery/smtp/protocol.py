@@ -1,4 +1,4 @@
-"""PURE. SMTP as bytes: the commands and the body of a mail, and the relay's replies."""
+"""PURE. SMTP as bytes: commands, the body of a mail, and the relay's replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.types import OutgoingMail
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """The extensions that the relay announced. `size` is its limit in bytes: 0 is no limit, None unknown."""
+    """The extensions that the relay announced. `size` is its limit in bytes; 0: no limit, None: unknown."""
 
     pipelining: bool = False
     smtputf8: bool = False
@@ -19,7 +19,7 @@ class ServerCapabilities:
 
 
 class Reply(NamedTuple):
-    """One reply of the relay, its lines joined."""
+    """One reply from the relay, with its lines joined."""
 
     code: int
     raw_text: bytes
@@ -28,28 +28,28 @@ class Reply(NamedTuple):
         return printable_line(self.raw_text.decode("utf-8", "replace"))
 
 
-# The first four bytes of a reply's last line, with their code, and those of the lines before it.
+# The first four bytes of a reply's last line, mapped to its code, and those of the lines before it.
 _LAST_LINES = {b"%d%s" % (code, end): code for code in range(200, 600) for end in (b" ", b"\r", b"")}
 _OTHER_LINES = {b"%d-" % code for code in range(200, 600)}
 
 
 class ReplyParser:
-    """Parses bytes, as they arrive, into replies."""
+    """An incremental parser of replies."""
 
     LONGEST_LINE, MOST_LINES = 4096, 100  # RFC 5321 allows 512 octets; these only bound the memory
 
     def __init__(self) -> None:
         self._rest = b""
         self._lines: list[bytes] = []
-        self.is_invalid = False  # the last bytes were not SMTP
+        self.is_invalid = False  # the last bytes received were not SMTP
 
     @property
     def has_more(self) -> bool:
-        """True if any bytes came after the replies that were returned."""
+        """True if bytes arrived after the replies that `feed` returned."""
         return bool(self._rest or self._lines or self.is_invalid)
 
     def feed(self, data: bytes) -> list[Reply]:
-        """Return the replies that are complete now. Once `is_invalid`, nothing more is parsed."""
+        """Return the replies that `data` completes. Invalid input sets `is_invalid` and ends parsing."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         replies = []
@@ -79,7 +79,7 @@ class Unsendable(Exception):
 
 
 def envelope_commands(mail: OutgoingMail, capabilities: ServerCapabilities) -> tuple[bytes, bytes]:
-    """Return the MAIL and RCPT commands. Raises Unsendable if the relay cannot carry the mail."""
+    """Return the MAIL and RCPT commands. Raise Unsendable if the relay cannot carry the mail."""
     size = len(mail.data)
     if capabilities.size and size > capabilities.size:
         raise Unsendable(f"the mail has {size} bytes, and the relay accepts at most {capabilities.size}")
@@ -101,7 +101,7 @@ def envelope_commands(mail: OutgoingMail, capabilities: ServerCapabilities) -> t
 
 
 def dot_stuffed(mail: OutgoingMail) -> bytes:
-    """Return the body as DATA needs it (RFC 5321, 4.5.2), without the final dot."""
+    """Return the body, dot-stuffed for DATA (RFC 5321, 4.5.2), without the final dot."""
     data = mail.data
     if not mail.no_leading_dots:
         if b"\r\n." in data:
@@ -112,7 +112,7 @@ def dot_stuffed(mail: OutgoingMail) -> bytes:
 
 
 def printable_line(text: str) -> str:
-    """Return a relay's text, which is foreign input, as one line of at most 500 printable characters."""
+    """Return text from a relay, which is untrusted, as one line of at most 500 printable characters."""
     if not text.isprintable():
         encodable = text.encode("utf-8", "replace").decode()
         text = "".join(char if char.isprintable() else " " for char in encodable)

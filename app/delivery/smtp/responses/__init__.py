@@ -1,11 +1,12 @@
 """PURE. The meaning of SMTP refusals: code, enhanced status and text → a reason and an outcome.
 
-The same tables serve the relay's replies and bounce notices. A specific enhanced status decides. Many servers
-send 5.0.0, 5.7.1 or no status, whatever happened. Then the text decides, and last the generic status.
+The same tables are used for the relay's replies and for bounce notices. A specific enhanced status decides.
+Many servers send 5.0.0, 5.7.1 or no status, whatever the cause. Then the text decides, and the generic status
+only if the text is not recognized.
 
-reasons          the reasons, and what follows from each
+reasons          the reasons, and the consequences of each
 status_codes     enhanced statuses → reasons
-phrases          the phrases in which servers refuse mail
+phrases          the phrases with which servers refuse mail
 phrase_matching  phrases → reasons
 phases           which command was refused
 classify         status, text and command → `Diagnosis` of a notice, `SendOutcome` of a reply

@@ -1,4 +1,4 @@
-"""PURE. Code, enhanced status, text and command of a refusal → its diagnosis, and the outcome of a mail."""
+"""PURE. Code, enhanced status, text and command of a refusal → a diagnosis, and the outcome of a mail."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from app.delivery.smtp.responses.reasons import HARD, HARD_BY_STATUS, Reason
 from app.delivery.smtp.responses.status_codes import GENERIC_CODES, SPECIFIC_CODES, more_specific, status_in
 from app.types import SendOutcome
 
-MAX_CHARS = 8000  # of a text that are read
+MAX_CHARS = 8000  # of each text; the rest is ignored
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The meaning of a refusal for one recipient."""
+    """The meaning of a refusal of one recipient."""
 
     reason: Reason
     hard: bool
@@ -30,7 +30,7 @@ _BY_CODE = {
     **dict.fromkeys((530, 534, 535, 538), Reason.SECURITY_ERROR),
 }
 _BY_PHASE = {Phase.CONNECT: Reason.BLOCKED, Phase.MAIL: Reason.REJECTED}
-# The text decides if the status is 5.1.1 and the text has one of these reasons.
+# If the text names one of these, it outweighs a status for an unknown user, such as 5.1.1.
 _OVERRIDES_USER_UNKNOWN = frozenset(
     {
         Reason.MAILBOX_FULL, Reason.REQUIRE_PTR, Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.SPEEDING,
@@ -39,12 +39,12 @@ _OVERRIDES_USER_UNKNOWN = frozenset(
         Reason.MESSAGE_TOO_BIG, Reason.BLOCKED,
     }
 )  # fmt: skip
-# The text around a quoted reply decides if the reply has the reason on the left, or none.
+# If a quoted reply has the reason on the left, the text around it decides if it names one on the right.
 _OVERRIDES_FROM_AROUND: dict[Reason | None, frozenset[Reason]] = {
     Reason.USER_UNKNOWN: frozenset({Reason.SUSPEND, Reason.MAILBOX_FULL, Reason.HAS_MOVED}),
     Reason.SYSTEM_ERROR: _OVERRIDES_USER_UNKNOWN | {Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN},
 }
-# IronPort gateways wrap the reply that they received in one of their own.
+# IronPort gateways wrap the reply that they received in their own.
 _WRAPPED = re.compile(r"\b(?:\d\.[\dx]\.\d - )?unknown (?:address )?error (\d{3})-?(?=')", re.IGNORECASE)
 _CODE = re.compile(r"(?:^|[\s:;,(\[<>\"'])([245][0-7]\d)(?=[\s:;,-]|$)")
 
@@ -60,10 +60,10 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a refusal of one recipient.
 
-    `refusal` is the text about the recipient, and `around` the rest of the notice, written for people.
-    `status` is the enhanced status of the notice's own field. `delayed`: delivery is only delayed, which is
-    never hard. `field`: `refusal` is the Diagnostic-Code of this recipient (RFC 3464). `own`: `refusal` is
-    the server's own reply, and not a quotation of another server's.
+    `refusal` is the text about the recipient, and `around` is the rest of the notice, written for people.
+    `status` is the enhanced status from a field of the notice. `delayed`: delivery is only delayed, which is
+    never hard. `field`: `refusal` is the Diagnostic-Code for this recipient (RFC 3464). `own`: `refusal`
+    is the server's own reply, not quoted from another server.
     """
     refusal, around = _one_line(refusal), _one_line(around)
     phase = phase_in(refusal) or phase_in(around)
@@ -71,7 +71,7 @@ def diagnose(
     best = more_specific(status, status_in(refusal)) or status_in(around)
     reason = _reason(refusal, around, best, phase)
     if reason is Reason.HOST_UNKNOWN and best.startswith("4"):
-        reason = Reason.NETWORK_ERROR  # a name server that failed for a while
+        reason = Reason.NETWORK_ERROR  # a name server failed for a while
     if reason is Reason.USER_UNKNOWN and not (own or _is_confirmed(refusal or around, best, phase, field)):
         reason = Reason.FILTERED
     transient = delayed or (best.startswith("4") and reason in HARD_BY_STATUS)
@@ -84,7 +84,7 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
     by_status = SPECIFIC_CODES.get(code)
     if by_status is Reason.USER_UNKNOWN and by_text in _OVERRIDES_USER_UNKNOWN:
         return by_text
-    if code == "4.7":  # the server has given up: the last refusal says why
+    if code == "4.7":  # the server gave up; the last refusal says why
         specific = (reason for reason in (by_text, by_text_around) if reason in _OVERRIDES_USER_UNKNOWN)
         return next(specific, Reason.EXPIRED)
     if not by_status and by_text_around in _OVERRIDES_FROM_AROUND.get(by_text, ()):
@@ -102,11 +102,11 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
 
 
 def _is_confirmed(refusal: str, status: str, phase: Phase, field: bool) -> bool:
-    """Return whether more than the text says that the user is unknown.
+    """Return whether anything besides the text confirms that the user is unknown.
 
-    That is so if the status says it, if RCPT was refused, or if the server names its own users. A refusal
-    after DATA, when every recipient was accepted before, or without its command, often comes from a filter.
-    Such a bounce is soft, and its score decides.
+    The status may say so, RCPT may have been refused, or the server may be reporting its own users. A refusal
+    after DATA, which means that the recipient was accepted before, or one that does not name its command
+    often comes from a filter. Such a bounce is soft and only adds to the address's bounce score.
     """
     if status.split(".")[1:2] in (["1"], ["5"]) or status[1:] == ".2.1" or phase is Phase.RCPT:
         return True
@@ -125,8 +125,8 @@ def _one_line(text: str) -> str:
 # --- the relay's replies
 
 
-# The sender's address, authentication or reputation: the relay would refuse the next mail, too. This stops
-# all mail, so only texts count that cannot come from one reader's own filter.
+# The sender's address, authentication or reputation: the relay would refuse the next mail as well. This stops
+# all mail, so texts that may come from one reader's own filter must not count.
 _OUR_FAULT = frozenset({Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.NO_RELAYING, Reason.REQUIRE_PTR})
 _OUR_FAULT_WORDS = re.compile(
     r"\b(blocklist|blacklist|block list|spamhaus|barracuda)\b|authentication (is )?required|not authenticated"
@@ -138,7 +138,7 @@ _OUR_FAULT_CODES = {500, 502, 503, 504, 521, 530, 534, 535, 538}
 
 
 def classify(code: int, text: str) -> SendOutcome:
-    """Return the outcome of a mail by the relay's reply. The enhanced status decides, if there is one."""
+    """Return the outcome of a mail, given the relay's reply. Its enhanced status, if any, is in the text."""
     if 200 <= code < 300:
         return SendOutcome.ACCEPTED
     if 400 <= code < 500:
@@ -146,13 +146,13 @@ def classify(code: int, text: str) -> SendOutcome:
     status = status_in(text)
     if _OUR_FAULT_STATUS.fullmatch(status):
         return SendOutcome.SENDER_REJECTED
-    # The reply is the relay's own, about one recipient, so it needs no confirmation.
+    # The reply is the relay's own and concerns one recipient, so it does not need confirmation.
     diagnosis = diagnose(f"{code} {text}", own=True)
     if diagnosis.hard:
         return SendOutcome.HARD_BOUNCE
     if diagnosis.reason is Reason.MAILBOX_FULL:
         return SendOutcome.MAILBOX_FULL
-    # 5.7.1 says only that some policy refused. One reader's filter must not stop all mail.
+    # 5.7.1 only means that some policy refused the mail. One reader's filter must not stop all mail.
     is_our_fault = diagnosis.reason in _OUR_FAULT or _OUR_FAULT_WORDS.search(text) or code in _OUR_FAULT_CODES
     return (
         SendOutcome.SENDER_REJECTED

@@ -1,4 +1,4 @@
-"""PURE. Phrases that name the refused command, and phrases of failed delivery, written as in `phrases`."""
+"""PURE. Phrases that name the refused command or report a failed delivery, written as in `phrases`."""
 
 from __future__ import annotations
 

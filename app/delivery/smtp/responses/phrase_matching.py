@@ -1,4 +1,4 @@
-"""PURE. The text of a refusal → its reason, and the command that was refused."""
+"""PURE. The text of a refusal → its reason and the refused command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ABBREVIATIONS = {
 
 
 def _alternatives(block: str) -> str:
-    """Return the phrases of a block as one regular expression."""
+    """Return the phrases in a block as one regular expression."""
     expression = "|".join(line.strip() for line in _CONTINUED.sub("", block).strip().split("\n"))
     for name, choice in _ABBREVIATIONS.items():
         expression = expression.replace(
@@ -38,13 +38,13 @@ _DOT_INSIDE = re.compile(r"\.(?=\S)")
 
 
 def reason_in(text: str) -> Reason | None:
-    """Return the reason that a text, on one line, names, or None."""
+    """Return the reason that a text names, or None. The text must be one line."""
     text = _DOT_INSIDE.sub("·", text)  # only a dot at the end of a word ends a sentence
     return next((reason for reason, phrase in _PHRASES.items() if phrase.search(text)), None)
 
 
 def phase_in(text: str) -> Phase:
-    """Return the last refused command that a text names."""
+    """Return the last refused command that a text names, or UNKNOWN."""
     last = Phase.UNKNOWN
     for match in _PHASE.finditer(text):
         last = Phase(match.lastgroup or "")
@@ -52,5 +52,5 @@ def phase_in(text: str) -> Phase:
 
 
 def mentions_failure(text: str) -> bool:
-    """Return whether a text speaks of mail that was not delivered."""
+    """Return whether a text says that mail was not delivered."""
     return bool(_FAILURE.search(text))

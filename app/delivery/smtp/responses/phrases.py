@@ -1,8 +1,8 @@
-"""PURE. Phrases with which mail servers refuse mail, by reason; collected from real refusals.
+"""PURE. Phrases with which mail servers refuse mail, by reason. They were collected from real refusals.
 
-One phrase per line, as a case-insensitive regular expression. A line that is indented further continues the
-one above it. `<30>` stands for up to 30 characters of the same sentence; `<who>`, `<gone>` and `<full>` stand
-for the words below. All repetitions are bounded, so that no text takes long to match.
+Each line is one phrase, a case-insensitive regular expression. A line that is indented further continues the
+one above it. `<30>` stands for up to 30 characters in the same sentence; `<who>`, `<gone>` and `<full>` stand
+for the words below. All repetitions are bounded, so that matching is fast for any text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FULL_WORDS = r"""
     full|(?:über)?voll|überfüllt|pleine?|llen[oa]|chei[oa]|pien[oa]|переполнен
 """
 
-# In this order, so that phrases which say more than "no such mailbox" win.
+# In this order, so that more specific phrases take precedence over "no such mailbox".
 PHRASES_BY_REASON: dict[Reason, str] = {
     Reason.BAD_REPUTATION: r"""
         \breputation\b

@@ -1,4 +1,4 @@
-"""PURE. The reasons of refusals and bounces, and what follows from each."""
+"""PURE. The reasons for refusals and bounces, and the consequences of each."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """The reason why a mail was refused or bounced. In the comments, `we` are the sender."""
+    """The reason why a mail was refused or bounced. In the comments, "we" is the sender."""
 
     AUTH_FAILURE = "authfailure"  # SPF, DKIM or DMARC
     BAD_REPUTATION = "badreputation"  # of our network
     BLOCKED = "blocked"  # our host is on a list, or a local rule blocks it
     CONTENT_ERROR = "contenterror"
     DELIVERED = "delivered"
-    EXCEED_LIMIT = "exceedlimit"  # larger than this mailbox takes
-    EXPIRED = "expired"  # tried for too long
+    EXCEED_LIMIT = "exceedlimit"  # larger than this mailbox accepts
+    EXPIRED = "expired"  # not delivered in time
     FAILED_STARTTLS = "failedstarttls"
     FEEDBACK = "feedback"
-    FILTERED = "filtered"  # by the recipient's own filter, or after their address was accepted
+    FILTERED = "filtered"  # by the recipient's own filter, or after the address was accepted
     HAS_MOVED = "hasmoved"
     HOST_UNKNOWN = "hostunknown"
     MAILBOX_FULL = "mailboxfull"
@@ -25,7 +25,7 @@ class Reason(StrEnum):
     MESSAGE_TOO_BIG = "mesgtoobig"
     NETWORK_ERROR = "networkerror"
     NO_RELAYING = "norelaying"
-    NOT_ACCEPT = "notaccept"  # this host takes no mail at all
+    NOT_ACCEPT = "notaccept"  # this host does not accept any mail
     NOT_COMPLIANT = "notcompliantrfc"
     ON_HOLD = "onhold"  # refused without a reason
     POLICY_VIOLATION = "policyviolation"
@@ -45,13 +45,13 @@ class Reason(StrEnum):
     VIRUS_DETECTED = "virusdetected"
 
 
-# No mail will ever reach this address. All other reasons may pass: a mailbox is emptied, an account is opened
-# again, a filter changes, or we correct our own error.
+# No mail will ever reach this address. Any other cause may go away: a mailbox is emptied, an account is
+# reopened, a filter changes, or we correct our own error.
 HARD = frozenset({Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN, Reason.HAS_MOVED, Reason.NOT_ACCEPT})
-# These are hard only with a permanent status (5.x.x). With a temporary one the host is being set up, or its
+# These are hard only with a permanent status (5.x.x). With a temporary one, the host is being set up, or its
 # name server failed for a while. An unknown user is final even with 4.1.1.
 HARD_BY_STATUS = frozenset({Reason.NOT_ACCEPT})
-# Reasons about us, our network or this one mail. They say nothing about the recipient's address.
+# Reasons that concern us, our network or this one mail, but not the recipient's address.
 NOT_ABOUT_RECIPIENT = frozenset(
     {
         Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.BLOCKED, Reason.CONTENT_ERROR,

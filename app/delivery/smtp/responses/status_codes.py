@@ -1,4 +1,4 @@
-"""PURE. Enhanced statuses (RFC 3463, the IANA registry of its codes, Microsoft's own list) → reasons."""
+"""PURE. Enhanced status codes (RFC 3463, its IANA registry, Microsoft's own list) → reasons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from app.delivery.smtp.responses.reasons import Reason
 
-# Without the first digit, which says permanent or temporary. These decide, whatever the text.
+# Without the first digit (permanent or temporary). They outweigh the text, but see `classify._reason`.
 SPECIFIC_CODES = {
     **dict.fromkeys(("1.1", "1.3"), Reason.USER_UNKNOWN),
     "1.2": Reason.HOST_UNKNOWN,
@@ -19,11 +19,11 @@ SPECIFIC_CODES = {
     "4.7": Reason.EXPIRED,
     **dict.fromkeys(("5.2", "5.4"), Reason.SYNTAX_ERROR),
     "5.3": Reason.TOO_MANY_CONNECTIONS,
-    # 7.27 is the sender's null MX (RFC 7505) and, at Google, the sender's SPF: never the recipient's fault.
+    # 7.27 means the sender's null MX (RFC 7505) or, at Google, the sender's SPF: never the recipient's fault.
     **dict.fromkeys(("7.20", "7.21", "7.22", "7.23", "7.24", "7.26", "7.27"), Reason.AUTH_FAILURE),
     "7.25": Reason.REQUIRE_PTR,
     "7.28": Reason.SPEEDING,
-    # Additions of Exchange Online and Outlook.com, from Microsoft's own list.
+    # Additional codes from Exchange Online and Outlook.com, from Microsoft's own list.
     **dict.fromkeys(("1.20", "7.512"), Reason.NOT_COMPLIANT),
     "1.351": Reason.USER_UNKNOWN,
     **dict.fromkeys(("1.90", "2.121", "2.122", "7.508", "7.705"), Reason.SPEEDING),
@@ -38,7 +38,7 @@ SPECIFIC_CODES = {
     "7.507": Reason.FILTERED,
     "7.64": Reason.NO_RELAYING,
 }
-# These are used for many things, so the text decides first.
+# These are used for many purposes, so the text takes precedence.
 GENERIC_CODES = {
     **dict.fromkeys(("1.0", "1.10"), Reason.USER_UNKNOWN),
     **dict.fromkeys(("1.4", "2.0", "2.4", "7.2"), Reason.FILTERED),
@@ -65,5 +65,5 @@ def status_in(text: str) -> str:
 
 
 def more_specific(field: str, in_text: str) -> str:
-    """Return the more specific status. A field of 5.0.0, 5.1.0 or 5.7.1 is often a gateway's guess."""
+    """Return the more specific status. 5.0.0, 5.1.0 or 5.7.1 in a field is often a gateway's guess."""
     return in_text if in_text and (not field or field.endswith((".0", ".7.1"))) else field
