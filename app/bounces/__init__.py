@@ -2,10 +2,10 @@
 
 processing    read the mailbox, the folder and webhooks; apply each notice
 mime_parser   PURE: bounded MIME parsing
-free_text     PURE: notices in free text
-notices       PURE: a mail → notices (RFC 3464, RFC 5965)
-webhooks      PURE: SES, Postmark, SendGrid, Mailgun and generic JSON → notices
-scoring       PURE: when soft bounces suppress an address
+free_text     PURE: parse notices in free text
+notices       PURE: parse a message into notices (RFC 3464, RFC 5965)
+webhooks      PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON
+scoring       PURE: decide when soft bounces suppress an address
 events        record bounces and complaints, suppress addresses
 imap_mailbox  notices in an IMAP mailbox
 folder        notices that a mail server writes into a folder

@@ -1,4 +1,4 @@
-"""Record bounces and complaints, and suppress addresses: at once for hard bounces, after several soft ones.
+"""Record bounces and complaints. Suppress addresses after one hard bounce, several soft ones or a complaint.
 
 Each kind of event is recorded once per delivery, even if it is reported several times: by the relay's reply,
 a notice in the mailbox, and a webhook.
@@ -41,10 +41,10 @@ class BouncedDelivery:
 
 
 def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> BouncedDelivery | None:
-    """Return the delivery that a notice is about, or None if the notice does not prove it.
+    """Return the delivery that a notice is about, or None if the notice does not prove which one.
 
-    Our signed return path is proof. A Message-ID of ours, as relays report it by webhook, is proof together
-    with the subscriber's address. Addresses are indexed; Message-IDs are not.
+    Our signed return path is proof. A Message-ID of ours, which relays report by webhook, is proof only
+    together with the subscriber's address. Addresses are indexed; Message-IDs are not.
     """
     for path in notice.return_paths:
         with suppress(LinkForged):
@@ -65,7 +65,7 @@ def _delivery_where(session: Session, condition: ColumnElement[bool]) -> Bounced
 def record_refusal(
     session: Session, delivery_id: int, subscriber_id: int, result: SendResult, now: datetime
 ) -> None:
-    """Record the bounce of a delivery that failed at the relay, unless the failure was our fault.
+    """Record the hard or soft bounce of a delivery that the relay refused. Ignore other failures.
 
     The ledger calls this for each failed delivery.
     """
@@ -89,7 +89,10 @@ def record_hard(
 def record_soft(
     session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Record a soft bounce. Suppress the address if there are enough of them."""
+    """Record a soft bounce, and suppress the address if there are too many.
+
+    Return False if it was recorded before.
+    """
     if not _record_event(session, SOFT, delivery_id, subscriber_id, diagnostic, now):
         return False
     moments = soft_bounces_since_success(session, subscriber_id, now)
@@ -103,14 +106,14 @@ def record_soft(
 def record_sender_rejection(
     session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Record a rejection of the sender or the content. It says nothing about the address."""
+    """Record a rejection of the sender or the content. This does not count against the address."""
     return _record_event(session, SENDER_REJECTION, delivery_id, subscriber_id, diagnostic, now)
 
 
 def record_complaint(
     session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Record a spam complaint and suppress the address for all kinds of mail."""
+    """Record a spam complaint and suppress the address for all mail. Return False if recorded before."""
     if not _record_event(session, COMPLAINT, delivery_id, subscriber_id, diagnostic, now):
         return False
     subscriber = session.get_one(Subscriber, subscriber_id)
@@ -122,12 +125,12 @@ def record_complaint(
 def record_opt_out(
     session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Record an opt-out. Return False if it was recorded before: the subscriber may be back since."""
+    """Record an opt-out. Return False if recorded before: the subscriber may have resubscribed since."""
     return _record_event(session, OPT_OUT, delivery_id, subscriber_id, diagnostic, now)
 
 
 def soft_bounces_since_success(session: Session, subscriber_id: int, now: datetime) -> Sequence[datetime]:
-    """Return when mails with soft bounces were due, since the last delivered mail or lifted suppression."""
+    """Return the due times of messages that soft-bounced since the last delivery or lifted suppression."""
     soft = select(col(Delivery.due_at)).join(Event, col(Event.delivery_id) == Delivery.id)
     soft = soft.where(Event.subscriber_id == subscriber_id, Event.kind == SOFT)
     bounced = exists().where(col(Event.delivery_id) == Delivery.id, col(Event.kind).in_((HARD, SOFT)))
@@ -149,7 +152,7 @@ def _record_event(
 ) -> bool:
     """Record an event unless it was recorded before. Return whether it is new.
 
-    Addresses are removed from the diagnostic: the subscriber may be erased, and it may name other people.
+    Addresses are removed from the diagnostic: it may name other people, and the subscriber may be erased.
     """
     row = insert_or_ignore(
         session,
@@ -168,7 +171,7 @@ def _record_event(
 def _suppress_subscriber(session: Session, subscriber_id: int, reason: str, now: datetime) -> None:
     subscriber = repository.get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
-        return  # there is no address any more
+        return  # the address no longer exists
     # The suppression outlives an erasure, so its reason must not contain an address.
     suppression.suppress(session, subscriber.email, sanitize.redact_addresses(reason), now)
     if subscriber.state in _MAILED_STATES:

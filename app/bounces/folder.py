@@ -1,4 +1,4 @@
-"""A folder into which a mail server writes notices: one file each, or a Maildir."""
+"""A folder into which a mail server writes notices: one file per notice, or a Maildir."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from app.bounces.mime_parser import MAX_BYTES
 
-SET_ASIDE = "kept"  # name of the folder for mails that are not notices
+SET_ASIDE = "kept"  # name of the folder for files that an operator should look at
 MIN_AGE = 10  # seconds: a file that changed more recently may still be incomplete
 
 
 class Folder:
-    """A source of notices. Processed files are deleted; files that are not notices are set aside.
+    """A source of notices. Processed files are deleted; files that could not be processed are set aside.
 
-    In a Maildir, files in `new` are complete, and files that are set aside move to `cur` with a flag. In
-    other folders, a file is read when it has not changed for MIN_AGE seconds, and set aside in `kept`.
+    In a Maildir, files in `new` are complete, and files that are set aside are flagged and moved to `cur`. In
+    other folders, files are read once they are unchanged for MIN_AGE seconds, and are set aside in `kept`.
     """
 
     name = "the folder"
@@ -36,10 +36,10 @@ class Folder:
         pass
 
     def pending(self, limit: int) -> Sequence[str]:
-        """Return the names of files to read, oldest first. Raises OSError if the folder cannot be read."""
+        """Return the names of files to read, oldest first. Raise OSError if the folder cannot be read."""
         files: list[tuple[float, str]] = []
         for file in self._incoming.iterdir():
-            with suppress(FileNotFoundError):  # it is already gone
+            with suppress(FileNotFoundError):  # another process removed it
                 status = file.lstat()
                 complete = self._maildir or self._now.timestamp() - status.st_mtime >= MIN_AGE
                 if complete and stat.S_ISREG(status.st_mode) and not file.name.startswith("."):
@@ -69,10 +69,10 @@ class Folder:
                 number += 1
                 target = target.with_name(f"{name}.{number}")
             target.parent.mkdir(exist_ok=True)
-            with suppress(FileNotFoundError):  # an operator has removed it
+            with suppress(FileNotFoundError):  # an operator removed it
                 (self._incoming / name).rename(target)
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Open a file without following links or blocking on a pipe: others may write to the folder."""
+    """Open a file without following symbolic links or blocking on a pipe: others may write to the folder."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -1,6 +1,6 @@
-"""PURE. Parse notices in free text: recipients, the quoted SMTP reply, the start of the returned mail.
+"""PURE. Parse notices in free text: recipients, the quoted SMTP reply, the start of the returned message.
 
-About half of all mail servers write free text instead of the fields of RFC 3464.
+About half of all mail servers write free text instead of RFC 3464 fields.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RecipientDiagnostic:
 
 
 def strip_returned_message(text: str) -> str:
-    """Return the server's own text, without the returned mail, or its headers, that follow."""
+    """Return the server's own text, without the returned message or headers that follow it."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if number and ((number > 2 and _COPY.match(line)) or _begins_a_mail(lines, number)):
@@ -63,7 +63,7 @@ def strip_returned_message(text: str) -> str:
 
 
 def _begins_a_mail(lines: Sequence[str], number: int) -> bool:
-    """Return whether the headers of a mail begin at this line."""
+    """Return whether the headers of a message begin at this line."""
     names = set()
     for line in lines[number : number + 12]:
         if header := _HEADER.match(line):
@@ -77,7 +77,7 @@ def _begins_a_mail(lines: Sequence[str], number: int) -> bool:
 def recipient_diagnostics(text: str, ours: Collection[str]) -> list[RecipientDiagnostic]:
     """Return the recipients in order, each with the text up to the next one.
 
-    `ours` are the addresses to which the notice was sent. They sent the returned mail, so they are skipped.
+    `ours` are the addresses to which the notice was sent. They sent the returned message and are skipped.
     """
     lines_by_address: dict[str, list[str]] = {}
     current: list[str] = []
@@ -110,7 +110,7 @@ def quoted_smtp_reply(text: str) -> str:
         if match := _SMTP_REPLY.search(line.strip()):
             reply = [line.strip()[match.end() :]]
             for following in lines[number + 1 : number + 9]:
-                # The next command of an SMTP transcript ends the reply, too.
+                # In an SMTP transcript, the next command also ends the reply.
                 if not following.strip() or following.lstrip().startswith((">>>", "In:", "---")):
                     break
                 reply.append(following.strip())

@@ -20,14 +20,14 @@ from app.errors import MailboxError
 
 REPLY_TIMEOUT = 30  # seconds, for each reply
 MAX_SESSION = 600  # seconds, for the whole connection
-POLL_INTERVAL = 0.2  # seconds between two checks whether the service stops
+POLL_INTERVAL = 0.2  # seconds between checks of whether the service is stopping
 Result = TypeVar("Result")
 Watch = Callable[[socket.socket], None]
 _ERRORS = (ImapToolsError, imaplib.IMAP4.error, OSError)
 
 
 class _Plain(imaplib.IMAP4):
-    """A connection that is watched as soon as it is open, since the server may delay its greeting."""
+    """A connection that is watched from the moment it opens, since the server may delay its greeting."""
 
     def __init__(self, watch: Watch, *address: Any, **options: Any) -> None:
         self._watch = watch
@@ -39,7 +39,7 @@ class _Plain(imaplib.IMAP4):
 
 
 class _Tls(_Plain, imaplib.IMAP4_SSL):
-    """The same over TLS."""
+    """A watched connection over TLS."""
 
 
 class _MailBox(BaseMailBox):
@@ -54,10 +54,10 @@ class _MailBox(BaseMailBox):
 
 
 class Mailbox:
-    """A source of notices. Processed mails are deleted; mails that are not notices are flagged, and skipped.
+    """A source of notices. Processed messages are deleted; those that could not be processed are flagged.
 
-    The connection is closed when `stopping` is set, or after `MAX_SESSION` seconds: a socket's timeout does
-    not end a connection on which a byte arrives now and then.
+    Flagged messages are skipped. The connection is closed when `stopping` is set, or after `MAX_SESSION`
+    seconds: a socket timeout does not end a connection on which a byte arrives now and then.
     """
 
     name = "the mailbox"
@@ -84,11 +84,11 @@ class Mailbox:
         self._close()
 
     def _watch(self, connection: socket.socket) -> None:
-        """Close a connection when the service stops, or after MAX_SESSION. Runs in a thread of its own."""
+        """Close a connection when the service stops, or after MAX_SESSION. This runs in its own thread."""
         deadline = monotonic() + MAX_SESSION
         while not self._closed.wait(POLL_INTERVAL):
             if self._stopping.is_set() or monotonic() > deadline:
-                with suppress(OSError):  # not TLS's own shutdown, which waits for the other side
+                with suppress(OSError):  # not the TLS shutdown, which waits for the peer
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
                 return
 
@@ -99,16 +99,16 @@ class Mailbox:
                 self._box.client.shutdown()
 
     def pending(self, limit: int) -> Sequence[str]:
-        """Return the UIDs of mails to read, oldest first."""
+        """Return the UIDs of messages to read, oldest first."""
         return self._do(lambda box: box.uids(AND(flagged=False, deleted=False)))[:limit]
 
     def fetch(self, name: str) -> bytes | None:
-        """Return at most MAX_BYTES of a mail, or None if the server has none. The mail stays unread."""
+        """Return at most MAX_BYTES of a message, or None if it no longer exists. It is not marked as read."""
         _, parts = self._do(lambda box: box.client.uid("FETCH", name, f"(BODY.PEEK[]<0.{MAX_BYTES}>)"))
         return next((bytes(part[1]) for part in parts if isinstance(part, tuple)), None)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Delete mails that were processed. With UIDPLUS, mails that others marked as deleted stay."""
+        """Delete processed messages. With UIDPLUS, keep those that other clients marked as deleted."""
         if not names:
             return
         self._command("STORE", ",".join(names), "+FLAGS.SILENT", r"(\Deleted)")
@@ -118,14 +118,14 @@ class Mailbox:
             self._do(lambda box: box.expunge())
 
     def set_aside(self, names: Sequence[str]) -> None:
-        """Flag mails that an operator should look at."""
+        """Flag messages that an operator should look at."""
         if names:
             self._command("STORE", ",".join(names), "+FLAGS.SILENT", r"(\Flagged)")
 
     def _connect(self) -> BaseMailBox:
         host, timeout = self._url.hostname or "", self._timeout
         if self._url.scheme == "imaps":
-            context = ssl.create_default_context()  # imaplib's own context verifies no certificate
+            context = ssl.create_default_context()  # imaplib's default context does not verify certificates
             port = self._url.port or 993
             return _MailBox(lambda: _Tls(self._watch, host, port, ssl_context=context, timeout=timeout))
         return _MailBox(lambda: _Plain(self._watch, host, self._url.port or 143, timeout=timeout))

@@ -1,7 +1,7 @@
-"""PURE. Parse untrusted mails into MIME parts, in bounded time and memory.
+"""PURE. Parse untrusted messages into MIME parts, in bounded time and memory.
 
-The standard library's parser limits neither nesting, nor charsets, nor the length of headers. Notices often
-have broken MIME, and may be hostile.
+The standard library's parser does not limit nesting, charsets or the length of headers. Notices often have
+broken MIME, and may be hostile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from app.text import characters
 
-MAX_BYTES = 1024 * 1024  # the notice is at the beginning, before the returned mail
+MAX_BYTES = 1024 * 1024  # the notice is at the beginning, before the returned message
 MAX_DEPTH, MAX_PARTS, MAX_HEADERS = 8, 60, 400
 MAX_HEADER, MAX_TEXT = 4000, 64 * 1024  # characters
 
@@ -22,7 +22,7 @@ _FIELD = re.compile(rb"([!-9;-~]{1,80})[ \t]{0,20}:(.*)", re.DOTALL)
 _ENCODED = re.compile(r"=\?([\w-]{1,40})(?:\*[\w-]{0,20})?\?([bq])\?([^?\s]{0,2000})\?=", re.IGNORECASE)
 _BETWEEN_ENCODED = re.compile(r"(\?=)\s{1,100}(?==\?)")
 _PARAMETER = re.compile(r'[;\s]\s{0,100}([\w-]{1,40})\s{0,20}=\s{0,20}(?:"([^"]{0,300})"|([^\s;"]{1,300}))')
-# The charsets that mails use. Some of Python's other codecs take quadratic time.
+# The charsets that are used in e-mail. Some of Python's other codecs take quadratic time.
 _CHARSET = re.compile(
     r"(utf|us-ascii|ascii|iso|latin|windows|cp|koi8|shift|sjis|x-sjis|euc|gb|big5|ks_c)[\w-]{0,30}",
     re.IGNORECASE,
@@ -36,7 +36,7 @@ _LINE_TAG = re.compile(r"<(?:br|/p|/div|/tr|/h\d|/li)\b[^<>]{0,200}>", re.IGNORE
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A mail, or one part of it. Header names are in lower case; their order is kept."""
+    """A message, or one of its parts. Header names are in lower case and in their original order."""
 
     headers: dict[str, list[str]]
     body: bytes  # without transfer encoding; empty for a multipart
@@ -45,7 +45,7 @@ class Part:
     parameters: dict[str, str] = field(default_factory=dict)
 
     def header(self, name: str) -> str:
-        """Return the first header of this name, decoded, or an empty string."""
+        """Return the first header with this name, decoded, or an empty string."""
         return next(iter(self.headers.get(name, ())), "")
 
     @property
@@ -58,7 +58,7 @@ class Part:
         return characters.unescape_html(_TAG.sub(" ", _LINE_TAG.sub("\n", decoded)))
 
     def walk(self) -> Iterator[Part]:
-        """Yield this part and all parts inside it, in order, without the parts of attached mails."""
+        """Yield this part and all parts inside it, in order, except the parts of attached messages."""
         yield self
         if self.kind.startswith("multipart/"):
             for part in self.parts:
@@ -66,7 +66,7 @@ class Part:
 
 
 def parse(raw: bytes) -> Part:
-    """Parse any bytes as a mail. Everything beyond the limits of this module is ignored."""
+    """Parse any bytes as a message. Everything beyond the limits of this module is ignored."""
     text = raw[:MAX_BYTES].replace(b"\r\n", b"\n").replace(b"\r", b"\n").lstrip(b"\n")
     if text.startswith((b"From ", b">From ")):
         text = text.partition(b"\n")[2]
@@ -74,7 +74,7 @@ def parse(raw: bytes) -> Part:
 
 
 class _Parser:
-    """Parses one mail, and counts its parts."""
+    """A parser for one message, which counts its parts."""
 
     def __init__(self) -> None:
         self._left = MAX_PARTS
@@ -89,11 +89,11 @@ class _Parser:
         inner: tuple[Part, ...] = ()
         if kind.startswith("multipart/") and depth:
             boundary = parameters.get("boundary", "").encode("utf-8", "replace")
-            if not boundary:  # guess: the first line that looks like one
+            if not boundary:  # guess: use the first line that looks like one
                 lines = (line.strip() for line in body[:10_000].split(b"\n"))
                 boundary = next((line[2:] for line in lines if line.startswith(b"--") and len(line) > 8), b"")
             inner = self._parse_all(_between(body, boundary), depth - 1) if boundary else ()
-            # The boundary is missing: treat the body as text.
+            # Without parts, treat the body as text.
             kind, body = (kind, b"") if inner else ("text/plain", body)
         else:
             encoding = next(iter(headers.get("content-transfer-encoding", ())), "").strip().lower()
@@ -110,7 +110,7 @@ class _Parser:
 
 
 def _split(text: bytes) -> tuple[dict[str, list[str]], bytes]:
-    """Split a mail into unfolded headers and body. The first line that is not a header begins the body."""
+    """Split a message into unfolded headers and body. The body begins at the first non-header line."""
     if text.startswith(b"\n"):
         return {}, text[1:]
     head, _, body = text.partition(b"\n\n")
@@ -134,7 +134,7 @@ def _split(text: bytes) -> tuple[dict[str, list[str]], bytes]:
 
 
 def decode_words(value: bytes) -> str:
-    """Decode a header's value (RFC 2047) to one line. Words that cannot be decoded stay unchanged."""
+    """Decode a header's value (RFC 2047) to one line. Malformed encoded words stay unchanged."""
     text = _BETWEEN_ENCODED.sub(r"\1", _decode(value, ""))
     return " ".join(_ENCODED.sub(_decode_word, text).split())
 
@@ -147,7 +147,7 @@ def _decode_word(match: re.Match[str]) -> str:
 
 
 def _between(body: bytes, boundary: bytes) -> list[bytes]:
-    """Return the texts between boundary lines. The last one may be missing; spaces around one are ignored."""
+    """Return the texts between boundary lines. Ignore white space around them; the last may be missing."""
     sections: list[list[bytes]] = []
     mark, end = b"--" + boundary, b"--" + boundary + b"--"
     for line in body.split(b"\n"):
@@ -164,7 +164,7 @@ def _between(body: bytes, boundary: bytes) -> list[bytes]:
 
 
 def _base64(text: bytes) -> bytes:
-    """Decode as much as possible: ignore stray characters and an incomplete end."""
+    """Decode as much as possible. Ignore stray characters and an incomplete end."""
     digits = re.sub(rb"[^A-Za-z0-9+/]", b"", text)
     if len(digits) % 4 == 1:  # too few bits for another byte
         digits = digits[:-1]

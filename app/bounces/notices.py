@@ -1,7 +1,7 @@
-"""PURE. Parse a returned mail into notices: the recipient, the reason, and whether it is permanent.
+"""PURE. Parse a message into notices: the recipient, the reason, and whether the failure is permanent.
 
 Understands delivery status notices (RFC 3464), feedback reports (RFC 5965), automatic replies (RFC 3834) and
-free text. A notice does not prove which of our mails it is about: see `events.find_delivery`.
+free text. A notice does not prove which of our messages it is about: see `events.find_delivery`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from app.delivery.smtp.responses import Reason
 from app.links import RETURN_PATH_DIGITS
 from app.text import sanitize
 
-MAX_READ = 16_000  # characters of diagnostics that are read, for all recipients of a mail together
-MAX_DIAGNOSTIC = 500  # characters of a diagnostic that are stored
+MAX_READ = 16_000  # characters of diagnostics read per message, for all recipients together
+MAX_DIAGNOSTIC = 500  # characters stored per diagnostic
 _RECIPIENT_HEADERS = (
     "delivered-to",
     "x-original-to",
@@ -43,16 +43,16 @@ class Kind(StrEnum):
     BOUNCE = "bounce"  # not delivered, and not retried
     DELAYED = "delayed"  # not delivered yet
     DELIVERED = "delivered"
-    COMPLAINT = "complaint"  # the subscriber marked it as spam
-    OPT_OUT = "opt-out"  # the subscriber wants no more mail
-    REPORT = "report"  # on authentication and the like, not by the subscriber
+    COMPLAINT = "complaint"  # the subscriber marked the message as spam
+    OPT_OUT = "opt-out"  # the subscriber does not want any more mail
+    REPORT = "report"  # about authentication and the like, not from the subscriber
     VACATION = "vacation"  # an automatic reply
     UNKNOWN = "unknown"  # not recognised as a notice
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The information that a returned mail has about one recipient. All texts are untrusted and one line."""
+    """The information about one recipient in a message. Each text is untrusted and a single line."""
 
     kind: Kind
     recipient: str = ""
@@ -60,19 +60,19 @@ class Notice:
     reason: Reason = Reason.UNDEFINED
     hard: bool | None = None  # None: not a bounce
     diagnostic: str = ""
-    action: str = ""  # action field of RFC 3464, or the type of a feedback report
-    return_paths: tuple[str, ...] = ()  # that look like ours, the most trusted first
-    message_id: str = ""  # of the returned mail
+    action: str = ""  # Action field (RFC 3464), or the type of a feedback report
+    return_paths: tuple[str, ...] = ()  # those that look like ours, most trusted first
+    message_id: str = ""  # of the returned message
 
 
 def parse(raw: bytes) -> tuple[Notice, ...]:
-    """Parse a mail into one notice per recipient. A mail that is not a notice gives one of kind UNKNOWN."""
+    """Parse a message into one notice per recipient. Return one of kind UNKNOWN if it is not a notice."""
     mail = mime_parser.parse(raw)
     notices = _parse_mail(mail, 3) or (Notice(Kind.UNKNOWN),)
     returned = _returned_mail(mail)
     message_id = _MESSAGE_ID.search(returned.header("message-id")) if returned else None
 
-    # First the addresses to which the notice was sent.
+    # Begin with the addresses to which the notice was sent, which are the most trusted.
     headers = [value for name in _RECIPIENT_HEADERS for value in mail.headers.get(name, ())]
     headers += mail.headers.get("received", ())
     for part in mail.walk():
@@ -144,7 +144,7 @@ _RECIPIENT_FIELDS = ("final-recipient", "original-recipient", "x-actual-recipien
 
 
 def _parse_delivery_report(mail: Part) -> tuple[Notice, ...]:
-    """Parse the part of the report, or, if broken MIME has none, report fields in the text."""
+    """Parse the report parts or, if broken MIME has none, report fields in the text."""
     reports = [part for part in mail.walk() if part.kind in _STATUS_KINDS]
     text = _readable_text(mail)
     sources = [_field_text(part) for part in reports] or [part.text for part in _readable_parts(mail)]
@@ -169,7 +169,7 @@ def _parse_delivery_report(mail: Part) -> tuple[Notice, ...]:
 
 
 def _diagnostic_limit(recipients: int) -> int:
-    """Return how many characters are read per recipient: classifying 1,000 takes up to 20 ms."""
+    """Return the number of characters to read per recipient. Classifying 1,000 takes up to 20 ms."""
     return MAX_READ // min(max(recipients, 1), free_text.MAX_RECIPIENTS)
 
 
@@ -182,10 +182,10 @@ def _recipient(group: dict[str, list[str]]) -> str:
 
 
 def _group_notice(group: dict[str, list[str]], recipient: str, context: str, limit: int) -> Notice:
-    """Make the notice of a group of fields. `context` is the free text about its recipient."""
+    """Build a notice from a group of fields. `context` is the free text about its recipient."""
     action = group.get("action", [""])[0].strip().lower().partition(" ")[0]
     status = responses.status_in(group.get("status", [""])[0])
-    # A diagnostic is the reporting server's own, or the reply of the next server that it quotes.
+    # A diagnostic is the reporting server's own text, or a reply of the next server, which it quotes.
     value = " ".join(group.get("diagnostic-code", []))
     prefix = re.match(r"\s{0,20}([\w-]{1,20})\s{0,20};\s{0,20}", value)
     diagnostic = value[prefix.end() :] if prefix else value
@@ -229,7 +229,7 @@ _FROM_A_DAEMON = re.compile(r"mailer-daemon|post_?master|mail delivery|mdaemon",
 
 
 def _parse_automatic_reply(mail: Part) -> tuple[Notice, ...]:
-    """Parse an automatic reply (RFC 3834), unless a mail server marked a bounce as one."""
+    """Parse an automatic reply (RFC 3834), unless it is a bounce that a mail server marked as one."""
     subject = mail.header("subject")
     automatic = mail.header("auto-submitted").lower().startswith("auto-replied") or any(
         mail.header(name)
@@ -264,7 +264,7 @@ def _parse_free_text(mail: Part) -> tuple[Notice, ...]:
         recipients = failed or [diagnostic.recipient for diagnostic in diagnostics] or [""]
         diagnostics = [free_text.RecipientDiagnostic(recipients[0], text)]
     delayed = bool(_DELAYED.search(mail.header("subject")) or _ONLY_DELAYED.search(text))
-    context = text if len(diagnostics) == 1 else ""  # otherwise it is about other recipients, too
+    context = text if len(diagnostics) == 1 else ""  # otherwise, it is about other recipients, too
     limit = _diagnostic_limit(len(diagnostics))
     notices = []
     for diagnostic in diagnostics:
@@ -293,7 +293,7 @@ def _looks_like_a_notice(mail: Part, text: str) -> bool:
 
 
 def _readable_parts(mail: Part) -> list[Part]:
-    """Return the text parts before the returned mail: plain text if there is any, otherwise HTML."""
+    """Return the text parts before the returned message: plain text if there is any, otherwise HTML."""
     parts = []
     for part in mail.walk():
         if part.kind in _RETURNED_KINDS:
@@ -310,7 +310,7 @@ def _readable_text(mail: Part) -> str:
 
 
 def _returned_mail(mail: Part) -> Part | None:
-    """Return the returned mail, or its headers."""
+    """Return the returned message, which may have only headers, or None if there is none."""
     for part in mail.walk():
         if part.kind in _RETURNED_KINDS:
             return part.parts[0] if part.parts else mime_parser.parse(part.body)
@@ -318,14 +318,14 @@ def _returned_mail(mail: Part) -> Part | None:
 
 
 def _field_text(part: Part) -> str:
-    """Return the fields of a report. Some servers write them as headers of the part."""
+    """Return the text of a report's fields. Some servers write the fields as headers of the part."""
     stray = "\n".join(f"{name}: {value}" for name, values in part.headers.items() for value in values
                       if not name.startswith(("content-", "mime-")))  # fmt: skip
     return f"{stray}\n\n{part.text}" if stray else part.text
 
 
 def _fields(text: str) -> dict[str, list[str]]:
-    """Parse unfolded fields (RFC 3464). Other lines are ignored."""
+    """Parse fields (RFC 3464), which may be folded. Other lines are ignored."""
     fields: dict[str, list[str]] = {}
     values: list[str] = []
     for line in text.split("\n"):
@@ -341,15 +341,15 @@ def _fields(text: str) -> dict[str, list[str]]:
 
 
 def return_paths_in(text: str) -> Iterator[str]:
-    """Return addresses that look like our return paths. `LinkSigner` verifies them."""
+    """Yield the addresses that look like our return paths. `LinkSigner` verifies them."""
     return (match[0] for match in _VERP.finditer(text))
 
 
 def printable_line(text: str, limit: int) -> str:
     """Return untrusted text as one line of at most `limit` characters that a terminal or log can show.
 
-    Unlike `sanitize.one_line`, this normalises nothing, and each character that cannot be printed becomes a
-    space: joiners, private and unassigned characters as well.
+    Unlike `sanitize.one_line`, this does not normalise the text, and it replaces every unprintable character
+    with a space, including joiners and private or unassigned characters.
     """
     printable = "".join(char if char.isprintable() else " " for char in text[: 4 * limit])
     return " ".join(printable.split())[:limit]

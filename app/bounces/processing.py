@@ -1,4 +1,4 @@
-"""Process bounce and complaint notices from IMAP, a folder or webhooks, one transaction per mail."""
+"""Process bounce and complaint notices from IMAP, a folder or webhooks, in one transaction per message."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from app.text import sanitize
 from app.types import Rejection
 
 JOB = "bounces"
-LEASE = timedelta(minutes=30)  # much longer than MAX_MAILS take
-MAX_MAILS, BATCH_SIZE = 1000, 50  # mails per run, and mails between two removals
-# Mails with these outcomes are set aside for an operator.
+LEASE = timedelta(minutes=30)  # much longer than it takes to process MAX_MAILS
+MAX_MAILS, BATCH_SIZE = 1000, 50  # messages per run and per batch
+# Messages with these outcomes are set aside for an operator.
 UNCLAIMED, UNKNOWN = "unclaimed", "unknown"
 _WITHOUT_CONSEQUENCES = {
     Kind.DELAYED: "delayed",
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 
 class NoticeSource(Protocol):
-    """An open mailbox or folder with mails to read."""
+    """An open mailbox or folder with messages to read."""
 
     name: str
 
@@ -59,14 +59,14 @@ class BounceContext:
     db: Database
     settings: Settings
     signer: LinkSigner
-    stopping: Event  # set when the process is to end
+    stopping: Event  # set when the process should stop
 
 
 def read(context: BounceContext, now: datetime) -> Counter[str]:
-    """Process the mails that wait in the mailbox and the folder of the settings. Return the outcomes.
+    """Process the messages in the configured mailbox and folder. Return how often each outcome occurred.
 
-    A mail is removed after its notices are committed. One process at a time does this. A run is recorded only
-    if mails were waiting or a source could not be opened.
+    A message is removed after its notices are committed. Only one process at a time does this. A run is
+    recorded only if messages were waiting or a source could not be opened.
     """
     if not (context.settings.bounce_mailbox or context.settings.bounce_folder):
         return Counter()
@@ -86,7 +86,7 @@ def read(context: BounceContext, now: datetime) -> Counter[str]:
 def _open_sources(
     context: BounceContext, now: datetime, stack: ExitStack, errors: list[tuple[str, Exception]]
 ) -> Iterator[tuple[NoticeSource, Sequence[str]]]:
-    """Yield each source with its pending mails. If one cannot be opened, add an error and try the other."""
+    """Yield each source with its pending messages. If one cannot be opened, add it to `errors` and go on."""
     sources: list[AbstractContextManager[NoticeSource]] = []
     if context.settings.bounce_mailbox:
         sources.append(bounces.Mailbox(context.settings.bounce_mailbox, stopping=context.stopping))
@@ -108,7 +108,7 @@ def _process_source(
     names: Sequence[str],
     run: job_runs.JobRunRecorder,
 ) -> None:
-    """Process mails in batches. After each, remove the processed mails, and set the others aside."""
+    """Process messages in batches. After each batch, remove the processed ones and set the others aside."""
     try:
         for start in range(0, len(names), BATCH_SIZE):
             if context.stopping.is_set():
@@ -135,11 +135,11 @@ def _process_source(
 def _process_mail(
     context: BounceContext, raw: bytes, now: datetime, run: job_runs.JobRunRecorder
 ) -> Counter[str]:
-    """Parse and apply a mail. Return the outcomes; a mail that raises an error is counted as broken."""
+    """Parse a message and apply its notices. Return the outcomes. Count a message that fails as broken."""
     try:
         counts, rejections = apply(context, bounces.parse_mail(raw), now)
     except SQLAlchemyError:
-        raise  # the database failed, not the mail
+        raise  # the database failed, not the message
     except Exception as error:
         log.exception("bounce mail could not be processed")
         detail = sanitize.redact_addresses(f"{error!r:.300}")
@@ -151,7 +151,7 @@ def _process_mail(
 def apply(
     context: BounceContext, notices: Sequence[Notice], now: datetime
 ) -> tuple[Counter[str], list[Rejection]]:
-    """Apply notices in one transaction. Return the outcomes, and a rejection for each unclaimed notice."""
+    """Apply notices in one transaction. Return the outcomes and a rejection for each unclaimed notice."""
     counts: Counter[str] = Counter()
     rejections = []
     with context.db.write() as session:
@@ -160,7 +160,7 @@ def apply(
             counts[outcome] += 1
             if outcome == UNCLAIMED:
                 diagnostic = sanitize.redact_addresses(f"{notice.diagnostic:.300}")
-                # Without the local part: the record of a run outlives a subscriber's erasure.
+                # Omit the local part: the record of a run outlives a subscriber's erasure.
                 _, at, domain = notice.recipient.rpartition("@")
                 detail = f"{f'…@{domain}' if at else '…'}: {diagnostic}"
                 rejections.append(Rejection("no delivery matches the notice", detail=detail))
@@ -172,8 +172,8 @@ def _one_notice_per_delivery(
 ) -> Iterator[tuple[Notice, BouncedDelivery | None]]:
     """Yield notices without a delivery, then one notice for each delivery.
 
-    An address that forwards to several others can cause several notices for one mail. The notice about the
-    subscriber's own address is preferred, then soft ones.
+    An address that forwards to several others can cause several notices for one message. Prefer the notice
+    about the subscriber's own address, then one that is not a hard bounce.
     """
     preferred: dict[int, tuple[tuple[bool, bool], Notice, BouncedDelivery]] = {}
     for notice in notices:

@@ -1,4 +1,4 @@
-"""PURE. When soft bounces suppress an address: a score that decays, and that a delivered mail resets."""
+"""PURE. Decide when soft bounces suppress an address: the score decays, and a delivered message resets it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-# A soft bounce counts half after a month: a mailbox that was full in spring may be empty in summer.
+# A soft bounce counts half after 30 days: a mailbox that was full in spring may be empty in summer.
 HALF_LIFE = timedelta(days=30)
-# A daily subscriber is suppressed after a week of bounces, a weekly one after six weeks. The first and the
-# last bounce must be a week apart, so that one bad day suppresses nobody.
+# A daily subscriber is suppressed after a week of bounces, a weekly one after six bounces. The first and the
+# last bounce must be at least a week apart, so that a single bad day does not suppress anybody.
 THRESHOLD, MIN_SPAN = 4.0, timedelta(days=7)
-# Relays retry for up to five days (RFC 5321, 4.5.4.1). A mail without a notice after this was delivered.
+# Relays retry for up to five days (RFC 5321, 4.5.4.1). Without a notice by then, a message was delivered.
 ASSUME_DELIVERED_AFTER = timedelta(days=6)
 
 
@@ -21,7 +21,7 @@ def score(bounces: Iterable[datetime], now: datetime) -> float:
 
 
 def exceeds_threshold(bounces: Sequence[datetime], now: datetime) -> bool:
-    """Return whether soft bounces since the last delivered mail are enough to suppress the address."""
+    """Return whether soft bounces since the last delivered message are enough to suppress the address."""
     if not bounces or max(bounces) - min(bounces) < MIN_SPAN:
         return False
     return score(bounces, now) >= THRESHOLD

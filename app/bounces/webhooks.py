@@ -16,18 +16,18 @@ from app.bounces.notices import MAX_DIAGNOSTIC, Kind, Notice, printable_line, re
 from app.delivery.smtp import responses
 from app.delivery.smtp.responses import Reason
 
-MAX_REPLY = 1_000  # characters of an SMTP reply: a line has at most 512
-MAX_EVENTS = 10_000  # in one request; no relay sends as many in the largest body that we accept
-# Reasons for which the relay's own "permanent" or "temporary" counts, instead of the diagnostic.
+MAX_REPLY = 1_000  # characters of an SMTP reply; one line can have at most 512
+MAX_EVENTS = 10_000  # per request; relays send fewer even in the largest body that we accept
+# Reasons for which the relay's own "permanent" or "temporary" overrides the diagnostic.
 _UNCERTAIN = frozenset({Reason.UNDEFINED, Reason.ON_HOLD, Reason.FILTERED, Reason.USER_UNKNOWN})
 
 
 class InvalidPayload(ValueError):
-    """The payload is not valid JSON of the provider's format."""
+    """The payload is not valid JSON in the provider's format."""
 
 
 def parse_webhook(provider: str, payload: bytes) -> tuple[Notice, ...]:
-    """Parse a payload into notices; other events give none. Raises InvalidPayload for a malformed payload."""
+    """Parse a payload into notices. Ignore other events. Raise InvalidPayload if the payload is malformed."""
     try:
         return tuple(PROVIDERS[provider](json.loads(payload)))
     except InvalidPayload:
@@ -37,7 +37,7 @@ def parse_webhook(provider: str, payload: bytes) -> tuple[Notice, ...]:
 
 
 def sns_confirmation_url(payload: bytes) -> str:
-    """Return the URL that confirms a subscription of Amazon SNS, if the payload requests one."""
+    """Return the URL that confirms an Amazon SNS subscription, or an empty string if none is requested."""
     try:
         event = json.loads(payload)
     except (ValueError, RecursionError):
@@ -47,7 +47,7 @@ def sns_confirmation_url(payload: bytes) -> str:
 
 
 def parse_mail(raw: bytes) -> tuple[Notice, ...]:
-    """Parse a mail into notices. It may also contain a JSON event of Amazon SNS."""
+    """Parse a message into notices. It may also contain a JSON event from Amazon SNS."""
     parsed = notices.parse(raw)
     if parsed[0].kind is not Kind.UNKNOWN:
         return parsed
@@ -180,7 +180,7 @@ def _bounce(
     paths: tuple[str, ...],
     message_id: str,
 ) -> Notice:
-    """Make a bounce. `declared` is whether the relay calls it permanent; None if it does not say."""
+    """Build a bounce. `declared` is whether the relay calls it permanent, or None if it does not say."""
     diagnostic = diagnostic[:MAX_REPLY].removeprefix("smtp; ").removeprefix("smtp;")
     diagnosis = responses.diagnose(diagnostic, status=responses.status_in(status), field=True)
     uncertain = diagnosis.reason in _UNCERTAIN
@@ -222,7 +222,7 @@ def _objects(payload: Any) -> list[dict[str, Any]]:
 
 def _list(value: Any) -> list[Any]:
     items = value if isinstance(value, list) else []
-    if len(items) > MAX_EVENTS:  # dropping some would lose them: the relay would not send them again
+    if len(items) > MAX_EVENTS:  # dropped events would be lost: the relay would not send them again
         raise InvalidPayload(f"more than {MAX_EVENTS:,} events at once")
     return items
 
@@ -233,7 +233,7 @@ def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _text(event: dict[str, Any], name: str) -> str:
-    """Return a field as text. Lone surrogates, which JSON allows, are replaced so that it can be stored."""
+    """Return a field as text. Replace lone surrogates, which JSON allows, so that it can be stored."""
     value = event.get(name)
     text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
     return text[:20_000].encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Checks of this installation. Each finding says what is wrong and how to fix it.
+"""Checks for this installation. Each finding says what is wrong and how to fix it.
 
 findings          the result of a check
 configuration     the settings: names, addresses, folders, DKIM keys
@@ -8,11 +8,11 @@ relay             what the relay announces, and its TLS
 dns_records       the MX, SPF, DKIM, DMARC and PTR records
 dns_lookup        DNS queries with a deadline; the tag=value lists of DKIM and DMARC records
 spf               SPF evaluation
-web_reachability  whether the web app answers at the base URL; uses the network, only on request
-test_mail         send a digest to a mail server of our own, from a temporary service
+web_reachability  whether the web app answers at the base URL; uses the network, so runs only on request
+test_mail         send a digest from a temporary service to our own mail server
 smtp_sink         that mail server
 message_checks    the bytes of the received digest
-oneclick          unsubscribe by its one-click link
+oneclick          unsubscribe with its one-click link
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def run_checks(
     online: http_client.HttpTransport | None = None,
     service: TemporaryService | None = None,
 ) -> list[Finding]:
-    """Run all checks at the same time, since some wait for slow answers. A check that fails is a finding.
+    """Run all checks concurrently, since some wait for slow servers. A check that crashes yields an error.
 
-    `resolver` answers DNS queries; by default this is the system's. `online` is the transport by which the
-    web app is requested at its base URL; by default it is not requested. `service` builds the service that
-    sends a test digest; by default none is sent.
+    `resolver` answers DNS queries; the default is the system's resolver. `online` is the HTTP transport for
+    requesting the web app at its base URL; without it, the web app is not requested. `service` builds the
+    service that sends a test digest; without it, no digest is sent.
     """
     database = Database(settings.database_url)
     checks: dict[str, Check] = {

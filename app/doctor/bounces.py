@@ -20,12 +20,12 @@ from app.storage import api_keys
 from app.storage.database import Database
 from app.storage.models import Scope
 
-TIMEOUT = 4.0  # seconds, for each reply of the mailbox
+TIMEOUT = 4.0  # seconds, for each reply from the mailbox
 MAX_COUNTED = 1000
 
 
 def check(settings: Settings, database: Database, now: datetime) -> Iterator[Finding]:
-    """Log in to the mailbox, list the folder, and count what waits. Nothing is read or removed."""
+    """Log in to the mailbox, list the folder, and count waiting notices. Do not read or remove them."""
     if settings.bounce_mailbox:
         try:
             with Mailbox(settings.bounce_mailbox, TIMEOUT) as mailbox:
@@ -76,7 +76,10 @@ def check_encryption(url: str) -> Iterator[Finding]:
 
 
 def _has_webhook_key(database: Database) -> bool:
-    """Return whether there is a key for webhooks. `service_state` reports an unreachable database."""
+    """Return whether there is a key for webhooks.
+
+    Return False if the database is unreachable; `service_state` reports that.
+    """
     try:
         with database.read() as session:
             return any(

@@ -24,7 +24,7 @@ RESERVED_DOMAINS = (".localdomain", ".local", ".invalid", ".test", ".example", "
 
 
 def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Finding]:
-    """Warn of variables that begin with PAPERBOY_ but are no setting, such as misspelt names."""
+    """Warn about variables that begin with PAPERBOY_ but are not settings, such as misspelt names."""
     names_by_origin: dict[str, Iterable[str]] = {"the environment": environ}
     if env_file.is_file():
         names_by_origin[str(env_file)] = dotenv_values(env_file)
@@ -39,7 +39,7 @@ def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Fin
 
 
 def check(settings: Settings) -> Iterator[Finding]:
-    """Check settings that are valid, but may not work or may not be safe."""
+    """Check for valid settings that may not work or may not be safe."""
     yield ok("settings", "all settings are valid")
     if settings.base_url.startswith("https://"):
         yield ok("base_url", f"links begin with {settings.base_url}")
@@ -80,9 +80,9 @@ def is_public_domain(domain: str) -> bool:
 
 
 def _check_files(settings: Settings) -> Iterator[Finding]:
-    """Check that the journal can be written to, and that other users cannot read addresses in any file."""
+    """Check that the journal can be written to, and that other users cannot read it or the database file."""
     folder = Path(settings.journal_dir)
-    # A sender creates the folder if it is missing, so its nearest existing parent counts.
+    # A sender creates the folder if it is missing, so check its nearest existing parent.
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if reason := write_error(existing):
         fix = "let Paperboy write there, or set PAPERBOY_JOURNAL_DIR to another folder: sending needs it"
@@ -95,7 +95,7 @@ def _check_files(settings: Settings) -> Iterator[Finding]:
         paths = (Path(f"{url.database}{ending}") for ending in ("", "-wal", "-shm"))
         files += [("database file", path, "600") for path in paths]
     for name, path, mode in files:
-        # A folder that only its owner may enter protects what is in it.
+        # A folder that only its owner can enter protects its contents.
         if path.exists() and _is_open(path) and _is_open(path.absolute().parent):
             yield _readable_by_others(name, path, mode)
 
@@ -110,7 +110,7 @@ def _readable_by_others(check_name: str, path: Path, mode: str) -> Finding:
 
 
 def write_error(folder: Path) -> str:
-    """Return why no file can be created in a folder, or an empty string if one can."""
+    """Return why files cannot be created in a folder, or an empty string if they can."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return ""
@@ -119,10 +119,10 @@ def write_error(folder: Path) -> str:
 
 
 def _check_key(setting: str) -> Iterator[Finding]:
-    """Check that a DKIM key is readable by its owner only, can sign, and is long enough."""
+    """Check that a DKIM key is readable only by its owner, can sign, and is long enough."""
     selector, _, name = setting.partition(":")
     check_name, path, is_open = f"dkim key {selector}", Path(name), False
-    with suppress(OSError):  # `dkim.load` reports it
+    with suppress(OSError):  # `dkim.load` reports this
         is_open = _is_open(path)
     if is_open:
         yield _readable_by_others(check_name, path, "600")

@@ -11,7 +11,7 @@ import dns.reversename
 
 Address = IPv4Address | IPv6Address
 
-QUERY_TIMEOUT, TOTAL_TIMEOUT = 2.5, 9.0  # seconds for one query, and for all of them
+QUERY_TIMEOUT, TOTAL_TIMEOUT = 2.5, 9.0  # seconds, for one query and for all queries
 
 
 class DnsError(Exception):
@@ -19,7 +19,7 @@ class DnsError(Exception):
 
 
 class DnsLookup:
-    """DNS queries within one time limit. A missing record gives an empty list, a failed query DnsError."""
+    """DNS queries within one time limit. A missing record yields an empty list; a failure raises DnsError."""
 
     def __init__(self, resolver: dns.resolver.Resolver | None) -> None:
         self._resolver = resolver
@@ -42,7 +42,7 @@ class DnsLookup:
         return [b"".join(record.strings).decode("utf-8", "replace") for record in answer]
 
     def can_resolve_root(self) -> bool:
-        """Return whether the resolver knows the root: in a closed network it may deny every name."""
+        """Return whether the root resolves. In a closed network, the resolver may deny every name."""
         return bool(self._query(".", "NS"))
 
     def texts(self, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Check DNS records: MX, SPF, DKIM and DMARC of our domain, and PTR of the relay."""
+"""Check DNS records: MX, SPF, DKIM and DMARC for our domain, and PTR for the relay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.settings import Settings
 
 
 def check(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> Iterator[Finding]:
-    """Query the DNS about the domain of our mails and about the relay. Ends within ten seconds."""
+    """Check the DNS records of our sender domain and of the relay, within ten seconds."""
     domain = settings.mail_domain
     if not configuration.is_public_domain(domain):
         yield ok("dns", f"not checked: {domain} is not a public domain")
@@ -129,7 +129,7 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     for setting in settings.dkim_keys:
         try:
             (key,) = dkim.load([setting])
-        except InvalidSettings:  # `configuration` reports it
+        except InvalidSettings:  # `configuration` reports this
             continue
         check_name, (name, record) = f"dkim {key.selector}", key.record(settings.mail_domain)
         fix = f"publish the TXT record of {name}: {record}"
@@ -152,7 +152,7 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
 
 
 def _decode_public_key(published: str) -> bytes:
-    """Decode a `p=` tag. RSA keys may be published in two encodings; return SubjectPublicKeyInfo for both."""
+    """Decode a `p=` tag. RSA keys may have two encodings; return SubjectPublicKeyInfo for both."""
     try:
         raw = base64.b64decode(published, validate=True)
     except ValueError:
@@ -167,7 +167,7 @@ def _decode_public_key(published: str) -> bytes:
 def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     domain = settings.mail_domain
     labels = domain.split(".")
-    for start in range(max(1, len(labels) - 1)):  # from the domain up to, but not at, the top level
+    for start in range(max(1, len(labels) - 1)):  # from the domain up to the second level
         name = "_dmarc." + ".".join(labels[start:])
         texts = lookup.texts(name)
         records = [text for text in texts if text.replace(" ", "").lower().startswith("v=dmarc1")]

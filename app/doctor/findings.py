@@ -1,4 +1,4 @@
-"""The result of a check: its name, how serious it is, a message and how to fix it."""
+"""The result of a check: its name, severity, message and fix."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from enum import StrEnum
 class Level(StrEnum):
     OK = "ok"
     WARNING = "warning"  # it works, but not as well as it should
-    ERROR = "error"  # mails are not sent, or are sent wrongly
+    ERROR = "error"  # messages are not sent, or are sent incorrectly
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. A warning or error always comes with a fix."""
+    """The result of one check. A warning or error always has a fix."""
 
     check: str
     level: Level

@@ -1,4 +1,4 @@
-"""Check the bytes of a received digest against what mailbox providers require."""
+"""Check the bytes of a received digest against the requirements of mailbox providers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import cached_property
 from html.parser import HTMLParser
 from typing import cast
 
-import dkim as verifier  # an independent implementation, so that our own bugs are found
+import dkim as verifier  # an independent implementation, to find bugs in our own
 
 from app.doctor.dns_lookup import parse_tags
 from app.doctor.findings import Finding, error, ok, warning
@@ -24,7 +24,7 @@ from app.mail import dkim
 from app.settings import Settings
 
 LONGEST_LINE = 998  # octets, without CRLF (RFC 5322, 2.1.1)
-LARGEST_HTML = 100_000  # Gmail clips a mail at about 102 kB
+LARGEST_HTML = 100_000  # Gmail clips messages at about 102 kB
 REQUIRED_HEADERS = (
     "From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type", "List-Unsubscribe",
     "List-Unsubscribe-Post", "List-Id", "List-Help", "Feedback-ID", "Precedence",
@@ -35,7 +35,7 @@ REPORT_BUG = "undo local changes of templates or code; if there are none, please
 
 @dataclass(frozen=True)
 class Mail:
-    """A received mail, with the settings and the signer of the service that sent it."""
+    """A received message, with the settings and the signer of the service that sent it."""
 
     received: CapturedMail
     settings: Settings
@@ -43,7 +43,7 @@ class Mail:
 
     @cached_property
     def headers(self) -> list[tuple[str, str]]:
-        """Pairs of name, in lower case, and unfolded value."""
+        """The lower-case name and the unfolded value of each header."""
         head = re.sub(rb"\r\n(?=[ \t])", b"", self.received.raw.partition(b"\r\n\r\n")[0])
         lines = (line.decode("utf-8", "replace").partition(":") for line in head.split(b"\r\n"))
         return [(name.strip().lower(), value.strip()) for name, _, value in lines]
@@ -56,7 +56,7 @@ class Mail:
         return [value for key, value in self.headers if key == name.lower()]
 
     def header(self, name: str) -> str:
-        """Return the first header of this name, or an empty string."""
+        """Return the first header with this name, or an empty string."""
         return next(iter(self.header_values(name)), "")
 
     def part(self, kind: str) -> str:
@@ -72,7 +72,7 @@ class Mail:
 
 
 def check(mail: Mail) -> Iterator[Finding]:
-    """Run every check. Each gives its problems, or one finding that describes the mail."""
+    """Run every check. Each yields its problems or, if there are none, a description of the message."""
     selectors = ", ".join(tags.get("s", "") for tags in _signature_tags(mail))
     signed = f"signed by {selectors}, verified by dkimpy" if selectors else "not signed by us: no key is set"
     html = len(mail.part("html").encode())
@@ -128,7 +128,7 @@ def _header_problems(mail: Mail) -> Iterator[Finding]:
 
 
 def _unsubscribe_problems(mail: Mail) -> Iterator[Finding]:
-    """Check the headers of RFC 8058: an https link, a mailto link and List-Unsubscribe-Post."""
+    """Check the unsubscribe headers (RFC 8058): an https link, a mailto link and List-Unsubscribe-Post."""
     if not mail.unsubscribe_url:
         yield _problem("unsubscribe", "List-Unsubscribe has no http link")
     elif not mail.unsubscribe_url.startswith("https://"):
@@ -218,7 +218,7 @@ def _size_problems(mail: Mail) -> Iterator[Finding]:
 
 
 class _ExternalContentParser(HTMLParser):
-    """Collects what a mail program would fetch or run: pictures, fonts, styles, scripts, frames."""
+    """A parser that collects content to be fetched or run: pictures, fonts, styles, scripts, frames."""
 
     _CSS = re.compile(r"url\(\s*['\"]?(?!data:)([^'\")\s]+)|@import\s+['\"]([^'\"]+)")
     _URL_ATTRIBUTES = ("src", "srcset", "background", "poster", "data")

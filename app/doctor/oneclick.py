@@ -1,4 +1,4 @@
-"""Check one-click unsubscribing (RFC 8058) by calling our own web app, without a network."""
+"""Check one-click unsubscribe (RFC 8058) by calling our own web app in process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORM_ENCODINGS = {
 
 
 def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iterator[Finding]:
-    """Open the unsubscribe link, then post to it in each encoding. The subscriber must be a test one."""
+    """Open the unsubscribe link, then post to it in each encoding. This changes the subscriber's state."""
     problems = []
     reply = send_request(site, "GET", url)
     if _state(app, subscriber_id) is not SubscriberState.ACTIVE:
@@ -57,7 +57,7 @@ def _state(app: Application, subscriber_id: int) -> SubscriberState:
 def send_request(
     site: ASGIApp, method: str, url: str, content_type: str = "", body: str = ""
 ) -> httpx.Response:
-    """Send a request without cookies or a login to an ASGI app, and return its reply."""
-    client = httpx.AsyncClient(transport=httpx.ASGITransport(site))  # has no connections that must be closed
+    """Send a request without cookies or a login to an ASGI app, and return the response."""
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(site))  # has no connections to close
     headers = {"content-type": content_type} if content_type else {}
     return asyncio.run(client.request(method, url, content=body, headers=headers))

@@ -19,7 +19,7 @@ from app.links import LinkSigner
 from app.settings import Settings, SmtpSecurity
 
 TIMEOUT = 8.0  # seconds; a sender waits longer
-LARGE_MAIL = 250_000  # octets: a digest of the largest HTML, encoded, with its text part and signatures
+LARGE_MAIL = 250_000  # octets: a digest with the largest HTML (encoded), a text part and signatures
 EXPIRES_SOON = timedelta(days=14)
 
 
@@ -31,7 +31,7 @@ class RelayConnection:
     extensions: Mapping[str, str] = field(default_factory=dict)  # parameters by keyword in upper case
     tls: str = ""  # TLS version; empty without TLS
     certificate: x509.Certificate | None = None
-    sender_rejection: str = ""  # the reply to our return path, if it was refused
+    sender_rejection: str = ""  # the reply to our return path if it was refused
 
     @property
     def is_local(self) -> bool:
@@ -39,7 +39,7 @@ class RelayConnection:
 
 
 def check(settings: Settings, now: datetime) -> Iterator[Finding]:
-    """Connect, log in, name a sender, and quit."""
+    """Connect, log in, send MAIL FROM with one of our return paths, and quit."""
     address = f"{settings.smtp_host}:{settings.smtp_port}"
     try:
         connection = asyncio.run(_connect(settings))
@@ -64,7 +64,7 @@ def check(settings: Settings, now: datetime) -> Iterator[Finding]:
 
 
 async def _connect(settings: Settings) -> RelayConnection:
-    """Connect, begin a mail from one of our return paths, then quit."""
+    """Connect, begin a message from one of our return paths, then quit."""
     security = settings.relay_security
     context = None if security is SmtpSecurity.NONE else connection_pool.tls_context(security)
     async with asyncio.timeout(TIMEOUT):
@@ -101,7 +101,7 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
             "set PAPERBOY_SMTP_USERNAME and PAPERBOY_SMTP_PASSWORD",
         )
     yield from _check_tls(connection, settings, now)
-    # RFC 1870: a missing number, or 0, means that none is announced.
+    # RFC 1870: if the number is missing or 0, the relay does not announce a limit.
     size = connection.extensions.get("SIZE", "").strip()
     limit = int(size) if size.isascii() and size.isdigit() else 0
     if 0 < limit < LARGE_MAIL:

@@ -88,7 +88,7 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
-    """Check the newest run of each job, and whether digests are planned on time and completely."""
+    """Check the last finished run of each job, the clocks, and that digests are planned once and on time."""
     newest = select(func.max(JobRun.id)).where(col(JobRun.ended_at).is_not(None)).group_by(JobRun.job)
     for run in session.exec(select(JobRun).where(col(JobRun.id).in_(newest)).order_by(JobRun.job)):
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
@@ -113,7 +113,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     else:
         yield ok("clock", "this machine and the database have the same time")
 
-    # The ledger is compared with the subscribers who were due.
+    # This compares the ledger with the subscribers who were due.
     if faults := reconciliation.reconcile_recent(session, now).describe_faults():
         fix = "look for “reader not planned” in the log; if it is not there, please report this with the log"
         yield error("ledger", f"since yesterday: {faults}", fix)
@@ -122,7 +122,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _format_span(span: timedelta) -> str:
-    """Format a time span in the largest unit that it has at least two of."""
+    """Format a time span in the largest unit of which it has at least two."""
     units = (("days", timedelta(days=1)), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1)))
     unit, length = next(((name, size) for name, size in units if span >= 2 * size), units[-1])
     return f"{round(span / length)} {unit}"

@@ -1,4 +1,4 @@
-"""A mail server that stores what it receives byte for byte. It parses, changes and refuses nothing."""
+"""A mail server that stores messages byte for byte. It does not parse, change or refuse them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _END = b"\r\n.\r\n"
 
 @dataclass(frozen=True, slots=True)
 class CapturedMail:
-    """A mail with its envelope, as it was received; only the dot-stuffing is undone."""
+    """A message with its envelope, as received, except that dot-stuffing is undone."""
 
     sender: str
     recipient: str
@@ -23,7 +23,7 @@ class CapturedMail:
 
 
 class Sink:
-    """An SMTP server on a free local port, running while its context is open. It offers usual extensions."""
+    """An SMTP server on a free local port. It runs while its context is open, with the usual extensions."""
 
     extensions = ("PIPELINING", "SIZE 10240000", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES")
 
@@ -36,7 +36,7 @@ class Sink:
         return int(self._server.server_address[1])
 
     def receive(self, mail: CapturedMail) -> None:
-        """Store a mail. This is called in the thread of its connection."""
+        """Store a message. This is called in the thread of its connection."""
         self.received.append(mail)
 
     def __enter__(self) -> Sink:

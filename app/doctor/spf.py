@@ -1,4 +1,4 @@
-"""SPF evaluation (RFC 7208), as far as it is possible without a mail."""
+"""SPF evaluation (RFC 7208), as far as possible without a message."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class SpfResult:
     """The result of evaluating a record together with everything that it includes."""
 
     lookups: int = 0
-    lists_address: bool = False  # whether it lists one of the given addresses
+    lists_address: bool = False  # it lists one of the given addresses
     depends_on_mail: bool = False  # it has a macro, `ptr` or `exists`
     errors: list[str] = field(default_factory=list)
-    default: str = ""  # "-all", "~all", "?all" or "+all"; empty if the record has no such term
+    default: str = ""  # "-all", "~all", "?all" or "+all"; empty if there is no such term
 
 
 def spf_records(texts: Collection[str]) -> list[str]:
@@ -29,7 +29,10 @@ def spf_records(texts: Collection[str]) -> list[str]:
 
 
 def evaluate(domain: str, record: str, addresses: Collection[Address], dns: DnsLookup) -> SpfResult:
-    """Evaluate a record as a receiver does, to see whether it lists any of these addresses."""
+    """Evaluate a record to determine whether it lists any of these addresses.
+
+    Unlike a receiver, this does not stop at the first match, so it also reports errors after the match.
+    """
     result = SpfResult()
     result.default = _follow(domain, record, addresses, dns, result)
     return result
@@ -38,7 +41,7 @@ def evaluate(domain: str, record: str, addresses: Collection[Address], dns: DnsL
 def _follow(
     domain: str, record: str, addresses: Collection[Address], dns: DnsLookup, result: SpfResult
 ) -> str:
-    """Add a record to the result. Return its `all` term, or the one of the record it redirects to."""
+    """Add a record to the result. Return its `all` term, or that of the record to which it redirects."""
     default = redirect = ""
     for sign, name, value in _terms(record):
         result.lookups += name in _LOOKUP_TERMS

@@ -1,8 +1,8 @@
-"""Send a test digest to a mail server of our own, with the real code and settings, and check what arrives.
+"""Send a test digest to our own mail server, with the real code and settings, and check the received message.
 
-A temporary second service does this. It has its own database, secret and subscriber, and reads the bundled
-sample. It cannot affect the examined service: its mail is delivered to this process only, and its links
-work nowhere else.
+A second, temporary service does this. It has its own database, secret and subscriber, and reads the bundled
+sample. It cannot affect the service being checked: its mail is delivered only to this process, and its links
+do not work anywhere else.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ INTERESTS = (
 
 @dataclass(frozen=True)
 class TemporaryService:
-    """Factories of the service that sends the test digest, and the sample it reads, oldest file first."""
+    """Factories for the service that sends the test digest, and the sample it reads, oldest file first."""
 
     build: Callable[[Settings], Application]
     create_app: Callable[[Application], FastAPI]
@@ -53,7 +53,7 @@ class TemporaryService:
 
 
 def check(settings: Settings, service: TemporaryService, sink: Sink | None = None) -> Iterator[Finding]:
-    """Compose, sign and send a digest of many papers, check what arrives, and unsubscribe by its link."""
+    """Send a signed digest of many papers, check the received message, and use its unsubscribe link."""
     try:
         with sink or Sink() as listening, _running(settings, service, listening.port) as app:
             subscriber_id = _send_digest(app, service.sample)

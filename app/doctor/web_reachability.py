@@ -19,7 +19,7 @@ _FIX = (
 
 
 def check(settings: Settings, now: datetime, transport: http_client.HttpTransport) -> Iterator[Finding]:
-    """Request /healthz from this machine. Other machines may get a different answer."""
+    """Request /healthz from this machine. Other machines may get a different response."""
     url = f"{settings.base_url}/healthz"
     if not url.startswith("https://"):
         fix = "set PAPERBOY_BASE_URL to the https:// address by which readers reach the web app"

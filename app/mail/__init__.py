@@ -1,8 +1,8 @@
-"""From a digest to signed bytes.
+"""Turn mail requests into signed messages.
 
 render     templates → subject, text and HTML
-fragments  the pieces of a digest that many mails share, rendered and encoded once
+fragments  the parts of digests that many messages share, rendered and encoded once
 message    RFC 5322 headers and quoted-printable bodies
-composer   join the fragments of one mail, and sign it
+composer   join the fragments of a message, and sign it
 dkim       DKIM signatures and keys
 """

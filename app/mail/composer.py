@@ -1,4 +1,4 @@
-"""MailRequest → OutgoingMail: join fragments that are encoded once, and sign the mail."""
+"""Compose an OutgoingMail from a MailRequest: join fragments that were encoded once, and sign the result."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from app.mail.render import LIMIT_STEPS, MAX_HTML_BYTES, Renderer
 from app.settings import Settings
 from app.types import Digest, MailKind, MailRequest, OutgoingMail
 
-# The tokens of a digest: one for the links in all cards, and those of the links at the foot. All but
-# the last, VIEW, are the same in each digest of a subscriber.
+# The tokens in a digest: one for the links in all cards, and one for each link in the footer. All but
+# the last identify only the subscriber; VIEW also identifies the delivery.
 _SUBSCRIBER_TOKENS = (Purpose.FEEDBACK, Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE)
 _SUBSCRIBER_LINKS = [(purpose, 0) for purpose in _SUBSCRIBER_TOKENS]
 _TOKENS = [*(purpose.value for purpose in _SUBSCRIBER_TOKENS), Purpose.VIEW.value]
 _PREVIEW_TITLES = [f"preview_title{number}" for number in range(render.PREVIEW_TITLES)]
 _BEFORE_TEXT, _BEFORE_HTML = message.part("plain"), b"\r\n" + message.part("html")
 _AFTER_HTML = b"\r\n" + message.END
-_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # the same when encoded, on one line
+_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # unchanged by encoding, on one line
 
 
 class BodyParts(NamedTuple):
@@ -46,7 +46,7 @@ class BodyParts(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A composed mail in pieces, which are not joined yet."""
+    """A composed message, in pieces that are not joined yet."""
 
     request: MailRequest
     message_id: str
@@ -56,16 +56,16 @@ class Draft(NamedTuple):
     head: bytes
     body: list[bytes]
     left_out: int  # items that could not be read or rendered
-    signature: bytes = b""  # made ahead, and still valid
+    signature: bytes = b""  # made in advance, and still valid
 
     @property
     def is_signed(self) -> bool:
-        """True if the mail has a signature already."""
+        """True if the message already has a signature."""
         return bool(self.signature)
 
 
 class Composer:
-    """Composes and signs mails of any kind. One per process, because it caches fragments. Thread-safe."""
+    """A composer and signer of all kinds of mail. Thread-safe. Share one per process: it caches fragments."""
 
     def __init__(self, settings: Settings, signer: LinkSigner, renderer: Renderer) -> None:
         self._settings = settings
@@ -79,16 +79,16 @@ class Composer:
             self._from = message.sender(settings.site_name, settings.from_address).encode()
         except DeliveryError as error:
             raise InvalidSettings(f"PAPERBOY_SITE_NAME, PAPERBOY_FROM_ADDRESS: {error}") from None
-        # The digests of an edition share their date.
+        # All digests in an edition have the same date.
         self._date = lru_cache(64)(lambda date: message.date(date).encode())
 
     @property
     def signs(self) -> bool:
-        """True if mails are signed here. Otherwise the relay may sign them."""
+        """True if messages are signed here. Otherwise, the relay may sign them."""
         return bool(self._keys)
 
     def draft(self, request: MailRequest) -> Draft:
-        """Compose a mail. Raises DeliveryError if nothing of it can be shown or addressed."""
+        """Compose a message. Raise DeliveryError if it has nothing to show or an invalid address."""
         message_id = request.message_id or self._signer.message_id(request.delivery_id, self._domain)
         sender = self._signer.return_path(request.delivery_id, self._domain)
         if request.kind is MailKind.DIGEST:
@@ -111,7 +111,7 @@ class Composer:
         )  # fmt: skip
 
     def sign_and_serialize(self, draft: Draft) -> OutgoingMail:
-        """Return the mail as it is sent, signed if there are keys."""
+        """Return the message to send, signed if there are keys."""
         signature = draft.signature or (self._sign(draft) if self._keys else b"")
         return OutgoingMail(
             delivery_id=draft.request.delivery_id,
@@ -125,22 +125,22 @@ class Composer:
         )
 
     def signature(self, draft: Draft) -> tuple[str, str]:
-        """Return the DKIM-Signature header lines of a draft, and the fingerprint of what they sign.
+        """Return the DKIM-Signature header lines of a draft, and the fingerprint of the signed content.
 
-        A request that has both is not signed again as long as the fingerprint is the same.
+        A request that has both is not signed again as long as the fingerprint still matches.
         """
         return self._sign(draft).decode(), self._fingerprint(draft.request, draft.message_id)
 
     # --- compose
 
     def _digest(self, request: MailRequest, message_id: str, sender: str) -> Draft:
-        """Compose a digest from fragments. It equals what `Renderer.render` and `message.compose` return."""
+        """Compose a digest from fragments. Decoded, it equals the result of `message.compose`."""
         recipient = message.address(request.email)
         digest = request.digest or Digest(request.edition, ())
         for step in range(len(LIMIT_STEPS)):
             parts = self._parts(request, digest, step)
             html = b"".join(parts.html)
-            # Decoding makes nothing longer, so a short one need not be decoded.
+            # Decoding never makes HTML longer, so it is only decoded if it exceeds the limit when encoded.
             if len(html) <= MAX_HTML_BYTES:
                 break
             if len(binascii.a2b_qp(html).replace(b"\r\n", b"\n")) <= MAX_HTML_BYTES:
@@ -159,7 +159,7 @@ class Composer:
         )  # fmt: skip
 
     def _parts(self, request: MailRequest, digest: Digest, step: int) -> BodyParts:
-        """Return both parts, with the text limits of a step."""
+        """Return both parts, with the text limits in LIMIT_STEPS[step]."""
         layout = self._fragments.layout(digest.sections, step)
         scored_cards = [scored_card for _, cards in layout for scored_card in cards]
         if not scored_cards:
@@ -200,7 +200,7 @@ class Composer:
         return dkim.signature(self._keys, self._domain, draft.head, draft.body, draft.request.issued_at)
 
     def _valid_signature(self, request: MailRequest, message_id: str) -> bytes:
-        """Return the signature that was made ahead, if it still holds, or nothing."""
+        """Return the signature that was made in advance if it is still valid, otherwise empty bytes."""
         if (
             request.signature
             and self._keys
@@ -210,7 +210,7 @@ class Composer:
         return b""
 
     def _fingerprint(self, request: MailRequest, message_id: str) -> str:
-        """Return the hash of everything in a mail except its digest, which never changes."""
+        """Return a hash of everything that a message depends on, except its digest, which never changes."""
         own_values = (
             request.email, request.link_epoch, request.delivery_id, request.subscriber_id, request.edition,
             request.unreadable, message_id, request.issued_at.timestamp(),
@@ -238,13 +238,13 @@ def _join_sections(layout: SectionLayout, token: bytes) -> tuple[list[bytes], li
 def _fill_shell(
     shell: tuple[TemplatePieces, TemplatePieces], values: Mapping[Any, bytes], sections: list[bytes]
 ) -> list[bytes]:
-    """Return the shell, with its placeholders replaced, around the sections. Bytes are kept as they are."""
+    """Return the sections inside the shell, with the shell's placeholders replaced by `values`."""
     before, after = shell
     return [*map(values.get, before, before), *sections, *map(values.get, after, after)]
 
 
 def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
-    """Return the hash of what all mails share: settings, templates, the code that fills them in, and keys."""
+    """Return a hash of what all messages depend on: settings, templates, code, library versions and keys."""
     state = blake2b(digest_size=16)
     shared_settings = (
         settings.base_url, settings.site_name, settings.from_address, settings.contact_address,

@@ -1,7 +1,7 @@
 """DKIM signatures (RFC 6376; Ed25519: RFC 8463) and their keys.
 
-Headers and body are canonicalised "relaxed". A body from `message` is in that form already, so here it is
-only hashed. No signature has a length (`l=`), so nothing can be appended to a signed mail.
+Headers and body use "relaxed" canonicalisation. A body from `message` is already in that form, so it is only
+hashed here. Signatures do not have a body length (`l=`), so nothing can be appended to a signed message.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 
 from app.errors import Conflict, InvalidSettings
 
-MIN_BITS = 1024  # verifiers need not accept less (RFC 8301)
+MIN_BITS = 1024  # verifiers need not accept shorter keys (RFC 8301)
 GOOD_BITS = 2048
-NEW_BITS = 2048  # more does not fit into a DNS answer everywhere
-# Listed once more than they occur, so that nobody can add another to a signed mail (RFC 6376, 8.15).
+NEW_BITS = 2048  # longer keys do not fit into DNS answers everywhere
+# Listed once more than they occur, so that nobody can add another to a signed message (RFC 6376, 8.15).
 OVERSIGNED_HEADERS = ("From", "To", "Subject", "Date", "Reply-To", "Content-Type", "List-Unsubscribe")
 _FOLD = "\r\n "
 _LINE_CHARS = 72
@@ -44,22 +44,22 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A private key, and the public key that DNS publishes."""
+    """A private key, and the public key that is published in DNS."""
 
     selector: str
     algorithm: Algorithm
     bits: int
-    public: bytes  # as `p=` of its DNS record holds it, before base64
-    sign: Callable[[bytes], bytes]  # of a SHA-256 digest
+    public: bytes  # the `p=` value of its DNS record, before base64
+    sign: Callable[[bytes], bytes]  # signs a SHA-256 digest
 
     def record(self, domain: str) -> tuple[str, str]:
-        """Return the name and the text of the DNS record with the public key."""
+        """Return the name and the text of the DNS record that contains the public key."""
         published = f"v=DKIM1; k={self.algorithm}; p={_base64(self.public)}"
         return f"{self.selector}._domainkey.{domain}", published
 
 
 def load(entries: Iterable[str]) -> tuple[Key, ...]:
-    """Load the keys of `settings.dkim_keys`. Raises InvalidSettings, which names the file and the cause."""
+    """Load `settings.dkim_keys`. Raise InvalidSettings with the file and the cause if a key is unusable."""
     keys = []
     for entry in entries:
         selector, path = entry.split(":", 1)
@@ -73,7 +73,7 @@ def load(entries: Iterable[str]) -> tuple[Key, ...]:
 
 
 def parse_key(selector: str, pem: bytes) -> Key:
-    """Parse a private key in PEM without a password. Raises ValueError with the cause."""
+    """Parse an unencrypted PEM private key. Raise ValueError with the cause if it cannot be used."""
     try:
         private = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -81,7 +81,7 @@ def parse_key(selector: str, pem: bytes) -> Key:
     if isinstance(private, Ed25519PrivateKey):
         raw = private.public_key().public_bytes(
             serialization.Encoding.Raw, serialization.PublicFormat.Raw
-        )  # RFC 8463, 4.2: the 32 bytes without a structure
+        )  # RFC 8463, 4.2: the bare 32 bytes
         return Key(selector, Algorithm.ED25519, 256, raw, private.sign)
     if not isinstance(private, rsa.RSAPrivateKey):
         raise ValueError("DKIM supports only RSA and Ed25519 keys")
@@ -97,7 +97,7 @@ def parse_key(selector: str, pem: bytes) -> Key:
 def signature(keys: Sequence[Key], domain: str, head: bytes, body: Iterable[bytes], at: datetime) -> bytes:
     """Return a DKIM-Signature header for each key. It covers all headers and the canonical body.
 
-    RSA with PKCS #1 v1.5 and Ed25519 are deterministic: the same input gives the same bytes.
+    RSA with PKCS #1 v1.5 and Ed25519 are deterministic: the same input always produces the same bytes.
     """
     body_hash = hashlib.sha256()
     for piece in body:
@@ -122,7 +122,7 @@ def signature(keys: Sequence[Key], domain: str, head: bytes, body: Iterable[byte
 
 
 def canonical_headers(head: bytes) -> tuple[list[str], bytes]:
-    """Return the names for `h=`, and the headers in that order in relaxed form (RFC 6376, 3.4.2)."""
+    """Return the names for `h=`, and the headers in that order and in relaxed form (RFC 6376, 3.4.2)."""
     names, lines = [], []
     for line in head.replace(b"\r\n ", b" ").split(b"\r\n")[:-1]:
         name, _, value = line.partition(b":")
@@ -142,7 +142,7 @@ def _base64(raw: bytes) -> str:
 
 
 def create(algorithm: Algorithm, path: Path) -> None:
-    """Write a new private key, readable only by its owner. Raises Conflict if the file exists."""
+    """Write a new private key, readable only by its owner. Raise Conflict if the file exists."""
     private = (
         Ed25519PrivateKey.generate()
         if algorithm is Algorithm.ED25519

@@ -1,7 +1,7 @@
-"""The parts of digests that many mails share, rendered and encoded once: cards, headings and the shell.
+"""The parts of digests that many messages share, rendered and encoded once: cards, headings, the shell.
 
-A fragment is whole lines of quoted-printable, with placeholders for values of one reader. To compose a mail
-is to concatenate fragments and values. Decoded, the mail is exactly what `Renderer.render` gives.
+A fragment consists of whole lines of quoted-printable, with placeholders for each reader's values. A message
+is composed by concatenating fragments and values. When decoded, it equals the output of `Renderer.render`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.mail import message, render
 from app.mail.render import LIMIT_STEPS, Fragment, Renderer, TextLimits
 from app.types import DigestItem, MailKind, Section
 
-# Together at most some hundred megabytes, however many readers there are.
+# Together, the caches use at most a few hundred megabytes, regardless of the number of readers.
 MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS = 20_000, 5_000, 2_000
 MAX_CACHED_LINES, MAX_CACHED_SHELLS = 8_000, 64
 _SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in ("reason", "score"))
@@ -46,7 +46,7 @@ class Subject(NamedTuple):
 
 
 class EncodedPaper(NamedTuple):
-    """A card without its reason: the pieces around the reason and around the tokens of its links."""
+    """A card without its reason: the pieces around the reason and the tokens in its links."""
 
     title: str
     preview_title: bytes
@@ -55,7 +55,7 @@ class EncodedPaper(NamedTuple):
 
 
 class EncodedCard(NamedTuple):
-    """A card: the pieces before, between and after the tokens of its links."""
+    """A card: the pieces before, between and after the tokens in its links."""
 
     title: str
     preview_title: bytes
@@ -66,11 +66,11 @@ class EncodedCard(NamedTuple):
 
 ScoredCard = tuple[float, EncodedCard]  # with the item's score
 SectionLayout = list[tuple[Line, list[ScoredCard]]]  # each section's heading and cards
-TemplatePieces = tuple[Any, ...]  # encoded text (bytes) and, between, names of placeholders (str)
+TemplatePieces = tuple[Any, ...]  # encoded text (bytes), alternating with placeholder names (str)
 
 
 class Shell(NamedTuple):
-    """Everything of a digest around its sections."""
+    """Everything in a digest except its sections."""
 
     headers: tuple[bytes, bytes, bytes]  # around the unsubscribe token, which occurs twice
     html: tuple[TemplatePieces, TemplatePieces]  # before the sections, and after them
@@ -78,24 +78,24 @@ class Shell(NamedTuple):
 
 
 class Fragments:
-    """Encodes the fragments of digests and caches them. Thread-safe."""
+    """A thread-safe encoder and cache of digest fragments."""
 
     def __init__(self, renderer: Renderer, signer: LinkSigner) -> None:
         self._renderer = renderer
         self._signer = signer
         self._cards_by_item: list[dict[int, tuple[DigestItem, ScoredCard | None]]] = [{} for _ in LIMIT_STEPS]
-        # Not by decorators: those would keep each instance alive, and share one cache between all of them.
+        # Not decorators: those would keep every instance alive, and share one cache among all of them.
         sizes = {"_card": MAX_CACHED_CARDS, "_paper": MAX_CACHED_PAPERS, "shell": MAX_CACHED_SHELLS}
         sizes |= dict.fromkeys(("_reason", "_heading", "subject", "intro", "note"), MAX_CACHED_LINES)
         for name, size in sizes.items():
             setattr(self, name, lru_cache(size)(getattr(self, name)))
 
     def layout(self, sections: Sequence[Section], step: int) -> SectionLayout:
-        """Return the sections with the cards that can be shown, with the text limits of LIMIT_STEPS[step]."""
+        """Return the sections with their displayable cards, using the text limits in LIMIT_STEPS[step]."""
         layout, cached_by_id = [], self._cards_by_item[step].get
         for section in sections:
             cards = [
-                # By identity, because the ledger restores the same object for many readers.
+                # Look up by identity, because the ledger restores the same object for many readers.
                 cached[1]
                 if (cached := cached_by_id(id(item))) and cached[0] is item
                 else self._scored_card(item, step)
@@ -106,7 +106,7 @@ class Fragments:
         return layout
 
     def _scored_card(self, item: DigestItem, step: int) -> ScoredCard | None:
-        """Encode a card and cache it. None if it cannot be shown: the mail is sent without it."""
+        """Encode a card and cache it. Return None if it cannot be shown: the message is sent without it."""
         try:
             card = float(item.score), self._card(_cache_key(item), LIMIT_STEPS[step])
         except Exception:
@@ -140,12 +140,12 @@ class Fragments:
         return _encode_line(self._renderer.heading(interest, heading))
 
     def subject(self, best: str, others: int) -> Subject:
-        """Encode the subject: the title of the best paper, and the number of the others."""
+        """Encode the subject: the title of the best paper, and the number of others."""
         text = self._renderer.subject(best, others)
         return Subject(text, message.subject(text).encode(), _encode_html(text))
 
     def intro(self, count: int, considered: int) -> Line:
-        """Encode the sentence that says how many papers there are."""
+        """Encode the sentence that states the number of papers."""
         text = self._renderer.intro(count, considered)
         return Line(_encode_html(text), message.quoted_printable_lines(text))
 
@@ -154,7 +154,7 @@ class Fragments:
         return _encode_line(render.note_fragment(note))
 
     def shell(self, edition: str, preview_title_count: int, has_note: bool) -> Shell:
-        """Encode everything around the sections, for a number of titles in the preview."""
+        """Encode everything except the sections, with `preview_title_count` titles in the preview."""
         shell = self._renderer.shell(
             edition,
             subject=_placeholder("subject"),
@@ -187,8 +187,8 @@ def _placeholders(name: str) -> Fragment:
 def _split(text: str, *, is_end: bool = False) -> TemplatePieces:
     """Split a text at its placeholders, and encode it.
 
-    The end of a mail's part (`is_end`) must not end with a soft break (RFC 2045, 6.7). Tokens are inserted
-    without encoding, so the text after one begins with a soft break.
+    The last piece of a body part (`is_end`) must not end with a soft line break (RFC 2045, 6.7). Tokens are
+    inserted unencoded, so the text after a token begins with a soft line break.
     """
     literals, names = _PLACEHOLDER.split(text)[::2], _PLACEHOLDER.split(text)[1::2]
     encoded = [message.quoted_printable_lines(literal) for literal in literals]

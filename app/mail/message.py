@@ -1,11 +1,11 @@
-"""RenderedMail → RFC 5322 bytes. The same mail always gives the same bytes, and no text can add a header.
+"""Convert a RenderedMail to RFC 5322 bytes. The same input always produces the same bytes.
 
-`email.message` is not used: it folds a long List-Unsubscribe into encoded words, draws its boundaries at
-random, and takes milliseconds per mail.
+Texts cannot inject headers. `email.message` is not used: it folds a long List-Unsubscribe into encoded words,
+chooses random boundaries, and takes milliseconds per message.
 
-Bodies are quoted-printable (RFC 2045) of a stricter kind, so that no server on the way changes them: no line
-begins with a dot or with "From ", no line ends with white space, and no two spaces follow each other. Such a
-body is its own relaxed canonical form (RFC 6376, 3.4.4), which DKIM hashes.
+Bodies use a stricter form of quoted-printable (RFC 2045), so that servers do not change them in transit.
+Lines do not begin with a dot or "From ", do not end with white space, and do not contain consecutive spaces.
+Such a body is its own relaxed canonical form (RFC 6376, 3.4.4), which DKIM hashes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from email.utils import format_datetime, quote
 from app.errors import DeliveryError
 from app.types import OutgoingMail, RenderedMail
 
-# Quoted-printable never holds "=_", so this cannot occur in a part.
+# Quoted-printable never contains "=_", so this cannot occur in a part.
 BOUNDARY = "=_paperboy"
 MAX_LINE = 998
-QUOTED_CHARS = 75  # per line of quoted-printable, which may have 76: one is for the "=" of a soft break
+QUOTED_CHARS = 75  # per line; the limit of 76 (RFC 2045) includes the "=" of a soft line break
 _NOT_SAFE = re.compile(rb"[^ !-<>-~]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS = re.compile(r"[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+@[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+")
@@ -32,7 +32,7 @@ _PLAIN_PHRASE = re.compile(r"[A-Za-z0-9 !#$%&'*+/=?^_`{|}~-]+")
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The addresses of a mail, and the names that link it to its delivery."""
+    """The addresses and the date of a message, and the IDs that link it to its delivery."""
 
     delivery_id: int
     message_id: str
@@ -44,7 +44,7 @@ class Envelope:
 
 
 def compose(mail: RenderedMail, envelope: Envelope) -> OutgoingMail:
-    """Return the mail as it is sent. Raises DeliveryError if its addresses or headers cannot be written."""
+    """Return the message to send. Raise DeliveryError if an address or a header is invalid."""
     recipient = address(envelope.to_address)
     plain, html = (quoted_printable(text) + b"\r\n" for text in (mail.text, mail.html))
     head = (
@@ -89,13 +89,13 @@ def date(moment: datetime) -> str:
 
 
 def headers(fields: Mapping[str, str]) -> str:
-    """Return these headers and those that describe the content."""
+    """Return these headers, followed by those that describe the content."""
     content = {"MIME-Version": "1.0", "Content-Type": f'multipart/alternative; boundary="{BOUNDARY}"'}
     return "".join(header(name, value) for name, value in {**fields, **content}.items())
 
 
 def part(kind: str) -> bytes:
-    """Return the boundary and the headers of a part."""
+    """Return the boundary and the headers that begin a body part."""
     return (
         f"--{BOUNDARY}\r\n"
         f"Content-Type: text/{kind}; charset=utf-8\r\n"
@@ -107,7 +107,7 @@ END = f"--{BOUNDARY}--\r\n".encode()
 
 
 def quoted_printable(text: str) -> bytes:
-    """Encode text as quoted-printable. The last line has no line end if the text has none."""
+    """Encode text as quoted-printable. The result ends with a line break only if the text does."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return b"\r\n".join(_quoted_line(line.encode("utf-8", "replace")) for line in lines)
 
@@ -126,7 +126,7 @@ def _quoted_line(line: bytes) -> bytes:
     rest = encoded[:-1] + b"=20" if encoded.endswith(b" ") else encoded
     lines = []
     while rest:
-        if rest.startswith((b".", b"From ")):  # SMTP or a mailbox file would misread it
+        if rest.startswith((b".", b"From ")):  # SMTP or an mbox file would misread it
             rest = b"=%02X" % rest[0] + rest[1:]
         end = len(rest)
         if end > QUOTED_CHARS:  # break the line, but not within an encoded byte
@@ -138,7 +138,10 @@ def _quoted_line(line: bytes) -> bytes:
 
 
 def header(name: str, value: str) -> str:
-    """Return one header, folded only between encoded words. Raises DeliveryError for control characters."""
+    """Return one header. `value` may be folded, but only between encoded words.
+
+    Raise DeliveryError for control characters and overlong lines.
+    """
     if _CONTROL.search(value.replace("\r\n ", " ")) or _CONTROL.search(name):
         raise DeliveryError(f"the header {name} holds a control character", permanent=True)
     line = f"{name}: {value}\r\n"
@@ -148,7 +151,7 @@ def header(name: str, value: str) -> str:
 
 
 def _rfc2047(name: str, text: str) -> str:
-    """Encode text by RFC 2047 if it is not ASCII, is too long, or looks like an encoded word."""
+    """Encode text as in RFC 2047 if it is not ASCII, is too long, or looks like an encoded word."""
     if _CONTROL.search(text):
         raise DeliveryError(f"the header {name} holds a control character", permanent=True)
     if text.isascii() and "=?" not in text and len(text) < MAX_LINE - len(name) - 2:
@@ -158,7 +161,7 @@ def _rfc2047(name: str, text: str) -> str:
 
 
 def address(text: str) -> str:
-    """Return an address for headers and the envelope, its domain in ASCII. Raises DeliveryError."""
+    """Return an address with an ASCII domain for headers and envelope. Raise DeliveryError if invalid."""
     local, _, domain = text.rpartition("@")
     if not domain.isascii():
         try:

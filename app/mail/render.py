@@ -1,10 +1,10 @@
-"""Digest → subject, text and HTML: the only Jinja environment for mail.
+"""Render mail requests as subject, text and HTML, with the only Jinja environment for mail.
 
-A mail kind is one folder in `templates/email/`. MJML is compiled to a Jinja template once per
-process. The same request always gives the same mail.
+Each mail kind has a folder in `templates/email/`. MJML is compiled to a Jinja template once per
+process. The same request always produces the same message.
 
-A digest consists of fragments: a shell, and in it a heading for each section and a card for each paper. This
-module joins them as text; `composer` joins the same fragments as encoded bytes, which is faster.
+A digest consists of fragments: a shell, which contains a heading for each section and a card for each paper.
+This module joins them as text; `composer` joins the same fragments as encoded bytes, which is faster.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ FOLDER = ROOT / "templates" / "email"
 TEXT_WIDTH = 76
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
 LINE_CHARS, PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 300, 70, 120
-PREVIEW_TITLES = 2  # how many other titles the preview shows
-# Gmail clips a mail above some 102 kB, so a larger digest gets shorter texts.
+PREVIEW_TITLES = 2  # number of other titles in the preview
+# Gmail clips messages over about 102 kB, so the texts of larger digests are shortened.
 MAX_HTML_BYTES = 98_000
 LINKS = {
     MailKind.DIGEST: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE, Purpose.VIEW),
@@ -48,7 +48,7 @@ LINKS = {
 
 
 class TextLimits(NamedTuple):
-    """The maximum number of characters of each text of a paper."""
+    """The maximum number of characters in each of a paper's texts."""
 
     summary: int
     title: int = LINE_CHARS
@@ -64,14 +64,14 @@ LIMIT_STEPS = (TextLimits(600), TextLimits(450), TextLimits(300), TextLimits(120
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A piece of a mail, as HTML and as text."""
+    """A piece of a message, as HTML and as text."""
 
     html: Markup
     text: str
 
 
 class Renderer:
-    """Renders mails of any kind. One per process, because it keeps the compiled templates."""
+    """A renderer for all kinds of mail. Share one per process: it caches the compiled templates."""
 
     def __init__(self, settings: Settings, signer: LinkSigner) -> None:
         self._settings = settings
@@ -86,7 +86,7 @@ class Renderer:
         }
 
     def render(self, request: MailRequest) -> RenderedMail:
-        """Render a mail. Raises DeliveryError if nothing of it can be shown."""
+        """Render a message. Raise DeliveryError if none of a digest's papers can be shown."""
         if request.kind is MailKind.DIGEST:
             for limits in LIMIT_STEPS:
                 mail = self._digest(request, request.digest or Digest(request.edition, ()), limits)
@@ -117,7 +117,7 @@ class Renderer:
                     token = self._token(request, Purpose.FEEDBACK, 0)
                     links = self._signer.feedback_links(fitted.paper_id, token)
                     cards.append(self.card(fitted, self.reason(fitted.reason), links))
-                except Exception:  # the mail is sent without it
+                except Exception:  # the message is sent without it
                     left_out += 1
                 else:
                     items.append(fitted)
@@ -147,11 +147,11 @@ class Renderer:
     # --- fragments of digests
 
     def subject(self, best: str, others: int) -> str:
-        """Return the subject: the title of the best paper, and the number of the others."""
+        """Return the subject: the title of the best paper, and the number of others."""
         return one_line(self._render("digest/subject.txt", {"best": best, "others": others}))
 
     def intro(self, count: int, considered: int) -> str:
-        """Return the sentence that says how many papers there are."""
+        """Return the sentence that states the number of papers."""
         return self._render("digest/intro.txt", {"count": count, "considered": considered}).strip()
 
     def heading(self, interest: str, heading: str) -> Fragment:
@@ -161,7 +161,7 @@ class Renderer:
         return Fragment(Markup(html), f"\n\n{text}\n")  # noqa: S704 - the output of a template
 
     def card(self, item: DigestItem, reason: Fragment, feedback_links: Mapping[str, str]) -> Fragment:
-        """Return the card of an item from `fit_to_limits`, with the links of `LinkSigner.feedback_links`."""
+        """Return the card for an item from `fit_to_limits`, with links from `LinkSigner.feedback_links`."""
         day = date.fromisoformat(item.published_on) if item.published_on else None
         links = (
             ("Abstract", item.url), ("PDF", item.pdf_url), ("Code", item.code_url),
@@ -178,7 +178,7 @@ class Renderer:
         return Fragment(Markup(html), f"\n{text}\n")  # noqa: S704
 
     def reason(self, reason: str) -> Fragment:
-        """Return the reason of a card."""
+        """Return a card's reason."""
         if not reason:
             return Fragment(Markup(), "")
         html, text = self._both("digest/reason", {"reason": reason})
@@ -230,7 +230,7 @@ class Renderer:
         return self._templates.get_template(name).render(values)
 
     def _links(self, request: MailRequest) -> dict[str, str]:
-        # The links of a confirmation name its delivery, and so the sign-up that it belongs to.
+        # The links in a confirmation identify its delivery, and thus the sign-up to which it belongs.
         ids = dict.fromkeys((Purpose.VIEW, Purpose.CONFIRM, Purpose.DECLINE), request.delivery_id)
         return {
             purpose.value: self._signer.link(purpose, self._token(request, purpose, ids.get(purpose, 0)))
@@ -244,24 +244,24 @@ class Renderer:
 
 
 def best_of(items: Sequence[DigestItem]) -> tuple[DigestItem, list[DigestItem]]:
-    """Return the item with the highest score, the first of several, and the others."""
+    """Return the item with the highest score (the first one in a tie), and the others."""
     scores = [item.score for item in items]
     place = scores.index(max(scores))
     return items[place], [*items[:place], *items[place + 1 :]]
 
 
 def truncated_line(text: str, chars: int = LINE_CHARS) -> str:
-    """Return foreign text as one shortened line. Raises if the value is not a text."""
+    """Return untrusted text as one shortened line. Raise AttributeError if it is not a string."""
     return shorten(one_line(text), chars)
 
 
 def preview_title(title: str) -> str:
-    """Return a title, shortened for the preview."""
+    """Return a title shortened for the preview."""
     return shorten(title, PREVIEW_TITLE_CHARS)
 
 
 def preview_reason(reason: str) -> str:
-    """Return what the preview shows if there is only one paper."""
+    """Return the preview text of a digest with only one paper."""
     return f"Why: {shorten(reason, PREVIEW_REASON_CHARS)}" if reason else ""
 
 
@@ -280,11 +280,11 @@ def template_environment(folder: Path) -> SandboxedEnvironment:
         source = path.read_text("utf-8")
         if path.suffix != ".mjml":
             return source
-        # Included as text, because mj-include of the compiler loses the width of the body around it.
+        # Include files as text, because the compiler's mj-include loses the width of the body around it.
         complete = _INCLUDE.sub(lambda match: (folder / match[1]).read_text("utf-8"), source)
-        # `fonts` lists remote fonts: none is ever fetched.
+        # `fonts` lists remote fonts. It is empty, so that messages do not load any.
         html = mjml.mjml2html(complete, disable_comments=True, fonts={})
-        # MJML has no landmarks. In a browser the whole mail is the main part of the page.
+        # MJML does not support landmarks. In a browser, the whole message is the main content.
         html = html.replace("<div aria-label=", "<main><div aria-label=", 1)
         return html.replace("</body>", "</main></body>")
 
@@ -302,7 +302,7 @@ def template_environment(folder: Path) -> SandboxedEnvironment:
 
 
 def one_line(text: str) -> str:
-    """Return foreign text as one line, without control characters and marks that change text direction."""
+    """Return untrusted text as one line, without control characters or marks that change text direction."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
     encodable = text.encode("utf-8", "replace").decode()  # without lone surrogates
@@ -314,9 +314,9 @@ _DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)
 
 
 def is_rtl(text: str) -> bool:
-    """Return whether a text runs from right to left, by its first letter with a direction (UAX 9, P2).
+    """Return whether the first character with a strong direction is right-to-left (UAX 9, P2).
 
-    Needed because several mail programs ignore `dir="auto"` and `text-align:start`.
+    This is needed because several mail programs ignore `dir="auto"` and `text-align:start`.
     """
     return next(
         (kind in _RTL for char in text if (kind := unicodedata.bidirectional(char)) in _STRONG), False
@@ -324,7 +324,7 @@ def is_rtl(text: str) -> bool:
 
 
 def with_ltr_mark(text: str) -> str:
-    """Add a mark to a right-to-left text, so that a date after it is not displayed within it."""
+    """Add a mark to a text with right-to-left letters, so that a date after it is not displayed inside it."""
     return text + "\u200e" if any(unicodedata.bidirectional(char) in _RTL for char in text) else text
 
 
@@ -341,7 +341,7 @@ def shorten(text: str, chars: int) -> str:
 
 
 def wrap(text: str, indent: str = "") -> str:
-    """Wrap text into lines of a mail. A link is never broken."""
+    """Wrap text to TEXT_WIDTH characters a line, without breaking links."""
     return textwrap.fill(
         text,
         TEXT_WIDTH,
@@ -364,8 +364,8 @@ def edition_title(edition: str) -> str:
 
 
 def fit_to_limits(item: DigestItem, limits: TextLimits) -> DigestItem:
-    """Return an item with its texts cleaned and shortened. Raises if a value has the wrong type."""
-    if not 0 <= int(item.paper_id) < 1 << 64:  # it must fit into a link
+    """Return an item with cleaned and shortened texts. Raise an exception if a value is invalid."""
+    if not 0 <= int(item.paper_id) < 1 << 64:  # it must fit in a link
         raise ValueError(item.paper_id)
     return replace(
         item,
@@ -381,7 +381,7 @@ def fit_to_limits(item: DigestItem, limits: TextLimits) -> DigestItem:
 
 
 def _web_link(url: str) -> str:
-    """Return a link that may stand in a mail, or an empty string."""
+    """Return `url` if it is safe to use in a message, otherwise an empty string."""
     if not url.startswith(("https://", "http://")) or len(url) > 1000 or one_line(url) != url or " " in url:
         return ""
     return url
