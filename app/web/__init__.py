@@ -1,24 +1,24 @@
-"""The web application. Routes turn requests into calls of the pipeline, and results into pages.
+"""The web application. Routes translate requests into pipeline calls and results into pages.
 
 pages              what people see in a browser; no page module imports another
 api                the admin API
-webhooks           where providers report bounces
+webhooks           receive bounce and complaint notices from providers
 monitoring         health and metrics
-security           response headers, size limits, the address of the client
-proof_of_work      limits of the forms that send mail, and the ALTCHA challenge past them
-background         mails sent after the response
+security           response headers, size limits, the client's address
+proof_of_work      limits for forms that send mail, and the ALTCHA challenge above them
+background         send mail and run jobs after the response
 rate_limits        rate limits per key and visitor; slots for expensive responses
-connection_limits  deadlines for slow peers, file descriptors reserved for the sender
+connection_limits  deadlines for slow peers; file descriptors reserved for the sender
 request_bodies     parse large forms in a thread
 forms              form values, stored as typed
 pasted_papers      parse pasted references, in a child process if they are long
-preview            today's digest for some interests, and how many papers a day match them
+preview            today's digest for some interests, and the number of papers a day that match them
 feedback_overview  a subscriber's feedback as the preferences pages show it
 paper_cards        papers as pages show them
 templating         Jinja environment, filters and static files
 signed_links       verify the signed link in a path; responses that must not be cached
-http_cache         conditional responses, and a cache of responses for some minutes
+http_cache         conditional responses, and a cache that keeps responses for some minutes
 feed_formats       PURE: entries → Atom and JSON Feed
 errors             exceptions → status and page
-telemetry          spans for an OpenTelemetry collector, if one is set
+telemetry          spans for an OpenTelemetry collector, if one is configured
 """

@@ -1,4 +1,4 @@
-"""Work after the response: mails, so that its time does not tell whether there was one, and jobs."""
+"""Send mail and run jobs after the response, so that its timing does not reveal whether mail was sent."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _RANDOM = random.SystemRandom()
 
 
 def send_mails(request: Request, delivery_ids: list[int]) -> None:
-    """Send these mails now if a slot is free. Otherwise the next run of the scheduler sends them."""
+    """Send these deliveries now if a slot is free. Otherwise the next run of the scheduler sends them."""
     app: Application = request.app.state.paperboy
     _with_mail_slot(request, lambda: pipeline.send_pending(app, clock.utcnow(), ids=delivery_ids))
 
 
 async def answer_form(request: Request, request_id: int) -> None:
-    """Process a stored form after a random delay, if a slot is free. Otherwise the scheduler does.
+    """Process a stored form after a random delay if a slot is free. Otherwise the scheduler processes it.
 
-    Without the delay, the next request would wait while a mail is sent, and so reveal that there was one.
+    Without the delay, the next request would wait while a message is sent, and so reveal that there was one.
     """
     app: Application = request.app.state.paperboy
     await asyncio.sleep(request.app.state.answer_delay * _RANDOM.uniform(0.5, 1.5))
@@ -43,7 +43,7 @@ async def answer_form(request: Request, request_id: int) -> None:
 def run_job(
     slots: WorkSlots, name: str, job: Callable[..., object], app: Application, **options: Any
 ) -> None:
-    """Run a requested job with the time now, if a slot is free. Its run and the log have any error."""
+    """Run a requested job if a slot is free. Errors are logged; the job also stores them in its run."""
     try:
         with slots.take():
             job(app, clock.utcnow(), **options)

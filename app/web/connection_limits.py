@@ -1,9 +1,9 @@
-"""Close slow connections at a deadline, and keep descriptors for sending and the database.
+"""Close slow connections at a deadline, and reserve file descriptors for sending and the database.
 
 Uvicorn has no deadline for a request that never ends, and accepts connections until the process has no
-descriptor left. Then pages fail, and so does sending. Here a connection that keeps the server waiting is
-closed at its deadline. At the limit of connections, the one that has waited longest for its peer is closed
-for the new one. So clients that send a whole request at once always get in.
+descriptors left. Then both pages and sending fail. Here a connection that keeps the server waiting is closed
+at its deadline. At the connection limit, the connection that has waited longest for its peer is closed to
+admit a new one. Clients that send a whole request at once can therefore always connect.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ log = structlog.get_logger(__name__)
 MOST_DESCRIPTORS = 65_536
 MOST_CONNECTIONS, LEAST_CONNECTIONS = 1000, 16
 MOST_BACKLOG = 128
-# For the database's pool and its files, logs, journals, sources and the mailbox.
+# Descriptors for the database's pool and files, logs, journals, sources and the mailbox.
 RESERVED = 80
 
 
 class ConnectionPhase(Enum):
-    """The state of a connection, by what it waits for."""
+    """The event that a connection is waiting for."""
 
     HEAD = "head"  # the head of a request: from a new peer, or after a response
     BODY = "body"  # the rest of a request
@@ -45,7 +45,7 @@ DEADLINES = {
 
 
 class GuardedProtocol(H11Protocol):
-    """Serve HTTP/1.1 with deadlines. Use a subclass with its own `waiting`: see `protocol`."""
+    """HTTP/1.1 with deadlines. Each server needs a subclass with its own `waiting`: see `protocol`."""
 
     most = MOST_CONNECTIONS
     deadlines = DEADLINES
@@ -83,7 +83,7 @@ class GuardedProtocol(H11Protocol):
         self._update_phase()
 
     def abort(self, reason: str) -> None:
-        """Close the connection at once, without sending the rest."""
+        """Close the connection at once, without sending buffered data."""
         log.debug("connection closed", reason=reason, waited_for=self._phase and self._phase.name)
         self._leave()
         self.transport.abort()
@@ -114,12 +114,12 @@ class GuardedProtocol(H11Protocol):
 
 
 def protocol(most: int) -> type[GuardedProtocol]:
-    """Return the protocol of one server that holds at most `most` connections."""
+    """Return the protocol class for a server with at most `most` connections."""
     return type("Protocol", (GuardedProtocol,), {"most": most, "waiting": {}})
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open descriptors to the hard one. Return the limit."""
+    """Raise the soft limit for open descriptors to the hard limit or MOST_DESCRIPTORS, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < target:
@@ -129,13 +129,13 @@ def raise_descriptor_limit() -> int:
 
 
 def places(descriptors: int, smtp_connections: int) -> tuple[int, int]:
-    """Return how many connections to hold, and how many more may be accepted before any is closed."""
+    """Return the connection limit and the backlog: how many more may be accepted before any is closed."""
     free = descriptors - RESERVED - smtp_connections
     most = max(LEAST_CONNECTIONS, min(MOST_CONNECTIONS, free * 4 // 5))
     return most, min(MOST_BACKLOG, most // 4)
 
 
 def options(settings: Settings) -> dict[str, Any]:
-    """Return uvicorn's options for a guarded server. Raises the process's limit of descriptors."""
+    """Return uvicorn's options for a guarded server, and raise the process's descriptor limit."""
     most, backlog = places(raise_descriptor_limit(), settings.smtp_connections)
     return {"http": protocol(most), "ws": "none", "backlog": backlog}

@@ -115,7 +115,7 @@ def status_of(error: PaperboyError) -> int:
 
 
 def headers_of(request: Request, error: HTTPException) -> Mapping[str, str]:
-    """Return the headers of an HTTP error. Allow lists every method of the path, not those of one route."""
+    """Return the headers for an HTTP error. Allow lists the path's methods, not only those of one route."""
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = []
@@ -152,11 +152,11 @@ def _request_error(request: Request, error: Exception) -> Response:
 
 
 def _database_error(request: Request, error: Exception) -> Response:
-    """Return a page with a button that sends the same form again."""
+    """Return a page with a button that submits the same form again."""
     if not is_unavailable(error):
         raise error
     log.error("database unavailable", path=request.url.path, error=str(getattr(error, "orig", error)))
-    # The page has a form: with no-referrer, browsers would not send its Origin. Other sites get no address.
+    # The page has a form: with no-referrer, browsers would not send its Origin. Other sites get no referrer.
     headers = {"Retry-After": str(RETRY_AFTER), "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
     form = request_bodies.parsed(request) or FormData()
     fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
@@ -167,7 +167,7 @@ def _database_error(request: Request, error: Exception) -> Response:
 
 
 def _unexpected_error(request: Request, _error: Exception) -> Response:
-    # The middleware, which adds the headers to other responses, does not see this one.
+    # This response bypasses the middleware, which adds the headers to other responses.
     return _respond(request, 500, headers=security.headers(request.app.state.paperboy.settings))
 
 

@@ -1,7 +1,8 @@
 """Serialize entries as Atom (RFC 4287) and JSON Feed 1.1.
 
-Atom is built with the standard library. feedgenerator 2 supports one author per entry and summaries only as
-HTML, dates an empty feed by the clock, so that it always looks new, and fails at control characters.
+Atom is built with the standard library, because feedgenerator 2 supports only one author per entry and only
+HTML summaries, and fails on control characters. It also dates an empty feed with the current time, so that
+the feed always looks new.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """A paper as feed readers show it."""
+    """A paper as shown by feed readers."""
 
     url: str  # its page here, which is its permanent id
     title: str
@@ -35,7 +36,7 @@ class FeedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A feed, newest entry first."""
+    """A feed, with its entries in the order in which they are shown."""
 
     url: str  # of the feed itself
     home: str  # URL of the page with the same papers

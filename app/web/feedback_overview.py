@@ -12,7 +12,7 @@ from app.relevance import query_language, user_profile
 from app.types import Feedback, Interest
 
 AUTHORS_SHOWN = 30
-# Shown after a redirect to the preferences, by the name in the URL.
+# Messages shown after a redirect to the preferences, keyed by the name in the URL.
 MESSAGES = {
     "removed": "Removed.",
     "weighed": "Saved.",
@@ -22,18 +22,18 @@ MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class FeedbackOverview:
-    """Liked and disliked papers of a subscriber, and the authors of the liked ones."""
+    """The papers that a subscriber liked and disliked, and the authors of the liked ones."""
 
     liked: tuple[Feedback, ...]
     disliked: tuple[Feedback, ...]
     authors: tuple[tuple[str, int], ...]  # name and number of liked papers
-    more_authors: int  # not in `authors`
+    more_authors: int  # number of those not in `authors`
     followed: frozenset[str]  # those of `authors` whom the subscriber follows
     ignored: tuple[str, ...]  # authors of liked papers who do not count as liked
 
 
 def overview(session: Session, subscriber_id: int) -> FeedbackOverview:
-    """Load the overview of a subscriber."""
+    """Load the overview of a subscriber's feedback."""
     feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
     authors = user_profile.liked_authors(feedback)
     reader = subscribers.get(session, subscriber_id)
@@ -49,6 +49,6 @@ def overview(session: Session, subscriber_id: int) -> FeedbackOverview:
 
 
 def followed_authors(names: Iterable[str], interests: Iterable[Interest]) -> list[str]:
-    """Return the authors among `names` who are an interest by themselves."""
+    """Return those of `names` that are interests on their own."""
     texts = {interest.text.casefold() for interest in interests}
     return [name for name in names if query_language.query_for("author", name).casefold() in texts]

@@ -1,4 +1,4 @@
-"""Form values, stored as typed, so that a form with an error is shown again unchanged."""
+"""Form values, stored as typed so that a form with an error can be shown again unchanged."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from app.subscribers import MAX_INTERESTS, MAX_MUTED, Preferences, schedule
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 SPARE_ROWS = 3
-MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; validation rejects values longer than this anyway
+MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; validation rejects longer values anyway
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBERS = ("weekday", "hour", "min_papers", "max_papers", "max_trending")
 _CONTENT_FIELDS = ("min_papers", "max_papers", "when_empty", "max_trending", "muted")
-_INVALID_NUMBER = -1  # outside of every allowed range, so `subscribers.problems` reports the field
+_INVALID_NUMBER = -1  # outside every allowed range, so `subscribers.problems` reports the field
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
@@ -43,7 +43,7 @@ Texts = Annotated[list[Annotated[str, AfterValidator(_encodable)]], Form()]
 
 @dataclass(frozen=True, slots=True)
 class InterestInput:
-    """One row of the interests table, as typed."""
+    """A row of the interests table, as typed."""
 
     text: str = ""
     weight: str = "1"
@@ -59,7 +59,7 @@ class InterestInput:
 
 @dataclass(frozen=True)
 class PreferencesForm:
-    """A preferences or sign-up form as typed, with its errors by field name."""
+    """A preferences or sign-up form as typed, with its errors keyed by field name."""
 
     email: str = ""
     rows: tuple[InterestInput, ...] = ()
@@ -84,7 +84,7 @@ class PreferencesForm:
 
     @property
     def valid_preferences(self) -> Preferences:
-        """Return the preferences for the content of a digest without invalid values, once validated."""
+        """Return the content preferences of a validated form, without invalid values."""
         preferences = self.to_preferences()
         interests = tuple(
             interest
@@ -148,7 +148,7 @@ def filled_form(chosen: Preferences) -> PreferencesForm:
 
 
 def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
-    """Return the fields of a sign-up form by name, as typed, to be sent once more."""
+    """Return the names and typed values of a sign-up form's fields, so that it can be submitted again."""
     rows = [("interest", row.text) for row in form.rows]
     single = ("email", "cadence", "weekday", "hour", "zone", "liked")
     return [*rows, *((name, getattr(form, name)) for name in single)]
@@ -157,10 +157,10 @@ def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
 def merge_concurrent_changes(form: PreferencesForm, stored: Preferences) -> Preferences:
     """Return the preferences in a form, plus interests and muted words added since it was opened.
 
-    They may have been added by the links in a mail or in another window.
+    They may have been added through links in an e-mail or in another window.
     """
     preferences = form.to_preferences()
-    if not form.original_texts:  # the form does not tell what it showed when opened
+    if not form.original_texts:  # the form does not say what it showed when it was opened
         return preferences
     in_form = {*form.original_texts, *(item.text for item in preferences.interests), *preferences.muted}
     interests = (item for item in stored.interests if item.text not in in_form)
@@ -175,7 +175,7 @@ def merge_concurrent_changes(form: PreferencesForm, stored: Preferences) -> Pref
 def interest_rows(
     texts: Sequence[str], weights: Sequence[str] = (), quotas: Sequence[str] = ()
 ) -> tuple[InterestInput, ...]:
-    """Combine the columns of the interests table into rows, without empty ones."""
+    """Combine the columns of the interests table into rows, and leave out empty rows."""
     lines = zip_longest(texts, weights[: len(texts)], quotas[: len(texts)])
     typed = islice((line for line in lines if line[0].strip()), MAX_LINES)
     return tuple(
@@ -202,7 +202,7 @@ def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
 
 
 def validated(form: PreferencesForm, split: str = "") -> PreferencesForm:
-    """Validate the content fields of a form for its preview. Split the interest `split` first, if given."""
+    """Validate the content fields of a form for its preview. If given, first split the interest `split`."""
     form = split_interest(form, split) if split else form
     problems = subscribers.problems(form.to_preferences())
     shown = ("interests", *_CONTENT_FIELDS)
@@ -210,7 +210,7 @@ def validated(form: PreferencesForm, split: str = "") -> PreferencesForm:
 
 
 def problems_of(field: str, check: Callable[[str], object], text: str) -> dict[str, str]:
-    """Return the error that `check` raises for the text of a field, by field name."""
+    """Return the error that `check` raises for a field's text, keyed by field name."""
     try:
         check(text)
     except InvalidInput as error:
@@ -220,7 +220,7 @@ def problems_of(field: str, check: Callable[[str], object], text: str) -> dict[s
 
 @lru_cache(maxsize=1)
 def zones() -> list[tuple[str, list[str]]]:
-    """Return the time zones to choose from, by region, each under its current name."""
+    """Return the current names of the available time zones, grouped by region."""
     table = files("tzdata").joinpath("zoneinfo/zone.tab").read_text("ascii")
     listed = (line.split("\t")[2] for line in table.splitlines() if not line.startswith("#"))
     regions = groupby(sorted(filter(schedule.valid_zone, listed)), lambda name: name.split("/")[0])

@@ -1,6 +1,6 @@
 """Conditional responses (RFC 9110, section 13), and a cache for responses that are the same for everybody.
 
-Responses have an ETag and no Last-Modified: a withdrawn paper changes a page without a newer date.
+Responses have an ETag but no Last-Modified, because a withdrawn paper changes a page without a newer date.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from app.web.security import PUBLIC_REFERRER, visitor
 
 KEEP = timedelta(minutes=5)  # feeds and the sitemap
 KEEP_PAGES = timedelta(minutes=1)
-STALE_PAGES = timedelta(minutes=5)  # after that, while they are rebuilt
+STALE_PAGES = timedelta(minutes=5)  # longer, while they are being rebuilt
 MAX_RESPONSES = 200  # most have some tens of kilobytes
-AT_ONCE = PAGES + PAGES_WAITING  # threads that build or wait; the other threads are for other requests
+AT_ONCE = PAGES + PAGES_WAITING  # threads that may build or wait; the rest serve other requests
 
 Key = tuple[str, ...]
 
@@ -40,15 +40,15 @@ class CachedResponse:
 
     @cached_property
     def etag(self) -> str:
-        """Return a weak ETag, since the compressed body has the same content in other bytes."""
+        """Return a weak ETag, because the compressed body has the same content in different bytes."""
         return f'W/"{blake2b(self.body, digest_size=16).hexdigest()}"'
 
 
 class ResponseCache:
-    """A cache of public responses. The oldest is dropped when it is full. Private pages are never stored.
+    """A cache of public responses, which drops the oldest when it is full. Private pages are never stored.
 
-    While one thread rebuilds a response, or no slot is free for that, others get the stale one for up to
-    `stale`. Without a stale one they wait.
+    While one thread rebuilds a response, or if no slot is free for that, other threads get the stale response
+    for up to `stale`. Without a stale response, they wait.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class ResponseCache:
         self._building: set[Key] = set()
 
     def get_or_build(self, key: Key, now: datetime, build: Callable[[], CachedResponse]) -> CachedResponse:
-        """Return the cached response. If it is missing or stale, one thread rebuilds it while others wait.
+        """Return the cached response. If it is missing or stale, one thread rebuilds it.
 
-        Raise TooManyRequests if too many threads build or wait.
+        Raise TooManyRequests if too many threads build or wait and there is no stale response.
         """
         if fresh := self._stored(key, now - self._keep_for):
             return fresh
@@ -87,7 +87,7 @@ class ResponseCache:
             raise
 
     def _stored(self, key: Key, after: datetime) -> CachedResponse | None:
-        """Return the stored response if it was built after a time."""
+        """Return the stored response if it was built after `after`."""
         with self._changed:
             response, at = self._responses.get(key, (None, after))
         return response if at > after else None
@@ -113,7 +113,7 @@ class ResponseCache:
 def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Response:
     """Return a page that is the same for everybody, built at most once a minute.
 
-    `make` must not depend on the visitor. Its exceptions are not cached.
+    The result of `make` must not depend on the visitor. Its exceptions are not cached.
     """
     pages: ResponseCache = request.app.state.page_cache
     limits: Capacity = request.app.state.capacity
@@ -126,7 +126,7 @@ def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Res
 
 
 def conditional_response(request: Request, cached: CachedResponse, headers: Mapping[str, str]) -> Response:
-    """Return the response, or 304 if the client has the same version."""
+    """Return the response, or status 304 if the client already has this version."""
     headers = {**headers, "ETag": cached.etag}
     tags = request.headers.get("if-none-match", "")
     if tags.strip() == "*" or cached.etag.removeprefix("W/") in re.findall(r'"[^"]*"', tags):

@@ -43,13 +43,13 @@ CHECKED_EVERY = timedelta(minutes=10)
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """Report that the process responds. If it does not, restart it. This needs no thread of the pool."""
+    """Report that the process responds. If it does not, restart it. This does not use a pool thread."""
     return {"status": "ok"}
 
 
 @router.get("/readyz")
 def readyz(request: Request) -> JSONResponse:
-    """Report whether the database is usable. If it is not, a restart does not help."""
+    """Report whether the database is usable. If it is not, restarting does not help."""
     app: Application = request.app.state.paperboy
     try:
         current, newest = database.schema_revisions(app.db)
@@ -63,7 +63,7 @@ def readyz(request: Request) -> JSONResponse:
 def _require_operator(request: Request, now: auth.Now, given: auth.Given) -> None:
     """Require a key: counts before and after a sign-up would reveal whether an address was known.
 
-    On a local installation, whose links point to this machine, no key is needed.
+    A local installation, whose links point to this machine, does not need a key.
     """
     app: Application = request.app.state.paperboy
     if urlsplit(app.settings.base_url).hostname not in ("127.0.0.1", "localhost", "::1"):
@@ -75,7 +75,7 @@ def metrics(request: Request) -> Response:
     """Return counts and times as Prometheus metrics. They contain no personal data."""
     registry, state = CollectorRegistry(), request.app.state
     with auth.capacity(request).api.take():
-        # The reconciliation reads all subscribers, so it is kept for a while.
+        # The reconciliation reads all subscribers, so its result is cached.
         now, checked_at = clock.utcnow(), getattr(state, "ledger_checked_at", None)
         if checked_at is None or not timedelta() <= now - checked_at < CHECKED_EVERY:
             with state.paperboy.db.read() as session:
@@ -87,7 +87,7 @@ def metrics(request: Request) -> Response:
 
 
 class _DatabaseCollector(Collector):
-    """Collect metrics from the database, so that every process reports the same."""
+    """A collector that reads metrics from the database, so that every process reports the same values."""
 
     def __init__(self, app: Application, balance: reconciliation.Reconciliation) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Papers as the public pages show them, and suggestions for interests."""
+"""Papers as shown on public pages, and suggestions for interests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SUGGEST_FROM = timedelta(days=60)
 KEEP_NEWEST = timedelta(minutes=1)
 ON_FRONT = 10  # papers
 KEEP_SUGGESTIONS = timedelta(minutes=10)
-WIDTH, HEIGHT = 240, 60  # of a curve, in its own units
+WIDTH, HEIGHT = 240, 60  # of a chart, in its own units
 
 
 @dataclass(frozen=True, slots=True)
 class PaperCard:
-    """A paper in a list."""
+    """A paper as shown in a list."""
 
     paper: PaperView
     authors: str
@@ -35,7 +35,7 @@ class PaperCard:
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """A week of the ISO calendar. It begins on Monday and belongs to the year of its Thursday."""
+    """An ISO 8601 week. It begins on Monday and belongs to the year that contains its Thursday."""
 
     year: int
     number: int
@@ -72,7 +72,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class WeekPapers:
-    """The papers listed in a week, most votes first, its days, and the neighbouring weeks."""
+    """The most upvoted papers listed in a week, its days with papers, and the neighbouring weeks."""
 
     week: Week
     days: tuple[date, ...]
@@ -84,7 +84,7 @@ class WeekPapers:
 
 @dataclass(frozen=True, slots=True)
 class VoteChart:
-    """Votes over time: points of a line in a field of WIDTH × HEIGHT, and a description."""
+    """Votes over time: the points of a line in a box of WIDTH × HEIGHT, and a description."""
 
     points: tuple[tuple[float, float], ...]
     description: str
@@ -108,12 +108,12 @@ def week_of(day: date) -> Week:
 
 
 def latest_day(session: Session) -> date | None:
-    """Return the newest day that has papers."""
+    """Return the newest day that has papers, or None for an empty archive."""
     return queries.neighbouring_days(session, date.max)[0]
 
 
 def papers_of_day(session: Session, day: date, limit: int, now: datetime, page: int = 1) -> Day:
-    """Load a page of the papers of a day, with at most `limit` papers."""
+    """Load a page of at most `limit` papers listed on a day."""
     papers = queries.candidates(session, day, day)
     trends = trending.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
@@ -124,7 +124,7 @@ def papers_of_day(session: Session, day: date, limit: int, now: datetime, page: 
 
 
 def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekPapers:
-    """Load the `limit` most upvoted papers of a week."""
+    """Load the `limit` most upvoted papers listed in a week."""
     ids, total = queries.most_voted(session, week.first, week.last, limit)
     before, _ = queries.neighbouring_days(session, week.first)
     _, after = queries.neighbouring_days(session, week.last)
@@ -147,7 +147,7 @@ def paper_page(session: Session, paper_id: int, related: Iterable[PaperView], no
 
 
 def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
-    """Return cards for papers of any days. Their trends ignore the other papers of the same day."""
+    """Return cards for papers from any days. Each trend ignores the other papers from the same day."""
     return tuple(_card(paper, trending.trends([paper], now)[paper.id]) for paper in papers)
 
 
@@ -174,7 +174,7 @@ def vote_chart(votes: Sequence[VoteSample]) -> VoteChart | None:
 
 
 class NewestDay:
-    """Cache the newest day of the front page for a minute."""
+    """A cache that keeps the newest day for the front page for a minute."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -194,7 +194,7 @@ class NewestDay:
 
 
 class Suggestions:
-    """Suggest keywords of recent papers. They are counted at most every ten minutes."""
+    """Suggestions from the keywords of recent papers, which are counted at most every ten minutes."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -203,7 +203,7 @@ class Suggestions:
         self._count_again_at: datetime | None = None
 
     def matching(self, typed: str, now: datetime, limit: int = 8) -> list[str]:
-        """Return keywords in which a word begins with the typed text, most frequent first."""
+        """Return keywords that contain a word beginning with the typed text, most frequent first."""
         with self._lock:
             if self._count_again_at is None or self._count_again_at <= now:
                 with self._db.read() as session:

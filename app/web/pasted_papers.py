@@ -10,7 +10,7 @@ from app.papers import bibliography
 from app.runtime import sandbox
 from app.types import ParseResult
 
-SMALL = 20_000  # characters or bytes that are parsed in this process, in at most half a second
+SMALL = 20_000  # characters or bytes that are parsed in this process, within half a second
 Given = TypeVar("Given", str, bytes)
 
 

@@ -1,4 +1,4 @@
-"""Preview a digest: today's papers for a form, and how many recent papers match each interest. Read-only."""
+"""Preview a digest: today's papers for a form, and recent matches for each interest. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from app.web.security import visitor
 log = structlog.get_logger(__name__)
 
 DAYS = 14
-MIN_DAYS = 7  # days with papers that are needed to give a rate
+MIN_DAYS = 7  # days with papers needed to state a rate
 DEFAULT_DIGEST_SIZE = 10  # papers
 NARROW = 2  # papers in two weeks
 
-BUILDER_LIFETIME = timedelta(minutes=1)  # previews share the papers loaded for one builder
-MAX_MATCHED = 300  # interests that one builder keeps: each takes a row as wide as three weeks of papers
+BUILDER_LIFETIME = timedelta(minutes=1)  # previews during this time share the papers that a builder loaded
+MAX_MATCHED = 300  # interests per builder: each takes a row with a value per paper from three weeks
 
 
 @dataclass(frozen=True, slots=True)
 class InterestPreview:
-    """Counts of recent papers that match an interest."""
+    """The number of recent papers that match an interest, by day."""
 
     text: str
     counts: tuple[int, ...]  # by day
@@ -60,10 +60,10 @@ class Preview:
 def validate_and_preview(
     request: Request, form: PreferencesForm, split: str = ""
 ) -> tuple[PreferencesForm, Preview]:
-    """Return the validated form and its preview, which leaves out invalid values. Raise nothing.
+    """Return the validated form and its preview, which ignores invalid values. This never raises.
 
-    Past the rate limit, or if the preview fails, the preview has the error. Past the limit, the form is not
-    validated.
+    If the rate limit is exceeded or the preview fails, the preview contains the error. If the rate limit is
+    exceeded, the form is not validated.
     """
     limits: Capacity = request.app.state.capacity
     previews: Previews = request.app.state.previews
@@ -87,9 +87,9 @@ def validate_and_preview(
 
 
 class Previews:
-    """Build previews. Those within a minute share the loaded papers, since loading is most of the work.
+    """A builder of previews. Previews within a minute share the loaded papers, since loading takes longest.
 
-    One preview is built at a time, since they also share matched interests.
+    They also share matched interests, so one preview is built at a time.
     """
 
     def __init__(self, app: Application) -> None:
@@ -123,18 +123,18 @@ class Previews:
         return Preview(digest, "", days, tuple(shown))
 
     def _current_builder(self, now: datetime) -> DigestBuilder:
-        """Return the builder of this minute, with its papers loaded."""
+        """Return the current builder with its papers loaded, or replace it if it is too old or full."""
         if self._builder and now - self._builder[1] < BUILDER_LIFETIME and len(self._matched) < MAX_MATCHED:
             return self._builder[0]
         with self._app.db.read() as session:
             builder = DigestBuilder(self._app.digest_context, session, now, back=DAYS - 1)
-        builder.rewind_to(now)  # the digest looks back as far as any; the counts, over all loaded days
+        builder.rewind_to(now)  # the digest looks back as usual; the counts cover all loaded days
         self._builder, self._matched = (builder, now), set()
         return builder
 
 
 def in_words(text: str, counts: Sequence[int], paper_days: int) -> str:
-    """Describe daily counts, of which `paper_days` days have any papers at all."""
+    """Describe daily counts. `paper_days` is the number of days on which any papers were listed."""
     total = sum(counts)
     if not total and not query_language.parse(text).terms:  # by authors or categories alone
         return "none"

@@ -1,8 +1,8 @@
-"""Limit forms that send mail. Past a threshold, they need a proof of work or a pause.
+"""Limit forms that send mail. Above a threshold, they need a proof of work or a pause.
 
-Forms are never rejected for good: a whole laboratory may sign up from one address, and a flood must not
+Forms are never rejected permanently: a whole laboratory may sign up from one address, and a flood must not
 keep others out. The work is an ALTCHA challenge (PBKDF2, solved by static/challenge.js). Without scripts, the
-same signed challenge admits its form after a pause. A challenge is for one mailbox and admits one form.
+same signed challenge admits its form after a pause. A challenge is valid for one mailbox and admits one form.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from app.web.security import network
 
 HOUR = timedelta(hours=1)
 PER_MAILBOX = 5  # forms an hour
-ALL_VISITORS = 25  # together they may send as many forms as this many visitors
+ALL_VISITORS = 25  # all visitors together may send as many forms as this many separate visitors
 ALGORITHM = "PBKDF2/SHA-256"
-ITERATIONS = 1_000  # of each attempt; the server makes as many for a challenge, and none to verify it
-ATTEMPTS = 1_500  # about a second of a laptop's browser
-MOST_WORK = 16  # maximum factor for ATTEMPTS; if only the total of all visitors is too high, the factor is 1
+ITERATIONS = 1_000  # per attempt; the server needs as many to create a challenge, and none to verify it
+ATTEMPTS = 1_500  # about a second in a laptop's browser
+MOST_WORK = 16  # maximum factor for ATTEMPTS; if only the total for all visitors is too high, the factor is 1
 PAUSE = timedelta(seconds=60)
-# Between the pauses of visitors from one network, so that they pass one by one.
+# Added for each further form from the same network, so that the forms are admitted one by one.
 SPACING = timedelta(seconds=10)
 LONGEST_PAUSE = HOUR
 ADMITTED_AFTERWARDS = timedelta(minutes=30)
-MOST_CHARS = 2_000  # of a proof; a valid one has about 900
+MOST_CHARS = 2_000  # in a proof; a valid one has about 900
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The work or the pause that a form needs before it is admitted."""
+    """The work or the pause required before a form is admitted."""
 
     puzzle: str  # JSON, for the script that solves it
-    attempts: int  # needed at most to solve it
+    attempts: int  # maximum number needed to solve it
     proof: str  # sent back with the form; the script adds the solution
-    pause: int | None  # seconds after which no solution is needed; None if it always is
+    pause: int | None  # seconds after which no solution is needed; None if a solution is always needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,15 @@ class _Permit:
 
     nonce: str
     solved: bool
-    ready_at: datetime | None  # when it admits without a solution
+    ready_at: datetime | None  # when it admits the form without a solution
     parameters: altcha.Challenge
 
 
 class Admission:
-    """Count the forms of all processes in the database. `attempts` sets the work of a challenge."""
+    """Limits for forms, counted in the database across all processes.
+
+    `attempts` sets the work of a challenge.
+    """
 
     def __init__(
         self, db: Database, per_visitor: int, secret_keys: Sequence[str], attempts: int = ATTEMPTS
@@ -74,14 +77,14 @@ class Admission:
         self._attempts = attempts
 
     def admit(self, ip: str, email: str, proof: str, now: datetime) -> Challenge | None:
-        """Count a form. Return None to admit it, or the challenge that has to be solved first.
+        """Count a form. Return None to admit it, or the challenge that must be solved first.
 
         The result does not depend on whether the address is known. `email` must be normalised.
         """
         mailbox = mailbox_hash(email)
         permit = self._read(proof, mailbox, now)
         if permit and not permit.solved and (permit.ready_at is None or permit.ready_at > now):
-            # It came too early: the same challenge again, with the rest of its pause.
+            # The form was sent too early: return the same challenge with the rest of its pause.
             return _to_challenge(permit.parameters, permit.ready_at - now if permit.ready_at else None)
         with self._db.write() as session:
             if permit and hit_counters.hit(session, f"proof {permit.nonce}", now, 2 * HOUR).hits == 1:
@@ -96,7 +99,7 @@ class Admission:
         return self._challenge(mailbox, strain, pause if pause <= LONGEST_PAUSE else None, now)
 
     def _challenge(self, mailbox: str, strain: float, pause: timedelta | None, now: datetime) -> Challenge:
-        """Return a new challenge. Without a pause, it always needs a solution."""
+        """Return a new challenge. If `pause` is None, it always needs a solution."""
         attempts = math.ceil(self._attempts * min(max(strain, 1), MOST_WORK))
         challenge = altcha.create_challenge(
             ALGORITHM,
@@ -114,7 +117,7 @@ class Admission:
         return _to_challenge(challenge, pause)
 
     def _read(self, proof: str, mailbox: str, now: datetime) -> _Permit | None:
-        """Return the challenge in a proof. None if it is malformed, forged, expired or not for `mailbox`."""
+        """Return the challenge in a proof: None if malformed, forged, expired or for another mailbox."""
         if not proof or len(proof) > MOST_CHARS:
             return None
         try:

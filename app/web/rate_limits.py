@@ -1,7 +1,7 @@
-"""Limit the work of requests: slots for expensive responses, and rate limits of keys and visitors.
+"""Limit the load from requests: slots for expensive responses, and rate limits for keys and visitors.
 
-The web server answers from a pool of 40 threads. All slots together take at most 36 of them, so that the
-front page, unsubscribing and health checks always find a thread. The limits hold for one process. Limits that
+The web server responds from a pool of 40 threads. All slots together take at most 36 of them, so that the
+front page, unsubscribing and health checks always get a thread. The limits apply to one process. Limits that
 protect mailboxes are counted in the database: see `app.storage.hit_counters`.
 """
 
@@ -16,29 +16,32 @@ from threading import BoundedSemaphore, Lock
 
 from app.errors import TooManyRequests
 
-API_REQUESTS = 8  # at once, of all keys
+API_REQUESTS = 8  # at once, for all keys together
 ANALYSES = 2  # at once: a backtest takes a second of CPU time and some 40 MB
-JOBS = 2  # refreshes and training requested by keys
-MAILS = 4  # sent at once after a form
+JOBS = 2  # at once: refreshes and training requested through the API
+MAILS = 4  # at once: background tasks that send mail
 PASTES = 3  # at once: parsing pasted papers or building the feed of an interest may take seconds
-PREVIEWS = 3  # one is built at a time, the others wait
+PREVIEWS = 3  # at once: one is built at a time, the others wait
 SEARCHES, SEARCHES_WAITING = 2, 2
-PAGES, PAGES_WAITING = 2, 3  # built at once: more would only share the same CPU
+PAGES, PAGES_WAITING = 2, 3  # at once: more would only share the same CPU
 PATIENCE = 5.0  # seconds that a search or a page waits for a slot
 RETRY_AFTER = 2  # seconds
 
 MINUTE, HOUR = 60, 3600  # seconds
-REQUESTS_A_MINUTE = 600  # a key
-WRONG_KEYS_A_MINUTE = 20  # a visitor
-PAGES_A_MINUTE = 240  # a visitor; a page that is in the cache is not counted
-PREVIEWS_A_MINUTE = 60  # a visitor: as fast as anybody types, with a pause now and then
-SEARCHES_A_MINUTE = 30  # a visitor
-FEEDS_A_MINUTE = 30  # a visitor; a feed that is in the cache is not counted
-PASTES_AN_HOUR = 20  # a subscriber: parsing a file full of LaTeX may take six seconds
+REQUESTS_A_MINUTE = 600  # per key
+WRONG_KEYS_A_MINUTE = 20  # per visitor
+PAGES_A_MINUTE = 240  # per visitor; cached pages are not counted
+PREVIEWS_A_MINUTE = 60  # per visitor: as fast as anybody types, with occasional pauses
+SEARCHES_A_MINUTE = 30  # per visitor
+FEEDS_A_MINUTE = 30  # per visitor; cached feeds are not counted
+PASTES_AN_HOUR = 20  # per subscriber: parsing a file full of LaTeX may take six seconds
 
 
 class WorkSlots:
-    """Limit one kind of work to `places` slots. `waiting` more may wait for one, up to `patience` seconds."""
+    """Slots for one kind of work, `places` in number.
+
+    Up to `waiting` more requests wait for a slot, each for at most `patience` seconds.
+    """
 
     def __init__(self, places: int, waiting: int = 0, patience: float = 0) -> None:
         self._room = BoundedSemaphore(places + waiting)
@@ -68,17 +71,17 @@ def _slot(places: BoundedSemaphore, patience: float) -> Iterator[None]:
 
 
 class RateLimiter:
-    """Limit the hits of each name to `most` within a window of `seconds`.
+    """A limit of `most` hits for each name within a window of `seconds`.
 
-    A window begins with its first hit. Windows that have ended are dropped, so the memory is bounded by the
-    hits of one window.
+    A window begins with its first hit. Expired windows are dropped, so memory is bounded by the hits within
+    one window.
     """
 
     def __init__(self, most: int, seconds: int) -> None:
         self._most = most
         self._seconds = seconds
         self._lock = Lock()
-        self._windows: dict[str, tuple[float, int]] = {}  # end and hits, those that end first at the front
+        self._windows: dict[str, tuple[float, int]] = {}  # end and hits, in the order of their ends
 
     def hit(self, name: str) -> None:
         """Count one hit, or raise TooManyRequests."""
@@ -105,17 +108,17 @@ class RateLimiter:
 
 
 class KeyLimits:
-    """Limit the requests of each key, and the wrong keys of each visitor."""
+    """Limits for requests with each key, and for wrong keys from each visitor."""
 
     def __init__(self) -> None:
         self._requests = RateLimiter(REQUESTS_A_MINUTE, MINUTE)
         self._wrong = RateLimiter(WRONG_KEYS_A_MINUTE, MINUTE)
-        self._valid: set[bytes] = set()  # digests of keys that were valid, as many as there are keys
+        self._valid: set[bytes] = set()  # digests of keys that were valid; at most as many as there are keys
 
     def before_lookup(self, key: str, visitor: str) -> None:
         """Raise TooManyRequests if the visitor sent too many wrong keys.
 
-        Keys that were valid before are exempt, so that a stranger behind the same proxy cannot lock the
+        Keys that have been valid are exempt, so that a stranger behind the same proxy cannot lock the
         operator out.
         """
         if _digest(key) not in self._valid:
@@ -133,7 +136,7 @@ class KeyLimits:
 
 
 class Capacity:
-    """The slots and limits of one web application."""
+    """The slots and rate limits of a web application."""
 
     def __init__(self) -> None:
         self.api = WorkSlots(API_REQUESTS)

@@ -1,7 +1,7 @@
-"""Parse large forms in a thread, so that they hold up no other request.
+"""Parse large forms in a thread, so that they do not delay other requests.
 
-Starlette parses forms in the event loop. There, a form of 1 MB of percent signs delays every response by half
-a second or more. Here a large one is parsed in a thread, two at a time.
+Starlette parses forms in the event loop, where a form of 1 MB of percent signs delays every response by half
+a second or more. Here large forms are parsed in a thread, at most two at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import FormData
 
 URLENCODED = "application/x-www-form-urlencoded"
-SMALL = 16 * 1024  # bytes: they take the event loop a few milliseconds at most
+SMALL = 16 * 1024  # bytes, which take the event loop a few milliseconds at most
 MOST_FIELDS = 1000
 
 _ESCAPES = re.compile(rb"(?:%[0-9A-Fa-f]{2}){1,4000}")
@@ -25,10 +25,10 @@ _places = anyio.CapacityLimiter(2)
 
 
 class FormRequest(Request):
-    """Parse a large urlencoded form in a thread."""
+    """A request that parses a large urlencoded form in a thread."""
 
     def form(self, **limits: Any) -> Any:
-        """Return the form, to be awaited."""
+        """Return an awaitable of the form."""
         content_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         return self._urlencoded() if content_type == URLENCODED else super().form(**limits)
 
@@ -48,7 +48,7 @@ class FormRequest(Request):
 
 
 class FormRoute(APIRoute):
-    """Parse the forms of a route with `FormRequest`."""
+    """A route that parses its forms with `FormRequest`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -61,16 +61,16 @@ class FormRoute(APIRoute):
 
 
 def parsed(request: Request) -> FormData | None:
-    """Return the form that the route has parsed already; None if there is none.
+    """Return the form if the route has already parsed it, otherwise None.
 
-    Error handlers get another request object, whose body is consumed already.
+    Error handlers get another request object, whose body has already been consumed.
     """
     form_request: FormRequest | None = getattr(request.state, "form_request", None)
     return form_request.parsed_form if form_request else None
 
 
 def parse(body: bytes) -> FormData:
-    """Return the fields of an urlencoded form, or raise HTTPException if there are too many."""
+    """Return the fields of a urlencoded form. Raise HTTPException (400) if there are too many."""
     if body.count(b"&") >= MOST_FIELDS:
         raise HTTPException(400, f"A form can have at most {MOST_FIELDS} fields.")
     fields = (field.partition(b"=") for field in body.split(b"&") if field)
@@ -80,8 +80,8 @@ def parse(body: bytes) -> FormData:
 def _unquote(text: bytes) -> str:
     """Decode plus signs and escapes as UTF-8.
 
-    A run of escapes is decoded at once. The standard library cuts a text at each percent sign first, which
-    takes a third of a second for 1 MB of them, during which no other thread runs.
+    A run of escapes is decoded at once. The standard library splits the text at each percent sign instead.
+    For 1 MB of percent signs, this blocks all threads for a third of a second.
     """
     return _ESCAPES.sub(_bytes_of, text.replace(b"+", b" ")).decode("utf-8", "replace")
 

@@ -1,7 +1,7 @@
-"""Response headers, limits of request bodies, and the origin and address of a request.
+"""Response headers, size limits for request bodies, and the origin and address of a request.
 
-Forms of public pages check that they were sent from this site (`same_site`). Pages behind signed links need
-no such check: another site would have to know the link.
+Forms on public pages must be sent from this site (`same_site`). Pages behind signed links do not need this
+check, because another site would have to know the link.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from app.storage.database import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_
 # Form encoding can triple the size of pasted text. A file that is slightly too large must fit as well, so
 # that the error is shown at its field.
 MAX_FORM_BYTES = 1024 * 1024
-MAX_API_BYTES = 256 * 1024  # the body is read before the key is looked at
+MAX_API_BYTES = 256 * 1024  # the body is read before the key is checked
 MAX_HELD_BYTES = 64 * 1024 * 1024  # of all bodies at once, since strangers may send many large ones slowly
 
 PAGE_CSP = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# A mail in the browser has inline styles. Scripts, forms and remote images are blocked.
+# An e-mail shown in the browser has inline styles. Scripts, forms and remote images are blocked.
 MAIL_CSP = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; "
     "frame-ancestors 'none'; sandbox allow-popups allow-popups-to-escape-sandbox "
@@ -41,7 +41,7 @@ NOT_STORED = {"Cache-Control": "no-store"}  # for responses to requests with a k
 
 
 def headers(settings: Settings) -> dict[str, str]:
-    """Return the default headers of every response."""
+    """Return the default headers for every response."""
     common = {
         "Content-Security-Policy": PAGE_CSP,
         "X-Content-Type-Options": "nosniff",
@@ -56,9 +56,9 @@ def headers(settings: Settings) -> dict[str, str]:
 
 
 class SecurityMiddleware:
-    """ASGI middleware that adds the headers and rejects bodies that are too large.
+    """ASGI middleware that adds default headers and rejects bodies that are too large.
 
-    It turns HEAD into GET; the server then leaves out the body.
+    It turns HEAD into GET; the server then omits the body.
     """
 
     def __init__(self, app: ASGIApp, common: Mapping[str, str]) -> None:
@@ -83,7 +83,7 @@ class SecurityMiddleware:
                     present.setdefault(name, value)
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                wait_for_locks(BUSY_TIMEOUT_MS)  # background tasks may wait longer: no visitor waits for them
+                wait_for_locks(BUSY_TIMEOUT_MS)  # background tasks may wait longer than visitors
 
         wait_for_locks(WEB_BUSY_TIMEOUT_MS)
         size = MAX_API_BYTES if scope["path"].startswith("/api/") else MAX_FORM_BYTES
@@ -110,7 +110,7 @@ class SecurityMiddleware:
 
 
 def same_site(request: Request) -> None:
-    """Refuse a form that another site's page sent."""
+    """Raise HTTPException (403) if the form was sent from another site."""
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     if site is not None:
@@ -129,7 +129,7 @@ def same_site(request: Request) -> None:
 
 
 def client_ip(request: Request) -> str:
-    """Return the address of the client. X-Forwarded-For counts only as far as trusted proxies wrote it."""
+    """Return the client's address. Only the part of X-Forwarded-For that trusted proxies wrote is used."""
     settings: Settings = request.app.state.paperboy.settings
     peer = request.client.host if request.client else ""
     chain = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",") if hop.strip()]
@@ -137,7 +137,10 @@ def client_ip(request: Request) -> str:
 
 
 def first_untrusted_hop(chain: Sequence[str], trusted: Sequence[str]) -> str:
-    """Return the last hop that is not a trusted proxy. Everything before it can be forged."""
+    """Return the last hop that is not a trusted proxy, since everything before it can be forged.
+
+    If it is not an IP address, return the end of the chain. If all hops are trusted, return the first.
+    """
     networks = [ipaddress.ip_network(proxy, strict=False) for proxy in trusted]
     for hop in reversed(chain):
         address = _address(hop)
@@ -156,14 +159,14 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def visitor(request: Request) -> str:
-    """Return the network that a request comes from, as which visitors are counted."""
+    """Return the network of a request's client. Visitors are counted by network."""
     return network(client_ip(request))
 
 
 def network(ip: str) -> str:
-    """Return the network that is counted as one visitor: an IPv4 address, or an IPv6 /56.
+    """Return the network that counts as one visitor: an IPv4 address or an IPv6 /56.
 
-    Providers give a customer a /56, or a /64 of it.
+    Providers assign a /56, or a /64 within one, to each customer.
     """
     address = _address(ip)
     if isinstance(address, ipaddress.IPv6Address):

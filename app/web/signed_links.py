@@ -18,12 +18,12 @@ from app.storage.models import Subscriber, SubscriberState
 from app.web import templating
 
 PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
-# Links that still answer for an erased subscriber: what they do is done already.
+# Links that still work for an erased subscriber, because erasing includes what they do.
 _DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
 
 
 def granted(request: Request, purpose: Purpose, token: str) -> Grant:
-    """Return what a link allows. Raise LinkForged, LinkExpired or LinkReplaced."""
+    """Return the grant of a signed link. Raise LinkForged, LinkExpired or LinkReplaced."""
     app: Application = request.app.state.paperboy
     grant = app.signer.verify(purpose, token, clock.utcnow())
     with app.db.read() as session:
@@ -32,14 +32,14 @@ def granted(request: Request, purpose: Purpose, token: str) -> Grant:
         raise LinkForged
     if reader.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
         return grant
-    # Unsubscribe links of all mails work, however old.
+    # The unsubscribe links in all e-mails work, however old they are.
     if grant.epoch != reader.link_epoch and purpose is not Purpose.UNSUBSCRIBE:
         raise LinkReplaced
     return grant
 
 
 def allows(purpose: Purpose) -> Any:
-    """Return a dependency that verifies the token in the path and gives its grant."""
+    """Return a dependency that verifies the token in the path and returns its grant."""
 
     def grant_of(request: Request, token: str) -> Grant:
         return granted(request, purpose, token)
@@ -55,12 +55,12 @@ def page(
     headers: Mapping[str, str] | None = None,
     **values: Any,
 ) -> Response:
-    """Render a page that caches and search engines must not store."""
+    """Render a page with headers that forbid caching and indexing."""
     return templating.page(request, template, status=status, headers={**(headers or {}), **PRIVATE}, **values)
 
 
 def redirect_to_preferences(request: Request, message: str, rest: str = "", *, at: str = "") -> Response:
-    """Redirect to the preferences, or to the page `at` below them, so that a reload sends no form.
+    """Redirect to the preferences, or to the page `at` below them, so that a reload does not resend the form.
 
     `message` names the message to show there. `rest` is appended to the URL.
     """
@@ -69,14 +69,14 @@ def redirect_to_preferences(request: Request, message: str, rest: str = "", *, a
 
 
 def feed_path(app: Application, reader: Subscriber) -> str:
-    """Return the path of a subscriber's own feed. It changes only with their links."""
+    """Return the path of a subscriber's own feed. It changes only when their links are replaced."""
     return signed_path(app, Purpose.FEED, reader, reader.created_at)
 
 
 def signed_path(
     app: Application, purpose: Purpose, reader: Subscriber, at: datetime, argument: int = 0
 ) -> str:
-    """Return the path of a link that was issued at a time."""
+    """Return the path of a link issued at `at`."""
     token = app.signer.token(purpose, reader.id or 0, at, epoch=reader.link_epoch, argument=argument)
     return f"/{purpose}/{token}"
 

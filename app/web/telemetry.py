@@ -1,4 +1,4 @@
-"""OpenTelemetry traces, if PAPERBOY_OTEL_ENDPOINT is set. Needs the extra `otel`."""
+"""OpenTelemetry traces, if PAPERBOY_OTEL_ENDPOINT is set. They need the extra `otel`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.settings import Settings
 
 
 def install(site: FastAPI, settings: Settings) -> None:
-    """Send traces of requests to the collector in the settings, if there is one."""
+    """Send traces of requests to the configured collector, if there is one."""
     if not settings.otel_endpoint:
         return
     try:
@@ -28,11 +28,11 @@ def install(site: FastAPI, settings: Settings) -> None:
     # The exporter appends a path to an endpoint from the environment, but not to this one.
     exporter = OTLPSpanExporter(endpoint=traces_url(settings.otel_endpoint))
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    # The paths of signed links are secrets: those requests are not traced.
+    # The paths of signed links are secret, so those requests are not traced.
     private = ",".join(f"/{purpose}/" for purpose in Purpose)
     FastAPIInstrumentor.instrument_app(site, tracer_provider=provider, excluded_urls=private)
 
 
 def traces_url(collector: str) -> str:
-    """Return the URL to which a collector's spans are sent (OTLP/HTTP)."""
+    """Return the URL for sending spans to a collector (OTLP/HTTP)."""
     return collector.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"

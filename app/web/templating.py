@@ -1,4 +1,4 @@
-"""Jinja environment, filters and static files of the web pages."""
+"""Jinja environment, filters and static files for the web pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IMMUTABLE = "public, max-age=31536000, immutable"
 
 
 class StripIndentation(Extension):
-    """Remove the indentation of templates, which can be a tenth of a page."""
+    """Extension that removes the indentation from templates, which can be a tenth of a page."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         return _INDENTED.sub("", source)
@@ -73,21 +73,21 @@ def page(
 
 
 def local(at: datetime, zone: str) -> str:
-    """Format a time in a zone: Saturday, 21 November, 08:00."""
+    """Format a time in a zone, such as "Saturday, 21 November, 08:00"."""
     local_time = at.astimezone(ZoneInfo(zone))
     return f"{local_time:%A}, {local_time.day}\N{NO-BREAK SPACE}{local_time:%B}, {local_time:%H:%M}"
 
 
 def local_day(at: datetime, zone: str) -> str:
-    """Format the day of a time in a zone: Sat 21 Nov 2026."""
+    """Format the date of a time in a zone, such as "Sat 21 Nov 2026"."""
     local_time = at.astimezone(ZoneInfo(zone))
     return f"{local_time:%a}\N{NO-BREAK SPACE}{local_time.day}\N{NO-BREAK SPACE}{local_time:%b %Y}"
 
 
 def outcome(delivery: Delivery) -> str:
-    """Describe to its subscriber what happened to a digest."""
+    """Describe the outcome of a digest's delivery to its subscriber."""
     words = _OUTCOMES[delivery.state]
-    # Readers see why a digest was skipped. What the relay answered is for the operator only.
+    # Readers see why a digest was skipped. Only the operator sees the relay's response.
     return f"{words}: {delivery.reason}" if delivery.state is DeliveryState.SKIPPED else words
 
 
@@ -105,9 +105,9 @@ _OUTCOMES = {
 
 
 class Static(StaticFiles):
-    """Serve static files. Those with their fingerprint in the URL are cached for ever.
+    """Static files. Those with their fingerprint in the URL are cached forever.
 
-    During a rollout, a page of a newer version may request its file here. Its fingerprint differs, so the
+    During a rollout, a page from a newer version may request its file here. The fingerprint differs, so the
     response must not be cached.
     """
 
@@ -121,7 +121,7 @@ class Static(StaticFiles):
 
 @cache
 def _fingerprinted() -> dict[str, str]:
-    """Return file name → URL. The URL changes with the content, so responses may be cached for ever."""
+    """Return file name → URL. The URL changes with the content, so responses may be cached forever."""
     files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
     return {
         name: f"/static/{name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"

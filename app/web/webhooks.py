@@ -1,8 +1,9 @@
 """Webhooks for bounces and complaints: POST /hooks/bounces/{provider}.
 
-Requests need a key of the scope `bounces`, as a bearer token or as the password in the URL, with any user
-name, since many providers accept only a URL. Signatures of SNS, SendGrid and Mailgun are not checked. A
-notice counts only for a mail that it names by our return path, or by our Message-ID and the recipient.
+Requests need a key with the scope `bounces`. It is sent as a bearer token or, because many providers accept
+only a URL, as the password in the URL, with any user name. Signatures from SNS, SendGrid and Mailgun are not
+checked. A notice is applied only if it identifies a message by our return path, or by our Message-ID and the
+recipient.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Provider = StrEnum("Provider", {name.upper(): name for name in bounces.PROVIDERS
 
 
 def create(app: Application, capacity: Capacity) -> FastAPI:
-    """Return the webhooks as an application to be mounted at /hooks. Its errors are problem documents."""
+    """Return the webhooks as an application to mount at /hooks. Its errors are problem documents."""
     hooks = FastAPI(openapi_url=None, redirect_slashes=False)
     hooks.state.paperboy = app
     hooks.state.clock = clock.utcnow
@@ -53,7 +54,7 @@ def _caller(
     bearer: auth.Given,
     basic: Annotated[HTTPBasicCredentials | None, Depends(_basic)],
 ) -> api_keys.ApiKeyIdentity:
-    """Return the holder of a key with the scope `bounces`, or respond with 401 or 403."""
+    """Return the holder of a key with the scope `bounces`. Raise HTTPException (401 or 403) otherwise."""
     given = bearer.credentials if bearer else basic.password if basic else ""
     holder = auth.authenticate(request, given, now) if given else None
     if holder is None:
@@ -77,10 +78,10 @@ def receive_bounces(
     body: Annotated[bytes, Depends(_body)],
     limits: auth.Limited,
 ) -> JSONResponse:
-    """Process the notices of a provider. Return how many of each kind there were."""
+    """Process a provider's notices, and return the number of notices by kind."""
     with limits.api.take():
         if url := bounces.sns_confirmation_url(body):
-            # The operator has to open it. It is not fetched: anybody with the key can send any URL.
+            # The operator must open it. It is not fetched, because anybody with the key can send any URL.
             reason = "Amazon SNS asks to confirm a subscription: open this, if it is yours"
             with job_runs.record(app.db, "bounces", now) as run:
                 run.add({"subscriptions": 1})

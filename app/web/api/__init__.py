@@ -1,10 +1,10 @@
-"""The admin API, below /api/v1. One file per resource; each is thin and calls what the pages call.
+"""The admin API, below /api/v1. Each resource has a thin module that calls the same functions as the pages.
 
 auth          keys, scopes and common parameters
-pagination    lists page by page
-problems      every error as problem+json
+pagination    paginated lists
+problems      errors as problem+json
 values        strict parsing of days, numbers and booleans
-audit_log     list what operators changed
+audit_log     changes made by operators
 docs          the HTML documentation
 
 The resources: deliveries, digests, editions, interests, models, papers, runs, sources, statistics,
@@ -68,7 +68,7 @@ class Api(FastAPI):
         return document
 
 
-# Included once, not by each app: FastAPI takes .1 s to combine a router with what includes it.
+# Included once for all applications, because FastAPI takes 0.1 s to include a router.
 _ROUTER = APIRouter(responses=problems.responses(401, 403, 422, 429, 500, 503))
 for _resource in RESOURCES:
     _ROUTER.include_router(_resource.router, prefix="/v1")
@@ -76,7 +76,7 @@ _ROUTER.include_router(docs.router)
 
 
 def create(app: Application, capacity: Capacity | None = None) -> FastAPI:
-    """Return the API as an application to be mounted at /api."""
+    """Return the API as an application to mount at /api."""
     api = Api(
         title=f"{app.settings.site_name}: admin API",
         version="1",

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/audit-log", tags=["audit-log"])
 
 
 class AuditEntryOut(BaseModel):
-    """A change."""
+    """A change made by an operator."""
 
     id: int
     at: datetime
@@ -35,7 +35,7 @@ def list_changes(
     actor: Annotated[str | None, Query(max_length=100)] = None,
     action: Annotated[str | None, Query(max_length=60, examples=["source.pause"])] = None,
 ) -> Page[AuditEntryOut]:
-    """List the changes, newest first."""
+    """List changes made by operators, newest first."""
     with app.db.read() as session:
         rows, cursor = newest_first(
             session, select(AuditEntry), col(AuditEntry.id), window, actor=actor, action=action

@@ -1,4 +1,4 @@
-"""Authentication by key: each route declares `CanRead`, `CanWrite` or `CanSend`. And common parameters."""
+"""API key authentication and common parameters. Each route declares `CanRead`, `CanWrite` or `CanSend`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def capacity(request: Request) -> Capacity:
 def holder(
     request: Request, app: Paperboy, now: Now, needed: SecurityScopes, given: Given
 ) -> api_keys.ApiKeyIdentity:
-    """Return the holder of the key in the request, or respond with 401, or with 403 without the scope."""
+    """Return the holder of a request's key. Raise HTTPException (401, or 403 if the key lacks the scope)."""
     caller = authenticate(request, given.credentials, now) if given else None
     if caller is None:
         challenge = 'Bearer realm="paperboy"' + (', error="invalid_token"' if given else "")
@@ -64,9 +64,9 @@ def holder(
 
 
 def authenticate(request: Request, key: str, now: datetime) -> api_keys.ApiKeyIdentity | None:
-    """Return the holder of a key, or None. Raise TooManyRequests past a limit of the key or the visitor.
+    """Return the holder of a key, or None. Raise TooManyRequests if the key or the visitor exceeds a limit.
 
-    A wrong key takes one indexed read, and none once too many came from its network.
+    A wrong key costs one indexed read, or none after too many wrong keys from its network.
     """
     limits, sender = capacity(request).keys, visitor(request)
     limits.before_lookup(key, sender)
@@ -80,7 +80,7 @@ def authenticate(request: Request, key: str, now: datetime) -> api_keys.ApiKeyId
 
 
 def note_use(app: Application, caller: api_keys.ApiKeyIdentity, now: datetime) -> None:
-    """Store when a key was last used, at most once a minute."""
+    """Store the time of a key's last use, at most once a minute."""
     if caller.is_stale(now):
         with app.db.write() as session:
             api_keys.touch(session, caller.id, now)
@@ -90,7 +90,7 @@ async def _admitted(
     caller: Annotated[api_keys.ApiKeyIdentity, Depends(holder)],
     limits: Annotated[Capacity, Depends(capacity)],
 ) -> AsyncIterator[api_keys.ApiKeyIdentity]:
-    """Admit a caller if an API slot is free. This waits for no thread."""
+    """Yield the caller while holding an API slot, without waiting for a thread."""
     with limits.api.take():
         yield caller
 
@@ -107,6 +107,6 @@ def _scope(scope: Scope) -> Security:
 CanRead = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.READ)]
 CanWrite = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.WRITE)]
 CanSend = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.SEND)]
-# For routes that take a second of CPU time. Declare it after the key: requests without one take no slot.
+# For routes that take a second of CPU time. Declare it after the key, so that only valid keys take a slot.
 Analysis = Annotated[None, params.Depends(_analysis, scope="function")]
 Limited = Annotated[Capacity, Depends(capacity)]

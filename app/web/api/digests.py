@@ -41,7 +41,7 @@ NOBODY = "reader@example.org"  # recipient of a rendered preview
 
 
 class PreviewResponse(BaseModel):
-    """A digest as it would be now, or the reason why it would be skipped."""
+    """The digest that would be sent, or the reason why it would be skipped."""
 
     edition: str = Field(examples=["2026-11-20"])
     skipped: str | None = Field(description="Why the digest would be skipped.")
@@ -76,7 +76,7 @@ class PreviewRequest(BaseModel):
 
 
 class BacktestRequest(BaseModel):
-    """Interests, and how far to look back."""
+    """The interests to test, and the number of past days."""
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
@@ -86,7 +86,7 @@ class BacktestRequest(BaseModel):
 
 
 class BacktestEdition(BaseModel):
-    """The digest of a past day."""
+    """The digest for a past day."""
 
     edition: str = Field(examples=["2026-11-20"])
     at: datetime = Field(description="When it would have been due.")
@@ -96,7 +96,7 @@ class BacktestEdition(BaseModel):
 
 
 class BacktestResult(BaseModel):
-    """The digests of the last days, oldest first."""
+    """The digests for past days, oldest first."""
 
     items: list[BacktestEdition]
 
@@ -118,7 +118,7 @@ class Outcome(BaseModel):
 
 @router.post("/previews")
 def preview(app: Paperboy, _key: CanRead, now: Now, body: PreviewRequest, _slot: Analysis) -> PreviewResponse:
-    """Preview the digest of a new subscriber with these interests."""
+    """Preview the digest that a new subscriber with these interests would get."""
     chosen = Preferences(
         interests=_to_interests(body.interests),
         min_papers=body.min_papers,
@@ -134,7 +134,7 @@ def preview(app: Paperboy, _key: CanRead, now: Now, body: PreviewRequest, _slot:
 def backtest(
     app: Paperboy, _key: CanRead, now: Now, body: BacktestRequest, _slot: Analysis
 ) -> BacktestResult:
-    """Return the digests that these interests would have had on past days, each paper once."""
+    """Return the digests that these interests would have produced on past days. Each paper appears once."""
     interests = _to_interests(body.interests)
     items = []
     for edition in pipeline.backtest(app, body.at or now, interests, body.days, max_papers=body.max_papers):
@@ -156,9 +156,9 @@ def explain(
     _slot: Analysis,
     at: Annotated[Moment | None, Query(description="As at this time. Default: now.")] = None,
 ) -> Explanation:
-    """Explain why a subscriber did or did not get a paper, with every number of the ranking.
+    """Explain why a subscriber did or did not get a paper, with every number used to rank it.
 
-    Listings, votes, the subscriber's state, feedback and planned papers are those of the given time. Settings
+    Listings, votes, the subscriber's state, feedback and planned papers are as of the given time. Settings
     and interests are current.
     """
     return pipeline.explain(app, now, str(subscriber_id), paper, at)
@@ -168,7 +168,7 @@ def explain(
 def preview_for_subscriber(
     app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id, _slot: Analysis
 ) -> PreviewResponse:
-    """Preview the digest a subscriber would get now, without papers they already received."""
+    """Preview the digest that a subscriber would get now, without papers they have already received."""
     edition, digest = _preview_due(app, subscriber_id, now)
     return _preview_out(app, digest, edition, now)
 
@@ -194,7 +194,7 @@ def send_test(
 
 
 def _to_interests(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
-    """Convert and validate interests. Raise InvalidPreference for an invalid one."""
+    """Convert and validate interests. Raise InvalidPreference if one is invalid."""
     converted = tuple(Interest(item.text, item.weight, item.quota) for item in interests)
     return subscribers.check(Preferences(interests=converted)).interests
 

@@ -47,7 +47,7 @@ def _example(message: dict[str, Any], components: dict[str, Any]) -> str:
 
 
 def _value(schema: dict[str, Any], components: dict[str, Any]) -> Any:
-    """Return an example of a schema: its own, or one built from its parts."""
+    """Return the example that a schema contains, or build one from its parts."""
     if "$ref" in schema:
         return _value(components[schema["$ref"].rpartition("/")[2]], components)
     if "examples" in schema:

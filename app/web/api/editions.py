@@ -1,4 +1,4 @@
-"""Editions and their reconciliation; pause sending, of one edition or all; cancel an edition."""
+"""Editions: list them, reconcile them with the ledger, pause, resume or cancel them, or pause all sending."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Name = Annotated[str, Path(pattern=r"^\d{4}-(\d\d-\d\d|W\d\d)$", examples=["2026
 
 
 class States(BaseModel):
-    """Number of mails in each state."""
+    """The number of messages in each state."""
 
     pending: int
     claimed: int
@@ -39,7 +39,7 @@ class States(BaseModel):
 
 
 class ReconciliationOut(States):
-    """Reconciliation of due digests with the ledger: due + surplus = all states + unplanned + missing.
+    """The reconciliation of due digests with the ledger: due + surplus = all states + unplanned + missing.
 
     `due` is counted from the subscribers and their cadences, not from the ledger.
     """
@@ -60,7 +60,7 @@ class PauseOut(BaseModel):
 
 
 class EditionOut(BaseModel):
-    """The digests of a local day (2026-11-20) or week (2026-W47)."""
+    """The digests for a local day (2026-11-20) or week (2026-W47)."""
 
     edition: str = Field(examples=["2026-11-20"])
     digests: States
@@ -68,7 +68,7 @@ class EditionOut(BaseModel):
 
 
 class Edition(BaseModel):
-    """The digests of a local day, compared with who was due."""
+    """The digests for a local day or week, reconciled with the subscribers who were due."""
 
     edition: str = Field(examples=["2026-11-20"])
     reconciliation: ReconciliationOut
@@ -76,7 +76,7 @@ class Edition(BaseModel):
 
 
 class WaitingOut(BaseModel):
-    """Unsent mails that are not digests, such as confirmations and requested links."""
+    """Unsent messages that are not digests, such as confirmations and requested links."""
 
     kind: MailKind = Field(examples=[MailKind.CONFIRM])
     mails: int = Field(examples=[2])
@@ -84,7 +84,7 @@ class WaitingOut(BaseModel):
 
 
 class Sending(BaseModel):
-    """The status of sending: pauses, reconciliation of recent editions, and unsent mails."""
+    """The status of sending: pauses, reconciliation of recent editions, and unsent messages."""
 
     paused: bool
     pauses: list[PauseOut]
@@ -117,7 +117,7 @@ def list_editions(app: Paperboy, _key: CanRead, window: Paging) -> Page[EditionO
 
 @router.get("/editions/{edition}", responses=problems.responses(404))
 def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Edition:
-    """Return an edition and its reconciliation. Digests older than the retention are deleted."""
+    """Return an edition and its reconciliation. Digests are deleted after the retention period."""
     with app.db.read() as session:
         pauses = [_pause_out(pause) for pause in ledger.pauses(session) if pause.edition == edition]
         is_expired = edition < (now - timedelta(days=app.settings.retention_days)).date().isoformat()
@@ -130,24 +130,24 @@ def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Editio
 
 @router.post("/editions/{edition}/pause", status_code=204)
 def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: PauseRequest) -> None:
-    """Pause an edition, whether or not it already exists."""
+    """Stop sending an edition until it is resumed. The edition need not exist yet."""
     _pause_sending(app, key.name, now, edition, body.reason)
 
 
 @router.post("/editions/{edition}/resume", status_code=204, responses=problems.responses(404))
 def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None:
-    """Resume an edition."""
+    """Resume sending an edition."""
     _resume_sending(app, key.name, now, edition)
 
 
 @router.post("/editions/{edition}/cancel", responses=problems.responses(404))
 def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Edition:
-    """Cancel every unsent mail of an edition. Its papers may appear in the subscriber's next digest.
+    """Cancel every unsent message in an edition. Its papers may appear in the subscriber's next digest.
 
-    Mails in flight are not cancelled. Digests that are not composed yet are still sent when due: to prevent
-    that, pause the edition.
+    Messages that are being sent are not cancelled. Digests that have not been composed yet are still sent
+    when they are due. To prevent that, pause the edition.
     """
-    get_edition(app, key, now, edition)  # raises NotFound before anything is logged
+    get_edition(app, key, now, edition)  # to raise NotFound before anything is logged
     with app.db.write() as session:
         cancelled = ledger.cancel(session, edition)
         audit_log.record(session, key.name, "edition.cancel", edition, now, ended=cancelled)
@@ -156,7 +156,7 @@ def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Edit
 
 @router.get("/sending")
 def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
-    """Return the status of sending: pauses, reconciliation of recent editions, and unsent mails."""
+    """Return the status of sending: pauses, reconciliation of recent editions, and unsent messages."""
     with app.db.read() as session:
         pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
         balance = _balance(reconciliation.reconcile_recent(session, now))
@@ -169,7 +169,7 @@ def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
 
 @router.post("/sending/pause", status_code=204)
 def pause_sending(app: Paperboy, key: CanSend, now: Now, body: PauseRequest) -> None:
-    """Pause all sending. Due digests are composed and wait."""
+    """Pause all sending. Due digests are still composed, and wait until sending is resumed."""
     _pause_sending(app, key.name, now, ledger.ALL_EDITIONS, body.reason)
 
 

@@ -1,4 +1,4 @@
-"""Distinct interests, and how many subscribers share each."""
+"""Distinct interests, and the number of active subscribers who share each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def list_interests(
     window: Paging,
     q: Annotated[str, Param(max_length=300, description="Part of the text.")] = "",
 ) -> Page[InterestCount]:
-    """List the distinct interests, newest first, including those with no subscribers left."""
+    """List the distinct interests, newest first, including those that no longer have subscribers."""
     statement = (
         select(InterestQuery.id, InterestQuery.text, func.count(col(Subscriber.id)))
         .join(InterestRow, col(InterestRow.query_id) == InterestQuery.id, isouter=True)

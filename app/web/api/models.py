@@ -30,7 +30,7 @@ class ModelOut(BaseModel):
 
 
 class ModelList(BaseModel):
-    """The newest three models."""
+    """The three newest models."""
 
     items: list[ModelOut]
 
@@ -43,9 +43,9 @@ def list_models(app: Paperboy, _key: CanRead) -> ModelList:
 
 @router.post("", status_code=202)
 def learn(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits: Limited) -> ModelList:
-    """Train on the archive now, if it has changed. See the runs for the result.
+    """Start training a model, unless the archive is unchanged. See /runs for the result.
 
-    The response is immediate, with the models so far.
+    The response is immediate and lists the existing models.
     """
     limits.jobs.check()
     with app.db.write() as session:

@@ -1,4 +1,4 @@
-"""Paginated lists. A cursor names the last row of a page, so new and deleted rows shift nothing."""
+"""Paginated lists. A cursor names the last row of a page, so new and deleted rows do not shift the next."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PageWindow:
 
     @property
     def after_id(self) -> int | None:
-        """Return the id in the cursor of a list that is ordered by id."""
+        """Return the id in the cursor, for lists ordered by id. Raise InvalidInput if it is not an id."""
         if self.after is None:
             return None
         if not (self.after.isascii() and self.after.isdigit() and len(self.after) < 19):
@@ -67,7 +67,7 @@ Paging = Annotated[PageWindow, Depends(_window)]
 def cut(
     rows: Sequence[Row], window: PageWindow, name: Callable[[Row], object]
 ) -> tuple[list[Row], str | None]:
-    """Return the rows of a page and the next cursor. If there is a next page, `rows` has one row more."""
+    """Return the rows of a page and the next cursor. `rows` has one extra row if there is a next page."""
     shown = list(rows[: window.limit])
     if len(rows) <= window.limit:
         return shown, None
@@ -79,7 +79,7 @@ def newest_first(
 ) -> tuple[list[Row], str | None]:
     """Return a page of the rows that `statement` selects, by descending `key`, an integer column.
 
-    Further keywords are columns and the values they must have; None allows any.
+    Other keywords name columns and the values they must have; None allows any value.
     """
     statement = statement.filter_by(**{name: value for name, value in equal.items() if value is not None})
     if window.after_id is not None:

@@ -1,4 +1,4 @@
-"""Papers: search the archive, look at a paper, list merges and undo them."""
+"""Papers: search the archive, get a paper, list merges and undo them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ router = APIRouter(tags=["papers"])
 
 
 class PaperOut(BaseModel):
-    """A paper as in digests: merged rows are one paper, and votes are summed over its sources."""
+    """A paper as shown in digests. Merged rows are one paper, and votes are summed over its sources."""
 
     id: int
     title: str
@@ -58,7 +58,7 @@ class ListingOut(BaseModel):
 
 
 class VotesOut(BaseModel):
-    """Votes at a source at some time."""
+    """The votes for a paper at a source, at a point in time."""
 
     source: str
     at: datetime
@@ -68,7 +68,7 @@ class VotesOut(BaseModel):
 
 
 class MergeOut(BaseModel):
-    """Two rows that were merged as one paper."""
+    """Two rows that were merged into one paper."""
 
     id: int
     survivor_id: int
@@ -100,7 +100,7 @@ def list_papers(
     source_id: AnyId = None,
     day: Annotated[Day | None, Query(description="Listed on this day.")] = None,
 ) -> Page[PaperOut]:
-    """List the papers, latest first."""
+    """List the papers, most recently added first."""
     with app.db.read() as session:
         if arxiv_id is not None:
             ids = session.exec(select(Paper.id).where(Paper.arxiv_id == arxiv_id)).all()
@@ -115,7 +115,7 @@ def list_papers(
 
 @router.get("/papers/{paper_id}", responses=problems.responses(404))
 def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
-    """Return a paper. The id of a merged row returns the paper it was merged into."""
+    """Return a paper. For the id of a merged row, return the paper it was merged into."""
     with app.db.read() as session:
         views = queries.paper_views(session, [paper_id])
         if not views:
@@ -151,7 +151,7 @@ def list_merges(
 
 @router.post("/merges/{merge_id}/undo", responses=problems.responses(404, 409))
 def undo_merge(app: Paperboy, key: CanWrite, now: Now, merge_id: Id) -> MergeOut:
-    """Undo a merge. Both papers get their listings and votes back, and are never merged again."""
+    """Undo a merge. Both papers get their listings and votes back, and the two are never merged again."""
     with app.db.write() as session:
         merging.undo_merge(session, merge_id, now)
         audit_log.record(session, key.name, "merge.undo", merge_id, now)
@@ -163,7 +163,7 @@ def _to_out(paper: PaperView) -> PaperOut:
 
 
 def _with_source(session: Session, kind: Any, paper_id: int | None, *order: Any) -> list[dict[str, Any]]:
-    """Return the rows of a paper with the names of their sources, in this order and then by id."""
+    """Return the rows of a paper with the names of their sources, sorted by `order` and then by id."""
     rows = session.exec(
         select(kind, Source.name)
         .join(Source, col(Source.id) == kind.source_id)

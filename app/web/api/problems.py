@@ -1,4 +1,4 @@
-"""Errors of the API as application/problem+json (RFC 9457)."""
+"""API errors as application/problem+json (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Problem(BaseModel):
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI description of the errors with these statuses."""
+    """Return the OpenAPI descriptions of the errors with these statuses."""
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: schema}}

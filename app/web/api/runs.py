@@ -20,7 +20,7 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 
 
 class RejectedRow(BaseModel):
-    """A row of a source that was rejected."""
+    """A row from a source that was rejected."""
 
     origin: str = Field(examples=["huggingface"])
     row: int | None = Field(examples=[17], description="From 1; null for the whole response.")
@@ -29,7 +29,7 @@ class RejectedRow(BaseModel):
 
 
 class RunOut(BaseModel):
-    """A run of a job. Without an end it is running, or its process was killed."""
+    """A run of a job. If `ended_at` is null, it is still running or its process was killed."""
 
     id: int = Field(examples=[42])
     job: str = Field(examples=["refresh"])
@@ -40,7 +40,7 @@ class RunOut(BaseModel):
 
 
 class RunDetail(RunOut):
-    """A run with the first 500 rows that it rejected."""
+    """A run with its rejected rows, up to 500."""
 
     rejections: list[RejectedRow]
 

@@ -1,4 +1,4 @@
-"""Sources of papers: add, change, pause, resume, and poll one now."""
+"""Sources of papers: add, change, pause, resume and poll them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class NewSource(BaseModel):
 
 
 class SourceChange(BaseModel):
-    """Changes to a source. A new configuration makes it start over."""
+    """Changes to a source. With a new configuration, it is back-filled like a new source."""
 
     model_config = ConfigDict(extra="forbid")
     name: str | None = None
@@ -76,7 +76,7 @@ def list_sources(app: Paperboy, _key: CanRead) -> SourceList:
 
 @router.post("", status_code=201, responses=problems.responses(409))
 def add_source(app: Paperboy, key: CanWrite, now: Now, body: NewSource) -> SourceOut:
-    """Add a source. It is polled within minutes, and back-filled."""
+    """Add a source. It is first polled within minutes, and earlier days are back-filled."""
     with app.db.write() as session:
         source = source_registry.add(session, body.name, body.kind, body.config, now)
         audit_log.record(session, key.name, "source.add", source.name, now, kind=source.kind)
@@ -112,7 +112,7 @@ def pause_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> Sourc
 
 @router.post("/{source_id}/resume", responses=problems.responses(404))
 def resume_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> SourceOut:
-    """Resume polling a source from where it stopped."""
+    """Resume polling a source at once, starting where it stopped."""
     with app.db.write() as session:
         source = source_registry.get(session, source_id)
         source_registry.resume(session, source, now)
@@ -124,7 +124,7 @@ def resume_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> Sour
 def refresh_source(
     app: Paperboy, key: CanWrite, now: Now, source_id: Id, tasks: BackgroundTasks, limits: Limited
 ) -> SourceOut:
-    """Poll a source now. The response is immediate; see the runs for the result."""
+    """Poll a source now. The response is immediate; see /runs for the result."""
     limits.jobs.check()
     with app.db.write() as session:
         source = poll_schedule.sources_to_poll(session, now, source_id)[0]

@@ -20,7 +20,7 @@ router = APIRouter(prefix="/statistics", tags=["statistics"])
 
 
 class DayCount(BaseModel):
-    """A count on a day."""
+    """The count for a day."""
 
     day: date
     count: int = Field(examples=[78])
@@ -44,7 +44,7 @@ class Statistics(BaseModel):
 def get_statistics(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 14
 ) -> Statistics:
-    """Count subscribers, papers, listings per day and digests by state over the last days."""
+    """Return counts of subscribers, papers and sources, papers per day, and recent digests by state."""
     since = now - timedelta(days=days)
     with app.db.read() as session:
         sources = session.exec(select(Source.failures)).all()
@@ -67,6 +67,6 @@ def get_statistics(
 
 
 def count_papers(session: Session) -> int:
-    """Count the papers, merged ones once."""
+    """Count the papers. Merged papers count as one."""
     statement = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))
     return session.exec(statement).one()

@@ -37,7 +37,7 @@ Text = Annotated[
 
 
 class InterestIn(BaseModel):
-    """An interest of a subscriber."""
+    """An interest, with its weight and quota."""
 
     model_config = ConfigDict(extra="forbid", from_attributes=True)
     text: Text
@@ -46,7 +46,7 @@ class InterestIn(BaseModel):
 
 
 class PreferencesPatch(BaseModel):
-    """Preferences to change. Omitted fields stay as they are."""
+    """Preferences to change. Omitted fields stay unchanged."""
 
     model_config = ConfigDict(extra="forbid")
     cadence: Cadence | None = None
@@ -76,7 +76,7 @@ class PreferencesPatch(BaseModel):
     interests: list[InterestIn] | None = Field(default=None, max_length=subscribers.MAX_INTERESTS)
 
     def applied_to(self, before: Preferences) -> Preferences:
-        """Return preferences with these changes."""
+        """Return the preferences with these changes."""
         lists = {"interests", "muted"}
         chosen = self.model_dump(exclude_none=True, include=set(PreferencesPatch.model_fields) - lists)
         if self.muted is not None:
@@ -89,7 +89,7 @@ class PreferencesPatch(BaseModel):
 
 
 class NewSubscriber(PreferencesPatch):
-    """A subscriber to add, who gave consent elsewhere."""
+    """A subscriber to add, with a record of their consent."""
 
     email: str = Field(max_length=320, examples=["alice@example.org"])
     consent: str = Field(
@@ -150,7 +150,7 @@ class Pausing(BaseModel):
 
 
 class NewLinks(BaseModel):
-    """The mail with a subscriber's new links. It is sent within a minute."""
+    """The message with a subscriber's new links. It is sent within a minute."""
 
     delivery_id: int = Field(description="Its row of the ledger: see /deliveries.")
 
@@ -176,8 +176,8 @@ def list_subscribers(
 def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) -> SubscriberOut:
     """Add a subscriber who gave consent elsewhere. The address must be new and not suppressed.
 
-    With a key that also has the scope `send`, the subscriber is active at once. With any other key, they are
-    pending and get a confirmation mail, and no digest until they confirm.
+    If the key also has the scope `send`, the subscriber is active at once. Otherwise they are pending: they
+    get a confirmation e-mail, and no digests until they confirm.
     """
     settings = app.settings
     defaults = Preferences(
@@ -210,7 +210,7 @@ def get_subscriber(app: Paperboy, _key: CanRead, subscriber_id: Id) -> Subscribe
 def change_subscriber(
     app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, body: PreferencesPatch
 ) -> SubscriberOut:
-    """Change a subscriber's preferences. `interests`, if given, replaces all of them."""
+    """Change a subscriber's preferences. If given, `interests` and `muted` replace the whole lists."""
     with app.db.write() as session:
         before = subscribers.preferences_of(session, subscribers.get(session, subscriber_id))
         reader = subscribers.change(session, subscriber_id, body.applied_to(before), now)
@@ -222,7 +222,7 @@ def change_subscriber(
 def pause_subscriber(
     app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, body: Pausing
 ) -> SubscriberOut:
-    """Pause a subscriber's digests until a given time, or until they resume."""
+    """Pause a subscriber's digests until a given time, or until the subscriber resumes."""
     with app.db.write() as session:
         reader = subscribers.pause(session, subscriber_id, body.until, now)
         audit_log.record(session, key.name, "subscriber.pause", subscriber_id, now)
@@ -249,9 +249,9 @@ def unsubscribe_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id
 
 @router.post("/{subscriber_id}/new-links", status_code=202, responses=problems.responses(404, 409))
 def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> NewLinks:
-    """Invalidate all links mailed to a subscriber, and mail new ones. At most once an hour.
+    """E-mail new links to a subscriber, at most once an hour, and invalidate the earlier links.
 
-    The unsubscribe links in earlier mails still work.
+    The unsubscribe links in earlier e-mails still work.
     """
     with app.db.write() as session:
         delivery_id = subscribers.new_links(session, subscriber_id, now)
@@ -270,7 +270,7 @@ def forget_feedback(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -
 
 @router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404))
 def erase_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> None:
-    """Erase a subscriber. Only a hash of the address is kept, so that no mail is sent there again."""
+    """Erase a subscriber's data. Only a hash of the address is kept, so that no more mail is sent to it."""
     with app.db.write() as session:
         subscribers.erase(session, subscriber_id, now)
         audit_log.record(session, key.name, "subscriber.erase", subscriber_id, now)

@@ -1,4 +1,4 @@
-"""Suppressed addresses. They are stored as hashes, so one can be looked up but not listed in clear."""
+"""Suppressed addresses. They are stored as hashes, so they can be looked up but not listed in plain text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Why = Annotated[str, Field(min_length=3, max_length=500, examples=["asked for it
 
 
 class SuppressionOut(BaseModel):
-    """A suppressed address, as its hash."""
+    """A suppressed address, stored as a hash."""
 
     id: int
     address_hash: str
@@ -33,14 +33,14 @@ class SuppressionOut(BaseModel):
 
 
 class NewSuppression(BaseModel):
-    """An address to suppress, and why."""
+    """An address to suppress, and the reason."""
 
     email: Address
     reason: Why
 
 
 class Lifting(BaseModel):
-    """An address to send mail to again, and why."""
+    """An address whose suppression to lift, and the reason."""
 
     email: Address
     reason: Why
@@ -67,7 +67,7 @@ def list_suppressions(
 
 @router.post("", status_code=201)
 def add_suppression(app: Paperboy, key: CanWrite, now: Now, body: NewSuppression) -> SuppressionOut:
-    """Suppress an address. If it is suppressed already, its first reason is kept."""
+    """Suppress an address. If it is already suppressed, it keeps its first reason."""
     email = subscribers.normalise_address(body.email)
     with app.db.write() as session:
         suppression.suppress(session, email, body.reason, now)
@@ -79,7 +79,10 @@ def add_suppression(app: Paperboy, key: CanWrite, now: Now, body: NewSuppression
 
 @router.post("/lift", status_code=204, responses=problems.responses(404))
 def lift_suppression(app: Paperboy, key: CanSend, now: Now, body: Lifting) -> None:
-    """Lift a suppression, and reactivate the subscriber if mail bounced. The audit log keeps the reason."""
+    """Lift a suppression. If the subscriber's mail bounced, restore their previous state.
+
+    The reason is stored in the audit log.
+    """
     email = subscribers.normalise_address(body.email)
     with app.db.write() as session:
         if not subscribers.lift_suppression(session, email, now):

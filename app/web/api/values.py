@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BeforeValidator
 
 
 def _only(problem: str, *types: type, pattern: str = "(?!)") -> BeforeValidator:
-    """Return a validator that accepts values of exactly these types, and text that matches the pattern."""
+    """Return a validator that accepts only values of these exact types and text that matches the pattern."""
 
     def check(value: object) -> object:
         if type(value) in types or (isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII)):
@@ -29,6 +29,6 @@ Moment = Annotated[
 FROM_JSON = _only("this has to be a number", int, float)  # for a number in a body
 Integer = Annotated[int, FROM_JSON]
 Number = Annotated[float, FROM_JSON]
-# For an integer in a URL. It has to come after the bounds.
+# For an integer in a URL. It must come after the bounds.
 FROM_URL = _only("this has to be an integer", int, NoneType, pattern=r"-?\d{1,30}")
 UrlBoolean = Annotated[bool, _only("this has to be true or false", pattern="true|false")]

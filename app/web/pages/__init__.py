@@ -1,7 +1,7 @@
-"""Pages for people, as HTML, and feeds.
+"""HTML pages for people, and feeds.
 
 home           the front page, sign-up, requests for a link
-archive        a paper, search, the papers of a day, the most upvoted papers of a week
+archive        a paper, search, the papers from a day, the most upvoted papers from a week
 subscriber     pages behind signed links: confirm, preferences, pause, unsubscribe, export, erase
 feedback       likes, dislikes, pasted papers
 paper_actions  follow an author, mute a word

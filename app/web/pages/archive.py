@@ -1,4 +1,4 @@
-"""Public pages of the archive: a paper, search, the papers of a day, the most upvoted papers of a week."""
+"""Public archive pages: a paper, search, the papers from a day, the most upvoted papers from a week."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from app.web.templating import page
 router = APIRouter(include_in_schema=False)
 
 RESULTS_PER_PAGE = 20
-ON_DAY = 50  # papers on a page of a day
+ON_DAY = 50  # papers per page
 IN_WEEK = 50  # papers
 RELATED = 5  # papers
 MAX_PAGE = 100_000
@@ -70,12 +70,12 @@ def _build_paper(request: Request, number: int) -> Response:
 
 
 def _parse_id(text: str) -> int:
-    """Parse an id. Return 0, which no row has, if the text is not one."""
+    """Parse an id. Return 0, which is never an id, if the text is not valid."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def _parse_page(text: str) -> int:
-    """Parse a page number. Return 1 if the text is not one."""
+    """Parse a page number. Return 1 if the text is not valid."""
     return min(max(_parse_id(text), 1), MAX_PAGE)
 
 
@@ -103,7 +103,7 @@ class SearchForm:
 
 @dataclass(frozen=True, slots=True)
 class ParsedSearch:
-    """A parsed search, with its errors by field name."""
+    """A parsed search, with its errors keyed by field name."""
 
     query: query_language.Query | None
     paper_filter: PaperFilter
@@ -111,7 +111,7 @@ class ParsedSearch:
 
 
 def parse_search(form: SearchForm, sources: Sequence[str]) -> ParsedSearch:
-    """Parse a search. Without words, it finds all papers that pass the filters."""
+    """Parse a search. Without a query, it finds all papers that pass the filters."""
     problems, query, day = {}, None, None
     try:
         query = query_language.parse(form.q) if form.q.strip() else None
@@ -134,7 +134,7 @@ def search_form(q: str = "", day: str = "", source: str = "", code: str = "", pa
 def search(
     request: Request, form: Annotated[SearchForm, Depends(search_form)], later: BackgroundTasks
 ) -> Response:
-    """Search the archive. A query that is the id, DOI or URL of a paper redirects to its page."""
+    """Search the archive. If the query is the id, DOI or URL of a paper, redirect to the paper's page."""
     archive: ArchiveSearch = request.app.state.archive_search
     capacity: Capacity = request.app.state.capacity
     results, missing = SearchPage((), 0), ""
@@ -163,7 +163,7 @@ def search(
 
 
 def _renew_if_outdated(request: Request, session: Session, later: BackgroundTasks) -> None:
-    """Renew the search index after the response if the archive has changed. That takes seconds."""
+    """If the archive has changed, rebuild the search index after the response. That takes seconds."""
     search: ArchiveSearch = request.app.state.archive_search
     if search.is_outdated(session, clock.utcnow()):
         later.add_task(search.refresh)
@@ -192,7 +192,7 @@ def _latest_day(request: Request) -> date | None:
 
 @router.get("/day/{day}")
 def day_page(request: Request, day: Day, number: Annotated[str, Query(alias="page")] = "") -> Response:
-    """Show the papers of a day, page by page."""
+    """Show a page of the papers listed on a day."""
     page_number = _parse_page(number)
     key = ("day", str(day), str(page_number))
     return public_page(request, key, lambda: _build_day(request, day, page_number))
@@ -212,7 +212,7 @@ def _build_day(request: Request, day: date, page_number: int) -> Response:
 
 @router.get("/week/{name}")
 def week_page(request: Request, name: str) -> Response:
-    """Show the most upvoted papers of a week."""
+    """Show the most upvoted papers listed in a week."""
     week = _parse_week(name)
     return public_page(request, ("week", str(week)), lambda: _build_week(request, week))
 
@@ -226,7 +226,7 @@ def _build_week(request: Request, week: Week) -> Response:
 
 
 def _parse_week(name: str) -> Week:
-    """Parse a week such as 2026-W47. Raise NotFound if it does not exist."""
+    """Parse a week such as 2026-W47. Raise NotFound if there is no such week."""
     match = _WEEK.fullmatch(name)
     try:
         week = Week(*map(int, match.groups())) if match else None

@@ -1,6 +1,6 @@
-"""Feedback on papers: the links of a digest, pasted papers, and the lists below the preferences.
+"""Feedback on papers: the links in a digest, pasted papers, and the lists below the preferences.
 
-GET shows a page with a button; POST acts, and repeating it changes nothing.
+GET shows a page with a button. POST acts, and is idempotent.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ Number = Annotated[int, Query(alias="page", ge=1)]
 
 
 class FeedbackAction(StrEnum):
-    """The two feedback links of a paper. Its other links are in `paper_actions`."""
+    """The two feedback links for a paper. Its other links are in `paper_actions`."""
 
     MORE = "like"
     LESS = "dislike"
 
 
-# --- the links of a digest
+# --- the links in a digest
 
 
 @router.get("/feedback/{token}/{link}/{paper}")
@@ -57,7 +57,7 @@ def ask_feedback(request: Request, grant: FeedbackLink, link: FeedbackAction, pa
 def give_feedback(
     request: Request, grant: FeedbackLink, link: FeedbackAction, paper: Paper, action: Text = ""
 ) -> Response:
-    """Record the feedback of this link, or undo it if no other link has replaced it since."""
+    """Record the link's feedback, or undo it unless the other link has replaced it."""
     reader, liked = grant.subscriber_id, link is FeedbackAction.MORE
     with db(request).write() as session:
         if action != "undo":
@@ -70,7 +70,7 @@ def give_feedback(
 def _feedback_page(
     request: Request, grant: Grant, link: FeedbackAction, paper: int, *, undone: bool = False
 ) -> Response:
-    """Return the paper with a button. The page does not name the subscriber, since mails are forwarded."""
+    """Show the paper with a button. The page does not name the subscriber, since e-mails get forwarded."""
     with db(request).read() as session:
         row = queries.papers(session, [paper]).get(paper)
         if row is None:
@@ -94,7 +94,7 @@ def list_feedback(
     number: Number = 1,
     said: str = "",
 ) -> Response:
-    """List all papers that a subscriber liked, or disliked: newest first, page by page."""
+    """Show a page of the papers that a subscriber liked or disliked, newest first."""
     with db(request).read() as session:
         overview = feedback_overview.overview(session, grant.subscriber_id)
     listed, other = (overview.liked, overview.disliked)[:: 1 if of is FeedbackAction.MORE else -1]
@@ -110,7 +110,7 @@ def list_feedback(
 
 @router.post("/preferences/{token}/papers")
 def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFile | None = None) -> Response:
-    """Like the pasted papers and those in a file. Show for each whether it was recognised."""
+    """Like the pasted papers and those in a file. Show whether each was recognised."""
     file = file if file and file.filename else None  # without a file, browsers send one without a name
     try:
         if not liked.strip() and not file:
@@ -140,7 +140,7 @@ def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFi
 
 
 def _parse(liked: str, file: UploadFile | None) -> ParseResult:
-    """Parse the pasted text and the file. Rejections from the file carry its name."""
+    """Parse the pasted text and the file. Rejections from the file contain its name."""
     pasted = pasted_papers.parse(liked)
     if file is None:
         return pasted
@@ -169,7 +169,7 @@ def remove(
     of: Annotated[FeedbackAction | None, Form()] = None,
     number: Annotated[int, Form(alias="page", ge=1)] = 1,
 ) -> Response:
-    """Remove feedback on a paper, and return to the list with the button."""
+    """Remove feedback on a paper, and redirect to the list that it was in."""
     with db(request).write() as session:
         subscribers.remove_feedback(session, grant.subscriber_id, paper)
         if own:

@@ -1,4 +1,4 @@
-"""Atom and JSON feeds: trending papers, a day, an interest, and a subscriber's own digests."""
+"""Atom and JSON feeds: trending papers, a day's papers, an interest, and a subscriber's own digests."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from app.web.signed_links import PRIVATE, allows
 router = APIRouter(include_in_schema=False)
 
 MAX_ENTRIES = 100
-TRENDING_DAYS, PAPERS_PER_DAY = 7, 20  # of the feed of trending papers
-INTEREST_DAYS = preview.DAYS - 1  # of the feed of an interest, as in a preview
-MAX_DIGESTS = 60  # of a subscriber's own feed
+TRENDING_DAYS, PAPERS_PER_DAY = 7, 20  # in the feed of trending papers
+INTEREST_DAYS = preview.DAYS - 1  # in the feed for an interest, as in a preview
+MAX_DIGESTS = 60  # in a subscriber's own feed
 PUBLIC = {"Cache-Control": "public, max-age=900"}
 
 Own = Annotated[Grant, allows(Purpose.FEED)]
@@ -43,7 +43,7 @@ Own = Annotated[Grant, allows(Purpose.FEED)]
 
 @dataclass(frozen=True, slots=True)
 class FeedItem:
-    """A paper in a feed, and the interest and time under which it is there."""
+    """A paper in a feed, and the interest and time with which it is listed."""
 
     item: DigestItem
     shown_at: datetime  # when this version of the entry appeared
@@ -66,7 +66,7 @@ class FeedInfo:
 @router.get("/feed.atom")
 @router.get("/feed.json")
 def trending(request: Request, interest: str = "") -> Response:
-    """Return the feed of trending papers, or of the papers of the last two weeks that match an interest."""
+    """Return the feed of trending papers, or of papers from the last two weeks that match an interest."""
     cache: ResponseCache = request.app.state.feed_cache
     text, now = normalise(interest), clock.utcnow()
     build = partial(_build_interest, request, text, now) if text else partial(_build_trending, request, now)
@@ -77,7 +77,7 @@ def trending(request: Request, interest: str = "") -> Response:
 @router.get("/day/{day}/feed.atom")
 @router.get("/day/{day}/feed.json")
 def day_feed(request: Request, day: Day) -> Response:
-    """Return the feed of the papers of a day."""
+    """Return the feed of the papers listed on a day."""
     cache: ResponseCache = request.app.state.feed_cache
     now = clock.utcnow()
     response = cache.get_or_build((request.url.path,), now, lambda: _build_day(request, day, now))
@@ -98,7 +98,7 @@ def _build_day(request: Request, day: date, now: datetime) -> CachedResponse:
 @router.get("/feed/{token}")
 @router.get("/feed/{token}.json")
 def own_feed(request: Request, grant: Own) -> Response:
-    """Return the feed of the papers in a subscriber's digests, newest first."""
+    """Return a feed of the papers in a subscriber's digests, newest first."""
     app, now = _app(request), clock.utcnow()
     limits: Capacity = request.app.state.capacity
     with limits.searches.take(), app.db.read() as session:
@@ -172,13 +172,13 @@ def _card_item(card: paper_cards.PaperCard, day: date) -> FeedItem:
 def _build_feed(
     request: Request, session: Session, info: FeedInfo, items: Sequence[FeedItem], now: datetime
 ) -> CachedResponse:
-    """Serialize a feed in the format that the path of the request asks for."""
+    """Serialize a feed in the format given by the path of the request."""
     app, in_json = _app(request), request.url.path.endswith(".json")
     papers = queries.papers(session, {item.item.paper_id for item in items})
     entries, listed = [], set[int | None]()
     for item in items:
         paper = papers.get(item.item.paper_id)
-        number = paper.id if paper else item.item.paper_id  # papers may be merged after their digests
+        number = paper.id if paper else item.item.paper_id  # papers may be merged after they were sent
         if number not in listed:
             entries.append(_entry(request, item, paper))
         listed.add(number)
@@ -202,7 +202,7 @@ def _build_feed(
 
 
 def _entry(request: Request, feed_item: FeedItem, paper: Paper | None) -> FeedEntry:
-    """Return a feed entry. Without a row, it has what the digest stored of the paper."""
+    """Return a feed entry. Without a row, use what the digest stored about the paper."""
     item, at = feed_item.item, feed_item.shown_at
     listed = _midnight(paper.first_listed_on) if paper and paper.first_listed_on else at
     templates: Environment = request.app.state.templates

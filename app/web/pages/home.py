@@ -1,4 +1,4 @@
-"""Public pages: the front page, sign-up, and the request for a preferences link."""
+"""Public pages: the front page, sign-up, and requests for a preferences link."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def subscribe(
     capacity: Capacity = request.app.state.capacity
     pasted = ParseResult()
     try:
-        if form.liked.strip():  # without any, do not wait for a slot
+        if form.liked.strip():  # without pasted papers, do not take a slot
             with capacity.pastes.take():
                 pasted = pasted_papers.parse(form.liked)
     except TooManyRequests as error:
@@ -103,7 +103,7 @@ def subscribe(
 def preview(
     request: Request, form: Annotated[PreferencesForm, Depends(sign_up_form)], split: Text = ""
 ) -> Response:
-    """Preview the digest for a form: htmx gets the preview alone, others the whole page."""
+    """Preview the digest for a form. Return only the preview to htmx, otherwise the whole page."""
     form, shown = previews.validate_and_preview(request, form, split)
     if "hx-request" not in request.headers:
         return _front_page(request, form, shown.status, shown)
@@ -115,7 +115,7 @@ def preview(
 
 @router.get("/preview")
 def redirect_to_form() -> Response:
-    """Redirect to the form. Without scripts, browsers show this address after a preview and may reload it."""
+    """Redirect to the form. Without scripts, browsers show this URL after a preview and may reload it."""
     return RedirectResponse("/#join", status_code=303)
 
 
@@ -127,7 +127,7 @@ def manage(request: Request) -> Response:
 
 @router.post("/manage", dependencies=[Depends(same_site)])
 def send_link(request: Request, later: BackgroundTasks, email: Text = "", proof: Text = "") -> Response:
-    """Mail the link if the address is known. The response does not tell whether it is."""
+    """E-mail the link if the address is known. The response does not reveal whether it is."""
     if problems := forms.problems_of("email", subscribers.normalise_address, email):
         form = PreferencesForm(email, problems=problems)
         return page(request, "manage.html", status=422, headers=PUBLIC_REFERRER, form=form)
@@ -141,9 +141,9 @@ def send_link(request: Request, later: BackgroundTasks, email: Text = "", proof:
 def _challenge(
     request: Request, action: str, email: str, proof: str, fields: Sequence[tuple[str, str]]
 ) -> Response | None:
-    """Count the form before anything is stored or mailed. Return a page with a challenge if it needs one.
+    """Count the form before anything is stored or sent. Return a page with a challenge if it needs one.
 
-    The page sends the form again: by script after a proof of work, or by hand after a pause.
+    The page submits the form again: by script after a proof of work, or by a button after a pause.
     """
     admission: Admission = request.app.state.admission
     address = subscribers.normalise_address(email)
@@ -161,7 +161,7 @@ def _accepted(
     request: Request, later: BackgroundTasks, request_id: int, template: str, **values: Any
 ) -> Response:
     later.add_task(background.answer_form, request, request_id)
-    # Close the connection: a second request on it would wait until the mail is sent, and so reveal
+    # Close the connection: a second request on it would wait until the message is sent, and so reveal
     # whether there was one.
     headers = {**PUBLIC_REFERRER, "Connection": "close"}
     return page(request, template, headers=headers, **values)

@@ -1,6 +1,6 @@
-"""Links of a paper in a digest that mute a word or follow an author.
+"""A digest's links for muting a word or following an author of a paper.
 
-GET shows a page with a button; POST acts, and repeating it changes nothing.
+GET shows a page with a button. POST acts, and is idempotent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def mute(
     other: Text = "",
     action: Text = "",
 ) -> Response:
-    """Mute the chosen and the typed word, or undo that."""
+    """Mute the chosen word and the typed word, or unmute them."""
     texts = [text for text in map(query_language.normalise, (word, other)) if text]
     try:
         if not texts:
@@ -82,7 +82,7 @@ def ask_follow(request: Request, grant: FeedbackLink, paper: PaperId) -> Respons
 def follow(
     request: Request, grant: FeedbackLink, paper: PaperId, author: Text = "", action: Text = ""
 ) -> Response:
-    """Follow one of the paper's authors, or undo that."""
+    """Follow one of the paper's authors, or stop following them."""
     try:
         change = subscribers.unfollow if action == "undo" else subscribers.follow
         with db(request).write() as session:

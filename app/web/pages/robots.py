@@ -19,8 +19,9 @@ router = APIRouter(include_in_schema=False)
 
 MAX_URLS = 50_000  # the limit of the sitemap protocol
 HOURLY = {"Cache-Control": "public, max-age=3600"}
-# Searches and feeds of interests cost work, and their papers have their own pages. The rest is for machines.
-# Signed links are not listed: a crawler that may not fetch one does not see its noindex, and may list it.
+# Searches and feeds for interests are expensive, and their papers have their own pages. The rest is for
+# machines. Signed links are not listed here: a crawler that may not fetch a link does not see its noindex
+# header, and may index it.
 DISALLOWED = (
     "/search", "/feed.atom?interest=", "/feed.json?interest=",
     "/api/", "/hooks/", "/metrics", "/suggest",
@@ -37,7 +38,7 @@ def robots(request: Request) -> Response:
 
 @router.get("/sitemap.xml")
 def sitemap(request: Request) -> Response:
-    """List the front page, every day and week, and as many papers as fit, newest first."""
+    """List the front page, all days and weeks, and as many papers as fit, newest first."""
     app: Application = request.app.state.paperboy
     cache: ResponseCache = request.app.state.feed_cache
     response = cache.get_or_build((request.url.path,), clock.utcnow(), lambda: _sitemap(app))

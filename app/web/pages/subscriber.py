@@ -1,4 +1,4 @@
-"""Pages behind signed links. GET shows a page with a button; POST acts, and repeating it changes nothing."""
+"""Pages behind signed links. GET shows a page with a button. POST acts, and is idempotent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from app.web.signed_links import PRIVATE, allows, db, feed_path, page, redirect_
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 MAX_DATE_CHARS = 20  # of an invalid date that is shown again
-# Shown after a redirect to the preferences, by the name in the URL.
+# Messages shown after a redirect to the preferences, keyed by the name in the URL.
 MESSAGES = {
     "saved": "Saved.",
     "followed": "You now follow one more author. See your interests.",
@@ -84,7 +84,7 @@ def confirm(request: Request, grant: Confirm) -> Response:
 
 @router.get("/decline/{token}")
 def ask_decline(request: Request, grant: Decline) -> Response:
-    """Ask whether to decline the sign-up. If it is declined already, offer to allow sign-ups again."""
+    """Ask whether to decline the sign-up. If it was already declined, offer to allow sign-ups again."""
     with db(request).read() as session:
         declined = subscribers.is_declined(session, grant.argument)
     return _decline_page(request, "declined" if declined else "")
@@ -92,7 +92,7 @@ def ask_decline(request: Request, grant: Decline) -> Response:
 
 @router.post("/decline/{token}")
 def decline(request: Request, grant: Decline, action: Text = "") -> Response:
-    """Decline the sign-up, or with the action `allow`, allow later ones to send mail again."""
+    """Decline the sign-up. With the action `allow`, let later sign-ups send mail again."""
     with db(request).write() as session:
         if action == "allow":
             subscribers.allow_again(session, grant.argument)
@@ -110,13 +110,13 @@ def _decline_page(request: Request, done: str) -> Response:
 
 @router.get("/unsubscribe/{token}")
 def ask_unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    """Ask whether to unsubscribe, or say that it is done. Links of all mails work."""
+    """Ask whether to unsubscribe, or report that it is done. Links in all e-mails work."""
     return _unsubscribe_page(request, grant)
 
 
 @router.post("/unsubscribe/{token}")
 def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    """Unsubscribe, for the button and for mail programs (RFC 8058). The body is not read."""
+    """Unsubscribe. The button and mail programs (RFC 8058) post here. The body is not read."""
     with db(request).write() as session:
         subscribers.unsubscribe(session, grant.subscriber_id, clock.utcnow())
     return _unsubscribe_page(request, grant)
@@ -126,7 +126,7 @@ def _unsubscribe_page(request: Request, grant: Grant) -> Response:
     with db(request).read() as session:
         reader = subscribers.get(session, grant.subscriber_id)
     done = reader.state in (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
-    # Mails are forwarded, so most of the local part is hidden.
+    # E-mails get forwarded, so most of the local part is hidden.
     name, _, domain = reader.email.rpartition("@")
     masked = f"{name[:1] if len(name) > 2 else ''}…@{domain}"
     address = "" if reader.state is SubscriberState.ERASED else masked
@@ -179,7 +179,7 @@ def pause(request: Request, grant: Pause, until: Text = "", action: Text = "") -
 
 @router.get("/preferences/{token}")
 def preferences(request: Request, grant: Change, said: str = "") -> Response:
-    """Show the preferences, with the message of a redirect that is named `said`."""
+    """Show the preferences. After a redirect, `said` names the message to show."""
     message, feedback_message = MESSAGES.get(said, ""), feedback_overview.MESSAGES.get(said, "")
     return _preferences_page(request, grant, message=message, feedback_message=feedback_message)
 
@@ -235,7 +235,7 @@ def preview_form(
     form: Annotated[PreferencesForm, Depends(preferences_form)],
     split: Text = "",
 ) -> Response:
-    """Preview the digest for the form: htmx gets the preview alone, others the whole page."""
+    """Preview the digest for the form. Return only the preview to htmx, otherwise the whole page."""
     form, digest_preview = preview.validate_and_preview(request, form, split)
     if "hx-request" not in request.headers:
         return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
@@ -263,7 +263,7 @@ def resubscribe(request: Request, grant: Change) -> Response:
 
 @router.post("/preferences/{token}/links")
 def renew_links(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    """Replace all links. The new ones are sent by mail, so the holder of a leaked link does not see them."""
+    """Replace all links. The new ones are e-mailed, so that the holder of a leaked link does not see them."""
     _mail_later(request, grant, later, subscribers.new_links)
     return page(request, "new_links.html")
 
@@ -286,7 +286,7 @@ def _mail_later(
     later: BackgroundTasks,
     request_mail: Callable[[Session, int, datetime], int | None],
 ) -> None:
-    """Request a mail to the subscriber, and send it after the response."""
+    """Request a message to the subscriber, and send it after the response."""
     with db(request).write() as session:
         delivery_id = request_mail(session, grant.subscriber_id, clock.utcnow())
     if delivery_id is not None:
@@ -298,7 +298,7 @@ def _mail_later(
 
 @router.get("/view/{token}")
 def view(request: Request, grant: View) -> Response:
-    """Show a digest in the browser exactly as it was mailed."""
+    """Show a digest in the browser exactly as it was sent."""
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
         delivery = session.get(Delivery, grant.argument)
@@ -313,7 +313,7 @@ def view(request: Request, grant: View) -> Response:
 
 
 def _pause(request: Request, subscriber_id: int, until: str, action: str) -> None:
-    """Pause until the day given, which may be empty, or resume."""
+    """Pause until a day, or indefinitely if `until` is empty. With the action `resume`, end the pause."""
     until = until.strip()
     with db(request).write() as session:
         if action == "resume":
@@ -380,7 +380,7 @@ def _preferences_page(
 
 
 def _links(request: Request, reader: Subscriber, now: datetime) -> dict[str, str]:
-    """Return the links of the preferences page. Links to download or erase data are mailed instead."""
+    """Return the links for the preferences page. Links to download or erase data are e-mailed instead."""
     app: Application = request.app.state.paperboy
     return {
         "preferences": signed_path(app, Purpose.PREFERENCES, reader, now),
