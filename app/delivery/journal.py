@@ -288,4 +288,4 @@ def _boot_id() -> str:
 
 def _unwritable(path: Path, error: OSError) -> JournalError:
     cause = error.strerror or str(error)
-    return JournalError(f"the journal {path} cannot be written ({cause}), and no mail leaves without it")
+    return JournalError(f"the journal {path} cannot be written ({cause}). No mail is sent without it")

@@ -18,7 +18,7 @@ paper_cards        papers as pages show them
 templating         Jinja environment, filters and static files
 signed_links       verify the signed link in a path; responses that must not be cached
 http_cache         conditional responses, and a cache that keeps responses for some minutes
-feed_formats       PURE: entries → Atom and JSON Feed
+feed_formats       entries → Atom and JSON Feed
 errors             exceptions → status and page
 telemetry          spans for an OpenTelemetry collector, if one is configured
 """

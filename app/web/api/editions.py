@@ -54,7 +54,7 @@ class ReconciliationOut(States):
 class PauseOut(BaseModel):
     """A pause of sending."""
 
-    edition: str = Field(examples=["2026-11-20"], description="An edition, or * for all mails.")
+    edition: str = Field(examples=["2026-11-20"], description="An edition, or * for all messages.")
     reason: str
     since: datetime
 
@@ -91,7 +91,7 @@ class Sending(BaseModel):
     reconciliation: ReconciliationOut = Field(
         description="Of the editions of yesterday, today and tomorrow (UTC)."
     )
-    deliveries: States = Field(description="All mails of every kind in the ledger.")
+    deliveries: States = Field(description="All messages in the ledger, of every kind.")
     others: list[WaitingOut]
 
 
