@@ -125,10 +125,10 @@ def train(app: Application, now: datetime) -> TrainingResult:
 
     Only one process does so at a time.
     """
-    with locks.hold(app.db, "learn", now, TRAINING_LEASE) as acquired:
+    with locks.hold(app.db, "train", now, TRAINING_LEASE) as acquired:
         if not acquired:
             return TrainingResult(None, 0, "another process is training a model now")
-        with job_runs.record(app.db, "learn", now) as run:
+        with job_runs.record(app.db, "train", now) as run:
             result = app.models.train(app.db, now)
             run.add({"papers": result.papers, "models": result.model_id is not None})
     return result

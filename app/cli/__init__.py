@@ -9,7 +9,7 @@ migrate       migrate the database
 doctor        check this installation
 ingest        poll the sources, or read files
 sources       sources list, add, pause, resume
-model         model learn, list
+model         model train, list
 preview       show the digest for some interests
 backtest      show what interests would have brought over the last days
 explain       show why a paper was or was not sent

@@ -14,12 +14,12 @@ models = typer.Typer(no_args_is_help=True, help="The relevance models trained on
 
 
 @models.command()
-def learn(as_json: output.AsJson = False) -> None:
+def train(as_json: output.AsJson = False) -> None:
     """Train a model on the archive now, if it has changed. The schedule does this every night."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         with app.db.write() as session:
-            audit_log.record(session, output.ACTOR, "model.learn", "", now)
+            audit_log.record(session, output.ACTOR, "model.train", "", now)
         result = pipeline.train(app, now)
     if as_json:
         output.print_json(asdict(result))

@@ -135,12 +135,12 @@ def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[
         message = (
             f"model {version.id} of {version.trained_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
         )
-        yield warning("model", message, "run `paperboy model learn` to train a new one")
+        yield warning("model", message, "run `paperboy model train` to train a new one")
     if current:
         trained = f"trained on {current.archive.papers} papers at {current.trained_at:%Y-%m-%d %H:%M} UTC"
         yield ok("model", f"model {current.id} is in use, {trained}")
     elif models.needs_training(session):
         message = "the bundled model is in use, although the archive is large enough to train one"
-        yield warning("model", message, "run `paperboy model learn`")
+        yield warning("model", message, "run `paperboy model train`")
     else:
         yield ok("model", "the bundled model is in use: the archive is still too small to train one")

@@ -459,19 +459,19 @@ def test_send_with_failed_mails_has_exit_code_1(run: Run, mail_server: MailServe
 
 def test_train_and_list_models(run: Run, app: Application) -> None:
     """With too few papers the reason is shown; a corrupt model is listed and the one before it used."""
-    assert "too few papers" in run("model", "learn").stdout
+    assert "too few papers" in run("model", "train").stdout
     assert "The bundled model is in use" in run("model", "list").stdout
     now = clock.utcnow()
     with app.db.write() as session:
         factories.add_unlisted_papers(session, MIN_PAPERS, now)
-    assert parse_output(run("model", "learn", "--json")) == {
+    assert parse_output(run("model", "train", "--json")) == {
         "model_id": 1,
         "papers": MIN_PAPERS,
         "why_not": "",
     }
     with app.db.write() as session:
         factories.add_unlisted_papers(session, 1, now, first=MIN_PAPERS)
-    assert f"Model 2 was trained on {MIN_PAPERS + 1} papers" in run("model", "learn").stdout
+    assert f"Model 2 was trained on {MIN_PAPERS + 1} papers" in run("model", "train").stdout
     with app.db.write() as session:
         session.get_one(TrainedModel, 2).data = b"torn"
     listed = {

@@ -23,10 +23,10 @@ def folder(app: Application) -> Path:
 def test_a_process_without_a_lock_is_dead(app: Application, now: datetime) -> None:
     """Its lease is free immediately. A holder without a process id keeps its lease to the end."""
     with app.db.write() as session:
-        assert locks.acquire(session, "learn", DEAD, now, HOUR)
+        assert locks.acquire(session, "train", DEAD, now, HOUR)
         assert locks.acquire(session, "prune", "host:1:abc", now, HOUR)
     with app.db.write() as session:
-        assert locks.acquire(session, "learn", live_processes.new_holder(), now, HOUR)
+        assert locks.acquire(session, "train", live_processes.new_holder(), now, HOUR)
         assert not locks.acquire(session, "prune", live_processes.new_holder(), now, HOUR)
         assert live_processes.is_alive(session, DEAD) is False
 
@@ -62,8 +62,8 @@ def test_file_system_without_locks(app: Application, now: datetime, monkeypatch:
 
     monkeypatch.setattr(live_processes.fcntl, "flock", no_locks)
     with app.db.write() as session:
-        assert locks.acquire(session, "learn", DEAD, now, HOUR)
-        assert not locks.acquire(session, "learn", live_processes.new_holder(), now, HOUR)
+        assert locks.acquire(session, "train", DEAD, now, HOUR)
+        assert not locks.acquire(session, "train", live_processes.new_holder(), now, HOUR)
         assert live_processes.is_alive(session, DEAD) is None
-        assert locks.acquire(session, "learn", live_processes.new_holder(), now + HOUR, HOUR)
+        assert locks.acquire(session, "train", live_processes.new_holder(), now + HOUR, HOUR)
     assert list(folder(app).iterdir()) == []

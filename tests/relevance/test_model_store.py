@@ -93,7 +93,7 @@ def test_a_large_archive_trains_its_own_model(trained_app: Application) -> None:
     assert zebrafish_frequency(restart(trained_app)) == MIN_PAPERS
     with trained_app.db.read() as session:
         run = session.exec(select(JobRun)).one()
-    assert (run.job, run.counts, run.error) == ("learn", {"papers": MIN_PAPERS, "models": 1}, "")
+    assert (run.job, run.counts, run.error) == ("train", {"papers": MIN_PAPERS, "models": 1}, "")
 
 
 def test_an_unchanged_archive_trains_no_model(trained_app: Application) -> None:
@@ -171,7 +171,7 @@ def test_first_import_trains_a_model(app: Application, tmp_path: Path) -> None:
     assert zebrafish_frequency(app) == MIN_PAPERS + half + 1
     with app.db.read() as session:
         assert session.exec(select(JobRun.job).order_by(col(JobRun.id))).all() == [
-            "ingest", "learn", "ingest", "ingest", "learn",
+            "ingest", "train", "ingest", "ingest", "train",
         ]  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def test_failed_training_does_not_fail_the_import(
     assert (result.summary.papers_new, result.unreadable) == (MIN_PAPERS, ())
     with app.db.read() as session:
         errors = dict(session.exec(select(JobRun.job, JobRun.error)).all())
-    assert errors == {"ingest": "", "learn": "ZeroDivisionError: division by zero"}
+    assert errors == {"ingest": "", "train": "ZeroDivisionError: division by zero"}
     assert current_model(app).statistics == BUNDLED
     pipeline.read_files(app, papers_file(tmp_path, 1_000, 1), NOW)
     assert zebrafish_frequency(app) == MIN_PAPERS + 1
@@ -218,11 +218,11 @@ def test_one_process_trains_at_a_time(trained_app: Application) -> None:
     """The other process gets no lock until the lease ends."""
     fill(trained_app, MIN_PAPERS, 1)
     with trained_app.db.write() as session:
-        locks.acquire(session, "learn", "another process", NOW, HOUR)
+        locks.acquire(session, "train", "another process", NOW, HOUR)
     assert "another process" in pipeline.train(trained_app, NOW).why_not
     assert pipeline.train(trained_app, NOW + HOUR).model_id
     with trained_app.db.write() as session:
-        assert locks.acquire(session, "learn", "a third process", NOW, HOUR), "the lock was released"
+        assert locks.acquire(session, "train", "a third process", NOW, HOUR), "the lock was released"
 
 
 # --- concurrency: nobody waits, and a model is used as a whole

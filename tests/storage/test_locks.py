@@ -31,15 +31,15 @@ def test_lock_is_released_with_its_block(app: Application, now: datetime) -> Non
     """Bob cannot get or release Alice's lock. It is released at once when her block fails."""
 
     def work() -> None:
-        with locks.hold(app.db, "learn", now, HOUR) as alices:
+        with locks.hold(app.db, "train", now, HOUR) as alices:
             for _ in range(2):
-                with locks.hold(app.db, "learn", now, HOUR) as bobs:
+                with locks.hold(app.db, "train", now, HOUR) as bobs:
                     assert (alices, bobs) == (True, False)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         work()
-    with locks.hold(app.db, "learn", now, HOUR) as bobs:
+    with locks.hold(app.db, "train", now, HOUR) as bobs:
         assert bobs
 
 
@@ -47,9 +47,9 @@ def test_live_process_keeps_its_lease(app: Application, now: datetime) -> None:
     """A lease of a live process, or of a holder without a process id, is not taken before its end."""
     with app.db.write() as session:
         own = live_processes.new_holder()
-        assert locks.acquire(session, "learn", own, now, HOUR)
+        assert locks.acquire(session, "train", own, now, HOUR)
         assert locks.acquire(session, "prune", "host:1:abc", now, HOUR)
         assert [live_processes.is_alive(session, holder) for holder in (own, "host:1:abc")] == [None, None]
     with app.db.write() as session:
-        assert not locks.acquire(session, "learn", live_processes.new_holder(), now, HOUR)
+        assert not locks.acquire(session, "train", live_processes.new_holder(), now, HOUR)
         assert not locks.acquire(session, "prune", live_processes.new_holder(), now, HOUR)

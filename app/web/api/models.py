@@ -42,14 +42,14 @@ def list_models(app: Paperboy, _key: CanRead) -> ModelList:
 
 
 @router.post("", status_code=202)
-def learn(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits: Limited) -> ModelList:
+def train(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits: Limited) -> ModelList:
     """Start training a model, unless the archive is unchanged. See /runs for the result.
 
     The response is immediate and lists the existing models.
     """
     limits.jobs.check()
     with app.db.write() as session:
-        audit_log.record(session, key.name, "model.learn", "", now)
+        audit_log.record(session, key.name, "model.train", "", now)
     tasks.add_task(background.run_job, limits.jobs, "training", pipeline.train, app)
     return _list(app)
 

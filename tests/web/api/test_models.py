@@ -27,9 +27,9 @@ def test_training_returns_immediately_and_records_a_run(
     (model,) = call("GET", "/models").json()["items"]
     assert (model["papers"], model["fault"], model["in_use"]) == (MIN_PAPERS, "", True)
     assert model["size"] > 0
-    assert audit_log() == [("write key", "model.learn", "")] * 2
+    assert audit_log() == [("write key", "model.train", "")] * 2
     with app.db.read() as session:
-        counts = session.exec(select(JobRun.counts).where(JobRun.job == "learn").order_by(JobRun.id)).all()
+        counts = session.exec(select(JobRun.counts).where(JobRun.job == "train").order_by(JobRun.id)).all()
     assert counts == [{"papers": 0, "models": 0}, {"papers": MIN_PAPERS, "models": 1}]
 
 
@@ -40,7 +40,7 @@ def test_failed_training_is_recorded_as_a_run(app: Application, call: Call) -> N
     app.models.train = lambda _db, _now: 1 / 0  # type: ignore[method-assign,assignment,return-value]
     assert call("POST", "/models").status_code == 202
     (run,) = call("GET", "/runs?failed=true").json()["items"]
-    assert (run["job"], run["error"]) == ("learn", "ZeroDivisionError: division by zero")
+    assert (run["job"], run["error"]) == ("train", "ZeroDivisionError: division by zero")
 
 
 def test_corrupt_model_is_reported(app: Application, call: Call) -> None:
