@@ -68,7 +68,7 @@ class Purpose(StrEnum):
     PAUSE = "pause"
     VIEW = "view"  # one digest in the browser; the argument is the delivery's id
     FEEDBACK = "feedback"  # like, dislike, mute or follow; the rest of the path names the action and paper
-    FEED = "feed"  # read the papers of the digests in a feed reader
+    FEED = "feed"  # the papers in the digests, for a feed reader
     EXPORT = "export"
     ERASE = "erase"
 

@@ -36,7 +36,7 @@ def _split(cell: str) -> tuple[str, ...]:
     return tuple(text for part in cell.split(SEPARATOR) if (text := part.strip()))
 
 
-# The optional columns.
+# The optional columns, with the function that parses each cell.
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "cadence": Cadence, "weekday": int, "hour": int, "zone": str, "min_papers": int, "max_papers": int,
     "when_empty": EmptyDigestPolicy, "max_trending": int, "muted": _split,

@@ -109,14 +109,14 @@ def run_live(app: Application, now: datetime, console: Console) -> tuple[datetim
 
 
 def sign_up(app: Application, now: datetime) -> None:
-    """Add the subscribers, as an operator does for people who consented elsewhere."""
+    """Add the subscribers, as an operator would for people who consented elsewhere."""
     with app.db.write() as session:
         for subscriber in sample_subscribers.SUBSCRIBERS:
             subscribers.add(session, subscriber.email, subscriber.preferences, now)
 
 
 def print_explain_command(outcome: report.Report, moment: datetime, console: Console) -> None:
-    """Print an explain command for a paper that was sent, on the demo's own database."""
+    """Print an `explain` command for a sent paper that uses the demo's own database."""
     mailbox = next((mailbox for mailbox in outcome.mailboxes if mailbox.latest), None)
     if mailbox:
         explain = f".venv/bin/paperboy explain {mailbox.email} {mailbox.latest} --at {moment:%Y-%m-%dT%H:%M}"
