@@ -218,7 +218,7 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class DigestItem:
-    """A paper in a digest, with everything that its card shows. Fixed when the digest is composed."""
+    """A paper in a digest, with everything that its card shows. It is fixed when the digest is composed."""
 
     paper_id: int
     title: str
@@ -247,7 +247,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """One edition for one reader."""
+    """One edition of the newsletter for one reader."""
 
     edition: str
     sections: tuple[Section, ...]
@@ -262,7 +262,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The decision to send no digest, with the reason that the reader and the operator see."""
+    """The decision not to send a digest, with the reason that the reader and the operator see."""
 
     reason: str
 

@@ -221,7 +221,7 @@ class Morning:
 
     @property
     def cpu_each(self) -> float:
-        """Return µs of CPU time per mail, over all stages."""
+        """Return the CPU time per mail in µs, summed over all stages."""
         whole = (
             stage.cpu for stage in self.stages if not stage.name.startswith(" ")
         )  # indented ones are parts of other stages

@@ -134,7 +134,7 @@ def encode_fragments(app: Application, requests: Sequence[MailRequest], ready: C
 
 
 def sign_ahead(folder: Path, keys: tuple[str, ...]) -> None:
-    """Sign all waiting mails ahead."""
+    """Sign all waiting mails before they are due."""
     app = workload.build(folder, dkim_keys=keys)
     while presigning.sign_ahead(app.sender, workload.EARLIER - timedelta(hours=1)):
         pass

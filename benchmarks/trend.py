@@ -112,7 +112,7 @@ def few_votes(days: Sequence[list[Paper]]) -> None:
 
 
 def hide(days: Sequence[list[Paper]], share: float) -> None:
-    """Measure part 2: by the trend alone."""
+    """Measure part 2 for the trend alone."""
     print(f"\n2. {share:.0%} of each day without votes, trend alone:")
     print("   nDCG@10, places in the first ten / those by the votes in the end")
     random = np.random.default_rng(2)
@@ -128,7 +128,7 @@ def hide(days: Sequence[list[Paper]], share: float) -> None:
 
 
 def hide_with_relevance(papers: Sequence[Paper], shared: Path, share: float) -> None:
-    """Measure part 2: with the relevance to real interests, over the papers of a week."""
+    """Measure part 2 with the relevance to real interests, over the papers from each week."""
     pools = list(_pools(papers, shared))
     print(f"\n   with relevance, {len(pools)} weeks of interests: nDCG@10 by reading list,")
     print("   mean percentile of votes in the first ten, places in it / those by relevance alone")

@@ -104,7 +104,7 @@ def _paper_text(rng: random.Random) -> dict[str, object]:
 
 
 def reader(app: Application, now: datetime) -> str:
-    """Add a reader with as many interests as possible. Return the path of their preferences."""
+    """Add a reader with as many interests as possible. Return the path of their preferences page."""
     typed = itertools.chain.from_iterable(interests())
     wishes = tuple(Interest(text, 1.0, 3) for text in itertools.islice(typed, subscribers.MAX_INTERESTS))
     with app.db.write() as session:

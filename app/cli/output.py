@@ -67,7 +67,7 @@ def err() -> Console:
 
 
 def print_json(document: Any) -> None:
-    """Print the JSON document of a command."""
+    """Print a command's result as a JSON document."""
     typer.echo(json.dumps(document, ensure_ascii=False, indent=2, default=str))
 
 

@@ -80,7 +80,7 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
 
 @sending.command()
 def resume(edition: Edition = ledger.ALL_EDITIONS) -> None:
-    """Resume sending. An edition that was paused separately stays paused."""
+    """Resume sending. An edition that was paused separately remains paused."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not ledger.resume(session, edition):

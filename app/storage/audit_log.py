@@ -15,7 +15,7 @@ ERASED = "erased"
 def record(
     session: Session, actor: str, action: str, subject: object, now: datetime, **detail: str | int | None
 ) -> None:
-    """Record a change in the transaction that makes it, so that neither exists without the other."""
+    """Record a change in the transaction that makes it, so that both are committed or neither is."""
     session.add(AuditEntry(at=now, actor=actor, action=action, subject=str(subject), detail=detail))
 
 

@@ -350,7 +350,7 @@ class FeedbackRow(Row, table=True):
 
 
 class PrivatePaper(Row, table=True):
-    """A liked paper that is not in the archive, as the reader pasted it. Only their profile uses it."""
+    """A liked paper that is not in the archive, as the reader pasted it. Only used for their profile."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "title_key"),)
 

@@ -99,7 +99,7 @@ def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[st
 
 
 def run_live(app: Application, now: datetime, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
-    """Poll the real sources now, and send what becomes due within a day."""
+    """Poll the real sources now, and send what becomes due within a day. Return the end and the summary."""
     sign_up(app, now)
     with console.status("Polling the sources …"):
         result = pipeline.refresh(app, now)

@@ -28,7 +28,7 @@ class _FreePortController(Controller):
 
 @dataclass(frozen=True)
 class ReceivedMail:
-    """A mail as it was received."""
+    """A mail as the server received it."""
 
     number: int
     sender: str  # from the envelope
