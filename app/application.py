@@ -24,7 +24,7 @@ from app.storage.database import Database
 
 @dataclass(frozen=True)
 class Application:
-    """The shared objects of a running Paperboy: for the web app, jobs, the CLI and tests."""
+    """The objects of a running Paperboy that the web app, jobs, the CLI and tests share."""
 
     settings: Settings
     db: Database
@@ -36,13 +36,13 @@ class Application:
     indexes: IndexCache = field(default_factory=IndexCache)
     http: http_client.HttpTransport = field(default_factory=http_client.HttpTransport)
     sending: Lock = field(default_factory=Lock)  # held while `pipeline.send` runs in this process
-    # Set when mails were planned that `pipeline.send` may not have seen.
+    # Set when new mails were planned, which a running `pipeline.send` may have missed.
     more_to_send: Event = field(default_factory=Event)
-    on_shard_planned: list[Callable[[], None]] = field(default_factory=list)  # after each planned shard
-    stopping: Event = field(default_factory=Event)  # set when the process should end: start nothing new
+    on_shard_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each shard
+    stopping: Event = field(default_factory=Event)  # set when the process should exit: start nothing new
 
     def timeline(self, now: datetime) -> clock.Timeline:
-        """Return the clock of a run that begins at `now`."""
+        """Return the clock for a run that begins at `now`."""
         return clock.Timeline(now, self.db.skew)
 
     @property
@@ -65,7 +65,7 @@ class Application:
 
     @property
     def sender(self) -> Sender:
-        """Return a sender of mails."""
+        """Return a sender for the mails in the ledger."""
         return Sender(
             self.db, self.settings, self.composer, self.snapshots, self.stopping, bounces.record_refusal
         )

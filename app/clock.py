@@ -1,4 +1,4 @@
-"""The one clock: read at the edges only, and passed inwards as `now`."""
+"""The only clock. It is read only at the edges, which pass the time inwards as `now`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ahead = timedelta()
 
 
 def system_time() -> datetime:
-    """Return the time of this machine's clock, aware, in UTC. It may be wrong: see `Timeline`."""
+    """Return the time by this machine's clock, aware, in UTC. It may be wrong: see `Timeline`."""
     return datetime.now(UTC)
 
 
@@ -20,17 +20,17 @@ def utcnow() -> datetime:
 
 
 def travel(to: datetime) -> None:
-    """Shift the clock of this process to `to`. The demo uses it to run in the days of its sample."""
+    """Shift the clock of this process to `to`. The demo uses it to run on the dates of its sample papers."""
     global _ahead
     _ahead = to - system_time()
 
 
 class Timeline:
-    """The clock of a run that began at `now`, set to the database's time.
+    """The clock of a run that began at `now`, adjusted to the database's time.
 
-    Leases and due times are compared between machines, so all of them must use one clock. `skew` returns how
-    far the database's clock is ahead of this machine's. It is called for each reading. A simulated `now` (in
-    tests and the demo) keeps its distance from the real time.
+    Machines compare leases and due times, so all of them must use the same clock. `skew` returns how far the
+    database's clock is ahead of this machine's. It is called for each reading. A simulated `now` (in tests
+    and the demo) keeps its offset from the real time.
     """
 
     def __init__(self, now: datetime, skew: Callable[[], timedelta]) -> None:

@@ -1,4 +1,4 @@
-"""The exceptions that Paperboy raises on purpose. The docstring of each is its default message.
+"""The exceptions that Paperboy raises deliberately. The docstring of each is its default message.
 
 PaperboyError
 ├── InvalidInput            unusable input; the message says what to change
@@ -8,17 +8,17 @@ PaperboyError
 │   └── InvalidSettings     raised at startup
 ├── NotFound
 ├── Conflict                the request contradicts the current state
-├── LinkError               a signed link that grants nothing
+├── LinkError               a signed link that does not work
 │   ├── LinkForged
-│   └── LinkExpired         its lifetime is over
-│       └── LinkReplaced    all links of its reader were replaced
+│   └── LinkExpired         its lifetime has passed
+│       └── LinkReplaced    all of the reader's links were replaced
 ├── TooManyRequests         carries retry_after, in seconds
 ├── NotReady                data for the response is still being loaded; carries retry_after, in seconds
-├── ClockError              the clocks disagree, so that planning would be wrong
+├── ClockError              the clocks disagree, so planning would go wrong
 ├── CorruptModel            a stored model cannot be read; the last good one is used instead
-├── SourceError             a source as a whole could not be read; carries retry_at
+├── SourceError             an entire source could not be read; carries retry_at
 │   └── UnreadableAnswer    its response has the wrong format
-├── ParsingTooExpensive     parsing exceeds the limit of time or memory
+├── ParsingTooExpensive     parsing exceeds the time or memory limit
 ├── MailboxError            the bounce mailbox cannot be read
 ├── DeliveryError           this mail cannot be composed; carries permanent=
 ├── JournalError            the sender cannot write its journal: no more mail is sent

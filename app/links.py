@@ -1,23 +1,23 @@
 """PURE. Signed links and return paths. Each serves one purpose for one reader and needs no login.
 
-A token is made with a synthetic initialisation vector (the construction of RFC 5297, with BLAKE2s of RFC 7693
-in its keyed mode for both steps):
+A token is encrypted with a synthetic initialisation vector (the construction of RFC 5297, with keyed BLAKE2s,
+RFC 7693, for both steps):
 
     payload    20 bytes: the reader, the argument, when the token was issued, the reader's link epoch
-    mac        18 bytes: keyed hash of the purpose, in a field of 16 bytes, and the payload
-    hidden     20 bytes: payload XOR keystream, and the keystream is a keyed hash of the mac
+    mac        18 bytes: keyed hash of the purpose (padded to 16 bytes) and the payload
+    hidden     20 bytes: payload XOR keystream, where the keystream is a keyed hash of the mac
     token      hidden and mac in base64url: always 51 characters
 
-The purpose is part of the mac: a token made for one purpose never passes for another. The keystream depends
-on every bit of the payload and on the purpose: two tokens share no part that can be seen, and nobody without
-the key learns who, what or when from them. The same input gives the same token.
+The mac covers the purpose, so a token made for one purpose is not valid for another. The keystream depends on
+the purpose and on every bit of the payload, so two tokens have no visible part in common. Without the key,
+they do not reveal the reader, the argument or the time. The same input gives the same token.
 
-A return path is made in the same way from the id of a delivery: 12 bytes of mac and 8 hidden, as hexadecimal
-digits, because relays may change the case of a local part.
+A return path is made in the same way from the id of a delivery: 8 hidden bytes and 12 bytes of mac. It is in
+hexadecimal because relays may change the case of a local part.
 
-A digest contains several tokens. For speed, the hashes are prepared with key and purpose once, and `tokens`
-encodes all its tokens together. Feedback on papers is one purpose, so that the links of all cards share one
-token.
+A digest contains several tokens. For speed, the hashes are initialised once with the key and the purpose, and
+`tokens` encodes all tokens together. All feedback on papers has one purpose, so the links on all cards share
+one token.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _SIZES = {
     _MESSAGE_ID: 16,
     _LINK_STREAM: _PAYLOAD.size,
     _VERP_STREAM: _DELIVERY.size,
-}  # of a hash in bytes; for links, _MAC_BYTES
-# A token has 38 bytes. With this one they are 39, a multiple of three, so that the base64 of one token ends
-# before the next begins. The extra character is cut off.
+}  # hash sizes in bytes; for links, _MAC_BYTES
+# A token has 38 bytes. This filler makes 39, a multiple of three, so that the base64 of each token ends
+# before the next one begins. The extra character is cut off.
 _FILLER = b"\0"
 _BETWEEN_STREAMS = bytes(_MAC_BYTES + len(_FILLER))
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -59,7 +59,7 @@ _RETURN_PATH = re.compile(rf"bounce\+([0-9a-f]{{{RETURN_PATH_DIGITS}}})", re.IGN
 
 
 class Purpose(StrEnum):
-    """The purpose of a link. Its value is also the first part of the link's path."""
+    """The purpose of a link. Its value is also the first segment of the link's path."""
 
     CONFIRM = "confirm"
     DECLINE = "decline"  # "I did not ask for this"
@@ -67,8 +67,8 @@ class Purpose(StrEnum):
     UNSUBSCRIBE = "unsubscribe"
     PAUSE = "pause"
     VIEW = "view"  # one digest in the browser; the argument is the delivery's id
-    FEEDBACK = "feedback"  # like, dislike, mute or follow; the rest of the path says what, and which paper
-    FEED = "feed"  # read the papers of the digests in a feed reader
+    FEEDBACK = "feedback"  # like, dislike, mute or follow; the rest of the path names the action and paper
+    FEED = "feed"  # the papers in the digests, for a feed reader
     EXPORT = "export"
     ERASE = "erase"
 
@@ -83,7 +83,7 @@ LIFETIMES = {
 
 
 def lifetime_in_words(purpose: Purpose) -> str:
-    """Return how long a link works, as pages and mails say it: "7 days", "2 hours"."""
+    """Return how long a link works, as shown on pages and in mail: "7 days", "2 hours"."""
     lifetime = LIFETIMES[purpose]
     count, unit = (lifetime.days, "day") if lifetime.days else (lifetime.seconds // 3600, "hour")
     return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
@@ -94,7 +94,7 @@ LIFETIMES_IN_WORDS = {purpose.value: lifetime_in_words(purpose) for purpose in L
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The content of a valid token. The caller must still compare `epoch` with the reader's."""
+    """The content of a valid token. The caller must still compare `epoch` with the reader's link epoch."""
 
     purpose: Purpose
     subscriber_id: int
@@ -103,7 +103,7 @@ class Grant:
 
 
 class LinkSigner:
-    """Signs and verifies tokens. The first key signs, all keys verify."""
+    """A signer and verifier of tokens. The first key signs; all keys verify."""
 
     def __init__(self, keys: Sequence[str], base_url: str) -> None:
         self._keys = [_Key(key) for key in keys]
@@ -137,16 +137,16 @@ class LinkSigner:
         return _splitter(len(plain)).unpack(encoded)
 
     def link(self, purpose: Purpose, token: str) -> str:
-        """Return the absolute URL with a token."""
+        """Return the absolute URL that contains a token."""
         return f"{self._base_url}/{purpose}/{token}"
 
     def feedback_links(self, paper_id: int, token: str) -> dict[str, str]:
-        """Return the URL of each feedback action on a paper, with a token for FEEDBACK."""
+        """Return the URL of each feedback action on a paper. `token` must be for FEEDBACK."""
         start = self.link(Purpose.FEEDBACK, token)
         return {action: f"{start}/{action}/{paper_id}" for action in FEEDBACK_ACTIONS}
 
     def verify(self, purpose: Purpose, token: str, now: datetime) -> Grant:
-        """Return what the token grants. Raise LinkForged or LinkExpired."""
+        """Return the content of a token. Raise LinkForged or LinkExpired if it is not valid."""
         payload = self._decrypt(purpose, _LINK_STREAM, _decode(token))
         subscriber_id, argument, issued, epoch = _PAYLOAD.unpack(payload)
         lifetime = LIFETIMES.get(purpose)
@@ -164,17 +164,17 @@ class LinkSigner:
         raise LinkForged
 
     def return_path(self, delivery_id: int, domain: str) -> str:
-        """Return the VERP envelope sender of a delivery. Only this installation can make or read it."""
+        """Return the VERP envelope sender for a delivery. Only this installation can create or decode it."""
         key, payload = self._keys[0], _DELIVERY.pack(delivery_id)
         mac = key.hash(_VERP, payload)
         return f"bounce+{(_xor(payload, key.hash(_VERP_STREAM, mac)) + mac).hex()}@{domain}"
 
     def message_id(self, delivery_id: int, domain: str) -> str:
-        """Return the Message-ID of a delivery. It is the same at each attempt and reveals nothing."""
+        """Return the Message-ID of a delivery. It is the same for each attempt and does not reveal the id."""
         return f"<{self._keys[0].hash(_MESSAGE_ID, _DELIVERY.pack(delivery_id)).hex()}@{domain}>"
 
     def delivery_of(self, return_path: str) -> int:
-        """Return the id of the delivery with this return path. Raise LinkForged if it is not one of ours."""
+        """Return the id of the delivery with this return path. Raise LinkForged if we did not create it."""
         match = _RETURN_PATH.fullmatch(return_path.rpartition("@")[0])
         if not match:
             raise LinkForged
@@ -189,8 +189,8 @@ class _Key:
         key = hashlib.blake2b(secret.encode(), digest_size=32).digest()
         self.begin = dict[str, Callable[[], hashlib.blake2s]]()
         for purpose in (*Purpose, *_SIZES):
-            # BLAKE2s takes half the time of BLAKE2b for so few bytes. Hashing the field now also hashes the
-            # key's block now, and not once for each token.
+            # BLAKE2s takes half the time of BLAKE2b for so few bytes. Hashing the field here also hashes the
+            # key block here, instead of once for each token.
             field, size = purpose.encode().ljust(_PURPOSE_BYTES, b"\0"), _SIZES.get(purpose, _MAC_BYTES)
             self.begin[purpose] = hashlib.blake2s(field, digest_size=size, key=key).copy
 
@@ -202,14 +202,14 @@ class _Key:
 
 
 def _xor(data: bytes, keystream: bytes) -> bytes:
-    """Return `data` XOR `keystream`. If the keystream is shorter, the rest of the data is not changed."""
+    """Return `data` XOR `keystream`. If the keystream is shorter, the rest of the data is unchanged."""
     mixed = int.from_bytes(data, "little") ^ int.from_bytes(keystream, "little")
     return mixed.to_bytes(len(data), "little")
 
 
 @lru_cache
 def _splitter(count: int) -> struct.Struct:
-    """Return a struct that splits `count` tokens encoded together and drops the filler after each."""
+    """Return a struct that splits `count` tokens that were encoded together, and drops their fillers."""
     return struct.Struct(f"{TOKEN_CHARS}sx" * count)
 
 
@@ -222,6 +222,6 @@ def _decode(token: str) -> bytes:
         raise LinkForged from None
     if (
         base64.urlsafe_b64encode(raw).decode().rstrip("=") != token
-    ):  # the last character has spare bits: one token, one spelling
+    ):  # the last character has spare bits, but each token must have only one spelling
         raise LinkForged
     return raw

@@ -1,4 +1,4 @@
-"""Configuration of structured logs, and redaction of keys and signed links in them."""
+"""Configuration of structured logging, and redaction of keys and signed links."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from structlog.typing import EventDict, Processor
 from app.links import RETURN_PATH_DIGITS, TOKEN_CHARS
 from app.settings import Settings
 
-# Somebody with access to the logs must not be able to unsubscribe a reader, call the API or forge a bounce.
-# Every run of characters that is long enough to contain a token, a key or a return path is truncated, also
-# if it is percent-encoded or broken by quoted-printable or header lines. Its first characters stay, so that
-# lines about the same link can be matched.
+# Access to the logs must not let anybody unsubscribe a reader, call the API or forge a bounce. Every run of
+# characters that is long enough to contain a token, a key or a return path is truncated, even if it is
+# percent-encoded or split by quoted-printable soft breaks or folded header lines. Its first characters
+# remain, so that lines about the same link can be matched.
 _LEAST_CHARS = min(TOKEN_CHARS, RETURN_PATH_DIGITS)  # a key has 46
 _SHOWN_CHARS = 7
 _LINE_BREAK = r"=?(?:\r?\n|(?:\\r)?\\n)[ \t]?"
 _SECRETS = re.compile(rf"(?:[\w-]|%[0-9A-Fa-f]{{2}}|{_LINE_BREAK}){{{_LEAST_CHARS},}}", re.ASCII)
 _HARMLESS = (int, float, type(None))
-# Only these query parameters are logged with their values by the web server. Others may contain addresses,
-# interests and search terms.
+# The values of only these query parameters appear in access logs. Others may contain addresses, interests and
+# search terms.
 _HARMLESS_PARAMETERS = "page|day|source|code|state|kind|job|failed|limit|edition|said|of|v"
 _QUERY = re.compile(rf"([?&])(?!(?:{_HARMLESS_PARAMETERS})=)([^?&=\s\"]+)=[^&\s\"]+")
 _QUIET = ("httpx", "httpcore", "apscheduler", "alembic", "aiosmtplib", "mail.log")
 
 
 def configure(settings: Settings, level: str | None = None) -> None:
-    """Send all logs, our own and those of libraries, to standard error in one format.
+    """Write all log lines, our own and those of libraries, to standard error in one format.
 
-    `level` overrides the level of the settings, for commands that print their own results.
+    `level` overrides the configured level, for commands that print their own results.
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -58,22 +58,22 @@ def configure(settings: Settings, level: str | None = None) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level or settings.log_level)
-    # Those who paste BibTeX get its errors in the response.
+    # BibTeX errors are shown to the person who pasted the BibTeX.
     logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
 
 
 def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Remove the second, coloured copy of uvicorn's messages. A structlog processor."""
+    """Remove the coloured copy of uvicorn's messages. A structlog processor."""
     event.pop("color_message", None)
     if "_record" in event:
-        event.pop("message", None)  # the same text again, if another handler has formatted the record before
+        event.pop("message", None)  # the same text again, if another handler has already formatted the record
     return event
 
 
 def conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Truncate secrets, and remove the values of query parameters that may be private. A processor."""
+    """Truncate secrets and hide the values of query parameters that may be private. A structlog processor."""
     if event.get("logger") == "uvicorn.access":
         event["event"] = _QUERY.sub(r"\1\2=…", str(event["event"]))
     return {name: _concealed(value) for name, value in event.items()}

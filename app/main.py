@@ -1,4 +1,4 @@
-"""The composition root: `build` creates the application, `create_app` the web app."""
+"""The composition root: `build` creates the application, and `create_app` creates the web app."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 def build(settings: Settings) -> Application:
-    """Build the application. The caller must call `app.db.dispose()` at the end."""
+    """Build the application. The caller must call `app.db.dispose()` when it is no longer needed."""
     interpreter.limit_malloc_arenas()
     signer = LinkSigner(settings.secret_keys, settings.base_url)
     renderer = Renderer(settings, signer)
@@ -56,8 +56,7 @@ def build(settings: Settings) -> Application:
 def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     """Build the web app: public pages, readers' pages, feeds, webhooks and the admin API.
 
-    `answer_delay` is the approximate delay, in seconds after the response, before a form that asks for mail
-    is processed.
+    A form that requests an e-mail is processed about `answer_delay` seconds after the response.
     """
     site = FastAPI(
         title=app.settings.site_name,
@@ -81,13 +80,13 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     site.state.archive_search = ArchiveSearch(app.db, app.models)
     site.state.suggestions = paper_cards.Suggestions(app.db)
     site.state.newest_day = paper_cards.NewestDay(app.db)
-    # Compressed sizes leak no secrets (BREACH): without cookies, other sites cannot request a page that
-    # contains one.
+    # Compressed sizes do not leak secrets (BREACH): there are no cookies, so other sites cannot request a
+    # page that contains a secret.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     site.add_middleware(security.SecurityMiddleware, common=security.headers(app.settings))
     errors.install(site)
-    # `paper_actions` is before `feedback`, whose routes match any action. The routes are added as they are:
-    # FastAPI would build included ones again for each app, which takes .1 s.
+    # `paper_actions` must precede `feedback`, whose routes match any action. The routes are added directly:
+    # FastAPI would rebuild included routes for each app, which takes 0.1 s.
     for module in (home, archive, subscriber, paper_actions, feedback, feeds, robots, monitoring):
         site.router.routes.extend(module.router.routes)
     site.mount("/api", api.create(app, limits))
@@ -98,7 +97,7 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
 
 
 def warm_up(site: FastAPI) -> None:
-    """Build the indexes for the first preview and the first search, which may take seconds."""
+    """Build the indexes for the first preview and the first search. This may take several seconds."""
     try:
         site.state.previews.build(Preferences(interests=(Interest("papers -draft"),)), clock.utcnow())
         site.state.archive_search.refresh()
@@ -108,7 +107,7 @@ def warm_up(site: FastAPI) -> None:
 
 @asynccontextmanager
 async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
-    """Run the scheduler while the web app is served, if the settings enable it."""
+    """Run the scheduler while the web app is running, if the settings enable it."""
     app: Application = site.state.paperboy
     if not app.settings.scheduler:
         yield

@@ -2,23 +2,23 @@
 
 refresh()          poll sources → records → the archive
 read_files()       the same for saved responses
-summarise()        papers without a summary → one sentence by a language model, if the settings name one
-train()            the archive → a newly trained model, at night and when the archive has outgrown the old one
-answer_requests()  submitted forms → a confirmation, a link or nothing → mails
+summarise()        papers without a summary → one sentence from a language model, if one is configured
+train()            the archive → a new model, at night and when the archive has outgrown the old one
+answer_requests()  submitted forms → a confirmation, a link or nothing → mail
 plan()             due readers → match → compose → the ledger
-sign_ahead()       digests in the ledger that wait for their hour → signatures
-send()             the ledger → mails, whenever something is sendable
+sign_ahead()       digests in the ledger that are not yet due → signatures
+send()             the ledger → mail, whenever something is sendable
 send_due()         plan(), send() and sign_ahead() in one run, for use without the scheduler
 send_pending()     sendable deliveries → HTML and text → bytes → the relay → the ledger
-preview()          the digest that somebody with these preferences would get
+preview()          the digest that a reader with these preferences would get
 preview_due()      the digests that readers would get now
-backtest()         the digests that interests would have produced over the last days
+backtest()         the digests that interests would have produced over recent days
 explain()          why a reader was sent a paper, or why not
-render_digest()    a digest → the mail that it would be
-send_test()        a digest → a test mail to any address, outside of the ledger
+render_digest()    a digest → the rendered mail
+send_test()        a digest → a test mail to any address, without the ledger
 read_bounces()     notices in the bounce mailbox and folder → events, scores, suppressions
 apply_bounces()    the same for notices from a webhook
-prune()            delete rows after their retention
+prune()            delete rows whose retention has passed
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ log = structlog.get_logger(__name__)
 TRAINING_LEASE = SUMMARY_LEASE = timedelta(minutes=30)  # much longer than training or summarising takes
 RUNS_KEPT = timedelta(days=90)
 UNCONFIRMED_KEPT = timedelta(days=30)
-FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # of previews; the first is arXiv's
+FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
 
 
 def refresh(app: Application, now: datetime, *, source_id: int | None = None) -> PollResult:
-    """Poll the sources that are due, or the one with `source_id`, and store their papers.
+    """Poll the sources that are due, or only the one with `source_id`, and store their papers.
 
-    Only one process polls a source at a time. Must not be called in a running event loop.
+    Only one process polls a source at a time. Must not be called from a running event loop.
     """
     result = polling.poll(app.poll_context, now, source_id)
     if result.polled and not app.stopping.is_set():
@@ -76,7 +76,7 @@ def read_files(
     kind: SourceKind | None = None,
     day: date | None = None,
 ) -> FileImportResult:
-    """Store the papers in saved responses. Unreadable files are reported, and the others are still read."""
+    """Store the papers in saved responses. Report unreadable files and still read the others."""
     result = polling.read_files(app.poll_context, paths, now, kind, day)
     _train_if_outgrown(app, now)
     return result
@@ -94,9 +94,9 @@ def _train_if_outgrown(app: Application, now: datetime) -> None:
 
 
 def summarise(app: Application, now: datetime) -> Counter[str]:
-    """Have a language model summarise papers that have no summary, if the settings name one.
+    """Have a language model summarise papers without a summary, if the settings name a model.
 
-    Only one process does so at a time. Must not be called in a running event loop.
+    Only one process does so at a time. Must not be called from a running event loop.
     """
     if not app.settings.summary_url:
         return Counter()
@@ -121,7 +121,7 @@ def summarise(app: Application, now: datetime) -> Counter[str]:
 
 
 def train(app: Application, now: datetime) -> TrainingResult:
-    """Train a model on the archive, if the archive has changed. The old model is used meanwhile.
+    """Train a model on the archive if the archive has changed. Until it is ready, the old model is used.
 
     Only one process does so at a time.
     """
@@ -135,10 +135,10 @@ def train(app: Application, now: datetime) -> TrainingResult:
 
 
 def plan(app: Application, now: datetime) -> Counter[str]:
-    """Compose the digests that are due, or will be soon, and put them into the ledger.
+    """Compose the digests that are due now or soon, and store them in the ledger.
 
-    `send` can send each shard as soon as it is planned. Safe to run twice, and in several processes at once.
-    No job run is recorded if nobody is due.
+    `send` can send each shard as soon as it is planned. Safe to run repeatedly and in several processes at
+    once. No job run is recorded if nobody is due.
     """
     time = app.timeline(now)
     if not _end_pauses_and_check_due(app, time.start):
@@ -156,7 +156,7 @@ def _end_pauses_and_check_due(app: Application, now: datetime) -> bool:
 
 def _plan(app: Application, time: Timeline, run: job_runs.JobRunRecorder) -> None:
     """Recover, then plan. If the clocks disagree, only planning fails: sending uses the database's clock."""
-    _recover(app, time.start)  # first, so that the papers of an abandoned digest come with the next one
+    _recover(app, time.start)  # first, so that the papers from an abandoned digest go into the next one
     try:
         run.add(planning.plan(app.digest_context, time.start))
     except ClockError as error:
@@ -164,7 +164,7 @@ def _plan(app: Application, time: Timeline, run: job_runs.JobRunRecorder) -> Non
 
 
 def sign_ahead(app: Application, now: datetime) -> Counter[str]:
-    """Sign the digests that wait for their hour. No job run is recorded if there are none."""
+    """Sign the digests that are not yet due. No job run is recorded if there are none."""
     time = app.timeline(now)
     with app.db.read() as session:
         if not presigning.has_unsigned(app.sender, session, time.start):
@@ -175,11 +175,11 @@ def sign_ahead(app: Application, now: datetime) -> Counter[str]:
 
 
 def send(app: Application, now: datetime) -> Counter[str]:
-    """Send the mails that are sendable now, and recover those of dead senders.
+    """Send the mails that are sendable now, and recover those that dead senders had claimed.
 
-    Safe in several processes at once: they claim mails in the ledger. If this process is already sending,
-    this returns at once, and the running call continues until nothing is left. No job run is recorded if
-    there is nothing to do.
+    Safe in several processes at once, because they claim mails in the ledger. If this process is already
+    sending, return at once: the running call continues until nothing is left. No job run is recorded if there
+    is nothing to do.
     """
     time, counts = app.timeline(now), Counter[str]()
     while app.sending.acquire(blocking=False):
@@ -203,7 +203,7 @@ def _anything_to_send(app: Application, now: datetime) -> bool:
 
 
 def send_due(app: Application, now: datetime) -> Counter[str]:
-    """Plan the digests that are due, send sendable mails and sign waiting digests, as one job run."""
+    """Plan the digests that are due, send sendable mails and sign digests ahead, as one job run."""
     time = app.timeline(now)
     if not (_end_pauses_and_check_due(app, time.start) or _anything_to_send(app, time.start)):
         return Counter()
@@ -215,9 +215,10 @@ def send_due(app: Application, now: datetime) -> Counter[str]:
 
 
 def answer_requests(app: Application, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
-    """Process the forms that ask for mail and send these mails. Return the number of mails by final state.
+    """Process forms that request e-mails, and send these. Return the number of mails by final state.
 
-    Without `ids`, process those that an ended process left. Must not be called in a running event loop.
+    Without `ids`, process the forms that an exited process left behind. Must not be called from a running
+    event loop.
     """
     if ids is None:
         with app.db.read() as session:
@@ -227,7 +228,7 @@ def answer_requests(app: Application, now: datetime, ids: Collection[int] | None
         try:
             with app.db.write() as session:
                 delivery_id = subscribers.process(session, request_id, now)
-        except Exception:  # the other forms are processed
+        except Exception:  # still process the other forms
             log.exception("processing a form failed; it is retried in the next minute", request=request_id)
             continue
         if delivery_id is not None:
@@ -236,7 +237,7 @@ def answer_requests(app: Application, now: datetime, ids: Collection[int] | None
 
 
 def _sign_ahead(app: Application, now: datetime, run: job_runs.JobRunRecorder) -> None:
-    """Sign waiting digests. A failure is logged: mails without a signature are signed when they are sent."""
+    """Sign digests ahead. A failure is only logged: unsigned mails are signed when they are sent."""
     try:
         run.add({"signed_ahead": signed} if (signed := presigning.sign_ahead(app.sender, now)) else {})
     except Exception:
@@ -246,7 +247,7 @@ def _sign_ahead(app: Application, now: datetime, run: job_runs.JobRunRecorder) -
 def send_pending(app: Application, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
     """Send all sendable mails to the relay. Return the number of mails by final state.
 
-    `ids` restricts it to some deliveries. Must not be called in a running event loop.
+    With `ids`, send only these deliveries. Must not be called from a running event loop.
     """
     return _send(app, app.timeline(now), ids)
 
@@ -265,7 +266,7 @@ def _recover(app: Application, now: datetime) -> None:
 def preview(
     app: Application, preferences: subscribers.Preferences, now: datetime, *, day: date | None = None
 ) -> Digest | Skip:
-    """Return the digest that a new reader with these preferences would get on a day. Nothing is stored."""
+    """Return the digest that a new reader with these preferences would get on `day`. Nothing is stored."""
     _check_day(day or now.date(), "day")
     with app.db.read() as session:
         builder = DigestBuilder(app.digest_context, session, now, day)
@@ -283,14 +284,14 @@ def backtest(
 def preview_due(
     app: Application, now: datetime, ids: Collection[int] | None = None
 ) -> list[planning.DigestPreview]:
-    """Return the digests that the due readers, or the readers `ids`, would get now. Nothing is stored."""
+    """Return the digests that the due readers, or those in `ids`, would get now. Nothing is stored."""
     return planning.preview_due(app.digest_context, now, ids)
 
 
 def explain(
     app: Application, now: datetime, subscriber: str, paper: str, at: datetime | None = None
 ) -> Explanation:
-    """Explain why a reader was sent a paper, or why not, now or as of `at` (any zone). Nothing is stored."""
+    """Explain why a reader was sent a paper or not, now or as of `at` (in any zone). Nothing is stored."""
     _check_day((at or now).date(), "at")
     return explanation.explain(app.digest_context, now, subscriber, paper, at.astimezone(UTC) if at else None)
 
@@ -301,12 +302,12 @@ def _check_day(day: date, field: str) -> None:
 
 
 def render_digest(app: Application, digest: Digest, to: str, now: datetime) -> RenderedMail:
-    """Return a digest as the mail that it would be. Its links grant nothing."""
+    """Return a digest rendered as a mail. Its links do not work."""
     return app.renderer.render(sender.preview_request(digest, to, app.settings.mail_domain, now))
 
 
 def send_test(app: Application, digest: Digest, to: str, now: datetime) -> SendResult:
-    """Send a digest to any address, once, outside of the ledger. Return the relay's reply."""
+    """Send a digest to any address, once and without the ledger. Return the relay's reply."""
     return asyncio.run(app.sender.send_test(digest, to, now))
 
 
@@ -319,7 +320,7 @@ def read_bounces(app: Application, now: datetime) -> Counter[str]:
 
 
 def apply_bounces(app: Application, notices: Sequence[Notice], now: datetime) -> Counter[str]:
-    """Apply the notices of a webhook. Return their number by kind. A repeated notice has no effect."""
+    """Apply notices from a webhook. Return their number by kind. A repeated notice has no effect."""
     counts, unknown = processing.apply(app.bounce_context, notices, now)
     for rejection in unknown:
         log.info("webhook notice for an unknown mail", detail=rejection.detail)
@@ -327,10 +328,10 @@ def apply_bounces(app: Application, notices: Sequence[Notice], now: datetime) ->
 
 
 def prune(app: Application, now: datetime) -> Counter[str]:
-    """Delete rows after their retention. Papers that old are no candidates, so none is sent twice.
+    """Delete rows whose retention has passed. Papers that old are not candidates, so none is sent twice.
 
-    Deliveries and events are deleted some thousands in a transaction, so that others do not wait long. A stop
-    ends it between transactions, and the next night continues.
+    Deliveries and events are deleted a few thousand per transaction, so that others do not wait long. If the
+    service stops, this returns between two transactions, and the next nightly run continues.
     """
     now = app.timeline(now).start
     old = now - timedelta(days=app.settings.retention_days)

@@ -1,8 +1,7 @@
 """The schedule: when each function of the pipeline runs. The only file that uses APScheduler.
 
-There is no job store. Our own tables say what is due, and every job only asks "what is due now?". So a job
-may run late, twice, or on several machines at once. Jobs that must run once a night on one machine are marked
-`once_a_day`.
+There is no job store. Every job asks our own tables what is due now, so it may run late, twice, or on several
+machines at once. Jobs that must run once a night on only one machine are marked `once_a_day`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A function of the pipeline, and the UTC minutes in which it runs, in cron's notation."""
+    """A function of the pipeline, and when it runs: hour and minute in UTC, in cron notation."""
 
     work: Callable[[Application, datetime], object]
     minute: str
@@ -40,12 +39,12 @@ class Job:
 
 
 JOBS = (
-    # Three jobs, so that mails are sent while others are still planned or signed.
+    # Three jobs, so that mails are sent while others are still being planned or signed.
     Job(pipeline.send, minute="*"),
     Job(pipeline.plan, minute="*"),
     Job(pipeline.sign_ahead, minute="*"),
-    Job(pipeline.answer_requests, minute="*"),  # forms that an ended process left
-    Job(pipeline.refresh, minute="*/5"),  # each source has its own time of the next poll
+    Job(pipeline.answer_requests, minute="*"),  # forms that an exited process left behind
+    Job(pipeline.refresh, minute="*/5"),  # each source stores the time of its own next poll
     Job(pipeline.read_bounces, minute="*/5"),
     Job(pipeline.summarise, minute="*/15"),
     Job(pipeline.train, minute="43", hour="2", once_a_day=True),
@@ -55,7 +54,7 @@ NIGHTLY_LEASE = timedelta(hours=2)  # after it, another machine may start the sa
 
 
 def start(app: Application) -> BackgroundScheduler:
-    """Start the scheduler: run every job in its minutes, in threads of this process."""
+    """Start the scheduler. It runs every job at its times, in threads of this process."""
     scheduler = BackgroundScheduler(timezone=UTC)
     for job in JOBS:
         scheduler.add_job(
@@ -65,7 +64,7 @@ def start(app: Application) -> BackgroundScheduler:
             id=job.name,
             coalesce=True,
             max_instances=1,
-            misfire_grace_time=None,  # run late rather than not at all, such as after a laptop slept
+            misfire_grace_time=None,  # run late rather than not at all, e.g. after a laptop was asleep
         )
     scheduler.start()
     app.on_shard_planned.append(partial(_send_soon, app, scheduler))
@@ -74,7 +73,7 @@ def start(app: Application) -> BackgroundScheduler:
 
 
 def _send_soon(app: Application, scheduler: BackgroundScheduler) -> None:
-    """Run `send` now, or have a running `send` check once more for mails."""
+    """Run `send` now, or make a running `send` check for new mails once more."""
     app.more_to_send.set()
     if not app.sending.locked():
         with suppress(JobLookupError):

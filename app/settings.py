@@ -28,7 +28,7 @@ class SmtpSecurity(StrEnum):
 
 
 class UncertainPolicy(StrEnum):
-    """What to do with a mail that was in flight when the sender died."""
+    """The policy for a mail that was in flight when the sender died."""
 
     RESEND = "resend"
     HOLD = "hold"
@@ -45,7 +45,7 @@ class LogLevel(StrEnum):
 
 
 class Settings(BaseSettings):
-    """The settings of the installation. Sources, subscribers and API keys are stored in the database."""
+    """The settings of an installation. Sources, subscribers and API keys are stored in the database."""
 
     model_config = SettingsConfigDict(env_prefix="PAPERBOY_", env_file=".env", extra="ignore", frozen=True)
 
@@ -56,7 +56,7 @@ class Settings(BaseSettings):
     postal_address: str = ""
     contact_address: str = ""
 
-    # Secrets: the first signs, all verify, so that keys can be rotated
+    # Secrets: the first signs and all verify, so that keys can be rotated
     secret_keys: Annotated[tuple[str, ...], NoDecode] = Field(default=(), repr=False)
 
     # Storage
@@ -75,7 +75,7 @@ class Settings(BaseSettings):
     journal_dir: str = "var/journal"
     journal_fsync: bool = False
 
-    # Signatures: comma-separated selector:file, each file a private key in PEM; empty if the relay signs
+    # DKIM: comma-separated selector:file pairs, each file a private key in PEM; empty if the relay signs
     dkim_keys: Annotated[tuple[str, ...], NoDecode] = ()
 
     # Bounces
@@ -97,7 +97,7 @@ class Settings(BaseSettings):
     user_agent_contact: str = ""
     allow_private_sources: Annotated[tuple[str, ...], NoDecode] = ()
 
-    # Summaries by a language model, of papers without a summary
+    # Summaries from a language model, for papers without a summary
     summary_url: str = ""
     summary_model: str = ""
     summary_key: str = Field(default="", repr=False)
@@ -237,7 +237,7 @@ class Settings(BaseSettings):
 
     @property
     def relay_security(self) -> SmtpSecurity:
-        """Return `smtp_security`. With a password, STARTTLS is required where it would be optional."""
+        """Return `smtp_security`. With a login, STARTTLS is required instead of opportunistic."""
         if self.smtp_security is SmtpSecurity.OPPORTUNISTIC and self.smtp_username:
             return SmtpSecurity.STARTTLS
         return self.smtp_security
@@ -249,7 +249,7 @@ class Settings(BaseSettings):
 
 
 def _has_a_login(url: str) -> bool:
-    """Return whether a URL has user, password and host, and its password is percent-encoded.
+    """Return whether a URL has a user, a percent-encoded password and a host.
 
     Parts of an unencoded password would end up in other parts of the URL, which are displayed.
     """

@@ -1,4 +1,4 @@
-"""PURE. The values that packages pass to each other, in the order in which data flows.
+"""PURE. The values that packages exchange, in the order in which data flows.
 
 PaperRecord → (archive) → PaperView → Match, Trend → DigestItem → Digest → MailRequest → RenderedMail →
 OutgoingMail → SendResult
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class SourceKind(StrEnum):
-    """The kind of a source. It decides how responses are parsed."""
+    """The kind of a source. It determines how responses are parsed."""
 
     HUGGINGFACE = "huggingface"
     ARXIV = "arxiv"  # the query API
@@ -32,7 +32,7 @@ class Cadence(StrEnum):
 
 
 class EmptyDigestPolicy(StrEnum):
-    """What to send to a reader on a day without a matching paper."""
+    """The policy for a day without papers that match a reader's interests."""
 
     SKIP = "skip"
     TRENDING = "trending"
@@ -51,7 +51,7 @@ class MailKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PaperRecord:
-    """One row of one source, sanitized but not yet matched with the archive. Empty fields are unknown."""
+    """One row from a source, sanitized but not yet matched with the archive. Empty fields are unknown."""
 
     title: str
     arxiv_id: str = ""  # without version
@@ -69,21 +69,21 @@ class PaperRecord:
     project_url: str = ""
     thumbnail_url: str = ""
     withdrawn: bool = False
-    listed_on: date | None = None  # the day on which the source lists it
+    listed_on: date | None = None  # the day on which the source listed it
     rank: int | None = None  # its position on that day, from 1
     submitted_by: str = ""
-    upvotes: int | None = None  # None: this source has no votes
+    upvotes: int | None = None  # None if the source has no votes
     comments: int | None = None
     stars: int | None = None
     version: int = 0  # arXiv's vN, 0 if unknown
-    as_of: date | None = None  # the day of these values, if it is not the day of the listing
+    as_of: date | None = None  # the day of these values, if it differs from `listed_on`
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A row that could not be used. `row` counts from 1. None means the whole response or its missing end."""
+    """A row that could not be used. `row` counts from 1; None is the whole response or its missing end."""
 
-    reason: str  # a short fixed phrase, so that rejections can be counted by it
+    reason: str  # a short fixed phrase, so that rejections can be counted by reason
     row: int | None = None
     detail: str = ""
     origin: str = ""  # the file or source that contains the row
@@ -98,7 +98,7 @@ class ParseResult:
     rejections: tuple[Rejection, ...] = ()
 
     def __add__(self, other: ParseResult) -> ParseResult:
-        """Append the next page of the same response. Its row numbers continue after this one."""
+        """Append the next page of the same response. Its row numbers continue from this page's."""
         later = (
             rejection if rejection.row is None else replace(rejection, row=self.rows + rejection.row)
             for rejection in other.rejections
@@ -108,11 +108,11 @@ class ParseResult:
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """The counts of storing records: rows = papers_new + papers_merged + changed + unchanged + rejected rows.
+    """Counts of stored records: rows = papers_new + papers_merged + changed + unchanged + rejected rows.
 
     A row is *merged* if it turned out to be a paper known from elsewhere, *changed* if it altered anything (a
-    field, a listing, votes), and *unchanged* if the archive had all of it. Rejections without a row number (a
-    response's missing end) count in `rejected` but not in `rows`.
+    field, a listing, votes), and *unchanged* if the archive already had all of it. Rejections without a row
+    number (a response's missing end) count towards `rejected` but not towards `rows`.
     """
 
     rows: int = 0
@@ -144,7 +144,7 @@ class IngestSummary:
 
 @dataclass(frozen=True, slots=True)
 class VoteSample:
-    """The votes of a paper, summed over its sources, from `at` until the next sample."""
+    """A paper's votes from `at` until the next sample, summed over its sources."""
 
     at: datetime
     upvotes: int
@@ -152,7 +152,7 @@ class VoteSample:
 
 @dataclass(frozen=True, slots=True)
 class PaperView:
-    """A paper of the archive, as the packages after `papers` see it."""
+    """A paper in the archive, as the packages after `papers` see it."""
 
     id: int
     title: str
@@ -162,7 +162,7 @@ class PaperView:
     categories: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     tldr: str = ""
-    tldr_by: str = ""  # the language model that wrote `tldr`; empty: it is from a source
+    tldr_by: str = ""  # the language model that wrote `tldr`; empty if it is from a source
     arxiv_id: str = ""
     url: str = ""
     pdf_url: str = ""
@@ -180,7 +180,7 @@ class PaperView:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How strongly a paper trends: `score` in 0…1, and the words that a reader sees."""
+    """A paper's trend: a `score` in 0…1, and the wording that a reader sees."""
 
     score: float
     words: str
@@ -188,7 +188,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How well a paper fits one interest, and why. `relevance` in 0…1 is comparable between interests."""
+    """A paper's match with an interest: `relevance` in 0…1, comparable across interests, and the reason."""
 
     relevance: float
     reason: str
@@ -196,7 +196,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """One interest of one reader: the text as typed, its weight, and its maximum of papers in a digest."""
+    """A reader's interest: the text as typed, its weight, and its maximum number of papers per digest."""
 
     text: str
     weight: float = 1.0
@@ -205,20 +205,20 @@ class Interest:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A reader's like or dislike of a paper of the archive, or of one that they pasted."""
+    """A reader's like or dislike of a paper in the archive, or of one that they pasted."""
 
     title: str
     abstract: str
     authors: tuple[str, ...]
     liked: bool
     at: datetime
-    paper_id: int | None = None  # of the archive's paper, after merges
-    own_key: str = ""  # of a private paper, unique among this reader's
+    paper_id: int | None = None  # the id of the paper in the archive, after merges
+    own_key: str = ""  # the key of a private paper, unique for this reader
 
 
 @dataclass(frozen=True, slots=True)
 class DigestItem:
-    """A paper in a digest, with everything that its card shows. Fixed when the digest is composed."""
+    """A paper in a digest, with everything that its card shows. It is fixed when the digest is composed."""
 
     paper_id: int
     title: str
@@ -233,25 +233,25 @@ class DigestItem:
     published_on: str = ""  # ISO day
     comments: int = 0
     score: float = 0.0
-    summary_by: str = ""  # the language model that wrote the summary; empty: a source or the abstract
+    summary_by: str = ""  # the language model that wrote the summary; empty if from a source or the abstract
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The items under one interest, or trending items that match none (`interest` is empty)."""
+    """The items under one interest, or items that match none (`interest` is empty)."""
 
     interest: str
     picks: tuple[DigestItem, ...]
-    heading: str = ""  # of items under no interest that are not there because they trend
+    heading: str = ""  # if `interest` is empty, and the items are not there because they are trending
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """One edition for one reader."""
+    """One edition of the newsletter for one reader."""
 
     edition: str
     sections: tuple[Section, ...]
-    note: str = ""  # e.g. why papers of several days are in it
+    note: str = ""  # e.g. why it contains papers from several days
     considered: int = 0  # number of candidate papers
 
     @property
@@ -262,7 +262,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The decision to send no digest, with the reason that the reader and the operator see."""
+    """The decision not to send a digest, with the reason that the reader and the operator see."""
 
     reason: str
 
@@ -275,25 +275,25 @@ class SkippedEdition(NamedTuple):
 
 
 class MailRequest(NamedTuple):
-    """Everything that goes into a mail. The same request always gives the same bytes."""
+    """Everything that goes into a mail. The same request always produces the same bytes."""
 
-    delivery_id: int  # 0: not in the ledger; its links grant nothing
+    delivery_id: int  # 0 if it is not in the ledger; then its links do not work
     kind: MailKind
     edition: str
     subscriber_id: int
     email: str
     link_epoch: int
     issued_at: datetime  # when it was composed: the time in its Date header and in its links
-    digest: Digest | None = None  # only of kind DIGEST
-    message_id: str = ""  # empty: derived from the delivery's id
+    digest: Digest | None = None  # only if the kind is DIGEST
+    message_id: str = ""  # empty to derive it from the delivery's id
     unreadable: int = 0  # items of the stored digest that could not be read
     signature: str = ""  # DKIM-Signature header lines, if signed ahead
-    signature_fingerprint: str = ""  # of the content that `signature` covers
+    signature_fingerprint: str = ""  # the fingerprint of the content that `signature` covers
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedMail:
-    """A mail as text and HTML. `headers` are those besides From, To, Subject, Date and Message-ID."""
+    """A mail as text and HTML. `headers` excludes From, To, Subject, Date and Message-ID."""
 
     subject: str
     text: str
@@ -312,7 +312,7 @@ class OutgoingMail(NamedTuple):
     recipient: str
     data: bytes  # lines end in CRLF
     needs_smtputf8: bool = False
-    no_leading_dots: bool = False  # True if `data` is known to need no dot-stuffing, whose search takes 20 µs
+    no_leading_dots: bool = False  # True if `data` needs no dot-stuffing; checking takes 20 µs
 
 
 class SendOutcome(StrEnum):
@@ -323,9 +323,9 @@ class SendOutcome(StrEnum):
     HARD_BOUNCE = "hard_bounce"  # the mailbox does not exist
     SOFT_BOUNCE = "soft_bounce"  # this mail was refused, but the address may be valid
     MAILBOX_FULL = "mailbox_full"  # also a soft bounce
-    SENDER_REJECTED = "sender_rejected"  # the relay refuses us as a sender, whoever the recipient is
-    UNCERTAIN = "uncertain"  # the connection broke after sending of the body began
-    UNREACHABLE = "unreachable"  # no connection to the relay
+    SENDER_REJECTED = "sender_rejected"  # the relay refuses us as a sender, for any recipient
+    UNCERTAIN = "uncertain"  # the connection broke after we began to send the body
+    UNREACHABLE = "unreachable"  # no connection to the relay was possible
     UNSENDABLE = "unsendable"  # the mail cannot be composed, or this relay cannot carry it
     WITHDRAWN = "withdrawn"  # no longer sendable when its turn came
     NOT_ATTEMPTED = "not_attempted"  # the run stopped before its turn

@@ -1,3 +1,3 @@
-"""Benchmarks that anybody can repeat. docs/benchmarks.md has the results."""
+"""Benchmarks that anybody can repeat. The results are in docs/benchmarks.md."""
 
-import app  # noqa: F401  before numpy is imported: it says how many threads work
+import app  # noqa: F401  before numpy is imported, because it limits the number of BLAS threads

@@ -2,10 +2,10 @@
 
     python -m benchmarks.backtest ../shared
 
-The archive has 10,000 real papers in SQLite, 50 listed on each day, and a model trained on it. Interests are
-keywords of real reading lists. Cold: the first backtest in a process that has its model. Warm: later ones,
-each with new interests. Prints milliseconds of wall-clock time and of processor time. On a busy machine, only
-the second is the product's own.
+The archive has 10,000 real papers in SQLite, 50 listed on each day, and a model trained on them. Interests
+are keywords from real reading lists. "Cold" is the first backtest in a process that has already loaded its
+model. "Warm" backtests are later ones, each with new interests. Prints milliseconds of wall-clock time and
+CPU time. On a busy machine, only the CPU time is meaningful.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from app.subscribers import Preferences
 from app.types import Digest, Interest, Skip, SourceKind
 
 PAPERS, A_DAY, DAYS, REPEATS = 10_000, 50, 14, 7
-INTERESTS = 5  # of one reader
+INTERESTS = 5  # per reader
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 
 def build_archive(folder: str, shared: Path) -> Application:
-    """Return an application on an archive whose newest papers were listed today."""
+    """Return an application with an archive whose newest papers were listed today."""
     url = f"sqlite:///{folder}/papers.db"
     database.migrate(url)
     app = main.build(Settings(_env_file=None, database_url=url, secret_keys=("0" * 32,), scheduler=False))
@@ -59,7 +59,7 @@ def build_archive(folder: str, shared: Path) -> Application:
 
 
 def add(session: Session, source: Source, paper: dict[str, Any], listed: datetime) -> None:
-    """Add a paper with the votes of its morning and of the next morning."""
+    """Add a paper with its votes on the morning of its listing and on the next morning."""
     day = listed.date()
     known = {"authors": paper["authors"], "first_listed_on": day, "last_listed_on": day}
     titled = {"title": paper["title"], "title_key": dedupe.title_key(paper["title"])[:1000]}
@@ -83,7 +83,7 @@ def read_interests(shared: Path) -> Iterator[list[Interest]]:
 
 
 def previews(app: Application, interests: list[Interest]) -> list[Digest | Skip]:
-    """Return the previews of each day (the baseline). A paper may repeat on later days."""
+    """Return a preview for each day (the baseline). Papers may be repeated on later days."""
     days = (NOW.date() - timedelta(days=back) for back in reversed(range(DAYS)))
     return [pipeline.preview(app, Preferences(interests=tuple(interests)), NOW, day=day) for day in days]
 
@@ -93,7 +93,7 @@ def backtest(app: Application, interests: list[Interest]) -> list[Digest | Skip]
 
 
 def milliseconds(work: Callable[[], object]) -> tuple[float, float]:
-    """Return wall-clock and CPU time in milliseconds."""
+    """Return the wall-clock time and the CPU time of `work`, in milliseconds."""
     clock, processor = time.perf_counter(), time.process_time()
     work()
     return (time.perf_counter() - clock) * 1000, (time.process_time() - processor) * 1000
@@ -121,7 +121,7 @@ def measure_stages(app: Application) -> None:
 
 
 def compare(app: Application, interest_lists: Iterator[list[Interest]]) -> None:
-    """Measure one method after the other. Alternating, previews would evict the other's index."""
+    """Measure one method after the other. If they alternated, previews would evict the backtest's index."""
     methods = {"14 × preview": previews, "backtest": backtest}
     for name, method in methods.items():
         runs = [partial(method, app, next(interest_lists)) for _ in range(1 + REPEATS)]

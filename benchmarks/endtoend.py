@@ -1,13 +1,13 @@
-"""Run a morning from end to end with the product: due readers → match → compose → sign → send → the ledger.
+"""Run a morning from end to end in Paperboy: due readers → match → compose → sign → send → the ledger.
 
     python -m benchmarks.endtoend [--quick] [--json] [--readers 100000]
 
 There are 3,000 synthetic papers with a model trained on them; 300 are candidates. Readers have one to four of
-2,000 interests, every tenth mutes a word, and all are due at eight. Nine minutes before, their digests are
-composed and signed (DKIM, RSA-2048). At eight they are sent over ten connections to Postfix's `smtp-sink`,
-and the ledger's balance is checked. A run with a tenth of the readers and one with all have a database and a
-process each, to compare their peak memory. For comparison, the naive stack sends 200 mails: a full render of
-the same templates, email.message, dkimpy and aiosmtplib.
+2,000 interests, every tenth mutes a phrase, and all are due at eight. Nine minutes earlier, their digests are
+composed and signed (DKIM, RSA-2048). At eight, they are sent over ten connections to Postfix's `smtp-sink`,
+and the ledger is reconciled. One run has a tenth of the readers and one has all of them. Each uses its own
+database and process, so that their peak memory can be compared. For comparison, the naive stack sends 200
+mails: it fully renders the same templates and uses email.message, dkimpy and aiosmtplib.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from app.types import SourceKind
 from benchmarks import forks, postfix_tools, rivals, sending, workload
 
 READERS, QUICK = 100_000, 3_000
-NAIVE = 200  # mails by the naive stack
+NAIVE = 200  # mails that the naive stack sends
 PAPERS, CANDIDATES, INTERESTS, MOST, PICKS = 3_000, 300, 2_000, 4, 15
 HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)  # when everybody is due
 AHEAD = HOUR - timedelta(minutes=9)  # when their digests are composed
-MUTE_EVERY = 10  # one reader of so many mutes a word
-DAYS = 6  # over which the candidates were listed
-BATCH = 10_000  # rows that are written at once
+MUTE_EVERY = 10  # every tenth reader mutes a phrase
+DAYS = 6  # number of days over which the candidates were listed
+BATCH = 10_000  # rows per INSERT
 
 
 def _split(names: str) -> list[str]:
@@ -97,7 +97,7 @@ _SENTENCES = (
 
 
 def fill(app: Application, readers: int) -> None:
-    """Fill the archive, train its model, and add readers who are all due at HOUR."""
+    """Fill the archive, train a model on it, and add readers who are all due at HOUR."""
     draw = random.Random(4)  # noqa: S311 - no secret
     with app.db.write() as session:
         _put(session, Source, [{"name": "arXiv", "kind": SourceKind.ARXIV, "created_at": HOUR}])
@@ -149,7 +149,7 @@ def _paper(number: int, draw: random.Random) -> dict[str, Any]:
 
 
 def _day(number: int) -> date:
-    """Return the day of listing: for candidates one of the last days, for others long ago."""
+    """Return the listing day: one of the last DAYS days for candidates, at least 30 days ago for others."""
     days = number % DAYS if number > PAPERS - CANDIDATES else 30 + number % 300
     return (HOUR - timedelta(days=days)).date()
 
@@ -165,7 +165,7 @@ def _votes(number: int, draw: random.Random) -> dict[str, Any]:
 
 
 def _interests(draw: random.Random) -> list[str]:
-    """Return distinct interests: two or three of the phrases in papers."""
+    """Return distinct interests, each made of two or three phrases from the papers."""
     pairs = [f"{way} {subject}" for way in _METHODS for subject in _SUBJECTS]
     pairs += [f"{subject} {aim}" for subject in _SUBJECTS for aim in _GOALS]
     threes = [f"{way} {subject} {aim}" for way in _METHODS for subject in _SUBJECTS for aim in _GOALS]
@@ -195,12 +195,12 @@ def _interest_rows(number: int, draw: random.Random) -> Iterator[dict[str, Any]]
         yield {"subscriber_id": number, "query_id": query, "position": position, "weight": 1.0}
 
 
-# --- what it takes
+# --- measurements
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The wall-clock seconds and the CPU seconds of a stage."""
+    """The wall-clock time and the CPU time of a stage, in seconds."""
 
     name: str
     seconds: float
@@ -209,27 +209,27 @@ class Stage:
 
 @dataclass(frozen=True)
 class Morning:
-    """The measurements of one run, in a process of its own."""
+    """The measurements from one run, in its own process."""
 
     readers: int
     mails: int
-    octets: int  # bytes of a mail, on average
+    octets: int  # bytes per mail, on average
     stages: list[Stage]
-    peak: int  # megabytes that the process had at most
+    peak: int  # peak memory of the process in megabytes
     counts: dict[str, int]
     balance: dict[str, int | bool]
 
     @property
     def cpu_each(self) -> float:
-        """Return µs of CPU time per mail, over all stages."""
+        """Return the CPU time per mail in µs, summed over all stages."""
         whole = (
             stage.cpu for stage in self.stages if not stage.name.startswith(" ")
-        )  # others are parts of one
+        )  # indented ones are parts of other stages
         return sum(whole) / self.mails * 1e6
 
 
 class Watch:
-    """Measures the time of stages."""
+    """A stopwatch for stages and for functions inside them."""
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
@@ -242,7 +242,7 @@ class Watch:
         return counts
 
     def look_into(self, owner: Any, name: str) -> None:
-        """Count the seconds that a function takes from now on."""
+        """Measure the seconds spent in a function from now on."""
         original = getattr(owner, name)
 
         def watched(*args: Any, **more: Any) -> Any:
@@ -266,7 +266,7 @@ def prepare(folder: Path, readers: int) -> None:
 
 
 def live(folder: Path, readers: int, port: int, key: str) -> Morning:
-    """Plan, sign and send the digests of these readers. Run in a process of its own."""
+    """Plan, sign and send the digests for these readers. Must run in its own process."""
     structlog.configure(processors=[_drop])
     app = workload.build(folder, smtp_host="127.0.0.1", smtp_port=port, dkim_keys=(key,))
     watch = Watch()
@@ -283,7 +283,7 @@ def live(folder: Path, readers: int, port: int, key: str) -> Morning:
 
 
 def _sign(app: Application) -> Counter[str]:
-    """Sign ahead until nothing is left, as the jobs before the hour do."""
+    """Sign ahead until nothing is left, as the scheduled jobs do before the hour."""
     signed = Counter[str]()
     while more := presigning.sign_ahead(app.sender, AHEAD):
         signed["signed_ahead"] += more
@@ -309,11 +309,11 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-# --- the whole
+# --- the whole benchmark
 
 
 def run(readers: int, folder: Path) -> dict[str, Any]:
-    """Measure a tenth of the readers, all of them, and the naive stack."""
+    """Measure runs with a tenth of the readers and with all of them, and the naive stack."""
     key = workload.make_key(folder / "key.pem")
     signs = f"bench:{key}"
     with postfix_tools.find().run_sink() as sink:

@@ -1,4 +1,4 @@
-"""A distant relay: delay the traffic in both directions by half a round trip."""
+"""Simulate a distant relay: delay the traffic in each direction by half a round trip."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.postfix_tools import await_port, free_port
 
 @contextmanager
 def relay(port: int, round_trip: float) -> Iterator[int]:
-    """Yield a port that forwards to `port`, with a round trip of so many seconds."""
+    """Yield a port that forwards to `port` with a round trip of `round_trip` seconds."""
     near = free_port()
     run = multiprocessing.get_context("fork").Process(
         target=_run, args=(near, port, round_trip / 2), daemon=True
@@ -36,7 +36,7 @@ def _run(near: int, far: int, delay: float) -> None:
 
 
 class _End(asyncio.Protocol):
-    """One end: forwards data after a delay, as soon as the other end is connected."""
+    """One end of a connection. It forwards data after a delay, once the other end is connected."""
 
     def __init__(self, delay: float) -> None:
         self._delay = delay

@@ -1,4 +1,4 @@
-"""Start senders in separate processes together, and measure from the moment when all are ready."""
+"""Start senders in separate processes at once, and measure from the time when all of them are ready."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-READY_SECONDS = 120.0  # seconds for a sender to get ready
+READY_SECONDS = 120.0  # the time that a sender has to get ready
 
-# A sender prepares, calls its argument to wait for the others, and returns how many mails it sent.
+# A sender prepares, calls its argument to wait for the others, sends, and returns how many mails it sent.
 Sender = Callable[[Callable[[], None]], int]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The wall time and the CPU time that a number of mails took, in seconds."""
+    """The wall-clock time and the CPU time that a number of mails took, in seconds."""
 
     mails: int
     seconds: float
-    cpu: float  # user and system, of all sending processes
-    sink: float = 0.0  # of the receiving process
+    cpu: float  # user and system time of all sending processes
+    sink: float = 0.0  # CPU time of the receiving process
 
     @property
     def rate(self) -> float:
-        """Return mails per second."""
+        """Return the rate in mails per second."""
         return self.mails / self.seconds
 
     @property
     def cpu_us(self) -> float:
-        """Return µs of CPU time per mail."""
+        """Return the CPU time per mail in µs."""
         return self.cpu / self.mails * 1e6
 
     @property
@@ -46,9 +46,9 @@ class Measurement:
 
 
 def run_together(senders: Sequence[Sender], sink: Callable[[], float]) -> Measurement:
-    """Run each sender in a forked process. Measure from when all are ready until the last is done.
+    """Run each sender in a forked process. Measure from when all are ready until the last one finishes.
 
-    `sink` returns the seconds of CPU time that the receiving process has used so far.
+    `sink` returns the CPU time in seconds that the receiving process has used so far.
     """
     context = multiprocessing.get_context("fork")
     go = context.Event()
@@ -100,13 +100,13 @@ def _receive(receiver: Connection, timeout: float | None) -> Any:
 
 
 def own_cpu() -> float:
-    """Return the seconds of CPU time that this process has used."""
+    """Return the CPU time in seconds that this process has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def wait_and_measure(process: subprocess.Popen[bytes], mails: int, began: float) -> Measurement:
-    """Wait for a program to end, and measure its whole run."""
+    """Wait for a program to exit. Return the measurement of its whole run, which started at `began`."""
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -1,10 +1,10 @@
-"""Measure the queries on a large ledger: a million mails of 100,000 readers, on PostgreSQL and SQLite.
+"""Measure queries on a large ledger: a million mails to 100,000 readers, on PostgreSQL or SQLite.
 
     python -m benchmarks.ledger [--database postgres|sqlite] [--readers 100000]
 
-Each line has the milliseconds of the former statement with the former indexes, and of the functions that the
-service calls now, on the same database in the same run; the best of three. The last lines show what the
-indexes cost when mails are planned, claimed and recorded. No change remains in the database.
+Each line shows the milliseconds for the former statement with the former indexes, and for the function that
+the service calls now. Both run on the same database in the same run, and the best of three counts. The last
+lines show what the indexes cost when mails are planned, claimed and recorded. All changes are rolled back.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WAITING = "state IN ('pending', 'deferred', 'uncertain')"
 _GIVEN_UP = f"({_WAITING} AND next_attempt_at IS NOT NULL AND give_up_at <= '{{early}}')"
 _SOME = "SELECT id FROM delivery WHERE created_at < '{old}' LIMIT 100"
 # ruff: noqa: S608 - our own statements
-# The former statements, by the names of the functions that replaced them.
+# The former statements, by the names of the entries in AFTER that replaced them.
 BEFORE = {
     "plan a shard": "SELECT id FROM subscriber WHERE state = 'active' AND next_due_at <= '{now}'"
     " ORDER BY next_due_at, id LIMIT 250",
@@ -71,7 +71,7 @@ BEFORE = {
 
 
 def _prune(session: Session) -> None:
-    """Prune as `ledger.prune_deliveries` does, but 100 mails."""
+    """Prune as `ledger.prune_deliveries` does, but only 100 mails."""
     ids = session.exec(select(Delivery.id).order_by(Delivery.created_at).limit(100)).all()  # type: ignore[arg-type]
     session.execute(delete(Event).where(Event.delivery_id.in_(ids)))  # type: ignore[union-attr]
     session.execute(delete(Delivery).where(Delivery.id.in_(ids)))  # type: ignore[union-attr]
@@ -203,7 +203,7 @@ def _statement(statements: str) -> Callable[[Session], None]:
 
 
 def _time(database: database.Database, work: Callable[[Session], object]) -> float:
-    """Return the milliseconds of the fastest run. Nothing stays changed."""
+    """Return the milliseconds that the fastest run took. Changes are rolled back."""
     clock = clock_of(database.url)
     best = float("inf")
     for _ in range(TIMES):
@@ -216,7 +216,7 @@ def _time(database: database.Database, work: Callable[[Session], object]) -> flo
 
 
 def clock_of(url: URL) -> Callable[[], float]:
-    """Return the processor's time where the database runs in this process, else the wall's."""
+    """Return the CPU clock if the database runs in this process, otherwise the wall clock."""
     return time.process_time if url.get_backend_name() == "sqlite" else time.perf_counter
 
 

@@ -1,10 +1,10 @@
-"""Measure how well a profile learned from a few liked papers finds what its reader likes later.
+"""Measure how well a profile learned from a few liked papers predicts what its reader likes later.
 
     python -m benchmarks.likes ../shared
 
-runs the evaluation there over `app.relevance.user_profile` and over arxiv-sanity's method, with authors and
-without, in one run, and then shows what a profile alone would send. The evaluation can also be run by itself:
-`--ranker benchmarks.likes:taste` (or another factory here).
+This runs the evaluation in that folder on `app.relevance.user_profile` and on arxiv-sanity's method, with and
+without authors, and then shows what a profile alone would send. The evaluation can also be run by itself,
+with `--ranker benchmarks.likes:taste` (or another factory in this module).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from app.types import Feedback, PaperView
 
 Paper = dict[str, Any]
 SYSTEMS = ("sanity", "taste", "sanity_with_authors", "taste_with_authors")
-WORDS = 20_000  # of arxiv-sanity's vocabulary
+WORDS = 20_000  # the size of arxiv-sanity's vocabulary
 LIKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Taste:
-    """Scores papers with Paperboy's user profile."""
+    """A ranker that scores papers with Paperboy's user profile."""
 
     def __init__(self, history: list[Paper], authors: bool) -> None:
         newest = sorted(history, key=lambda paper: paper["listed_on"], reverse=True)
@@ -52,7 +52,7 @@ class Taste:
         return (profile.agreement + profile.author_evidence).tolist() if profile else [0.0] * len(papers)
 
     def profile(self, papers: list[Paper], likes: list[Paper]) -> user_profile.UserProfile | None:
-        """Return the profile of these likes on these papers, which are numbered from 0."""
+        """Return the profile that these likes give on these papers, which are numbered from 0."""
         candidates = self._candidates(papers)
         feedback = [
             Feedback(p["title"], p["abstract"], self._authors_of(p), liked=True, at=LIKED_AT) for p in likes
@@ -74,7 +74,7 @@ class Taste:
 
 @lru_cache(maxsize=4)
 def corpus_of(texts: tuple[tuple[str, str], ...]) -> RelevanceModel:
-    """Train a model on texts. The runs of the evaluation share it."""
+    """Return a model trained on texts. The runs of the evaluation share it."""
     return RelevanceModel.train(texts)
 
 
@@ -89,15 +89,16 @@ _numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
 
 @cache
 def term_counts(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of a text's words and word pairs, and their counts."""
+    """Return the numbers assigned to a text's words and word pairs, and how often each occurs."""
     return np.unique([_numbers[word] for word in _words(text)], return_counts=True)
 
 
 class Sanity:
     """The method of arxiv-sanity-lite: TF-IDF of words and pairs, and a linear SVM against all other papers.
 
-    These are all of the archive and the pool, and the vocabulary is learned from both. The settings are
-    its own, except that a word may be in a single paper: with a higher minimum it does worse.
+    The other papers are the rest of the archive and the pool, and the vocabulary is learned from both. The
+    settings are arxiv-sanity-lite's own, except that a word may occur in only one paper, because a higher
+    minimum gives worse results.
     """
 
     def __init__(self, history: list[Paper], authors: bool) -> None:
@@ -133,7 +134,7 @@ class Sanity:
 
 @dataclass(frozen=True)
 class _Features:
-    """The features of an archive and a pool in arxiv-sanity's vocabulary."""
+    """The features of an archive and a pool, in arxiv-sanity's vocabulary."""
 
     words: np.ndarray
     weights: TfidfTransformer
@@ -161,9 +162,9 @@ def sanity_with_authors(history: list[Paper]) -> Sanity:
 
 
 def show_sent(evaluation: ModuleType, data: Path) -> None:
-    """Print how many papers a profile alone would send each week, and how many of them are on its list.
+    """Print how many papers a profile alone would send, and how many of them are on its reader's list.
 
-    Lists are the papers of readers, and the reading lists of topics as if a reader liked their papers.
+    The lists are papers that readers liked, and reading lists on topics as if a reader had liked the papers.
     """
     papers = evaluation.load_papers(data)
     by_id = {paper["id"]: paper for paper in papers}

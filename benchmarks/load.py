@@ -1,16 +1,16 @@
-"""Measure how load by visitors and API keys affects page times and the rate of sending.
+"""Measure how load from visitors and API keys affects page times and the sending rate.
 
     python -m benchmarks.load [--quick] [--json]
 
-One process serves the web application over 10,000 synthetic papers, and sends, as `paperboy serve` does with
-its schedule. It is on 127.0.0.1; a small SMTP server in another process accepts the mails. Measured are
+One process on 127.0.0.1 serves the web app over 10,000 synthetic papers and also sends mail, as `paperboy
+serve` does with its schedule. A small SMTP server in another process accepts the mails. The results are
 
 front      the front page, one request after the other
-backtests  the same while one read key asks for 40 backtests at once, again and again, with their status codes
-sending    mails a second
-beside     the same while eight visitors request new pages of days, as fast as they are answered
+backtests  the same while an API key keeps requesting 40 backtests at once, and their status codes
+sending    mails per second
+beside     the same while eight visitors request new day pages, each as soon as the last one is answered
 
-and the peak memory of the process. --quick: 1,000 papers, fewer requests and mails.
+and the peak memory of the process. --quick uses 1,000 papers and fewer requests and mails.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _sink(bound: socket.socket) -> None:
 
 
 def _service(folder: Path, bound: socket.socket, smtp_port: int, orders: Connection) -> None:
-    """Serve the web app, and send the mails whose first and last id arrive over the pipe."""
+    """Serve the web app, and send the mails in each range of ids that arrives over the pipe."""
     app = workload.build(folder, trusted_proxies=(web.PEER,), smtp_port=smtp_port)
     site = main.create_app(app)
 
@@ -100,7 +100,7 @@ def _bind() -> socket.socket:
 
 @contextmanager
 def _run_service(folder: Path) -> Iterator[tuple[str, Connection, int]]:
-    """Run the service and the sink. Yield the URL, the pipe for orders and the service's process id."""
+    """Run the service and the sink. Yield the URL, the pipe for orders, and the service's process id."""
     fork = multiprocessing.get_context("fork")
     mails, pages, (ours, theirs) = _bind(), _bind(), fork.Pipe()
     service = (folder, pages, mails.getsockname()[1], theirs)
@@ -130,7 +130,7 @@ def _time_front_page(url: str, requests: int) -> dict[str, float]:
 def _run_visitors(
     visitors: int, request: Callable[[httpx.Client], httpx.Response], url: str
 ) -> Iterator[Counter[int]]:
-    """Send requests from so many threads until the block ends. Yield the counts of status codes so far."""
+    """Send requests from `visitors` threads until the block ends. Yield the counts of status codes so far."""
     statuses, stop = Counter[int](), threading.Event()
 
     def visit() -> None:

@@ -1,4 +1,4 @@
-"""Write app/relevance/frequencies.json: how often words occur in papers, for archives without a model.
+"""Write app/relevance/frequencies.json: the word frequencies in papers, for archives without a model.
 
 python -m benchmarks.make_frequencies ../shared
 """

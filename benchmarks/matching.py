@@ -2,15 +2,15 @@
 
     python -m benchmarks.matching ../shared
 
-1. Training: a model of the archive's 10,000 newest papers, as every night.
-2. Matching: 30,000 distinct interests × 300 candidates; filing: their evidence, ready for ranking.
-3. Ranking: 100,000 readers with 1 to 8 of these interests × 300 candidates, in batches as in planning:
-   the papers above the floor for each reader, by score, and the 30 best of these.
-4. Selecting, for 2,000 of them: every interest's best paper, and no two papers about the same thing.
+1. Training: a model of the 10,000 newest papers in the archive, as every night.
+2. Matching: 30,000 distinct interests × 300 candidates. Filing: storing their evidence, ready for ranking.
+3. Ranking: 100,000 readers with 1 to 8 of these interests × 300 candidates, in batches as in planning. For
+   each reader, this sorts the papers above the floor by score and returns the best 30.
+4. Selecting, for 2,000 of the readers: the best paper for each interest, without papers about the same thing.
    Composing: their digests, with selection, reasons and summaries.
 
-Paperboy runs in a process of its own, so that its peak memory can be measured. It uses one thread unless
-numpy uses more. Prints wall-clock seconds and processor seconds.
+Paperboy runs in its own process, so that its peak memory can be measured. It uses one thread unless numpy
+uses more. Prints wall-clock seconds and CPU seconds.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from app.types import Interest, PaperView
 from benchmarks.relevance import Paper, view
 
 PAPERS, CANDIDATES, INTERESTS, READERS, MOST_INTERESTS = 10_000, 300, 30_000, 100_000, 8
-TOP, SAMPLE = 30, 2_000  # papers of each reader; readers whose digests are composed
-ROUNDS = 3  # of matching, and of ranking: the fastest counts
+TOP, SAMPLE = 30, 2_000  # papers per reader; readers whose digests are composed
+ROUNDS = 3  # repetitions of matching and of ranking, of which the fastest counts
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
@@ -53,7 +53,7 @@ def fastest(work: Callable[[], Any]) -> tuple[Any, float, float]:
 
 
 def interest_texts(papers: list[Paper]) -> list[str]:
-    """Return interests: runs of two and three stems of titles, those of the newest papers first."""
+    """Return interests: runs of two and three stems from titles, the newest papers first."""
     runs = dict[str, None]()
     for paper in papers:
         title = content_stems(paper["title"])
@@ -63,7 +63,7 @@ def interest_texts(papers: list[Paper]) -> list[str]:
 
 
 def readers(texts: list[str]) -> list[ranking.RankingRequest]:
-    """Return readers with 1 to 8 interests each, the same in each run."""
+    """Return readers with 1 to 8 interests each. They are the same in each run."""
     draw = random.Random(1)  # noqa: S311  no secret
     counts = [1 + number % MOST_INTERESTS for number in range(READERS)]
     return [ranking.RankingRequest(tuple(map(Interest, draw.sample(texts, count)))) for count in counts]
@@ -81,7 +81,7 @@ def build_evidence(
 def candidate_pool(
     views: list[PaperView], index: matching.MatchIndex, matches: ranking.EvidenceMatrix
 ) -> ranking.CandidatePool:
-    """Return the candidate pool."""
+    """Return the candidate pool for ranking."""
     trends = trending.trends(views, datetime(2026, 11, 21, tzinfo=UTC))
     today = max(each.first_listed_on for each in views if each.first_listed_on)
     papers = {view.id: view for view in views}
@@ -100,7 +100,7 @@ def rank_batches(
 
 
 def measure_paperboy(shared: Path) -> dict[str, Any]:
-    """Return (wall-clock seconds, CPU seconds) of each stage, and the peak memory in MB."""
+    """Return (wall-clock seconds, CPU seconds) for each stage, and the peak memory in MB."""
     with lzma.open(shared / "data/papers/hf_papers.jsonl.xz", "rt") as lines:
         papers = sorted(map(json.loads, lines), key=lambda paper: paper["listed_on"], reverse=True)[:PAPERS]
     corpus, *learning = timed(
@@ -136,7 +136,7 @@ def measure_paperboy(shared: Path) -> dict[str, Any]:
 
 
 def dense(rows: int, inner: int, columns: int) -> list[float]:
-    """Return (wall-clock seconds, CPU seconds) of rows × inner times inner × columns, 500 rows at once."""
+    """Return (wall-clock seconds, CPU seconds) for rows × inner times inner × columns, 500 rows at a time."""
     random = np.random.default_rng(1)
     left = random.random((min(500, rows), inner), np.float32)
     right = random.random((inner, columns), np.float32)

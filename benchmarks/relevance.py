@@ -2,9 +2,9 @@
 
     python -m benchmarks.relevance ../shared
 
-runs the evaluation there over the product's own code and over its baselines, in one run, and shows what
-each cut-off would send. The evaluation can also be run by itself: `--ranker benchmarks.relevance:ranker`
-(or another factory of this module), `--same benchmarks.relevance:same_title`.
+This runs the evaluation in that folder on Paperboy's own code and on the baselines, and shows what each
+cut-off would send. The evaluation can also be run by itself, with `--ranker benchmarks.relevance:ranker` (or
+another factory in this module) and `--same benchmarks.relevance:same_title`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from benchmarks.likes import Taste
 
 Paper = dict[str, Any]
 Factory = Callable[[list[Paper]], Any]
-TRAIN_EVERY = 500  # papers after which the model is trained again; a service trains every night
+TRAIN_EVERY = 500  # papers after which the model is retrained; a service retrains it every night
 CUT_OFFS = tuple(sorted({ranking.FLOOR, *(n / 20 for n in range(4, 20))}))
 
 
 def view(number: int, paper: Paper) -> PaperView:
-    """Return a paper of the evaluation as it is in the archive in the morning of its day."""
+    """Return a paper from the evaluation as it is in the archive on the morning of its listing."""
     day = date.fromisoformat(paper["listed_on"])
     votes = VoteSample(datetime.combine(day, time(9), UTC), paper["upvotes"])
     seen = {"first_listed_on": day, "last_listed_on": day, "upvotes": paper["upvotes"], "votes": (votes,)}
@@ -50,14 +50,15 @@ def view(number: int, paper: Paper) -> PaperView:
 
 @lru_cache(maxsize=16)
 def learn(texts: tuple[tuple[str, str], ...]) -> RelevanceModel:
-    """Train a model on texts, newest first. The runs of the evaluation share it."""
+    """Return a model trained on texts, newest first. The runs of the evaluation share it."""
     return RelevanceModel.train(texts)
 
 
 class Archive:
-    """The papers listed before a moment, and those that the evaluation has shown since.
+    """The papers listed before some time, and those that the evaluation has shown since.
 
-    If it grows, models are trained again, as in a service. Papers since the last training are candidates.
+    If the archive grows, the model is retrained, as in a service. Papers since the last training are
+    candidates.
     """
 
     def __init__(self, history: Sequence[Paper], grows: bool) -> None:
@@ -65,7 +66,7 @@ class Archive:
         self._recent: dict[str, Paper] = {}
 
     def show(self, papers: Sequence[Paper]) -> None:
-        """Add papers, if there is a new one among them."""
+        """Add papers if any of them is new."""
         unseen = any(paper["id"] not in self._recent for paper in papers)
         if unseen and (not self._grows or len(self._recent) >= TRAIN_EVERY):
             self._learned += self._recent.values() if self._grows else ()
@@ -92,7 +93,7 @@ class Archive:
         return trending.trends([*self._views.values()], datetime(2026, 11, 21, tzinfo=UTC))
 
     def relevance(self, interests: Sequence[str], papers: Sequence[Paper]) -> list[float]:
-        """Return the relevance of papers that were shown to a reader with these interests."""
+        """Return the relevance to a reader with these interests of papers that were added with `show`."""
         found = self._index.match([query_language.parse(text) for text in interests])
         numbers = [self._views[paper["id"]].id for paper in papers]
         said = [ranking.evidence_of(hits.get(number, 0.0) for number in numbers) for hits in found]
@@ -104,12 +105,12 @@ class Archive:
         return [1 + ranking.TREND * self._trends[self._views[paper["id"]].id].score for paper in papers]
 
 
-# By archive and call: rankers that differ by the votes alone are matched once.
+# Relevance by archive and call, so that rankers that differ only in votes match once.
 _matched: dict[tuple[Any, ...], list[float]] = {}
 
 
 class Ranker:
-    """Paperboy's matching, in the order of a digest. Without `votes`, by relevance alone."""
+    """A ranker that uses Paperboy's matching and the order of a digest, or only relevance without `votes`."""
 
     def __init__(self, history: Sequence[Paper], grows: bool = True, votes: bool = True) -> None:
         self._archive, self._votes = Archive(history, grows), votes
@@ -132,22 +133,22 @@ class Ranker:
 
 
 def ranker(history: list[Paper]) -> Ranker:
-    """Return a ranker in the order of a digest. The evaluation calls this once per fold."""
+    """Return a ranker that ranks in the order of a digest. The evaluation calls this once per fold."""
     return Ranker(history)
 
 
 def matching(history: list[Paper]) -> Ranker:
-    """Return a ranker by relevance alone."""
+    """Return a ranker that uses only relevance."""
     return Ranker(history, votes=False)
 
 
 def frozen(history: list[Paper]) -> Ranker:
-    """Return a ranker by relevance alone, with one model for the half year of the fold."""
+    """Return a ranker that uses only relevance, with one model for the half-year of the fold."""
     return Ranker(history, grows=False, votes=False)
 
 
 class Substring:
-    """Counts how often a text contains an interest as typed."""
+    """A ranker that counts how often a text contains an interest as typed."""
 
     def score(self, interests: list[str], papers: list[Paper], likes: list[Paper]) -> list[float]:
         texts = [f"{paper['title']} {paper['abstract']}".lower() for paper in papers]
@@ -160,7 +161,7 @@ def substring(history: list[Paper]) -> Substring:
 
 
 class Bm25:
-    """Okapi BM25 (k1 1.2, b .75) over stems, summed over the interests."""
+    """Okapi BM25 (k1 = 1.2, b = 0.75) on stems, summed over the interests."""
 
     def __init__(self, history: list[Paper]) -> None:
         texts = [words(paper) for paper in history]
@@ -185,14 +186,14 @@ class Bm25:
 
 
 def bm25(history: list[Paper]) -> Bm25:
-    """Return the baseline of search engines."""
+    """Return the baseline from search engines."""
     return Bm25(history)
 
 
 class Sanity:
     """The method of arxiv-sanity-lite: TF-IDF of words and pairs, and a linear SVM.
 
-    The SVM separates the papers of a tag (here the text of the interests) from all others of the archive.
+    The SVM separates the papers with a tag (here the text of the interests) from all others in the archive.
     """
 
     def __init__(self, history: list[Paper]) -> None:
@@ -227,7 +228,7 @@ class Sanity:
 
 
 def sanity(history: list[Paper]) -> Sanity:
-    """Return the baseline of recommenders."""
+    """Return the baseline from recommender systems."""
     return Sanity(history)
 
 
@@ -237,7 +238,7 @@ def words(paper: Paper) -> list[str]:
 
 
 def same_title(a: str, b: str) -> bool:
-    """Return whether two titles name the same paper, for the `titles` part of the evaluation."""
+    """Return whether two titles belong to the same paper, for the `titles` part of the evaluation."""
     return dedupe.same_title(a, b)
 
 
@@ -255,14 +256,14 @@ KINDS = {
 
 
 def captured_output(run: Callable[[Namespace], None], **options: Any) -> str:
-    """Return the output of a part of the evaluation."""
+    """Run a part of the evaluation. Return its output."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         run(Namespace(**options))
     return printed.getvalue()
 
 
 def figures(printed: str) -> list[str]:
-    """Return average precision with its interval, nDCG@10, recall@10, best macro-F1 and ms per call."""
+    """Parse the average precision with its interval, nDCG@10, recall@10, best macro-F1 and ms per call."""
     precision = re.search(r"average_precision\s+(\S+ \[.*?\])", printed)
     patterns = (r"ndcg\s+(\S+)", r"recall\s+(\S+)", r"F1 (\S+)", r"(\S+) ms")
     others = [re.search(pattern, printed) for pattern in patterns]
@@ -285,7 +286,7 @@ class Recorder:
 
 
 def cut_offs(evaluation: ModuleType, data: Path, heading_only: bool) -> Iterator[tuple[float, ...]]:
-    """Yield (cut-off of relevance, macro-F1, labelled precision, recall, papers per week)."""
+    """Yield (relevance cut-off, macro-F1, labelled precision, recall, papers per week)."""
     recorders: list[Recorder] = []
     matched = evaluation.named("benchmarks.relevance:matching")
 
@@ -315,7 +316,7 @@ def cut_offs(evaluation: ModuleType, data: Path, heading_only: bool) -> Iterator
 
 
 def cut_metrics(labels: np.ndarray, selected: np.ndarray, weeks: int) -> tuple[float, ...]:
-    """Return F1, labelled precision, recall and papers per week of the selection for one interest."""
+    """Return the F1, labelled precision, recall and papers per week of a selection for one interest."""
     hits, count, relevant = (labels & selected).sum(), selected.sum(), labels.sum()
     return 2 * hits / max(1, count + relevant), hits / max(1, count), hits / relevant, count / weeks
 

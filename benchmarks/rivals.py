@@ -29,14 +29,14 @@ INSTALLED = ROOT / "var" / "benchmarks" / "nodemailer"
 
 
 class Unavailable(Exception):
-    """A program is not available here. The message says why."""
+    """A program is not available on this machine. The message explains why."""
 
 
 # --- nodemailer
 
 
 def install_nodemailer() -> None:
-    """Install the pinned version under `var/`, unless it is there already."""
+    """Install the pinned version under `var/` unless it is already there. Raise Unavailable on failure."""
     npm = shutil.which("npm")
     if not (npm and shutil.which("node")):
         raise Unavailable("node and npm are not installed")
@@ -55,7 +55,7 @@ def install_nodemailer() -> None:
 
 
 def nodemailer(sink: Sink, mails: int, texts: Path, key: Path) -> Measurement:
-    """Compose, sign and send mails with one nodemailer process. Start-up is not measured."""
+    """Compose, sign and send mails in one nodemailer process. Its startup is not measured."""
     options = [str(sink.port), str(CONNECTIONS), str(texts), str(key), str(mails)]
     command = [shutil.which("node") or "node", "send.js", *options]
     with _program(command, INSTALLED) as process:
@@ -82,7 +82,7 @@ def _program(command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[
 
 
 def write_texts(app: Application, mails: int, sections: int, file: Path) -> None:
-    """Write rendered mails for nodemailer to compose. Rendering does not count for it."""
+    """Write rendered mails for nodemailer to compose. Its measurement does not include rendering."""
     with file.open("w") as lines:
         for number in range(mails):
             mail = render_mail(app, number, sections)
@@ -92,17 +92,17 @@ def write_texts(app: Application, mails: int, sections: int, file: Path) -> None
 
 
 def render_mail(app: Application, number: int, sections: int) -> RenderedMail:
-    """Render a reader's mail with Paperboy's templates."""
+    """Render the mail to a reader with Paperboy's templates."""
     return app.renderer.render(workload.mail_request(number, sections))
 
 
-# --- the stack that most would write: Jinja, email.message, dkimpy, aiosmtplib
+# --- the naive stack, which most developers would use: Jinja, email.message, dkimpy, aiosmtplib
 
 
 def naive(
     app: Application, port: int, mails: int, sections: int, key: bytes
 ) -> Callable[[Callable[[], None]], int]:
-    """Return a sender that does each step with a library, one mail after the other on each connection."""
+    """Return a sender that uses a library for each step and sends one mail after the other per connection."""
 
     def compose(number: int) -> bytes:
         mail, to = render_mail(app, number, sections), workload.address(number)
@@ -128,7 +128,7 @@ def naive(
 
 
 def plain(port: int, mails: Sequence[OutgoingMail]) -> Callable[[Callable[[], None]], int]:
-    """Return a sender of composed mails with aiosmtplib's `sendmail`."""
+    """Return a sender that sends composed mails with aiosmtplib's `sendmail`."""
 
     def send(ready: Callable[[], None]) -> int:
         ready()

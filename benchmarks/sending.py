@@ -1,20 +1,20 @@
-"""Measure how fast digests are sent: the product's sending path, a load generator in C, and other programs.
+"""Measure how fast digests are sent by Paperboy, by a load generator in C, and by other programs.
 
     python -m benchmarks.sending [--quick] [--json] [--postfix FOLDER]
 
-Digests of 15 papers (and of 5) go over ten connections to Postfix's `smtp-sink` here. `smtp-source`,
-Postfix's generator in C, sends as many mails of the same size right before each measurement: at first
-with a new connection for each mail, and then at its fastest, with connections that are kept (`-d`, shown as
-"kept"). A ratio compares two such neighbouring measurements; the result is the median of all ratios. For the
-product, mails wait in a migrated SQLite database. `pipeline.send_pending` claims, joins, signs, sends and
-records them, in one process or in two on the same database.
+Digests of 15 papers (and of 5) are sent over ten connections to Postfix's `smtp-sink` on this machine. Right
+before each measurement, Postfix's load generator `smtp-source` sends as many mails of the same size: first
+with a new connection for each mail, and then at its fastest, with persistent connections (`-d`, shown as
+"kept"). A ratio compares two such consecutive measurements, and the result is the median of all ratios. For
+Paperboy, the mails wait in a migrated SQLite database. `pipeline.send_pending` claims, joins, signs, sends
+and records them, in one process or in two on the same database.
 
-The clock starts when all senders are ready: when they have sent 400 mails and have the fragments of this
+The clock starts when all senders are ready: they have sent 400 mails and encoded the fragments of this
 edition's cards. It stops when the last mail is recorded and every connection to the sink is closed (the
-database stays open, as in a service). For smtp-source it covers the whole run. The cost of the fragments is
+database stays open, as in a service). For smtp-source, it covers the whole run. The cost of the fragments is
 printed separately.
 
-Only the downloads stay, under var/benchmarks: smtp-source with smtp-sink, and nodemailer.
+Only the downloads are kept, under var/benchmarks: smtp-source with smtp-sink, and nodemailer.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ CONFIGURATIONS = (
     ("rsa2048_2p", "", 2, True),
 )
 MAIN = "15_papers"
-LOADS = {"15_papers": 3, "5_papers": 1}  # the number of sections of each
+LOADS = {"15_papers": 3, "5_papers": 1}  # the number of sections in each digest
 COMPARED = {"nodemailer": 6.0, "naive": 20.0, "aiosmtplib_20ms": 3.8}
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much to measure, and for how many seconds. Everything is measured at least once."""
+    """The size of the benchmark and its time limits. Everything is measured at least once."""
 
     repetitions: int
     mails: int
-    few: int  # mails by what is several times slower
-    least: int  # mails by the slowest
+    few: int  # mails for programs that are several times slower
+    least: int  # mails for the slowest program
     loads: Sequence[str]
-    seconds: Sequence[float]  # from the start, after which no repetition of a part begins
+    seconds: Sequence[float]  # for each part, the time from the start after which no repetition begins
 
 
 FULL = Size(5, 10_000, 1_000, 100, ("15_papers", "5_papers"), (1200, 1500, 1800))
@@ -97,7 +97,7 @@ class Bench:
     key: Path
     log: Callable[[str], None]
     began: float
-    bytes: dict[str, int] = field(default_factory=dict)  # of a mail of each load, on average
+    bytes: dict[str, int] = field(default_factory=dict)  # the average size of a mail, by load
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
 
     def pair(self, name: str, base: Callable[[], Measurement], ours: Callable[[], Measurement]) -> None:
@@ -109,7 +109,7 @@ class Bench:
         self.log(f"{name:30} {ours.rate:7.0f}/s to {base.rate:7.0f}/s: {pair.ratio:.2f}")
 
     def of(self, kind: str) -> list[Measurement]:
-        """Return the measurements of smtp-source for a load, such as 15_papers or 15_papers/kept."""
+        """Return the measurements of smtp-source for `kind`, such as 15_papers or 15_papers/kept."""
         return [
             pair.base
             for name, measured in self.pairs.items()
@@ -118,7 +118,7 @@ class Bench:
         ]
 
     def rounds(self, part: int) -> Iterator[int]:
-        """Yield the repetitions of one of the three parts, until its time is over."""
+        """Yield the number of each repetition of one of the three parts, until its time limit."""
         for number in range(self.size.repetitions):
             if not number or time.monotonic() - self.began < self.size.seconds[part]:
                 yield number
@@ -134,7 +134,7 @@ class Bench:
         return measurement.with_sink(self.sink.cpu_seconds() - sink_cpu)
 
     def run_paperboy(self, ledger: str, processes: int, mails: int, *, signs: bool) -> Measurement:
-        """Send with Paperboy on a copy of a ledger, in some processes."""
+        """Send with Paperboy on a copy of a ledger, in `processes` processes."""
         with tempfile.TemporaryDirectory(dir=self.folder) as copy:
             shutil.copytree(self.folder / ledger, copy, dirs_exist_ok=True)
             more = {"smtp_port": self.sink.port, "dkim_keys": self.keys if signs else ()}
@@ -161,11 +161,11 @@ def _send(folder: Path, warming: range, more: dict[str, Any], ready: Callable[[]
     return counts["sent"]
 
 
-# --- what is measured
+# --- measurements
 
 
 def prepare(bench: Bench) -> None:
-    """Create the ledgers that are copied for each measurement, and the texts for nodemailer."""
+    """Create the ledgers, which are copied for each measurement, and the texts for nodemailer."""
     size = bench.size
     for load in size.loads:
         folder, sections = bench.folder / load, LOADS[load]
@@ -185,7 +185,7 @@ def prepare(bench: Bench) -> None:
 
 
 def compare_with_smtp_source(bench: Bench) -> None:
-    """Measure smtp-source without and with kept connections, and then Paperboy, repeatedly."""
+    """Repeatedly measure smtp-source without and with persistent connections, then Paperboy."""
     mails = bench.size.mails
     for _ in bench.rounds(0):
         for load in bench.size.loads:
@@ -198,9 +198,9 @@ def compare_with_smtp_source(bench: Bench) -> None:
 
 
 def compare_with_other_programs(bench: Bench) -> str:
-    """Measure nodemailer and the naive stack, each followed by Paperboy with signing, in one process each.
+    """Measure nodemailer and the naive stack, each followed by Paperboy with signing. Each is one process.
 
-    Return why nodemailer is missing, or "".
+    Return why nodemailer is missing, or "" if it is not.
     """
     missing = ""
     try:
@@ -222,7 +222,7 @@ def compare_with_other_programs(bench: Bench) -> str:
 def compare_over_slow_link(bench: Bench) -> None:
     """Send composed mails over ten connections to a relay 20 ms away: aiosmtplib, then Paperboy's pool.
 
-    Paperboy gets four times as many, so that both send for equally long and connecting weighs the same.
+    Paperboy sends four times as many, so that both take about equally long and connecting weighs the same.
     """
     composed = stage_costs.compose_mails(workload.build(bench.folder / "few"), 50, LOADS[MAIN])
     mails = [composed[number % 50] for number in range(2 * bench.size.few)]
@@ -284,7 +284,7 @@ def summary(bench: Bench, missing: str, costs: dict[str, float]) -> dict[str, An
 
 
 def spread(rates: Sequence[float]) -> float:
-    """Return the distance of the quartiles as a share of the median."""
+    """Return the interquartile range as a fraction of the median."""
     low, median, high = statistics.quantiles(rates, n=4)
     return (high - low) / median
 

@@ -1,9 +1,9 @@
-"""Show what short, common interests find: papers that only mention them, and papers about them.
+"""Show what short, common interests match: papers that only mention them, and papers about them.
 
     python -m benchmarks.short ../shared
 
-Reads eight recorded weeks as one pool, with earlier papers as the archive. There are no labels: read the
-titles by eye. The samples are drawn with a fixed seed.
+This reads eight recorded weeks as one pool, with earlier papers as the archive. There are no labels, so judge
+the printed titles by eye. The samples are drawn with a fixed seed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def show(text: str, pool: dict[int, PaperView], index: matching.MatchIndex, corp
 
 
 def draw_sample(numbers: Collection[int]) -> Sequence[int]:
-    """Return a sample that is the same in each run."""
+    """Return a random sample that is the same in each run."""
     return sorted(random.Random(0).sample(sorted(numbers), min(SHOWN, len(numbers))))  # noqa: S311
 
 

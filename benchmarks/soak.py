@@ -2,14 +2,14 @@
 
     python -m benchmarks.soak [--quick] [--count N] [--before COMMIT] [--json]
 
-A real uvicorn in a process of its own on 127.0.0.1, and a real SMTP server that counts the mails. Visitors
-sign up over HTTP, each from a network of their own; each sign-up sends one confirmation in the background,
-which the visitor waits for. Then as many single mails are sent by `pipeline.send_pending(ids)`, four at once
-in that process. Every mail must arrive. The resident memory of that process is read from /proc after every
-hundredth mail. The exit status is 1 if memory grows by more than LIMIT megabytes after the warm-up. The
-warm-up is the first quarter of the sign-ups: threads, pooled connections with their page caches and compiled
-statements are created meanwhile, each up to a limit. --before runs the same with the code of an earlier
-commit first, from a git worktree that is removed again. --quick: a tenth of it.
+The service is a real uvicorn in its own process on 127.0.0.1, with a real SMTP server that counts the mails.
+Visitors sign up over HTTP, each from a different network. Each sign-up sends one confirmation in the
+background, and the next visitors wait for it. Then the same number of mails is sent one by one with
+`pipeline.send_pending(ids)`, four at once in that process. Every mail must arrive. The resident memory of the
+process is read from /proc after every hundredth mail. The exit status is 1 if memory grows by more than LIMIT
+megabytes after the warm-up. The warm-up is the first quarter of the sign-ups, during which threads, pooled
+connections with their page caches, and compiled statements are created, each up to a limit. --before first
+runs the same with the code of an earlier commit, from a temporary git worktree. --quick runs a tenth of it.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ COUNT, QUICK_COUNT = 2_000, 200
 LIMIT = 20.0  # megabytes
 PEER = "127.0.0.1"
 SENDERS = 4
-MAIL_SLOTS = 16  # mails at once: a slot becomes free some time after its mail arrived
-OVERLAP = 2  # mails that may be on their way when the next visitor signs up
-ARRIVAL_SECONDS = 60.0  # for mails that are on their way
+MAIL_SLOTS = 16  # mails at once; a slot becomes free only some time after its mail has arrived
+OVERLAP = 2  # mails that may be in flight when the next visitor signs up
+ARRIVAL_SECONDS = 60.0  # how long to wait for mails in flight
 INTERVAL = 100
 FORM = {"cadence": "daily", "weekday": "0", "hour": "8", "zone": "UTC"}
 
@@ -73,7 +73,7 @@ class Sink:
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many mails have arrived."""
+        """Wait until `count` mails have arrived. Exit if they do not arrive in ARRIVAL_SECONDS."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: self.received >= count, ARRIVAL_SECONDS):
                 raise SystemExit(f"{count - self.received} of {count} mails have not arrived")
@@ -99,12 +99,12 @@ class Sink:
 
 
 def serve(folder: Path, bound: socket.socket, relay: int) -> None:
-    """Serve the web app, with an endpoint that sends one mail by its id."""
+    """Serve the web app with an extra endpoint that sends one mail by its id."""
     app = workload.build(
         folder, trusted_proxies=(PEER,), signups_per_hour=10**6, smtp_port=relay, smtp_host=PEER
     )
     site: FastAPI = main.create_app(app)
-    if hasattr(site.state, "capacity"):  # earlier commits have none
+    if hasattr(site.state, "capacity"):  # earlier commits do not have it
         from app.web.rate_limits import WorkSlots
 
         site.state.capacity.mails = WorkSlots(MAIL_SLOTS)
@@ -141,7 +141,7 @@ def megabytes(pid: int) -> float:
 
 
 def visitor(number: int) -> dict[str, str]:
-    """Return headers of a visitor in a network of their own."""
+    """Return the request headers of a visitor from a different network than all others."""
     return {"X-Forwarded-For": f"2001:db8:{number >> 8:x}:{(number & 255) << 8:x}::1"}
 
 
@@ -151,7 +151,7 @@ def sign_up(client: httpx.Client, number: int) -> None:
 
 
 def add_mails(app: Application, count: int) -> list[int]:
-    """Add readers with one confirmation mail each. Return the ids of the mails."""
+    """Add readers with one confirmation each. Return the ids of these mails."""
     now = clock.utcnow()
     fields = {"state": SubscriberState.PENDING, "created_at": now}
     rows = [{"email": f"late.{n}@lab-{n}.example", **fields} for n in range(count)]
@@ -166,7 +166,7 @@ def add_mails(app: Application, count: int) -> list[int]:
 
 
 def soak(count: int) -> dict[str, Any]:
-    """Return the memory in megabytes at the start, after the warm-up, and so on."""
+    """Run the test. Return the memory in megabytes at the start, after the warm-up, and so on."""
     with tempfile.TemporaryDirectory() as name, Sink() as sink:
         folder = Path(name)
         database.migrate(workload.settings(folder).database_url)
@@ -190,7 +190,7 @@ def soak(count: int) -> dict[str, Any]:
 
 
 def sign_ups(client: httpx.Client, sink: Sink, pid: int, count: int) -> Iterator[float]:
-    """Sign up visitors. Yield the memory after every hundred."""
+    """Sign up visitors. Yield the memory after every hundredth one."""
     for number in range(count):
         sign_up(client, number)
         sink.wait_for(number + 1 - OVERLAP)
@@ -200,7 +200,7 @@ def sign_ups(client: httpx.Client, sink: Sink, pid: int, count: int) -> Iterator
 
 
 def single_mails(client: httpx.Client, pid: int, ids: list[int]) -> Iterator[float]:
-    """Have the mails sent, SENDERS at once. Yield the memory after every hundred."""
+    """Have the service send the mails, SENDERS at once. Yield the memory after every hundredth one."""
     with ThreadPoolExecutor(SENDERS) as senders:
         for start in range(0, len(ids), INTERVAL):
             for answer in senders.map(
@@ -222,7 +222,7 @@ def wait(client: httpx.Client) -> None:
 
 
 def measure_commit(commit: str, count: int) -> dict[str, Any]:
-    """Measure the code of an earlier commit with this file."""
+    """Measure the code of an earlier commit with this version of the benchmark."""
     root = Path(__file__).resolve().parent.parent
     with tempfile.TemporaryDirectory() as name:
         tree = Path(name) / "tree"

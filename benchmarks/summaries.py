@@ -1,10 +1,10 @@
-"""Evaluate how well `app.text.summarizer` finds the most informative sentence, next to simple baselines.
+"""Evaluate how well `app.text.summarizer` finds the most informative sentence, against simple baselines.
 
     python -m benchmarks.summaries ../shared
 
-The reference is Hugging Face's summary of a paper (`ai_summary`), in the recorded days there. Each month is
-judged with points fitted on the other months; `shipped` are the rounded points in
-`app.text.summarizer.POINTS`. ROUGE is F1 over lower-case letters and digits, without stemming
+The reference is Hugging Face's summary of a paper (`ai_summary`), from the recorded days in that folder. Each
+month is judged with points fitted on the other months; `shipped` are the rounded points in
+`app.text.summarizer.POINTS`. ROUGE is F1 on lower-case words of letters and digits, without stemming
 (Lin, 2004: "ROUGE: A Package for Automatic Evaluation of Summaries").
 """
 
@@ -34,19 +34,19 @@ Rouge = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Sample:
-    """A paper, the sentences of its abstract, and how similar each is to the reference."""
+    """A paper, the sentences in its abstract, and how similar each is to the reference."""
 
     month: str
     title: str
     abstract: str
     reference: str
     parts: list[str]
-    rows: np.ndarray  # features, one row per sentence
-    worth: np.ndarray  # mean of ROUGE-1, -2 and -L of each sentence
+    rows: np.ndarray  # the features, one row per sentence
+    worth: np.ndarray  # the mean of ROUGE-1, -2 and -L for each sentence
 
 
 def samples(folder: Path) -> list[Sample]:
-    """Return each paper of the recorded days that has an abstract and a summary."""
+    """Return each paper from the recorded days that has an abstract and a summary."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
@@ -64,7 +64,7 @@ def samples(folder: Path) -> list[Sample]:
 def _sample(day: date, title: str, abstract: str, reference: str) -> Sample:
     parts = summarizer.sentences(abstract)
     worth = np.array([np.mean(rouge(part, reference)) for part in parts])
-    month = f"{day:%Y-%m}" if day.year >= 2026 else "2025"  # 2025 has 28 papers in all
+    month = f"{day:%Y-%m}" if day.year >= 2026 else "2025"  # there are only 28 papers from 2025
     return Sample(
         month, title, abstract, reference, parts, np.array(summarizer.features(title, parts), float), worth
     )
@@ -100,7 +100,7 @@ def _longest_common(one: Sequence[str], two: Sequence[str]) -> int:
 
 
 def fit(chosen: Sequence[Sample]) -> np.ndarray:
-    """Return the points with the best expected worth for draws by softmax, with a small L2 penalty."""
+    """Return the points that maximise the expected worth of a softmax draw, with a small L2 penalty."""
     rows, worth = np.vstack([s.rows for s in chosen]), np.concatenate([s.worth for s in chosen])
     sizes = [len(s.parts) for s in chosen]
     starts, owner = np.cumsum([0, *sizes[:-1]]), np.repeat(np.arange(len(sizes)), sizes)
@@ -117,7 +117,7 @@ def fit(chosen: Sequence[Sample]) -> np.ndarray:
 
 
 def first_sentences(sample: Sample) -> str:
-    """Return the first sentences of the abstract that fit, as cards showed before."""
+    """Return as many of the abstract's first sentences as fit, which is what cards formerly showed."""
     text = ""
     for part in sample.parts:
         if len(text) + len(part) > summarizer.LIMIT:
@@ -127,7 +127,7 @@ def first_sentences(sample: Sample) -> str:
 
 
 def most_central(sample: Sample) -> str:
-    """Return the sentence most similar to all others (cosine of word counts): LexRank with one step."""
+    """Return the sentence that is most similar to all others (cosine of word counts): one-step LexRank."""
     bags = [Counter(re.findall(r"[a-z0-9]+", part.lower())) for part in sample.parts]
     return summarizer.shorten(
         max(zip(sample.parts, bags, strict=True), key=lambda p: _likeness(p[1], bags))[0]
@@ -142,7 +142,7 @@ def _likeness(bag: Counter[str], bags: Sequence[Counter[str]]) -> float:
 
 
 def first_introducing(sample: Sample) -> str:
-    """Return the first sentence that introduces something, or the first sentence."""
+    """Return the first sentence that introduces something, or the first sentence if none does."""
     return summarizer.shorten(sample.parts[next((n for n, row in enumerate(sample.rows) if row[0]), 0)])
 
 
@@ -197,7 +197,7 @@ def main() -> None:
 
 
 def _show(chosen: Sequence[Sample]) -> None:
-    """Print summaries to read by eye."""
+    """Print summaries and their references, to be judged by eye."""
     for s in chosen:
         print(f"\n# {s.title}\n  told: {summarizer.summarize(s.title, s.abstract)}\n  ref:  {s.reference}")
 

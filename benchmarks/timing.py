@@ -1,11 +1,12 @@
-"""Check whether response times reveal who is a subscriber, for the forms that take an address.
+"""Check whether the response times of forms that ask for an address reveal who is a subscriber.
 
     python -m benchmarks.timing [--requests 400] [--pause SECONDS] [--json]
 
-A real uvicorn in a process of its own on 127.0.0.1 and a mail server beside it. One client posts addresses
-of readers, of nobody, and suppressed ones in random order, each address once and each post over a connection
-of its own. An AUC of .5 means that a time reveals nothing, 1 that it reveals everything. `own` is the time of
-the address's own post; `next` is that of the post after it, which would show work that is still done then.
+A real uvicorn and a mail server run in their own processes on 127.0.0.1. One client posts the addresses of
+readers, unknown addresses and suppressed ones in random order, each address once and each post over a new
+connection. An AUC of 0.5 means that a time reveals nothing, and 1 that it reveals everything. `own` is the
+time of the address's own post. `next` is the time of the post after it, which would show work that was still
+being done then.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from app.web.background import ANSWER_DELAY
 from benchmarks import workload
 from tests.support.mail_server import MailServer
 
-PEER = "127.0.0.1"  # a trusted proxy: each request names another visitor
+PEER = "127.0.0.1"  # a trusted proxy, so that each request can name a different visitor
 KINDS = ("unknown", "reader", "suppressed")
 WARM_UP_POSTS = 30
 PREFERENCES = Preferences(interests=(Interest("robotics"),))
@@ -45,7 +46,7 @@ FORM = {"interest": "robotics", "cadence": "daily", "hour": "8", "zone": "UTC"}
 
 
 def serve(folder: Path, bound: socket.socket, smtp_port: int) -> None:
-    """Serve the web app without a limit that the benchmark would reach."""
+    """Serve the web app with a limit on sign-ups that the benchmark does not reach."""
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     app = workload.build(
         folder, trusted_proxies=(PEER,), smtp_host=PEER, smtp_port=smtp_port, signups_per_hour=10**6
@@ -103,7 +104,7 @@ def address(kind: str, number: int) -> str:
 
 
 def post(port: int, path: str, email: str, visitor: str) -> float:
-    """Send the form over a new connection and return the milliseconds until the whole answer is there."""
+    """Post the form over a new connection. Return the milliseconds until the whole response has arrived."""
     connection = http.client.HTTPConnection(PEER, port)
     connection.connect()
     headers = {"Content-Type": "application/x-www-form-urlencoded", "X-Forwarded-For": visitor}
@@ -119,7 +120,7 @@ def post(port: int, path: str, email: str, visitor: str) -> float:
 
 
 def measure(port: int, path: str, requests: int, first: int, pause: float) -> dict[str, float]:
-    """Post addresses in random order and return the medians and the AUCs against unknown addresses."""
+    """Post addresses in random order. Return the medians, and the AUCs against unknown addresses."""
     rng = random.Random(1)  # noqa: S311 - no secret
     order = [kind for kind in KINDS for _ in range(requests)]
     rng.shuffle(order)
@@ -142,7 +143,7 @@ def measure(port: int, path: str, requests: int, first: int, pause: float) -> di
 
 
 def auc(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return how well a threshold tells two samples apart: .5 not at all, 1 always."""
+    """Return how well a threshold separates two samples, from 0.5 (not at all) to 1 (completely)."""
     wins = sum((a < b) + (a == b) / 2 for a in one for b in other) / (len(one) * len(other))
     return round(max(wins, 1 - wins), 3)
 

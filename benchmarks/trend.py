@@ -1,13 +1,13 @@
-"""Evaluate votes as a ranking of a day, and find a fair score for papers without votes.
+"""Evaluate votes as a ranking of each day's papers, and find a fair score for papers without votes.
 
     python -m benchmarks.trend ../shared
 
-1. Rank each day by the votes of its morning, and judge by its final votes (nDCG@10, gain log(1 + votes)),
-   compared with other data of the morning.
-2. Hide the votes of some papers of each day, as for arXiv's. Which score for them gives the best first ten,
-   and do they get their share of the places? By the trend alone, and multiplied by the relevance to real
-   interests (reading lists, weeks), as ranking does.
-3. Check the trend in words, over mornings and the mornings after.
+1. Rank each day by the votes in the morning, and judge by the final votes (nDCG@10, gain log(1 + votes)).
+   Compare this with other data that is available in the morning.
+2. Hide the votes of some papers on each day, because papers from arXiv have none. Find the score for them
+   that gives the best first ten, and check whether they get their share of the places. Do this for the trend
+   alone, and for the trend times the relevance to real interests (reading lists, weeks), as ranking does.
+3. Check the wording of trends, on mornings and on the mornings after.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from app.relevance import trending
 from app.types import PaperView, VoteSample
 from benchmarks.relevance import matching
 
-FIRST_DAY = "2025-04-01"  # before it, the morning's votes and the last ones are the same figure
+FIRST_DAY = "2025-04-01"  # before this day, the recorded morning and final votes are identical
 MIN_PAPERS = 15
 DRAWS = 5
 SCORES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
@@ -38,7 +38,7 @@ Paper = dict[str, Any]
 
 
 def view(paper: Paper, *, hidden: bool = False) -> PaperView:
-    """Return a paper in the morning of its day. If `hidden`, as if its source had no votes."""
+    """Return a paper as of the morning of its day. If `hidden`, it looks as if its source had no votes."""
     day = date.fromisoformat(paper["listed_on"])
     point = VoteSample(datetime.combine(day, time(9), UTC), paper["upvotes"])
     return PaperView(
@@ -51,7 +51,7 @@ def view(paper: Paper, *, hidden: bool = False) -> PaperView:
 
 
 def scores(papers: Sequence[Paper], hidden: np.ndarray, unvoted: float) -> np.ndarray:
-    """Return Paperboy's scores, with `unvoted` as the score of hidden papers."""
+    """Return Paperboy's trend scores, with `unvoted` as the score of hidden papers."""
     views = [view(paper, hidden=bool(is_hidden)) for paper, is_hidden in zip(papers, hidden, strict=True)]
     trends = trending.trends(views, datetime(2026, 11, 21, tzinfo=UTC))
     return np.where(hidden, unvoted, [trends[view.id].score for view in views])
@@ -81,7 +81,7 @@ def final(papers: Sequence[Paper]) -> np.ndarray:
 
 
 def rank_days(days: Sequence[list[Paper]]) -> None:
-    """Measure part 1: rankings of a day."""
+    """Measure part 1: rankings of each day."""
     random = np.random.default_rng(1)
     none = {len(day): np.zeros(len(day), bool) for day in days}
     methods: dict[str, Callable[[list[Paper]], np.ndarray]] = {
@@ -112,7 +112,7 @@ def few_votes(days: Sequence[list[Paper]]) -> None:
 
 
 def hide(days: Sequence[list[Paper]], share: float) -> None:
-    """Measure part 2: by the trend alone."""
+    """Measure part 2 for the trend alone."""
     print(f"\n2. {share:.0%} of each day without votes, trend alone:")
     print("   nDCG@10, places in the first ten / those by the votes in the end")
     random = np.random.default_rng(2)
@@ -128,7 +128,7 @@ def hide(days: Sequence[list[Paper]], share: float) -> None:
 
 
 def hide_with_relevance(papers: Sequence[Paper], shared: Path, share: float) -> None:
-    """Measure part 2: with the relevance to real interests, over the papers of a week."""
+    """Measure part 2 with the relevance to real interests, over the papers from each week."""
     pools = list(_pools(papers, shared))
     print(f"\n   with relevance, {len(pools)} weeks of interests: nDCG@10 by reading list,")
     print("   mean percentile of votes in the first ten, places in it / those by relevance alone")
@@ -155,7 +155,7 @@ def hide_with_relevance(papers: Sequence[Paper], shared: Path, share: float) -> 
 
 
 def _pools(papers: Sequence[Paper], shared: Path) -> Any:
-    """Yield (papers of a week, relevance, whether on the list) for each interest with papers on its list."""
+    """Yield (papers, relevance, 1.0 if on the reading list) for each week and interest with such papers."""
     interests = json.loads((shared / "data/topics/interests.json").read_text())
     history = [paper for paper in papers if paper["listed_on"] < FIRST_DAY]
     ranker = matching(history)
@@ -171,7 +171,7 @@ def _pools(papers: Sequence[Paper], shared: Path) -> Any:
 
 
 def momentum(shared: Path) -> None:
-    """Measure part 3: the texts about trends on the morning after."""
+    """Measure part 3: the wording of trends on the morning after."""
     later = {}
     for line in (shared / "data/hf_daily_next_morning/2026q1.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -188,7 +188,7 @@ def momentum(shared: Path) -> None:
         views = []
         for number, record in enumerate(records):
             if record.upvotes is not None and record.arxiv_id in later:
-                now = max(record.upvotes, later[record.arxiv_id])  # votes only grow, as ingest has it
+                now = max(record.upvotes, later[record.arxiv_id])  # votes only grow, as in ingest
                 points = [VoteSample(morning, record.upvotes)]
                 points += [VoteSample(after, now)] if now > record.upvotes else []
                 views.append(

@@ -1,13 +1,13 @@
-"""Measure the time and weight of pages, compared with an empty endpoint of the same application.
+"""Measure the response time and the weight of pages, compared with an empty endpoint in the same application.
 
     python -m benchmarks.web [--quick] [--json]
 
-There are 10,000 synthetic papers, 100 a day, a model trained on them, and a real uvicorn in a process of its
-own on 127.0.0.1. One client requests the pages in turns over a persistent connection. Each preview has three
-new interests, so that all are matched, one of them with an exclusion. At every hundredth preview, so many
-interests have been matched that the papers are read again, as after a minute. A page's weight is that of
-everything that a browser fetches to show it for the first time, compressed as sent. --quick: 1,000 papers and
-fewer rounds.
+There are 10,000 synthetic papers, 100 per day, with a model trained on them. A real uvicorn runs in its own
+process on 127.0.0.1. One client requests the pages in turn over a persistent connection. Each preview has
+three new interests, so that all of them are matched, and one has an exclusion. At every hundredth preview, so
+many interests have been matched that the papers are read again, as they are after a minute. A page's weight
+includes everything that a browser fetches to show it for the first time, compressed as sent. --quick uses
+1,000 papers and fewer rounds.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ PAPERS_PER_DAY = 100
 PAPERS, ROUNDS = 10_000, 400
 QUICK_PAPERS, QUICK_ROUNDS = 1_000, 40
 WARM_UP_REQUESTS = 20
-PEER = "127.0.0.1"  # a trusted proxy: each request names another visitor
+PEER = "127.0.0.1"  # a trusted proxy, so that each request can name a different visitor
 
 
 def fill(app: Application, papers: int, now: datetime) -> None:
-    """Add papers to the archive, the newest of today, and train a model."""
+    """Add papers to the archive, the newest listed today, and train a model."""
     rng = random.Random(1)  # noqa: S311 - no secret
     with app.db.write() as session:
         source = Source(name="Made up", kind=SourceKind.HUGGINGFACE, created_at=now)
@@ -83,7 +83,7 @@ def _add(session: Session, source_id: int, numbers: range, rng: random.Random, n
     ]
     listed = [ids | {"listed_on": day} for ids, day in zip(seen, days, strict=True)]
     session.execute(insert(Listing), listed)
-    for hours in (0, 12, 24):  # votes come in over a day
+    for hours in (0, 12, 24):  # votes arrive over a day
         at = [now - timedelta(days=number // PAPERS_PER_DAY, hours=30 - hours) for number in numbers]
         votes = [ids | {"at": when, "upvotes": hours * 2} for ids, when in zip(seen, at, strict=True)]
         session.execute(insert(VoteCount), votes)
@@ -104,7 +104,7 @@ def _paper_text(rng: random.Random) -> dict[str, object]:
 
 
 def reader(app: Application, now: datetime) -> str:
-    """Add a reader with as many interests as possible. Return the path of their preferences."""
+    """Add a reader with as many interests as possible. Return the path of their preferences page."""
     typed = itertools.chain.from_iterable(interests())
     wishes = tuple(Interest(text, 1.0, 3) for text in itertools.islice(typed, subscribers.MAX_INTERESTS))
     with app.db.write() as session:
@@ -122,7 +122,7 @@ def interests() -> Iterator[list[str]]:
 
 
 def serve(folder: Path, bound: socket.socket) -> None:
-    """Serve the web app, with an endpoint that does nothing."""
+    """Serve the web app with an extra endpoint that does nothing."""
     app = workload.build(folder, trusted_proxies=(PEER,))
     site: FastAPI = main.create_app(app)
     site.add_api_route("/empty", lambda: Response(), methods=["GET"])
@@ -148,7 +148,7 @@ def run_service(folder: Path) -> Iterator[str]:
 def measure(
     url: str, day: str, preferences: str, rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, page_weight.Weight]]:
-    """Return the response times in milliseconds, and the weight, of each page."""
+    """Return the response times in milliseconds and the weight of each page."""
     typed, visitors, papers = interests(), itertools.count(), itertools.count(1)
     with httpx.Client(base_url=url, timeout=60) as client:
 
@@ -185,7 +185,7 @@ def measure(
 
 
 def ipv6(number: int) -> str:
-    """Return an address in a network of its own."""
+    """Return an address in a different network for each number."""
     return f"2001:db8:{number >> 8:x}:{(number & 0xFF) << 8:x}::1"  # limits count by /56
 
 
@@ -209,7 +209,7 @@ def _timed(ask: Callable[[], httpx.Response]) -> float:
 def figures(
     results: dict[str, list[float]], weights: dict[str, page_weight.Weight]
 ) -> dict[str, dict[str, float]]:
-    """Return times in milliseconds, the ratio to the empty endpoint, and sizes in kB, for each page."""
+    """Return times in milliseconds, the ratio to the empty endpoint, and sizes in kB for each page."""
     nothing_sent = page_weight.Weight(0, 0)
     nothing = statistics.median(results["empty"])
     return {

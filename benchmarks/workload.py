@@ -1,9 +1,9 @@
-"""Synthetic digests as a service sends them in a morning, and ledgers with them; the same in each run.
+"""Synthetic digests like those that a service sends in the morning, and ledgers of them. They never vary.
 
-60 papers and 40 interests. A reader has three interests and gets five papers for each, so that a mail has 15
-cards of 400. A card is a paper with the reason why it fits an interest. Scores differ between readers, as in
-a real service. A short digest has five papers for one interest. Addresses are spread over 50 domains, because
-the product limits connections per domain.
+There are 60 papers and 40 interests. A reader has three interests and gets five papers for each, so a mail
+has 15 of 400 possible cards. A card is a paper with the reason why it matches an interest. Scores differ
+between readers, as in a real service. A short digest has five papers for one interest. Addresses are spread
+over 50 domains, because Paperboy limits connections per domain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.types import Digest, DigestItem, MailKind, MailRequest, Section
 
 NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=1)  # when the warm-up mails are due
-WARM_UP_MAILS = 400  # so many that each of two senders still encodes every card
+WARM_UP_MAILS = 400  # enough that each of two senders encodes every card
 PAPERS, INTERESTS, PAPERS_PER_INTEREST, DOMAINS = 60, 40, 10, 50
 
 _SUBJECTS = (
@@ -85,7 +85,7 @@ def _paper(number: int) -> DigestItem:
 
 @cache
 def _matching_papers(interest: int) -> tuple[DigestItem, ...]:
-    """Return the papers that match an interest, with the reason."""
+    """Return the papers that match an interest, each with the reason."""
     draw = random.Random(1000 + interest)  # noqa: S311 - no secret
     text = _interest_text(interest)
     chosen = draw.sample(papers(), PAPERS_PER_INTEREST)
@@ -112,7 +112,7 @@ def digest(reader: int, sections: int = 3) -> Digest:
 
 
 def mail_request(reader: int, sections: int = 3) -> MailRequest:
-    """Return the request for a reader's digest, as a ledger returns it."""
+    """Return the request for a reader's digest, as a ledger would return it."""
     content = digest(reader, sections)
     return MailRequest(
         delivery_id=reader + 1,
@@ -147,7 +147,7 @@ def settings(folder: Path, **overrides: Any) -> Settings:
 
 
 def fill_ledger(folder: Path, mails: int, sections: int = 3) -> None:
-    """Create a ledger of WARM_UP_MAILS mails that are due EARLIER, and `mails` that are due NOW."""
+    """Create a ledger with WARM_UP_MAILS mails that are due EARLIER, and `mails` that are due NOW."""
     configured = settings(folder)
     database.migrate(configured.database_url)
     app = main.build(configured)
@@ -172,12 +172,12 @@ def _insert_batch(session: Session, numbers: range, sections: int) -> None:
 
 
 def warm_up_ids(sender: int, senders: int) -> range:
-    """Return the ids of the warm-up mails of a sender. Senders are numbered from 0."""
+    """Return the ids of a sender's warm-up mails. Senders are numbered from 0."""
     return range(sender + 1, WARM_UP_MAILS + 1, senders)
 
 
 def make_key(file: Path) -> Path:
-    """Write a new RSA key of 2048 bits."""
+    """Write a new 2048-bit RSA key to `file` and return `file`."""
     key = rsa.generate_private_key(65537, 2048)
     kinds = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     file.write_bytes(key.private_bytes(*kinds))

@@ -1,4 +1,4 @@
-"""Rebuild tests/data/caniemail.json: the features that the mail programs in docs/mail.md support.
+"""Rebuild tests/data/caniemail.json: how far the clients in docs/mail.md support HTML and CSS features.
 
 npm pack caniemail && tar xzf caniemail-*.tgz && .venv/bin/python -m scripts.caniemail package
 """
@@ -15,7 +15,7 @@ from typing import Any
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "data" / "caniemail.json"
 SOURCE = "caniemail.com"
 LICENCE = "MIT, © 2019 HTeuMeuLeu; npm package: MIT, © Avi Goldman, © Andrew Powell"
-# Windows' new Outlook is the web's in a window of its own.
+# The new Outlook for Windows is the web version in its own window.
 CLIENTS = {
     "Gmail": ["gmail/desktop-webmail"],
     "Gmail’s apps": ["gmail/ios", "gmail/android"],
@@ -26,11 +26,11 @@ CLIENTS = {
     "Yahoo’s apps": ["yahoo/ios", "yahoo/android"],
     "Thunderbird": ["thunderbird/macos", "thunderbird/windows"],
 }
-LESS = {"n": "no", "a": "partly"}  # the worst of a client's platforms counts
+LESS = {"n": "no", "a": "partly"}  # worst first: a client has the lowest support of its platforms
 
 
 def compact(package: Path) -> dict[str, Any]:
-    """Each feature with its names, and which clients show less than all of it."""
+    """Return each feature with its title, and the clients that do not fully support it."""
     about = json.loads((package / "package.json").read_text("utf-8"))
     told = json.loads((package / "data" / "caniemail.json").read_text("utf-8"))
     return {
@@ -54,13 +54,13 @@ def less(stats: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[tuple
 
 
 def newest(versions: Mapping[str, str]) -> str:
-    """y, a, n or u of the newest version that was looked at; nothing where none was."""
+    """Return y, a, n or u for the newest version that was tested, or "" if none was."""
     order = sorted(versions, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
     return versions[order[-1]][0] if order else ""
 
 
 def write(package: Path) -> None:
-    """One feature a line, so that a later state can be compared with this one."""
+    """Write the file with one feature per line, so that versions can be compared."""
     made = compact(package)
     features = made.pop("features")
     lines = [f"{json.dumps(slug)}: {json.dumps(each, ensure_ascii=False)}" for slug, each in features.items()]

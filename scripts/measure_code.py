@@ -2,7 +2,8 @@
 
     python scripts/measure_code.py
 
-Prints each figure with its limit. Six admired projects have 1 to 12 % private functions that are called once.
+This prints each figure with its limit. In six admired projects, 1 to 12 % of the functions are private and
+called only once.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Measure(NamedTuple):
-    """A figure and what it may be at most; None: it is only printed."""
+    """A figure and its upper limit. If the limit is None, the figure is only printed."""
 
     name: str
     value: float
@@ -39,7 +40,7 @@ class Measure(NamedTuple):
 
 
 def measures(root: Path) -> Iterator[Measure]:
-    """Yield all figures of the package at `root`."""
+    """Yield all figures for the package at `root`."""
     sources = {path: path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py"))}
     trees = {path: ast.parse(source) for path, source in sources.items()}
     functions = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, Function)]
@@ -62,9 +63,10 @@ def _lines(node: Function) -> int:
 
 
 def _private_and_called_once(tree: ast.Module) -> int:
-    """Count the private functions of a module that are named once besides their definition, by a call.
+    """Count the private functions in a module that are referred to only once, by a call.
 
-    A function that is passed as a value, such as a callback, and a cached property cannot be inlined.
+    Functions that are passed as values, such as callbacks, and cached properties are not counted, because
+    they cannot be inlined.
     """
     private = {node.name for node in ast.walk(tree) if isinstance(node, Function) and _is_private(node.name)}
     used, called = Counter[str](), set[str]()
@@ -100,7 +102,7 @@ def _retired(tree: ast.Module) -> int:
 
 
 def main() -> None:
-    """Print all figures; exit with status 1 if one exceeds its limit."""
+    """Print all figures. Exit with status 1 if one exceeds its limit."""
     results = list(measures(ROOT))
     for measure in results:
         limit = "" if measure.limit is None else f"  (at most {measure.limit:g})"

@@ -1,8 +1,8 @@
-"""Take the pictures in docs/images/: each page and mail on desktop and phone, light and dark.
+"""Take the screenshots in docs/images/: each page and e-mail on desktop and phone, in light and dark mode.
 
     .venv/bin/python -m scripts.screenshots [FOLDER]
 
-It replays the bundled sample, serves it on a free port and opens it in this machine's Chromium.
+The script replays the bundled sample, serves it on a free port and opens it in this machine's Chromium.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tests.support import running_app
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 SIZES = {"desktop": (1280, 900), "phone": (375, 812)}
 SCHEMES = ("light", "dark")
-# Of these, the first screen tells what they are.
+# Long pages, of which only the first screen is captured.
 LONG = {"desktop": ("signup", "preview", "day", "week"), "phone": ("day", "week")}
 
-Look = Callable[[Page], object]  # brings a page before the camera
+Look = Callable[[Page], object]  # opens a page for its screenshot
 
 
 @contextmanager
 def lived_through() -> Iterator[tuple[Application, str]]:
-    """A service with ten days behind it, and where it is served."""
+    """Serve an application that has replayed the ten days of the sample. Yield it and its URL."""
     bound = running_app.bind_free_port()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     unknown, greylisted = [sample_subscribers.UNKNOWN], [sample_subscribers.GREYLISTED]
@@ -60,7 +60,7 @@ def lived_through() -> Iterator[tuple[Application, str]]:
 
 
 def looks(app: Application, url: str, now: datetime) -> dict[str, Look]:
-    """By the name of each picture; Alice says what she thinks of some papers."""
+    """Return the functions that open each page, by screenshot name. Store some feedback from Alice first."""
     with app.db.read() as session:
         alice = subscribers.find(session, sample_subscribers.SUBSCRIBERS[0].email)
         digests = [
@@ -102,13 +102,13 @@ def looks(app: Application, url: str, now: datetime) -> dict[str, Look]:
 
 
 def _richness(stored: Mapping[str, Any]) -> tuple[bool, int]:
-    """A digest shows most with two interests' papers in it, and then with many."""
+    """Return a sort key that prefers digests with papers for exactly two interests, then those with many."""
     wished = [section for section in stored["sections"] if section["interest"]]
     return len(wished) == 2, len(ledger.paper_ids(stored))
 
 
 def take(browser: Browser, name: str, look: Look, folder: Path) -> None:
-    """One page in every size and scheme."""
+    """Take a screenshot of one page in every size and colour scheme."""
     for size, (width, height) in SIZES.items():
         for scheme in SCHEMES:
             context = browser.new_context(

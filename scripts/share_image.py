@@ -1,8 +1,8 @@
-"""Draw app/web/static/share.png, the preview image of links to the site, in the design system.
+"""Draw app/web/static/share.png, the preview image for links to the site, in the site's own design.
 
     .venv/bin/python -m scripts.share_image [FILE]
 
-It names no site, so that it fits every installation.
+The image does not name a site, so it suits every installation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from app.web.templating import STATIC
 from tests.support import running_app
 
-WIDTH, HEIGHT = 1200, 630  # what Open Graph's readers crop least
+WIDTH, HEIGHT = 1200, 630  # the size that sites which show Open Graph previews crop least
 STYLE = """
 body { width: 1200px; height: 630px; overflow: hidden; display: grid; grid-template-columns: 35.5rem 1fr; }
 .said { padding: 0 0 1rem 4.5rem; align-self: center; }
@@ -38,7 +38,7 @@ PAPERS = [
 
 
 def drawing() -> str:
-    """The picture as a page."""
+    """Return the image as an HTML page."""
     sheet = (STATIC / "style.css").read_text("utf-8")
     papers = "".join(
         f'<article><div class="trend">▲ {trend}</div><h3>{title}</h3>'

@@ -1,7 +1,7 @@
 """The command line.
 
 Exit codes: 0 success, 1 something failed, 2 wrong usage.
-With --json there is one JSON document on standard output and nothing else; logs go to standard error.
+With --json, commands print one JSON document to standard output and nothing else. Logs go to standard error.
 
 serve         run the web app, and by default the schedule
 worker        run the schedule without the web app
@@ -11,7 +11,7 @@ ingest        poll the sources, or read files
 sources       sources list, add, pause, resume
 model         model train, list
 preview       show the digest for some interests
-backtest      show what interests would have brought over the last days
+backtest      show which papers interests would have matched over recent days
 explain       show why a paper was or was not sent
 send          compose and send the digests that are due
 sending       sending status, pause, resume, cancel, release
@@ -19,9 +19,9 @@ subscribers   subscribers add, import, export, show, forget, new-links
 keys          key create, list, revoke, secret, dkim
 bounces       parse bounce mails
 suppressions  suppressions list, add, lift
-output        what all commands use: options, tables, JSON, errors
+output        functions that all commands use: options, tables, JSON, errors
 demo          demo
-sample        the recorded files that the demo and the doctor read
+sample        the recorded responses that the demo and the doctor read
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def demo_command(
     live: Annotated[bool, typer.Option("--live", help="Poll the real sources by network.")] = False,
     port: Annotated[int, typer.Option(help="The port of the web app, if it is free.")] = 8000,
 ) -> None:
-    """Run the whole service on a sample of real papers, without a network."""
+    """Run the whole service on a sample of real papers, without network access."""
     from app.cli import demo  # other commands do not need to load its mail server
 
     raise typer.Exit(demo.run(once=once, live=live, port=port))

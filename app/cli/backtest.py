@@ -1,4 +1,4 @@
-"""backtest: show the papers that some interests would have brought over the last days."""
+"""backtest: show the papers that some interests would have matched over recent days."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def backtest(
     at: At = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show the papers that interests would have brought on each of the last days, each paper once.
+    """Show the papers that interests would have matched on each of the last days, each paper once.
 
     Put two hyphens before an interest that begins with one: paperboy backtest -- "-survey agents"
     """

@@ -1,4 +1,4 @@
-"""bounces: parse bounce mails, and print the recipients, the reasons, and whether they are permanent."""
+"""bounces: parse bounce messages. Print the recipients, the reasons, and whether they are permanent."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def bounces(
         bool, typer.Option("--json", help="One JSON object per line, one line per file.")
     ] = False,
 ) -> None:
-    """Parse bounce mails: print recipients, reasons, and whether they are permanent. Nothing is changed.
+    """Parse bounce messages. Print recipients, reasons, and whether they are permanent. Change nothing.
 
-    Exit code 1 if a file could not be read; the other files are still printed.
+    Exit code 1 if a file could not be read. The results for the other files are still printed.
     """
     results: list[dict[str, Any]] = []
     for file in files:

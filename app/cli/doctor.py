@@ -1,4 +1,4 @@
-"""doctor: check this installation, and say how to fix what is wrong."""
+"""doctor: check this installation and suggest how to fix each problem."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from app.doctor import Finding, Level, TemporaryService
 from app.errors import InvalidSettings
 from app.papers.sources import http_client
 
-FILES = 12  # of the sample: those of its last days
+FILES = 12  # the number of files read from the sample: those from its last days
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
 
 def temporary_service() -> TemporaryService:
-    """Return the factories of the service that sends the doctor's test digest."""
+    """Return the factories for the service that sends the doctor's test digest."""
     files = [(reading.at, reading.path) for reading in sample.sample_files()[-FILES:]]
     return TemporaryService(main.build, main.create_app, files)
 
@@ -28,10 +28,10 @@ def doctor_command(
     online: Annotated[bool, typer.Option("--online", help="Also request PAPERBOY_BASE_URL.")] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Check this installation, and say how to fix what is wrong. Exit code 1 if there is an error.
+    """Check this installation and suggest how to fix each problem. Exit code 1 if there is an error.
 
-    This connects to the relay and queries the DNS. A temporary second service sends a test digest to a mail
-    server of its own and unsubscribes by its link. No subscriber gets a mail.
+    This connects to the relay and queries the DNS. A temporary second service sends a test digest to its own
+    mail server and unsubscribes with the link in it. No e-mail is sent to subscribers.
     """
     findings = list(doctor.unknown_settings(os.environ, Path(".env")))
     try:

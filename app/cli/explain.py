@@ -37,10 +37,10 @@ def explain(
     at: At = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show why a paper was or was not sent to a subscriber, with all numbers.
+    """Show why a paper was or was not sent to a subscriber, with all scores.
 
-    With --at, listings, votes, feedback, the subscriber's state and the sent mails are those of that moment;
-    the subscriber's settings and interests are today's.
+    With --at, listings, votes, feedback, the subscriber's state and the sent e-mails are those at that time.
+    The subscriber's settings and interests are the current ones.
     """
     moment = at.replace(tzinfo=UTC) if at else None
     with output.open_application(needs_secret=False) as app:
@@ -80,7 +80,7 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield what prevents the paper or the digest, unless the paper was sent already, then the scores."""
+    """Yield the scores, preceded by what rules out the paper or the digest, unless it was already sent."""
     sent = (past.created_at for past in explanation.deliveries if past.state is DeliveryState.SENT)
     if all(created_at > explanation.at for created_at in sent):
         if explanation.ineligible_reason:
@@ -104,7 +104,7 @@ def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
-    """Print a row of numbers for each interest, and the formula of its relevance."""
+    """Print a row of numbers for each interest, then the formula for the relevance."""
     columns = ["interest", "quota", "words", "meaning", "archive knows it", "all words", "in title"]
     columns += ["agreement", "relevance", "weight", "weighted"] + ["left out because"] * any(
         match.details.rejection_reason for match in interests

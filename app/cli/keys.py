@@ -46,7 +46,7 @@ def create(
 
 @keys.command("list")
 def list_keys(as_json: output.AsJson = False) -> None:
-    """List all API keys, including revoked ones, without the keys themselves."""
+    """List all API keys, including revoked ones. The keys themselves are not shown."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         rows = api_keys.list_keys(session)
     if as_json:

@@ -1,4 +1,4 @@
-"""migrate: bring the database to the newest revision."""
+"""migrate: migrate the database to the newest revision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.storage import database
 
 
 def migrate() -> None:
-    """Migrate the database to the newest revision. Commands that open the database do so themselves."""
+    """Migrate the database to the newest revision. Commands that open the database do this automatically."""
     settings = output.load_settings(needs_secret=False)
     logs.configure(settings, level="WARNING")
     database.migrate(settings.database_url)

@@ -15,7 +15,7 @@ models = typer.Typer(no_args_is_help=True, help="The relevance models trained on
 
 @models.command()
 def train(as_json: output.AsJson = False) -> None:
-    """Train a model on the archive now, if it has changed. The schedule does this every night."""
+    """Train a model on the archive now, if the archive has changed. The schedule does this every night."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         with app.db.write() as session:
@@ -31,7 +31,7 @@ def train(as_json: output.AsJson = False) -> None:
 
 @models.command("list")
 def list_models(as_json: output.AsJson = False) -> None:
-    """List the stored models, and which one is in use."""
+    """List the stored models and show which one is in use."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         versions = app.models.versions(session)
     if as_json:

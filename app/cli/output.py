@@ -34,7 +34,7 @@ ACTOR = "cli"  # in the audit log
 
 
 class Commands(TyperGroup):
-    """Prints errors as one line on standard error, and exits with 1."""
+    """A command group that prints errors as one line to standard error and exits with code 1."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -48,13 +48,13 @@ class Commands(TyperGroup):
 
 
 def fail(message: str) -> None:
-    """Print an error and end with exit code 1."""
+    """Print an error and exit with code 1."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"paperboy: {message}", markup=False)
     raise typer.Exit(1)
 
 
 def out() -> Console:
-    """Return a console on standard output: colours on a terminal only, and no line breaks in a pipe."""
+    """Return a console on standard output. It uses colours only on a terminal and does not wrap in a pipe."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
@@ -67,12 +67,12 @@ def err() -> Console:
 
 
 def print_json(document: Any) -> None:
-    """Print the JSON document of a command."""
+    """Print a command's result as a JSON document."""
     typer.echo(json.dumps(document, ensure_ascii=False, indent=2, default=str))
 
 
 def digest_object(digest: Digest | Skip) -> dict[str, Any]:
-    """Return the JSON object of a digest. A skipped digest has its reason, and no sections."""
+    """Return the JSON object for a digest. A skipped digest has a reason and no sections."""
     if isinstance(digest, Skip):
         return {"skipped": digest.reason, **asdict(Digest(edition="", sections=()))}
     return {"skipped": None, **asdict(digest)}
@@ -89,12 +89,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
 
 
 def escaped(text: str) -> str:
-    """Escape markup in untrusted text, and replace characters that could control a terminal by spaces."""
+    """Escape markup in untrusted text, and replace characters that could control a terminal with spaces."""
     return escape("".join(char if char.isprintable() else " " for char in text))
 
 
 def format_time(at: datetime | None) -> str:
-    """Format a time in UTC, or “–” for None."""
+    """Format a time that is in UTC. Return “–” for None."""
     return f"{at:%Y-%m-%d %H:%M} UTC" if at else "–"
 
 
@@ -117,7 +117,7 @@ def open_application(
 
 @contextmanager
 def graceful_shutdown(app: Application) -> Iterator[None]:
-    """On Ctrl-C or SIGTERM, let work in progress finish. A second signal ends the process at once."""
+    """On Ctrl-C or SIGTERM, let work in progress finish. A second signal has its usual effect at once."""
 
     def request_stop(number: int, _frame: object) -> None:
         app.stopping.set()
@@ -134,14 +134,17 @@ def graceful_shutdown(app: Application) -> Iterator[None]:
 
 
 def require_papers(app: Application) -> None:
-    """End with exit code 1 if there are no papers yet, so that a preview would be meaningless."""
+    """Exit with code 1 if there are no papers yet, because a preview would be meaningless."""
     with app.db.read() as session:
         if queries.is_empty(session):
             fail("no paper has been ingested yet: run `paperboy ingest` first")
 
 
 def load_settings(*, needs_secret: bool = True) -> Settings:
-    """Load the settings. A command that sends no links may run without a secret, and uses a temporary one."""
+    """Load the settings. Without `needs_secret`, use a temporary secret if none is set.
+
+    Only a command that does not send links can run without a secret.
+    """
     try:
         return load()
     except InvalidSettings:

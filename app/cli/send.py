@@ -18,7 +18,7 @@ def send(
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Compose the digests that are due, and send all waiting mails. Exit code 1 if a mail failed."""
+    """Compose the digests that are due, and send all waiting e-mails. Exit code 1 if one failed."""
     if dry_run:
         _print_due(as_json=as_json)
         return

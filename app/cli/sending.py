@@ -1,4 +1,4 @@
-"""sending: show the state of the ledger; pause, resume, cancel and resend."""
+"""sending: show the state of the ledger; pause, resume and cancel sending; resend a mail."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _KIND_NAMES = {
 
 @sending.command()
 def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
-    """Show how many digests were due and their states, which other mails wait, and what is paused and why.
+    """Show how many digests were due, their states, other waiting e-mails, and what is paused and why.
 
-    Without an edition, this shows the digests of yesterday, today and tomorrow, and the totals of all mails.
+    Without an edition, show the digests for yesterday, today and tomorrow, and the totals for all e-mails.
     """
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
@@ -70,7 +70,7 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
 
 @sending.command()
 def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
-    """Stop sending within about a second. Digests that become due are composed and wait."""
+    """Stop sending within about a second. Digests that become due are still composed, but not sent."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.pause(session, reason, now, edition)
@@ -80,7 +80,7 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
 
 @sending.command()
 def resume(edition: Edition = ledger.ALL_EDITIONS) -> None:
-    """Resume sending. An edition that was paused separately stays paused."""
+    """Resume sending. An edition that was paused separately remains paused."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not ledger.resume(session, edition):
@@ -91,7 +91,7 @@ def resume(edition: Edition = ledger.ALL_EDITIONS) -> None:
 
 @sending.command()
 def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
-    """Cancel all unsent mails of an edition. Mails that are being sent are completed."""
+    """Cancel all unsent e-mails in an edition. Those that are being sent right now are completed."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):
@@ -104,7 +104,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
 
 @sending.command()
 def resend(delivery: Annotated[int, typer.Argument(help="The delivery's number.")]) -> None:
-    """Resend a held mail whose outcome is unknown, with the same Message-ID and content."""
+    """Resend a held e-mail whose outcome is unknown, with the same Message-ID and content."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.resend(session, delivery, now)
@@ -113,7 +113,7 @@ def resend(delivery: Annotated[int, typer.Argument(help="The delivery's number."
 
 
 def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
-    """Return how many mails wait, and when they are tried."""
+    """Return how many mails are waiting, and when they will be tried."""
     count = sum(mails.mails for mails in waiting)
     at = output.format_time(min(mails.next_attempt_at for mails in waiting))
     return (

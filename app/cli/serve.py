@@ -22,17 +22,17 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen on.", min=0, max=65535)] = 8000,
 ) -> None:
-    """Serve the web app and, if PAPERBOY_SCHEDULER is on, run the schedule. Migrates the database first."""
+    """Serve the web app and, if PAPERBOY_SCHEDULER is on, run the schedule. Migrate the database first."""
     _require_free_port(host, port)
     with output.open_application(log_level=None) as app:
         site = main.create_app(app, ANSWER_DELAY)
-        # Build slow caches before the first request. A daemon thread does not delay the end of the process.
+        # Build slow caches before the first request. A daemon thread does not delay the exit of the process.
         threading.Thread(target=main.warm_up, args=(site,), name="warm-up", daemon=True).start()
         config = uvicorn.Config(
             site,
             host=host,
             port=port,
-            log_config=None,  # our own redacts subscribers' links
+            log_config=None,  # our own logging redacts subscribers' links
             forwarded_allow_ips=list(app.settings.trusted_proxies),
             timeout_graceful_shutdown=20,
             **connection_limits.options(app.settings),
@@ -45,9 +45,9 @@ def serve(
 
 
 class Server(uvicorn.Server):
-    """Sets `stopping` as soon as a signal arrives.
+    """A uvicorn server that sets `stopping` as soon as a signal arrives.
 
-    uvicorn waits for open requests before the lifespan ends. One of them may be a long refresh by the API.
+    uvicorn waits for open requests before the lifespan ends, and one may be a long refresh through the API.
     """
 
     def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
@@ -61,7 +61,7 @@ class Server(uvicorn.Server):
 
 
 def _require_free_port(host: str, port: int) -> None:
-    """End with a one-line error if the port is in use: uvicorn would report it in the middle of the log."""
+    """Exit with a one-line error if the port is in use. uvicorn would report it in the middle of the log."""
     family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -19,7 +19,7 @@ SourceName = Annotated[str, typer.Argument(help="The name of the source.")]
 
 @sources.command("list")
 def list_sources(as_json: output.AsJson = False) -> None:
-    """List the sources and their state."""
+    """List the sources and their states."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         rows = source_registry.all_sources(session)
     if as_json:
@@ -69,7 +69,7 @@ def pause_source(name: SourceName) -> None:
 
 @sources.command("resume")
 def resume_source(name: SourceName) -> None:
-    """Poll a source again, from where it stopped."""
+    """Resume polling a source from where it stopped."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         source_registry.resume(session, source_registry.get_by_name(session, name), now)

@@ -1,4 +1,4 @@
-"""subscribers: add, import, export and show subscribers, replace their links, delete their feedback."""
+"""subscribers: add, import, export and show subscribers; replace their links; delete their feedback."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _split(cell: str) -> tuple[str, ...]:
     return tuple(text for part in cell.split(SEPARATOR) if (text := part.strip()))
 
 
-# The optional columns.
+# The optional columns, with the function that parses each cell.
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "cadence": Cadence, "weekday": int, "hour": int, "zone": str, "min_papers": int, "max_papers": int,
     "when_empty": EmptyDigestPolicy, "max_trending": int, "muted": _split,
@@ -93,7 +93,7 @@ def import_readers(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="A CSV file.")],
     as_json: output.AsJson = False,
 ) -> None:
-    """Add the subscribers of a CSV file, who consented elsewhere. Invalid rows are skipped and shown.
+    """Add the subscribers in a CSV file, who consented elsewhere. Invalid rows are skipped and shown.
 
     The first line names the columns: email and interests (separated by “;”) are required; cadence, weekday,
     hour, zone, min_papers, max_papers, when_empty, max_trending and muted (separated by “;”) are optional.
@@ -157,7 +157,7 @@ def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
 
 @subscribers.command()
 def delete_feedback(subscriber: SubscriberName) -> None:
-    """Delete a subscriber's feedback, and the papers that they pasted."""
+    """Delete a subscriber's feedback and the papers that they pasted."""
     with output.open_application() as app, app.db.write() as session:
         row = readers.find(session, subscriber)
         readers.forget_feedback(session, row.id or 0)
@@ -167,9 +167,9 @@ def delete_feedback(subscriber: SubscriberName) -> None:
 
 @subscribers.command("new-links")
 def new_links(subscriber: SubscriberName) -> None:
-    """Invalidate all links that were mailed to a subscriber, and mail new ones.
+    """Invalidate all links that were sent to a subscriber, and send new ones.
 
-    The unsubscribe links of earlier mails still work. This is possible once an hour.
+    The unsubscribe links in earlier e-mails still work. This is possible once an hour.
     """
     now = clock.utcnow()
     with output.open_application() as app:
@@ -183,7 +183,7 @@ def new_links(subscriber: SubscriberName) -> None:
 
 
 def _preferences(app: Application, interests: Sequence[str], options: dict[str, Any]) -> Preferences:
-    """Make preferences from the given options, and defaults of the settings."""
+    """Return preferences with the given options, and the defaults from the settings."""
     settings = app.settings
     defaults: dict[str, Any] = {
         "hour": settings.default_hour,
@@ -210,7 +210,7 @@ def _read_csv(file: Path) -> list[dict[str, str]]:
 def _import(
     app: Application, rows: Sequence[dict[str, str]], *, quiet: bool
 ) -> tuple[int, list[tuple[int, str]]]:
-    """Add each row in its own transaction. Return how many were added, and skipped rows with the reason."""
+    """Add each row in its own transaction. Return how many were added, and the skipped rows with reasons."""
     added, skipped, now = 0, list[tuple[int, str]](), clock.utcnow()
     console = output.err()
     hidden = quiet or not console.is_terminal
@@ -243,7 +243,7 @@ def _options(row: dict[str, str]) -> dict[str, Any]:
 
 
 def _exported(app: Application) -> Iterator[dict[str, Any]]:
-    """Yield all subscribers, except erased ones, reading 500 at a time."""
+    """Yield all subscribers except erased ones. Read 500 at a time."""
     last_id = 0
     while True:
         with app.db.read() as session:

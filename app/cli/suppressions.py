@@ -1,4 +1,4 @@
-"""suppressions: list, add and remove the addresses that get no mail."""
+"""suppressions: list, add and remove the addresses that no mail is sent to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Reason = Annotated[str, typer.Option(help="The reason; it is stored.")]
 
 @suppressions.command("list")
 def list_suppressions(as_json: output.AsJson = False) -> None:
-    """List the addresses that get no mail. Addresses of unknown subscribers are listed by their hash."""
+    """List suppressed addresses. An address that does not belong to a subscriber is shown as its hash."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         rows = suppression.all_with_addresses(session)
     if as_json:
@@ -35,7 +35,7 @@ def list_suppressions(as_json: output.AsJson = False) -> None:
 
 @suppressions.command()
 def add(email: Address, reason: Reason) -> None:
-    """Send no more mail to an address. If it is listed already, its first reason stays."""
+    """Stop sending mail to an address. If it is already suppressed, its first reason is kept."""
     email, now = subscribers.normalise_address(email), clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         suppression.suppress(session, email, reason, now)
@@ -47,7 +47,7 @@ def add(email: Address, reason: Reason) -> None:
 
 @suppressions.command()
 def lift(email: Address, reason: Reason) -> None:
-    """Send mail to an address again. If its mails bounced, its subscriber becomes active again."""
+    """Allow mail to an address again. If its mail had bounced, its subscriber becomes active again."""
     email, now = subscribers.normalise_address(email), clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not subscribers.lift_suppression(session, email, now):

@@ -16,7 +16,7 @@ from threading import Lock
 COLLECT_AFTER = 50_000  # new objects, instead of 700
 SWITCH_AFTER = 0.0005  # seconds, instead of 0.005
 ARENAS = 2
-_M_ARENA_MAX = -8  # of glibc's malloc.h
+_M_ARENA_MAX = -8  # from glibc's malloc.h
 
 _lock = Lock()
 _users = 0
@@ -27,8 +27,8 @@ _saved: tuple[tuple[int, int, int], float] = (0, 0, 0), 0.0  # valid while there
 def tuned_for_throughput() -> Iterator[None]:
     """Collect garbage less often and switch threads sooner, for a block that sends thousands of mails.
 
-    Mails create hardly any garbage in cycles, and a collection after every 700 objects took 1/12 of the time.
-    Connections that wait for the interpreter while a claim runs took as much. Blocks may overlap: the first
+    Sending creates hardly any cyclic garbage, but collecting after every 700 objects took 1/12 of the time.
+    Connections took as long again waiting for the interpreter during claims. Blocks may overlap: the first
     one changes the settings, and the last one restores them.
     """
     global _users, _saved
@@ -51,8 +51,8 @@ def tuned_for_throughput() -> Iterator[None]:
 def freeze_live_objects() -> None:
     """Collect all garbage, then exempt the remaining objects from later collections.
 
-    Used for data that stays for hours, such as the search index, which takes long to scan. Frozen objects
-    that become garbage in cycles are collected by the next call.
+    Used for data that lives for hours and takes long to scan, such as the search index. Frozen objects that
+    become cyclic garbage are collected by the next call.
     """
     with _lock:
         gc.unfreeze()
@@ -63,9 +63,10 @@ def freeze_live_objects() -> None:
 def limit_malloc_arenas() -> None:
     """Limit glibc to ARENAS memory arenas for all threads, instead of eight per core.
 
-    An arena does not return its memory, and a single mail runs in new threads, which take any arena. So
-    memory grew by some megabytes per arena without a leak. MALLOC_ARENA_MAX in the environment has
-    precedence. Other C libraries have no such arenas.
+    An arena does not return its memory to the system. A mail sent by itself uses new threads, and each may
+    allocate from any arena. Without this limit, memory would grow by a few megabytes per arena, although
+    nothing leaks. MALLOC_ARENA_MAX in the environment takes precedence. Other C libraries have no such
+    arenas.
     """
     if "MALLOC_ARENA_MAX" not in os.environ:
         with suppress(AttributeError, OSError):

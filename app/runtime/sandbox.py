@@ -1,10 +1,10 @@
-"""Run a parser in a child process with limits of CPU time and memory.
+"""Run a parser in a child process with limits on CPU time and memory.
 
-Used for untrusted input and libraries that may take more than linear time. A child that exceeds a limit is
-killed, without effect on others. This protects resources and not secrets: the child runs our own code,
-without our environment variables.
+Used for untrusted input and for libraries that may take more than linear time. A child that exceeds a limit
+is killed, which does not affect others. This protects resources, not secrets: the child runs our own code,
+although without our environment variables.
 
-Children are started on demand and reused. A child ends when its parent does, because its pipe is closed.
+Children are started on demand and reused. A child exits when its parent does, because its pipe is closed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from typing import IO, Any, ParamSpec, TypeVar, cast
 
 from app.errors import ParsingTooExpensive
 
-CHILDREN = 2  # maximum: a file that uses all its time delays half of the others
+CHILDREN = 2  # at most: a file that uses all its time delays half of the others
 SECONDS = 10  # of CPU time; a real feed of 2,000 entries takes 3
 MEGABYTES = 600
 WALL_SECONDS_PER_CPU_SECOND = 4  # the machine may be busy
-START_SECONDS = 30  # until a child is ready, on a busy machine
-_SIZE = 8  # bytes of the length before each message
+START_SECONDS = 30  # to wait until a child is ready, on a busy machine
+_SIZE = 8  # bytes in the length prefix of each message
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -86,7 +86,7 @@ class _Pool:
         return _Child()
 
     def close(self) -> None:
-        """End the idle children."""
+        """Kill the idle children."""
         with self._lock:
             while self._idle:
                 self._idle.pop().end()
@@ -116,7 +116,7 @@ class _Child:
         return self._process.poll() is None
 
     def ask(self, message: bytes) -> Any:
-        """Send a pickled call and return (succeeded, result). Raise ParsingTooExpensive without an answer."""
+        """Send a pickled call. Return (succeeded, result). Raise ParsingTooExpensive if none arrives."""
         with suppress(BrokenPipeError):
             _write(self._calls, message)
         return pickle.loads(self._receive(SECONDS * WALL_SECONDS_PER_CPU_SECOND))  # noqa: S301  # our own code wrote it
@@ -162,7 +162,7 @@ def main() -> None:
     import resource  # not on Windows, where this is not called
 
     calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # so that output of a library is not taken for an answer
+    os.dup2(2, 1)  # so that output from a library is not mistaken for an answer
     with suppress(ValueError, OSError):  # some systems do not support this limit
         resource.setrlimit(resource.RLIMIT_AS, (MEGABYTES * 1_000_000, resource.RLIM_INFINITY))
     _write(answers, b"")
@@ -181,7 +181,7 @@ def _run_call(message: bytes) -> tuple[bool, Any]:
 
     try:
         seconds, function, args, options = pickle.loads(message)  # noqa: S301  # the parent wrote it
-        # Have the system kill this process after it uses so many more seconds of CPU time.
+        # Have the system kill this process once it has used `seconds` more of CPU time.
         signal.signal(signal.SIGXCPU, signal.SIG_DFL)
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
         with suppress(ValueError, OSError):

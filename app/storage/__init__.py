@@ -3,8 +3,8 @@
 models          SQLModel tables, in flow order
 database        engine, sessions, column types, bulk helpers, migrations
 locks           locks with a lease: one process at a time runs a job
-live_processes  detect which processes are alive, by locks that end with them
-hit_counters    counters that all processes share
+live_processes  detect which processes are alive, from locks that are released when they die
+hit_counters    rate-limit counters that all processes share
 job_runs        the record of each run of a job
 audit_log       changes that operators made
 api_keys        keys of the admin API: scoped, hashed, revocable

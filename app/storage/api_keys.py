@@ -1,4 +1,4 @@
-"""Create, check and revoke keys of the admin API. A key is shown once, stored as a hash, and expires."""
+"""Create, check and revoke keys for the admin API. A key is shown once, stored as a hash, and can expire."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyIdentity:
-    """The caller of a request: the name of their key, and what it allows."""
+    """The caller of a request: the name of their key, and its scopes."""
 
     id: int
     name: str
@@ -32,7 +32,7 @@ class ApiKeyIdentity:
     last_used_at: datetime | None
 
     def is_stale(self, now: datetime) -> bool:
-        """Return whether `last_used_at` is so old that the key should be touched."""
+        """Return whether `last_used_at` is old enough to be updated."""
         return self.last_used_at is None or now - self.last_used_at >= _TOUCH_INTERVAL
 
 
@@ -46,8 +46,8 @@ def create(
 ) -> tuple[ApiKey, str]:
     """Create a key. Return its row and the key itself, which is not stored anywhere.
 
-    The key expires after `days`, or never if that is None. Raise InvalidInput, or Conflict if a key in use
-    has the name.
+    The key expires after `days`, or never if `days` is None. Raise InvalidInput if an argument is invalid, or
+    Conflict if a key in use has the same name.
     """
     name, unique_scopes = name.strip(), sorted(set(scopes))
     if not name or len(name) > MAX_NAME:
@@ -77,8 +77,8 @@ def authenticate(session: Session, key: str, now: datetime) -> ApiKeyIdentity | 
         return None
     key_hash = _hash(key)
     row = session.exec(select(ApiKey).where(ApiKey.key_hash == key_hash)).one_or_none()
-    # The query compares hashes, and nobody can choose the prefix of a hash. Comparing in constant time makes
-    # that obvious.
+    # The query compares hashes, and nobody can choose the prefix of a hash, so its timing reveals nothing.
+    # The comparison in constant time makes that obvious.
     if row is None or row.revoked_at or not hmac.compare_digest(row.key_hash, key_hash):
         return None
     if row.expires_at is not None and row.expires_at <= now:
@@ -96,7 +96,7 @@ def touch(session: Session, key_id: int, now: datetime) -> None:
 
 
 def revoke(session: Session, name: str, now: datetime) -> ApiKey:
-    """Revoke a key at once. Its row stays, because the audit log refers to it. Raise NotFound."""
+    """Revoke a key at once. Its row is kept for the audit log. Raise NotFound if no such key is in use."""
     statement = select(ApiKey).where(ApiKey.name == name, col(ApiKey.revoked_at).is_(None))
     row = session.exec(statement).one_or_none()
     if row is None:
@@ -107,7 +107,7 @@ def revoke(session: Session, name: str, now: datetime) -> ApiKey:
 
 
 def expiring_keys(session: Session, before: datetime) -> list[ApiKey]:
-    """Return the keys in use that expire before a moment, soonest first."""
+    """Return the keys that are not revoked and expire before a time, soonest first."""
     statement = select(ApiKey).where(col(ApiKey.expires_at) < before, col(ApiKey.revoked_at).is_(None))
     return list(session.exec(statement.order_by(col(ApiKey.expires_at))))
 
@@ -118,5 +118,5 @@ def list_keys(session: Session) -> Sequence[ApiKey]:
 
 
 def _hash(key: str) -> str:
-    # A key has 256 random bits, so it needs no salt and no slow hash, and its row can be found by its hash.
+    # A key has 256 random bits, so it needs neither a salt nor a slow hash, and its hash can be looked up.
     return hashlib.sha256(key.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Record the changes that operators make, with the name of their key, or `cli`."""
+"""Record the changes that operators make, with the name of the API key they used, or `cli`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ERASED = "erased"
 def record(
     session: Session, actor: str, action: str, subject: object, now: datetime, **detail: str | int | None
 ) -> None:
-    """Record a change in the transaction that makes it, so that neither exists without the other."""
+    """Record a change in the transaction that makes it, so that both are committed or neither is."""
     session.add(AuditEntry(at=now, actor=actor, action=action, subject=str(subject), detail=detail))
 
 
 def erase_details(session: Session, subscriber_id: int, address_hash: str) -> None:
-    """Delete the details of entries about a reader. Actor, action and time stay."""
+    """Delete the details in entries about a reader. Keep the actor, the action and the time."""
     of_reader = col(AuditEntry.action).startswith("subscriber.") | (col(AuditEntry.action) == "digest.test")
     by_id = update(AuditEntry).where(col(AuditEntry.subject) == str(subscriber_id), of_reader)
-    unsynced = {"synchronize_session": False}  # the transaction that erases a reader reads no audit log
+    unsynced = {"synchronize_session": False}  # erasing a reader does not read the audit log
     session.execute(by_id.values(detail={}), execution_options=unsynced)
     by_hash = update(AuditEntry).where(col(AuditEntry.subject) == address_hash)
     session.execute(by_hash.values(subject=ERASED, detail={}), execution_options=unsynced)

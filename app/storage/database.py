@@ -1,4 +1,4 @@
-"""The database: engine, sessions, column types, bulk helpers, migrations and the schema's revision."""
+"""The database: engine, sessions, column types, bulk helpers, migrations and the schema revision."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from sqlmodel import Session, SQLModel
 from app import clock
 from app.storage.live_processes import Presence
 
-# SQLite increments only a key that is declared INTEGER. PostgreSQL's INTEGER has only 32 bits.
+# SQLite autoincrements only keys declared INTEGER, but PostgreSQL's INTEGER has only 32 bits.
 BigId = BigInteger().with_variant(Integer, "sqlite")
 
 BUSY_TIMEOUT_MS = 30_000
-WEB_BUSY_TIMEOUT_MS = 5_000  # shorter, because each visitor who waits for a lock occupies a thread
+WEB_BUSY_TIMEOUT_MS = 5_000  # shorter, because each request that waits for a lock occupies a thread
 CONNECT_SECONDS = "10"  # the default is two minutes
 SKEW_TOLERANCE = timedelta(seconds=1)  # clocks that differ by less count as equal
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +58,7 @@ _busy_timeout_ms = ContextVar("busy_timeout_ms", default=BUSY_TIMEOUT_MS)
 
 
 def wait_for_locks(milliseconds: int) -> None:
-    """Set how long writing sessions of this thread or task wait for a lock before they fail."""
+    """Set how long `write` sessions in this thread or task wait for a lock before they fail."""
     _busy_timeout_ms.set(milliseconds)
 
 
@@ -71,7 +71,7 @@ def is_unavailable(error: Exception) -> bool:
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware datetime in UTC on every backend. Raises ValueError for a naive one."""
+    """A column type for aware datetimes, in UTC on every backend. Naive ones raise ValueError."""
 
     impl = SqlDateTime(timezone=True)
     cache_ok = True
@@ -108,13 +108,13 @@ def enum_type(kind: type[StrEnum]) -> Enum:
 
 
 class Database:
-    """Sessions on one engine. Application code never commits: the `write` block commits at its end."""
+    """Sessions on one engine. Application code never commits; the end of a `write` block does."""
 
     def __init__(self, url: str) -> None:
         self.url = make_url(url)
         self.engine = _make_engine(self.url)
-        # SQLite takes the write lock at BEGIN, where it can wait for the lock. Later, at the first INSERT of
-        # a transaction that has already read, it would fail at once.
+        # Make SQLite acquire the write lock at BEGIN, where it can wait for the lock. At the first INSERT in
+        # a transaction that has already read, it would fail at once instead.
         self._writing = self.engine.execution_options(paperboy_write=True)
         self.presence = Presence(self.engine)
 
@@ -137,14 +137,14 @@ class Database:
             yield session
 
     def skew(self) -> timedelta:
-        """Return how far the database's clock is ahead of this machine's: see the function `skew`."""
+        """Return how far the database's clock is ahead of this machine's. See the function `skew`."""
         if self.url.get_backend_name() == "sqlite":
             return timedelta()
         with self.read() as session:
             return skew(session)
 
     def fsync(self) -> None:
-        """Write committed transactions through to the disk. PostgreSQL does that at each commit."""
+        """Flush committed transactions to disk. PostgreSQL does that at each commit."""
         log = Path(f"{self.url.database}-wal")
         if self.url.get_backend_name() == "sqlite" and log.exists():
             file = os.open(log, os.O_RDONLY)
@@ -159,9 +159,10 @@ class Database:
 
 
 def skew(session: Session) -> timedelta:
-    """Return how far the database's clock is ahead of this machine's, or 0 within SKEW_TOLERANCE.
+    """Return how far the database's clock is ahead of this machine's, or 0 if that is within the tolerance.
 
-    SQLite runs in this process and has no clock of its own.
+    The tolerance is SKEW_TOLERANCE plus the round trip. SQLite runs in this process and has no clock of its
+    own.
     """
     if session.get_bind().dialect.name == "sqlite":
         return timedelta()
@@ -176,7 +177,7 @@ def skew(session: Session) -> timedelta:
 def insert_or_ignore(
     session: Session, table: type[SQLModel], unique: Sequence[str], **values: Any
 ) -> int | None:
-    """Insert a row and return its id, or None if a row with the same unique columns exists."""
+    """Insert a row and return its id, or None if a row with the same unique columns already exists."""
     rows = inspect(table).local_table
     statement = _insert_or_ignore(session, rows, unique).returning(*rows.primary_key)
     session.flush()
@@ -187,7 +188,7 @@ def insert_or_ignore(
 def insert_many_or_ignore(
     session: Session, table: type[SQLModel], unique: Sequence[str], values: Sequence[Mapping[str, Any]]
 ) -> list[int | None]:
-    """Insert many rows and return their ids, with None for each row that exists already.
+    """Insert many rows and return their ids, with None for each row that already exists.
 
     The rows must differ in their unique columns.
     """
@@ -202,7 +203,7 @@ def insert_many_or_ignore(
 def _insert_or_ignore(
     session: Session, rows: Table, unique: Sequence[str]
 ) -> sqlite.Insert | postgresql.Insert:
-    # On the table and not on its class: statements on classes take three times as long.
+    # Use the table instead of its class, because statements on classes take three times as long.
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     return insert(rows).on_conflict_do_nothing(index_elements=unique)
 
@@ -210,7 +211,7 @@ def _insert_or_ignore(
 def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator[int]:
     """Return `count` ids for new rows, so that rows that refer to each other can be inserted in bulk.
 
-    On SQLite, the ids are reserved until the transaction ends, and it must be a writing one.
+    On SQLite, this needs a `write` session, and the ids are reserved until its transaction ends.
     """
     if not count:
         return iter(())
@@ -224,7 +225,7 @@ def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator
 
 
 def in_array(session: Session, column: Any, values: Iterable[Any]) -> ColumnElement[bool]:
-    """Return `column IN values` with one parameter. Hundreds of parameters take longer than the search."""
+    """Return `column IN values` as a single parameter. Hundreds of parameters take longer than the search."""
     if session.get_bind().dialect.name == "postgresql":
         return column == any_(literal(list(values), postgresql.ARRAY(column.type)))  # type: ignore[no-any-return]
     array = func.json_each(json.dumps(list(values))).table_valued("value")
@@ -238,7 +239,7 @@ def advisory_lock(session: Session, name: str) -> None:
 
 
 def migrate(url: str, revision: str = "head") -> None:
-    """Upgrade a database to a revision of `migrations/`."""
+    """Upgrade a database to a revision in `migrations/`."""
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
     config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
@@ -259,7 +260,7 @@ def _make_engine(url: URL) -> Engine:
         event.listen(engine, "begin", _begin_postgresql)
         return engine
     if url.database and url.database != ":memory:":
-        # Only the owner gets access. SQLite gives its -wal and -shm files the mode of the database.
+        # Only the owner has access. SQLite gives its -wal and -shm files the same mode as the database.
         path = Path(url.database)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError, PermissionError):  # SQLite reports a file that it cannot open

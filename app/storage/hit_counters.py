@@ -1,4 +1,4 @@
-"""Rate limits: counters in one table that all processes share, and that survive a restart."""
+"""Rate limits: counters in a table, which all processes share and which survive restarts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Window(NamedTuple):
     expires_at: datetime
 
     def seconds_left(self, now: datetime) -> int:
-        """Return the whole seconds until the window ends, at least 1."""
+        """Return the seconds until the window ends, rounded, at least 1."""
         return max(1, round((self.expires_at - now).total_seconds()))
 
 
@@ -39,7 +39,7 @@ def hit(session: Session, name: str, now: datetime, lasting: timedelta) -> Windo
 
 
 def limit(session: Session, name: str, most: int, now: datetime, lasting: timedelta) -> None:
-    """Count one hit. Raise TooManyRequests after `most` hits, which rolls the transaction back."""
+    """Count one hit. Raise TooManyRequests if there are more than `most`, which undoes the transaction."""
     window = hit(session, name, now, lasting)
     if window.hits > most:
         raise TooManyRequests(retry_after=window.seconds_left(now))
@@ -63,6 +63,6 @@ def _count(dialect: str) -> Executable:
 
 
 def prune(session: Session, now: datetime) -> int:
-    """Delete the counters whose window has ended. Return their number."""
+    """Delete the counters whose windows have ended. Return how many were deleted."""
     expired = delete(RateLimit).where(col(RateLimit.expires_at) <= now)
     return int(session.execute(expired).rowcount)  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from app.storage.database import Database
 from app.storage.models import JobRun
 from app.types import Rejection
 
-MAX_LISTED = 500  # rejections stored for a run; all are counted, but a broken source must not fill the disk
+MAX_LISTED = 500  # rejections stored per run, so that a broken source does not fill the disk; all are counted
 
 log = structlog.get_logger(__name__)
 
@@ -33,17 +33,17 @@ class JobRunRecorder:
     errors: list[str] = field(default_factory=list)
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """Add counts to the run's counts, name by name."""
+        """Add to the run's counts by name."""
         for name, count in counts.items():
             self.counts[name] += count
 
     def reject(self, rejections: Iterable[Rejection]) -> None:
-        """Store rejected rows, up to MAX_LISTED. `add` counts them."""
+        """Store rejected rows, up to MAX_LISTED. They are not counted here: use `add`."""
         left = MAX_LISTED - len(self.rejections)
         self.rejections += [asdict(rejection) for rejection in islice(rejections, left)]
 
     def fail(self, origin: str, error: object) -> None:
-        """Store the error of one part, while the rest of the run goes on."""
+        """Record an error in one part of the run. The rest of the run continues."""
         self.errors.append(f"{origin}: {error}")
 
 
@@ -51,14 +51,14 @@ class JobRunRecorder:
 def record(db: Database, job: str, now: datetime) -> Iterator[JobRunRecorder]:
     """Store a JobRun at the beginning of the block and complete it at the end.
 
-    An exception is stored and raised again.
+    If the block raises an exception, its message is stored and it is raised again.
     """
     with db.write() as session:
         row = JobRun(job=job, started_at=now)
         session.add(row)
         session.flush()
         recorder = JobRunRecorder(cast("int", row.id))
-    began = time.monotonic()  # so that a run at a simulated time has its real duration
+    began = time.monotonic()  # so that the duration is real, even if `now` is simulated
     try:
         yield recorder
     except BaseException as error:

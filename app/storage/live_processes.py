@@ -1,11 +1,11 @@
-"""Detect which processes are alive, by locks that end with the process that holds them.
+"""Detect which processes are alive, from locks that are released when their process dies.
 
-A process holds one lock for each database that it uses: on PostgreSQL a session-level advisory lock on a
-separate connection, on SQLite a lock on a file beside the database. The kernel or the database drops the lock
-when the process dies. No clock is involved.
+A process holds one lock for each database that it uses. On PostgreSQL, it is a session-level advisory lock on
+a separate connection. On SQLite, it is a lock on a file next to the database. The database or the kernel
+releases the lock when the process dies. No clock is involved.
 
-A process that holds its lock is alive. A process without it is dead, or has lost its connection for a moment.
-So mails wait for the end of their lease as well (see delivery.ledger.recovery).
+A process that holds its lock is alive. A process without a lock is dead, or has briefly lost its connection.
+Mails are therefore recovered only after their lease has also expired (see delivery.ledger.recovery).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
 _PROCESS = re.compile(r"[0-9a-f]{12}")
-_KEYS = 0x5042 << 48  # prefix of our advisory locks, so that they differ from those of other programs
+_KEYS = 0x5042 << 48  # the prefix of our advisory locks, to distinguish them from those of other programs
 _LOCK = text("SELECT pg_advisory_lock_shared(:key)")
 _IS_HELD = text("""
     SELECT EXISTS (
@@ -49,19 +49,19 @@ log = structlog.get_logger(__name__)
 
 
 def new_holder() -> str:
-    """Return a name for a holder of leases. It is unique on all machines, and contains this process's id."""
+    """Return a name for a holder of leases. It is unique across machines and identifies this process."""
     return f"{socket.gethostname()[:60]}:{os.getpid()}:{_process(os.getpid())}:{uuid.uuid4().hex[:12]}"
 
 
 @cache
 def _process(_pid: int) -> str:
-    return uuid.uuid4().hex[:12]  # one for each pid, because a forked child is another process
+    return uuid.uuid4().hex[:12]  # one per pid, because a forked child is a different process
 
 
 def is_alive(session: Session, holder: str) -> bool | None:
-    """Return whether the process of a holder is alive, or None if that cannot be determined.
+    """Return whether a holder's process is alive, or None if that cannot be determined.
 
-    Return None for this process, too: it is alive, but its thread that was the holder may have ended.
+    Also return None for this process: it is alive, but the thread that was the holder may have ended.
     """
     parts = holder.split(":")
     if len(parts) != 4 or not _PROCESS.fullmatch(parts[2]) or parts[2] == _process(os.getpid()):
@@ -76,7 +76,7 @@ def is_alive(session: Session, holder: str) -> bool | None:
     try:
         if any(_is_locked(path) for path in folder.glob(f"{parts[2]}-*.lock")):
             return True
-        # Without a lock file of its own, this process could not lock one.
+        # If this process has no lock file, the file system may not support locks.
         return False if any(folder.glob(f"{_process(os.getpid())}-*.lock")) else None
     except OSError:  # a file system without locks
         return None
@@ -87,7 +87,7 @@ def _key(process: str) -> int:
 
 
 def _folder(engine: Engine) -> Path | None:
-    """Return the folder for the lock files of processes that use an SQLite database."""
+    """Return the folder for the lock files of the processes that use an SQLite database."""
     database = engine.url.database
     return Path(f"{database}-processes") if database and database != ":memory:" else None
 
@@ -105,7 +105,7 @@ def _is_locked(path: Path) -> bool:
 
 
 class Presence:
-    """The lock that shows that this process is alive, from the first `announce` to `end`. Thread-safe."""
+    """The lock that shows that this process is alive, from the first `announce` until `end`. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -115,7 +115,7 @@ class Presence:
         self._lockable = True  # False if the file system has no locks
 
     def announce(self) -> None:
-        """Take the lock, or take it again if the connection was lost."""
+        """Acquire the lock, or reacquire it if the connection was lost."""
         with self._lock:
             if self._engine.dialect.name == "postgresql":
                 self._ensure_connected()
@@ -158,7 +158,10 @@ class Presence:
 
 
 def _lock_new_file(folder: Path) -> tuple[int, Path] | None:
-    """Lock a new file for this process. The file gets its name after it is locked."""
+    """Lock a new file for this process, which gets the suffix `.lock` only once it is locked.
+
+    Delete the files of dead processes first. Return None if the file cannot be created or locked.
+    """
     name = f"{_process(os.getpid())}-{uuid.uuid4().hex[:6]}"
     path, unnamed = folder / f"{name}.lock", folder / f"{name}.new"
     try:

@@ -1,7 +1,7 @@
-"""Locks with a lease: only one process on all machines runs a job at a time.
+"""Locks with a lease, so that only one process on all machines runs a job at a time.
 
-Leases use the database's clock. A lease ends when it is released, when its time is over, or when the process
-of its holder is dead (see `live_processes`).
+Leases use the database's clock. A lease ends when it is released, when it expires, or when its holder's
+process dies (see `live_processes`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from app.storage.models import Lock
 
 @contextmanager
 def hold(db: Database, name: str, now: datetime, lasting: timedelta, edition: str = "") -> Iterator[bool]:
-    """Yield whether the caller holds the lock for the block. It is released however the block ends.
+    """Hold a lock during the block. Yield True if it was acquired.
 
-    `now` is the time by this machine's clock, and `lasting` the length of the lease. With an `edition` (such
-    as a day), the block runs once per edition on all machines: after a block ended without an exception,
-    nobody gets the lock for that edition again.
+    `now` is the time by this machine's clock, and `lasting` is the length of the lease. With an `edition`
+    (such as a day), the block completes only once per edition across all machines: after it ends without an
+    exception, the lock is not granted for that edition again.
     """
     holder = new_holder()
     with db.write() as session:
@@ -44,9 +44,9 @@ def hold(db: Database, name: str, now: datetime, lasting: timedelta, edition: st
 def acquire(
     session: Session, name: str, holder: str, now: datetime, lasting: timedelta, edition: str = ""
 ) -> bool:
-    """Take a free lock, or renew the holder's own lease. Return whether the holder has the lock.
+    """Acquire a free lock, or renew the holder's own lease. Return whether the holder has the lock.
 
-    `now` is the time by the database's clock: see `clock.Timeline`.
+    `now` is the time by the database's clock (see `clock.Timeline`).
     """
     lease = {"holder": holder, "until": now + lasting}
     named = update(Lock).where(col(Lock.name) == name)
@@ -68,7 +68,7 @@ def acquire(
 
 
 def release(session: Session, name: str, holder: str, edition: str = "") -> None:
-    """Release a lock if `holder` still has it, and store the edition that is done."""
+    """Release a lock if `holder` still has it, and store the completed edition."""
     own = (col(Lock.name) == name, col(Lock.holder) == holder)
     if edition:
         session.connection().execute(update(Lock).where(*own).values(holder="", edition=edition))

@@ -28,12 +28,12 @@ SQLModel.metadata.naming_convention = {
 
 
 def _partial_index(name: str, condition: str, *columns: str) -> Index:
-    """Return an index of the rows that meet a condition."""
+    """Return an index of only the rows that meet a condition."""
     return Index(name, *columns, sqlite_where=text(condition), postgresql_where=text(condition))
 
 
 class Row(SQLModel):
-    """The base class of tables. The table has the name of its class: `digest_content` for `DigestContent`."""
+    """The base class of tables. A table is named after its class: `digest_content` for `DigestContent`."""
 
     @declared_attr.directive
     def __tablename__(cls) -> str:  # noqa: N805
@@ -70,11 +70,11 @@ class Scope(StrEnum):
     READ = "read"
     WRITE = "write"
     SEND = "send"
-    BOUNCES = "bounces"  # for a relay's webhook: it may report bounces and nothing else
+    BOUNCES = "bounces"  # for a relay's webhook, which may only report bounces
 
 
 class Source(Row, table=True):
-    """An upstream that is polled, or the name under which files were imported."""
+    """An upstream that is polled, or a name for imported files."""
 
     id: int | None = Field(default=None, primary_key=True)
     name: str = Field(unique=True, max_length=100)
@@ -92,7 +92,7 @@ class Source(Row, table=True):
 
 
 class Paper(Row, table=True):
-    """A paper. If two rows turn out to be the same paper, `merged_into_id` of one points to the other."""
+    """A paper. If two rows turn out to be the same paper, the `merged_into_id` of one points to the other."""
 
     id: int | None = Field(default=None, primary_key=True)
     arxiv_id: str | None = Field(default=None, unique=True, max_length=40)  # without version
@@ -106,15 +106,15 @@ class Paper(Row, table=True):
     keywords: list[str] = Field(default_factory=list, sa_type=JSON)
     tldr: str = Field(default="", sa_type=Text)
     published_on: date | None = None
-    url: str = Field(default="", sa_type=Text)  # the abstract's page
+    url: str = Field(default="", sa_type=Text)  # the page with the abstract
     pdf_url: str = Field(default="", sa_type=Text)
     code_url: str = Field(default="", sa_type=Text)
     project_url: str = Field(default="", sa_type=Text)
     thumbnail_url: str = Field(default="", sa_type=Text)
     withdrawn_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     content_hash: str = Field(max_length=64)
-    # The time and the kind of source of each field. An older record never overwrites a newer one, in whatever
-    # order they arrive (see papers.fields).
+    # The time and the kind of source of each field. An older record never overwrites a newer one, regardless
+    # of the order in which they arrive (see papers.fields).
     versions: dict[str, str] = Field(default_factory=dict, sa_type=JSON)
     merged_into_id: int | None = Field(default=None, foreign_key="paper.id", index=True)
     first_listed_on: date | None = Field(default=None, index=True)
@@ -130,7 +130,7 @@ class Listing(Row, table=True):
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     paper_id: int = Field(foreign_key="paper.id", index=True)
-    original_paper_id: int = Field(foreign_key="paper.id")  # before merging: used to undo a merge
+    original_paper_id: int = Field(foreign_key="paper.id")  # the paper before any merge, to undo merges
     source_id: int = Field(foreign_key="source.id")
     listed_on: date = Field(index=True)
     rank: int | None = None
@@ -138,7 +138,7 @@ class Listing(Row, table=True):
 
 
 class VoteCount(Row, table=True):
-    """The votes, comments and stars of a paper at a source from `at` on. A change adds a row."""
+    """The votes, comments and stars of a paper at a source, starting at `at`. Each change adds a row."""
 
     __table_args__ = (UniqueConstraint("original_paper_id", "source_id", "at"),)
 
@@ -153,9 +153,10 @@ class VoteCount(Row, table=True):
 
 
 class GeneratedSummary(Row, table=True):
-    """A summary that a language model wrote of a paper without one, or the number of failed attempts.
+    """A language model's summary of a paper that has none, or the number of failed attempts.
 
-    It is stored apart from the paper, so that a summary from a source is never mixed with it and always wins.
+    It is stored separately from the paper, so that a summary from a source always takes precedence and is
+    never mixed with it.
     """
 
     paper_id: int = Field(primary_key=True, foreign_key="paper.id")
@@ -173,18 +174,18 @@ class Merge(Row, table=True):
     survivor_id: int = Field(foreign_key="paper.id", index=True)
     absorbed_id: int = Field(foreign_key="paper.id", index=True)
     reason: str
-    before: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # the kept row's fields before
+    before: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # the survivor's fields before it
     at: datetime = Field(sa_type=UtcDateTime)
-    undone_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the two are never merged again
+    undone_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # if set, never merge them again
 
 
 class TrainedModel(Row, table=True):
-    """A model trained on the archive. `papers`, `newest_id` and `changed_at` describe the archive then."""
+    """A model trained on the archive. `papers`, `newest_id` and `changed_at` describe that archive."""
 
     id: int | None = Field(default=None, primary_key=True)
     trained_at: datetime = Field(sa_type=UtcDateTime)
-    papers: int  # in the whole archive, without merged ones
-    newest_id: int  # of a paper
+    papers: int  # number of papers in the whole archive, excluding merged ones
+    newest_id: int  # the id of the newest paper
     changed_at: datetime = Field(sa_type=UtcDateTime)  # the last change of any paper
     sha256: str = Field(max_length=64)
     size: int  # bytes
@@ -203,7 +204,7 @@ class Subscriber(Row, table=True):
     email: str = Field(unique=True, max_length=320)  # normalised
     state: SubscriberState = Field(default=SubscriberState.PENDING, sa_type=enum_type(SubscriberState))
     cadence: Cadence = Field(default=Cadence.DAILY, sa_type=enum_type(Cadence))
-    weekday: int = 0  # of the weekly digest: Monday is 0
+    weekday: int = 0  # the day of a weekly digest; Monday is 0
     hour: int = 8  # local time
     zone: str = Field(default="UTC", max_length=64)
     min_papers: int = 1
@@ -211,13 +212,13 @@ class Subscriber(Row, table=True):
     when_empty: EmptyDigestPolicy = Field(
         default=EmptyDigestPolicy.SKIP, sa_type=enum_type(EmptyDigestPolicy)
     )
-    max_trending: int = 0  # maximum of trending papers in a digest that match no interest
+    max_trending: int = 0  # maximum number of trending papers per digest that do not match an interest
     muted: list[str] = Field(default_factory=list, sa_type=JSON)  # a paper that matches one is never sent
-    # Authors of liked papers who do not count as liked.
+    # Authors of liked papers who are not treated as liked.
     ignored_authors: list[str] = Field(default_factory=list, sa_type=JSON)
     next_due_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    # Since when state and cadence have been as they are now: the first due moment, or the begin of the pause.
-    # Planning never changes it, so that the ledger can be checked against it.
+    # The time from which the current state and cadence apply: the first due time, or the beginning of the
+    # pause. Planning never changes it, so that the ledger can be checked against it.
     due_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     paused_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     link_epoch: int = 0  # incremented to revoke all links sent so far
@@ -230,16 +231,16 @@ class Subscriber(Row, table=True):
 
 
 class FormSubmission(Row, table=True):
-    """A form that asks for mail to an address: a sign-up, or a request for the link to the preferences.
+    """A form that requests an e-mail: a sign-up, or a request for the link to the preferences.
 
-    A row is stored whether the address is known or not, and processed after the response. The preferences
-    stay apart from the subscriber's own until the owner of the address confirms them. The mailbox's hash and
-    the times are kept longer, for rate limits and to respect a decline.
+    A row is stored whether or not the address is known, and processed after the response. Its preferences are
+    kept separate from the subscriber's own until the owner of the address confirms them. The mailbox's hash
+    and the times are kept longer, for rate limits and to respect a decline.
     """
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     kind: RequestKind = Field(sa_type=enum_type(RequestKind))
-    mailbox: str = Field(index=True, max_length=64)  # hash of the folded address
+    mailbox: str = Field(index=True, max_length=64)  # the hash of the folded address
     email: str = Field(default="", max_length=320)  # until it is processed
     visitor: str = Field(default="", max_length=64)  # until it is processed
     subscriber_id: int | None = Field(default=None, foreign_key="subscriber.id", index=True)  # while open
@@ -259,7 +260,7 @@ class InterestQuery(Row, table=True):
 
 
 class InterestRow(Row, table=True):
-    """An interest of one reader. Each interest is matched by itself."""
+    """A reader's interest. Each interest is matched separately."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "query_id"),)
 
@@ -268,13 +269,13 @@ class InterestRow(Row, table=True):
     query_id: int = Field(foreign_key="interest_query.id", index=True)
     position: int = 0
     weight: float = 1.0  # 0 < weight <= 3
-    quota: int | None = None  # maximum of papers in a digest
+    quota: int | None = None  # maximum number of papers per digest
 
 
 class PaperSnapshot(Row, table=True):
-    """The content of a paper in the digests of one UTC day, stored once for all readers who get it."""
+    """A paper's content in the digests of one UTC day, stored once for all readers who get it."""
 
-    __table_args__ = ({"sqlite_autoincrement": True},)  # digests refer to ids: never reuse one
+    __table_args__ = ({"sqlite_autoincrement": True},)  # digests refer to ids, so ids are never reused
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     key: str = Field(unique=True, max_length=64)  # the day, and a hash of `shown`
@@ -293,10 +294,10 @@ class Delivery(Row, table=True):
     __table_args__ = (
         UniqueConstraint("subscriber_id", "edition"),
         Index("ix_delivery_due", "state", "next_attempt_at"),
-        Index("ix_delivery_edition", "edition"),  # not with the state, which every attempt changes twice
+        Index("ix_delivery_edition", "edition"),  # without the state, which every attempt changes twice
         Index("ix_delivery_created_at", "created_at"),
         _partial_index("ix_delivery_give_up_at", "next_attempt_at IS NOT NULL", "give_up_at"),
-        {"sqlite_autoincrement": True},  # journals, links and signatures refer to ids: never reuse one
+        {"sqlite_autoincrement": True},  # journals, links and signatures refer to ids, so never reuse them
     )
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
@@ -331,8 +332,8 @@ class DigestContent(Row, table=True):
 
     delivery_id: int = Field(primary_key=True, foreign_key="delivery.id", ondelete="CASCADE", sa_type=BigId)
     digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # see delivery.ledger.snapshots
-    signature: str = Field(default="", sa_type=Text)  # the DKIM-Signature header lines, made ahead
-    # The fingerprint of what is signed. Empty: not signed ahead yet.
+    signature: str = Field(default="", sa_type=Text)  # DKIM-Signature header lines, if signed ahead
+    # The fingerprint of the signed content. Empty if it is not signed ahead yet.
     signature_fingerprint: str = Field(default="", max_length=64)
 
 
@@ -349,13 +350,13 @@ class FeedbackRow(Row, table=True):
 
 
 class PrivatePaper(Row, table=True):
-    """A liked paper that is not in the archive, as the reader pasted it. Only their profile uses it."""
+    """A liked paper that is not in the archive, as the reader pasted it. Only used for their profile."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "title_key"),)
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     subscriber_id: int = Field(foreign_key="subscriber.id", ondelete="CASCADE")
-    title_key: str = Field(max_length=200)  # truncated, so that an index can hold any title
+    title_key: str = Field(max_length=200)  # truncated, so that any title fits into an index
     title: str = Field(sa_type=Text)
     abstract: str = Field(default="", sa_type=Text)
     authors: list[str] = Field(default_factory=list, sa_type=JSON)
@@ -380,7 +381,7 @@ class Event(Row, table=True):
 
 
 class Suppression(Row, table=True):
-    """An address that gets no mail. Only its hash is stored, so that the row may outlive the erasure."""
+    """An address that no mail is sent to. Only its hash is stored, so the row may survive an erasure."""
 
     id: int | None = Field(default=None, primary_key=True)
     address_hash: str = Field(unique=True, max_length=64)
@@ -389,7 +390,7 @@ class Suppression(Row, table=True):
 
 
 class ApiKey(Row, table=True):
-    """A key of the admin API. Only its hash is stored."""
+    """A key for the admin API. Only its hash is stored."""
 
     id: int | None = Field(default=None, primary_key=True)
     name: str = Field(max_length=100)
@@ -414,14 +415,14 @@ class JobRun(Row, table=True):
 
 
 class Lock(Row, table=True):
-    """A lock with a lease on a job that only one process on all machines may run at a time."""
+    """A lock with a lease, for a job that only one process on all machines may run at a time."""
 
     name: str = Field(primary_key=True, max_length=40)
-    holder: str = Field(max_length=100)  # empty: not locked, the row only stores the edition
+    holder: str = Field(max_length=100)  # empty if the row is not locked and only stores the edition
     until: datetime = Field(sa_type=UtcDateTime)
     edition: str = Field(
         default="", max_length=40
-    )  # the last completed one, if the job runs once per edition
+    )  # the last completed edition, if the job runs once per edition
 
 
 class RateLimit(Row, table=True):
@@ -433,7 +434,7 @@ class RateLimit(Row, table=True):
 
 
 class AuditEntry(Row, table=True):
-    """A change that an operator made, and the name of their key."""
+    """A change that an operator made, and the name of the API key they used, or `cli`."""
 
     id: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime, index=True)
@@ -444,7 +445,7 @@ class AuditEntry(Row, table=True):
 
 
 class SendingPause(Row, table=True):
-    """An operator's pause: no mail is sent until they resume."""
+    """A pause, set by an operator or automatically: no mail is sent until an operator resumes sending."""
 
     id: int | None = Field(default=None, primary_key=True)
     edition: str = Field(unique=True, max_length=40)  # one edition, or "*" for everything

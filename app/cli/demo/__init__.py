@@ -1,9 +1,9 @@
-"""The demo: the whole service on a sample of real papers, without a network.
+"""The demo: the whole service on a sample of real papers, without network access.
 
-sample_subscribers  the subscribers, and the feature that each shows
-replay              send the mails that were due between two files
+sample_subscribers  the subscribers, and the feature that each one shows
+replay              send the mails that become due between two files
 smtp_server         a mail server on a free port
-report              a summary of the outcome, and its problems
+report              a summary of the outcome and any problems
 inbox               web pages that show each mail
 """
 
@@ -35,7 +35,10 @@ SIGN_UP_LEAD = timedelta(hours=1)  # subscribers are added this long before the 
 
 
 def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Console | None = None) -> int:
-    """Run the demo on a new database, print a report, and serve the web app unless `once` is set."""
+    """Run the demo on a new database, print a report, and serve the web app unless `once` is set.
+
+    Return the exit code.
+    """
     console = console or Console()
     with DemoMailServer(
         unknown=[sample_subscribers.UNKNOWN], greylisted=[sample_subscribers.GREYLISTED]
@@ -55,7 +58,7 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
 
 
 def build(folder: Path, smtp_port: int, base_url: str) -> Application:
-    """Build the real application on its own database. Settings of the environment are ignored."""
+    """Build the real application on its own database. Settings in the environment are ignored."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True)
     settings = Settings(
@@ -80,7 +83,7 @@ def build(folder: Path, smtp_port: int, base_url: str) -> Application:
 
 
 def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
-    """Read the sample file by file, and send what is due in between. Return the end and the summaries."""
+    """Read the sample file by file, and send what is due in between. Return the final time and summaries."""
     files = sample.sample_files()
     moment = files[0].at - SIGN_UP_LEAD
     sign_up(app, moment)
@@ -96,7 +99,7 @@ def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[st
 
 
 def run_live(app: Application, now: datetime, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
-    """Poll the real sources now, and send what becomes due within a day."""
+    """Poll the real sources now, and send what becomes due within a day. Return the end and the summary."""
     sign_up(app, now)
     with console.status("Polling the sources …"):
         result = pipeline.refresh(app, now)
@@ -106,14 +109,14 @@ def run_live(app: Application, now: datetime, console: Console) -> tuple[datetim
 
 
 def sign_up(app: Application, now: datetime) -> None:
-    """Add the subscribers, as an operator does for people who consented elsewhere."""
+    """Add the subscribers, as an operator would for people who consented elsewhere."""
     with app.db.write() as session:
         for subscriber in sample_subscribers.SUBSCRIBERS:
             subscribers.add(session, subscriber.email, subscriber.preferences, now)
 
 
 def print_explain_command(outcome: report.Report, moment: datetime, console: Console) -> None:
-    """Print an explain command for a paper that was sent, on the demo's own database."""
+    """Print an `explain` command for a sent paper that uses the demo's own database."""
     mailbox = next((mailbox for mailbox in outcome.mailboxes if mailbox.latest), None)
     if mailbox:
         explain = f".venv/bin/paperboy explain {mailbox.email} {mailbox.latest} --at {moment:%Y-%m-%dT%H:%M}"
@@ -125,7 +128,7 @@ def print_explain_command(outcome: report.Report, moment: datetime, console: Con
 def serve(
     app: Application, mail_server: DemoMailServer, outcome: report.Report, moment: datetime, console: Console
 ) -> None:
-    """Serve the web app and the inbox, with the clock at the end of the demo's days."""
+    """Serve the web app and the inbox. Set the clock to `moment`, the end of the demo."""
     clock.travel(moment)
     site = main.create_app(app)
     inbox.install(site, mail_server, outcome.mailboxes)

@@ -30,7 +30,7 @@ _MAIL = {
 
 
 class View(StrEnum):
-    """The form in which a mail is shown."""
+    """The format in which a mail is shown."""
 
     HTML = "html"
     TEXT = "text"
@@ -43,7 +43,7 @@ class View(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MailboxView:
-    """An address, the feature that it shows, and its mails, newest first."""
+    """An address, the feature that it demonstrates, and its mails, newest first."""
 
     address: str
     about: str
@@ -62,7 +62,7 @@ def install(site: FastAPI, mail_server: DemoMailServer, mailboxes: Sequence[Mail
 
     @routes.post("/later", dependencies=[Depends(security.same_site)])
     def pass_a_day() -> RedirectResponse:
-        """Move the clock on by a day, and send what is due, also to people who signed up in the demo."""
+        """Advance the clock by a day and send what is due, including to people who signed up in the demo."""
         start, end = clock.utcnow(), clock.utcnow() + DAY
         replay.deliver_between(site.state.paperboy, start, end)
         clock.travel(end)

@@ -1,4 +1,4 @@
-"""Replay the days of the demo: send the mails that were due between two files of the sample."""
+"""Replay the days of the demo: send the mails that become due between two files in the sample."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from app import pipeline
 from app.application import Application
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 
-AFTERWARDS = timedelta(hours=2)  # after the last file, for mails that are retried
+AFTERWARDS = timedelta(hours=2)  # after the last file, so that deferred mails are retried
 
 
 def deliver_between(app: Application, start: datetime, end: datetime) -> None:
-    """Run the send job at each moment at which a mail is due, without waiting."""
+    """Run the send job for each time at which a mail is due, without waiting."""
     due = select(func.min(Subscriber.next_due_at)).where(Subscriber.state == SubscriberState.ACTIVE)
     sendable = col(Delivery.state).in_((DeliveryState.PENDING, DeliveryState.DEFERRED))
     retry = select(func.min(Delivery.next_attempt_at)).where(sendable)

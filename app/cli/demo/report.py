@@ -1,4 +1,4 @@
-"""A report on the demo, from its database and its mail server: the outcome, and its problems."""
+"""A report on the demo, from its database and its mail server: the outcome and any problems."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ DAY, MAX_DAYS = timedelta(days=1), 100
 
 @dataclass(frozen=True, slots=True)
 class MailboxSummary:
-    """The mails of one subscriber."""
+    """A summary of the mails to one subscriber."""
 
     email: str
     sent: int
     papers: int
-    duplicates: int  # papers that were sent more than once: there must be none
-    skip_reason: str  # of the last digest that was not sent, if any
-    latest: int | None = None  # the first paper of the newest mail
+    duplicates: int  # number of papers that were sent more than once; must be 0
+    skip_reason: str  # why the last unsent digest was not sent, if there is one
+    latest: int | None = None  # the id of the first paper in the newest mail
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class Report:
 
     summaries: Mapping[str, IngestSummary]  # by source
     papers: int
-    shared: int  # papers that more than one source listed
-    errors: Sequence[str]  # of runs
+    shared: int  # number of papers that more than one source listed
+    errors: Sequence[str]  # errors of job runs
     mailboxes: Sequence[MailboxSummary]
     balance: reconciliation.Reconciliation
     mails: int
 
     def problems(self) -> list[str]:
-        """Return what is wrong, as messages."""
+        """Return a message for each problem."""
         problems = [f"a run failed: {error}" for error in self.errors]
         if not self.mails:
             problems.append("no mail arrived")
@@ -66,7 +66,7 @@ class Report:
 def gather(
     session: Session, now: datetime, summaries: Mapping[str, IngestSummary], mails: Sequence[ReceivedMail]
 ) -> Report:
-    """Read the report from the database."""
+    """Build the report from the database and the received mails."""
     of_several_sources = (
         select(Listing.paper_id)
         .group_by(col(Listing.paper_id))
@@ -107,7 +107,7 @@ def _mailbox(session: Session, email: str) -> MailboxSummary:
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print tables of sources and subscribers, the state of the ledger, rejections and problems."""
+    """Print tables for sources and subscribers, the state of the ledger, rejections and problems."""
     states = {state.value: count for state, count in sorted(report.balance.states.items()) if count}
     total = " + ".join(f"{count} {name}" for name, count in states.items())
     verdict = report.balance.describe_faults() or "every due digest is in exactly one state"

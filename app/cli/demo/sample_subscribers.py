@@ -1,4 +1,4 @@
-"""The subscribers of the demo: each shows a feature of Paperboy."""
+"""The subscribers in the demo. Each one shows a feature of Paperboy."""
 
 from __future__ import annotations
 

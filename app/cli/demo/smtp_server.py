@@ -1,4 +1,4 @@
-"""The demo's mail server: accepts mails for the subscribers, and stores them for the inbox."""
+"""The demo's mail server. It accepts mail for the subscribers and stores it for the inbox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_BYTES = 10 * 1024 * 1024
 
 
 class _FreePortController(Controller):
-    """A controller on a free port. aiosmtpd tests whether its server answers, and would do so at port 0."""
+    """A controller on a free port. Without it, aiosmtpd would probe its server at port 0."""
 
     def _trigger_server(self) -> None:
         assert isinstance(self.server, asyncio.Server)  # noqa: S101 - the server is running
@@ -28,10 +28,10 @@ class _FreePortController(Controller):
 
 @dataclass(frozen=True)
 class ReceivedMail:
-    """A mail as it was received."""
+    """A mail as the server received it."""
 
     number: int
-    sender: str  # of the envelope
+    sender: str  # from the envelope
     recipient: str
     raw: bytes
     message: EmailMessage
@@ -46,7 +46,7 @@ class ReceivedMail:
 
     @property
     def day(self) -> str:
-        """The day of the Date header, such as Tue 31 Mar 2026."""
+        """Return the date in the Date header, such as "Tue 31 Mar 2026"."""
         sent = parsedate_to_datetime(self.date)
         return f"{sent:%a} {sent.day} {sent:%b %Y}"
 
@@ -68,10 +68,10 @@ class ReceivedMail:
 
 
 class DemoMailServer:
-    """An SMTP server on a free local port, running while its context is open.
+    """An SMTP server on a free local port. It runs while its context is open.
 
-    Mails to `unknown` addresses are refused permanently. The first mail to each `greylisted` address is
-    refused temporarily, as many real servers do.
+    It refuses mail to `unknown` addresses permanently, and the first mail to each `greylisted` address
+    temporarily, as many real servers do.
     """
 
     def __init__(self, unknown: Collection[str] = (), greylisted: Collection[str] = ()) -> None:
@@ -89,7 +89,7 @@ class DemoMailServer:
 
     @property
     def port(self) -> int:
-        """The port that the system chose."""
+        """Return the port that the system chose."""
         return self._controller.port
 
     def mail(self, number: int) -> ReceivedMail | None:

@@ -1,4 +1,4 @@
-"""The bundled sample of recorded responses: each file, and when a polling service would have read it."""
+"""The bundled sample of recorded responses: each file, and when a service would have polled it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from app.text.sanitize import day_in
 
 FOLDER = Path(__file__).parent
-# Hours between the beginning of a file's day, in UTC, and when a polling service reads it.
+# Hours from the beginning of a file's day, in UTC, until a service polls it.
 ARXIV_ANNOUNCEMENT, MORNING, SAVED_PAGE, NEXT_MORNING = 0.5, 10, 12, 29
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SampleFile:
-    """A file of the sample, and when it is read."""
+    """A file in the sample, and the time at which it is read."""
 
     at: datetime
     path: Path
@@ -26,7 +26,7 @@ class SampleFile:
 
 
 def sample_files() -> list[SampleFile]:
-    """Return all files of the sample, in the order in which they are read."""
+    """Return all files in the sample, in the order in which they are read."""
     files = []
     for path in FOLDER.rglob("*"):
         if path.suffix not in (".json", ".xml", ".txt"):
