@@ -154,7 +154,7 @@ def test_feedback_is_limited_per_subscriber(
     client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[0]))
     refused = client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[1]))
     assert refused.status_code == 422
-    assert "please remove some first" in refused.text
+    assert "Please remove some first" in refused.text
     assert client.post(feedback_path(link, alice, FeedbackAction.LESS, papers[0])).status_code == 200
     assert feedback_of(app, alice) == {TITLE: False}
 
@@ -400,7 +400,7 @@ def test_authors_beyond_thirty_are_summarised(
     page = client.get(link(Purpose.PREFERENCES, alice) + "/papers").text
     assert "Ada Lovelace the 29th" in page
     assert "Ada Lovelace the 30th" not in page
-    assert "and 3 more with fewer papers" in page
+    assert "and 3 more authors with fewer liked papers" in page
 
 
 def test_feedback_list_is_paginated(app: Application, client: TestClient, alice: int, link: Link) -> None:

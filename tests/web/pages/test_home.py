@@ -212,7 +212,7 @@ def test_invalid_sign_up_keeps_the_form(
 def test_at_most_twenty_interests(app: Application, client: TestClient) -> None:
     answer = client.post("/subscribe", data={**FORM, "interest": [f"topic {n}" for n in range(21)]})
     assert answer.status_code == 422
-    assert "At most 20 interests" in answer.text
+    assert "at most 20 interests" in answer.text
 
 
 def test_malformed_form_bodies(client: TestClient) -> None:
