@@ -89,7 +89,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
 
 
 def escaped(text: str) -> str:
-    """Escape markup in untrusted text, and replace characters that could control a terminal with spaces."""
+    """Escape markup in untrusted text. Replace unprintable characters, which could control the terminal."""
     return escape("".join(char if char.isprintable() else " " for char in text))
 
 

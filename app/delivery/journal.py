@@ -10,8 +10,8 @@ it exits. A process that finds an unlocked journal (`abandoned`) records what it
     <crc>  B  <id>  <time>  <message-id>  <subject>  the body is sent now
     <crc>  E  <id>  <time>  <verdict>  <code>  <text of the relay's reply>
 
-Fields are separated by tabs. The file is filled with zeros ahead of its lines, so that the space for a reply
-is reserved before the body is sent: a full disk stops sending early with an error, not later with SIGBUS.
+Fields are separated by tabs. The space after the last line is filled with zeros, which reserves room for the
+reply before the body is sent. If the disk is full, sending fails early with an error, not later with SIGBUS.
 Incomplete and foreign lines have a wrong checksum and are skipped.
 """
 

@@ -38,7 +38,9 @@ log = structlog.get_logger(__name__)
 
 
 def plan(context: DigestContext, now: datetime) -> Counter[str]:
-    """Plan every digest that is due soon. Count those planned, skipped, planned before and not planned.
+    """Plan every digest that is due soon. Return the number of readers by outcome.
+
+    The outcomes are planned, skipped, already planned, and not planned.
 
     Planning stops between two shards at shutdown. Raise ClockError if the time cannot be trusted. In both
     cases, readers who have not been planned yet stay due.

@@ -83,7 +83,9 @@ def parse(text: str) -> Query:
     query = _build_query(text, parts)
     if not (query.terms or query.authors or query.categories):
         example = ", not only exclusions: for example “agents -robot”" if query.has_filters else ""
-        raise InvalidInterest(f"An interest needs at least one word to look for{example}.", "interests")
+        raise InvalidInterest(
+            f"An interest needs at least one word, author: or cat: to look for{example}.", "interests"
+        )
     return query
 
 

@@ -85,7 +85,7 @@ class Candidates:
         return terms, self.space.vectors(documents)
 
     def similarity_to(self, feedback: Feedback) -> Matrix:
-        """Return the agreement of each candidate with the paper of this feedback."""
+        """Return the similarity of each candidate to the paper that was rated."""
         text = (feedback.title, feedback.abstract)
         if text not in self._similarities:
             self._similarities[text] = _agreement([feedback], self)

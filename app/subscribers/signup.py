@@ -254,7 +254,7 @@ def invite(session: Session, email: str, preferences: Preferences, now: datetime
         raise Conflict(f"{subscriber.email} is already registered: its state is {subscriber.state}.")
     record_event(session, "signed_up", subscriber, now)
     if send_link(session, subscriber.email, "", now) is None:
-        raise Conflict(f"{email} declined, or was sent too many confirmations recently: none was sent.")
+        raise Conflict(f"No confirmation was sent: {email} declined earlier ones, or got too many.")
     return subscriber.id or 0
 
 

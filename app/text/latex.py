@@ -258,7 +258,10 @@ class _BudgetExceeded(Exception):
 
 
 class _Budget:
-    """The number of characters that may still be read and written. `spend` raises _BudgetExceeded."""
+    """The number of characters that may still be read and written.
+
+    `spend` raises _BudgetExceeded when the budget is used up.
+    """
 
     def __init__(self, text: str) -> None:
         self._left = len(text) * WORK + LEAST_WORK

@@ -332,7 +332,7 @@ def test_explain(run: Run, alice_is_due: None) -> None:
     output = run("explain", "1", "1", "--at", "2026-01-01").stdout
     assert "next digest" not in output
     assert "The paper, at 2026-01-01 00:00 UTC" in output
-    assert "settings and interests are today's" in " ".join(run("explain", "--help").stdout.split())
+    assert "settings and interests are the current ones" in " ".join(run("explain", "--help").stdout.split())
     assert "no paper 99 in the archive" in run("explain", "1", "99", code=1).stderr
     assert "between 1991-08-14" in run("explain", "1", "1", "--at", "0001-01-01", code=1).stderr
 

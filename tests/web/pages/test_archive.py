@@ -336,7 +336,7 @@ def test_search_in_an_empty_archive(client: TestClient) -> None:
     ("typed", "error"),
     [
         ({"q": '"zebra'}, "A quotation mark is not closed."),
-        ({"q": "-zebra"}, "needs at least one word to look for"),
+        ({"q": "-zebra"}, "needs at least one word, author: or cat: to look for"),
         ({"q": "z" * 301}, "at most 300 characters"),
         ({"q": "zebra", "day": "yesterday"}, "Please write the day as 2026-11-20."),
         ({"q": "zebra", "source": "<i>"}, "There is no source with this name."),
