@@ -40,7 +40,7 @@ templates/README.md lists the templates for pages and mail.
 
 Where to find limits, weights and intervals:
 
-    how often a source is polled                papers/poll_schedule.py
+    how often a source is polled (POLL_EVERY)   papers/poll_schedule.py
     how long a source may take to respond       papers/sources/http_client.py, papers/polling.py
     how relevant a paper must be (FLOOR)        digests/ranking.py
     weights of words, phrases and meaning       relevance/matching.py
