@@ -27,8 +27,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 from sklearn.svm import LinearSVC
 
-from app.digests import ranking
-from app.relevance import user_profile
+from app.relevance import matching, user_profile
 from app.relevance.model import RelevanceModel
 from app.types import Feedback, PaperView
 
@@ -184,7 +183,7 @@ def show_sent(evaluation: ModuleType, data: Path) -> None:
                 continue
             if by_id[liked[-1]]["listed_on"] < pool[0]["listed_on"]:
                 relevance = ranker.profile(pool, [by_id[i] for i in liked]).relevance
-                selected = [n for n, hit in relevance.items() if hit >= ranking.FLOOR]
+                selected = [n for n, hit in relevance.items() if hit >= matching.FLOOR]
                 liked_later = sum(pool[n]["id"] in later for n in selected)
                 weekly_counts[kind, count].append((len(pool), len(selected), liked_later))
     print("\nby taste alone, with authors     of 100 papers it sends   of these on the list")

@@ -28,7 +28,7 @@ import numpy as np
 from app.digests import ranking
 from app.papers import dedupe
 from app.relevance import query_language, trending
-from app.relevance.matching import MatchIndex
+from app.relevance.matching import FLOOR, MatchIndex
 from app.relevance.model import RelevanceModel
 from app.text.tokenizer import content_stems
 from app.types import PaperView, Trend, VoteSample
@@ -37,7 +37,7 @@ from benchmarks.likes import Taste
 Paper = dict[str, Any]
 Factory = Callable[[list[Paper]], Any]
 TRAIN_EVERY = 500  # papers after which the model is retrained; a service retrains it every night
-CUT_OFFS = tuple(sorted({ranking.FLOOR, *(n / 20 for n in range(4, 20))}))
+CUT_OFFS = tuple(sorted({FLOOR, *(n / 20 for n in range(4, 20))}))
 
 
 def view(number: int, paper: Paper) -> PaperView:
@@ -337,7 +337,7 @@ def main() -> None:
         print(f"\nrelevance cut at, {'heading only' if heading_only else 'keywords'}, weekly")
         print("cut   macro-F1  labelled precision  recall  papers a week")
         for row in cut_offs(evaluation, data, heading_only):
-            product = "  (FLOOR)" if row[0] == ranking.FLOOR else ""
+            product = "  (FLOOR)" if row[0] == FLOOR else ""
             print("{:.2f} {:9.3f} {:19.3f} {:7.3f} {:14.2f}".format(*row) + product, flush=True)
     for name in ("same_key", "same_title"):
         print(f"\n{name}\n{captured_output(evaluation.titles, data=data, same=f'{here}:{name}')}", end="")

@@ -23,8 +23,9 @@ At = Annotated[
 ]
 
 LEGEND = (
-    f"agreement = {matching.WORD_WEIGHT} × words + meaning + {matching.ALL_WORDS_BONUS:g} for all words; "
-    f"at least {matching.MIN_AGREEMENT:g} is needed. "
+    f"agreement = {matching.WORD_WEIGHT} × words + meaning + {matching.ALL_WORDS_BONUS:g} for all words "
+    f"− {matching.MISSING_WEIGHT:g} × the share of the words that is missing. Papers are relevant enough "
+    "from the interest's cut-off on, or with all its words in the title. "
     "Meaning: standard deviations above the average paper, less if the archive hardly knows the interest. "
     "Weighted = 1 − (1 − relevance)^weight. The relevance above = 1 − the product of (1 − weighted) over all "
     "interests, times (1 − profile)."
@@ -106,7 +107,7 @@ def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
 def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
     """Print a row of numbers for each interest, then the formula for the relevance."""
     columns = ["interest", "quota", "words", "meaning", "archive knows it", "all words", "in title"]
-    columns += ["agreement", "relevance", "weight", "weighted"] + ["left out because"] * any(
+    columns += ["agreement", "cut off", "relevance", "weight", "weighted"] + ["left out because"] * any(
         match.details.rejection_reason for match in interests
     )
     rows = []
@@ -119,6 +120,7 @@ def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
             *(f"{strength:.2f}" for strength in strengths),
             *("yes" if holds else "no" for holds in (details.all_words, details.in_title)),
             f"{details.agreement:.2f}",
+            f"{details.cut_off:.2f}",
             format_score(details.relevance),
             f"{interest.weight:g}",
             format_score(match.weighted),

@@ -27,6 +27,7 @@ from app.digests.ranking import Ranked
 from app.digests.selection import Selection, SelectionOutcome
 from app.errors import NotFound
 from app.papers import queries
+from app.relevance.matching import FLOOR
 from app.storage.models import Delivery, Listing, Paper, Source, Subscriber
 from app.subscribers import schedule
 from app.text import sanitize
@@ -72,7 +73,7 @@ def explain(
         reader=reader,
         paper=paper_now,
         deliveries=deliveries,
-        floor=ranking.FLOOR,
+        floor=FLOOR,
         interests=tuple(interests),
         profile=Match(profile[view.id], request.profile_reason(view.id)) if view.id in profile else None,
         ineligible_reason=ineligible_reason,

@@ -20,12 +20,12 @@ import numpy as np
 from scipy import sparse
 
 from app.relevance import reasons
+from app.relevance.matching import FLOOR
 from app.types import EmptyDigestPolicy, Interest, PaperView, SkippedEdition, Trend
 
 Vector = np.ndarray[Any, Any]
 Matrix = np.ndarray[Any, Any]
 
-FLOOR = 0.33
 TREND = 0.2
 FRESH = 0.9
 CERTAIN = 1 - 1e-9  # higher relevances are capped at this, so that their evidence is finite

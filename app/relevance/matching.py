@@ -8,13 +8,21 @@ in this direction: the number of standard deviations by which it is closer than 
 This makes interests comparable and finds papers that use other words. P is damped if the examples contain few
 of the interest's words.
 
-z = WORD_WEIGHT·B + P + ALL_WORDS_BONUS·(the paper contains all words of the interest). Relevance rises with z
-in the same way for all interests.
+z = WORD_WEIGHT·B + P + ALL_WORDS_BONUS·(the paper contains all words of the interest) − MISSING_WEIGHT·(the
+share of the words that it lacks, by idf).
+
+The cut-off: interests differ in how many papers are about them, so each has its own z from which papers are
+sent. In a sample of the archive, as many papers reach it as are probably about the interest. That number is
+the geometric mean of three counts: the papers with a high z, those that contain all words of the interest,
+and those that use all of them prominently. The cut-off lies between the z that so many papers reach and
+FLOOR_Z.
+Relevance rises with the distance of z from the cut-off in the same way for all interests, and is FLOOR there.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +48,8 @@ from app.text.tokenizer import bigrams, content_stems, tokenise, without_stopwor
 from app.types import PaperView
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
-WORD_WEIGHT, ALL_WORDS_BONUS = 0.35, 1.0
+FLOOR = 0.33  # the relevance that a paper needs for a digest
+WORD_WEIGHT, ALL_WORDS_BONUS, MISSING_WEIGHT = 0.35, 1.0, 1.0
 ALL_WORDS_SHARE = 0.9999  # this share of an interest's idf counts as all words, as 32-bit sums are inexact
 # An interest's examples are the papers with the highest score × share of its words. Each one is weighted by
 # (its value / the highest value)² / √rank.
@@ -49,12 +58,20 @@ RANK_WEIGHTS = (1 / np.sqrt(np.arange(1, EXAMPLES_PER_INTEREST + 1))).astype(np.
 MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
 # Without an LSA space, P is estimated from the words. These numbers fit its average where words are found.
 FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
-# Evidence is softplus(z − EVIDENCE_OFFSET) minus its value at z = MIN_AGREEMENT, and at least 0. Relevance is
+# With z' = z − cut-off + FLOOR_Z, evidence is softplus(z' − EVIDENCE_OFFSET) minus its value at
+# z' = MIN_AGREEMENT, and 0 if that is negative or z is at most MIN_AGREEMENT. Relevance is
 # 1 − exp(−evidence / EVIDENCE_SCALE). Combining relevances as 1 − Π (1 − r) adds up their evidence.
 EVIDENCE_OFFSET, EVIDENCE_SCALE, MIN_AGREEMENT = 2.0, 8.0, 1.0
-# Minimum relevance, however common the words: for papers with the whole interest in the title, as typed, and
-# for papers with a phrase that the reader put in quotes.
-TITLE_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
+# The z at which relevance is FLOOR for an interest whose cut-off is not known.
+FLOOR_Z = EVIDENCE_OFFSET + math.log(
+    math.expm1(math.log1p(math.exp(MIN_AGREEMENT - EVIDENCE_OFFSET)) - EVIDENCE_SCALE * math.log1p(-FLOOR))
+)
+CUT_OFF_WEIGHT = 0.7  # of the interest's own cut-off, against FLOOR_Z
+MIN_COUNT = 1e-3  # of the sample; added to each count, as small counts vary by chance
+# Papers with all words of the interest in the title, in any order, are relevant enough, however common the
+# words. This evidence is added to the rest, so that such papers differ.
+TITLE_RELEVANCE = 0.34
+PHRASE_RELEVANCE = 0.35  # minimum for papers with a phrase that the reader put in quotes
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
 BATCH_SIZE = 500  # interests matched at once, to limit memory
 MAX_CACHED_DIRECTIONS = 20_000  # a few megabytes
@@ -68,44 +85,56 @@ class MatchDetails:
     meaning: float  # P: standard deviations above the archive's mean, damped
     archive_knows_it: float  # in 0…1: the share of the interest's words in its examples; damps P
     all_words: bool  # the paper contains all words of the interest
-    in_title: bool  # its title contains all of them, as typed
+    in_title: bool  # its title contains all of them
     agreement: float  # z
+    cut_off: float  # the z from which papers are sent
     relevance: float  # in 0…1, with the minimum for a title, a phrase or a filter; 0 if rejected
     rejection_reason: str  # why a filter or an exclusion rejects the paper, or ""
 
 
 @dataclass(frozen=True)
 class _Scores:
-    """The scores for a batch of interests, as interests × papers except for `known_share`."""
+    """The scores for a batch of interests, as interests × papers except for `known_share` and `cut_offs`."""
 
     words: Matrix
     meaning: Matrix
-    known_share: Matrix  # one number per interest
-    all_words: Matrix
+    share: Matrix  # of the interest's words that the paper contains, by idf
     in_title: Matrix
+    known_share: Matrix  # one number per interest
+    cut_offs: Matrix  # one number per interest
 
     @cached_property
     def agreement(self) -> Matrix:
-        return np.asarray(WORD_WEIGHT * self.words + self.meaning + ALL_WORDS_BONUS * self.all_words)
+        return _agreement(self.words, self.meaning, self.share)
 
     @cached_property
     def relevance(self) -> Matrix:
-        evidence = np.logaddexp(0, self.agreement - EVIDENCE_OFFSET) - np.logaddexp(
-            0, MIN_AGREEMENT - EVIDENCE_OFFSET
-        )
-        relevance = -np.expm1(-np.maximum(evidence, 0) / EVIDENCE_SCALE)
-        return np.asarray(np.where(self.in_title, np.maximum(relevance, TITLE_RELEVANCE), relevance))
+        z = self.agreement + (FLOOR_Z - self.cut_offs)[:, None]
+        evidence = np.logaddexp(0, z - EVIDENCE_OFFSET) - np.logaddexp(0, MIN_AGREEMENT - EVIDENCE_OFFSET)
+        evidence = np.where(self.agreement > MIN_AGREEMENT, np.maximum(evidence, 0) / EVIDENCE_SCALE, 0)
+        evidence -= self.in_title * math.log1p(-TITLE_RELEVANCE)
+        return np.asarray(-np.expm1(-evidence))
 
 
 @dataclass(frozen=True)
 class _QueryBatch:
     """A batch of interests and their word scores."""
 
-    terms_and_pairs: Sequence[Sequence[str]]  # of each interest
-    indicators: sparse.csr_matrix  # interests × terms of the index: 1 for each of `terms_and_pairs`
+    terms: Sequence[Sequence[str]]  # of each interest
+    pairs: Sequence[Sequence[str]]
+    term_indicators: sparse.csr_matrix  # interests × terms of the index: 1 for each of `terms`
     total_idf: Matrix  # the sum of the idf of each interest's terms
     words: Matrix  # B: interests × papers
-    idf_found: Matrix  # interests × papers: the sum of the idf of the interest's terms in the paper
+    share: Matrix  # interests × papers: the share of the interest's terms in the paper, by idf
+
+
+@dataclass(frozen=True)
+class _Meaning:
+    """What the archive tells about a batch of interests."""
+
+    directions: Matrix  # of each interest's best examples: unit rows
+    known_share: Matrix  # in 0…1: the weighted mean of the share of the interest's words in each example
+    cut_offs: Matrix  # the z from which papers are sent
 
 
 class MatchIndex:
@@ -188,9 +217,10 @@ class MatchIndex:
             words=float(scores.words[0, row]),
             meaning=float(scores.meaning[0, row]),
             archive_knows_it=float(scores.known_share[0]),
-            all_words=bool(scores.all_words[0, row]),
+            all_words=bool(scores.share[0, row] >= ALL_WORDS_SHARE),
             in_title=bool(scores.in_title[0, row]),
             agreement=float(scores.agreement[0, row]),
+            cut_off=float(scores.cut_offs[0]),
             relevance=self._matches(query, scores.relevance[0]).get(paper_id, 0.0),
             rejection_reason=self.filters.rejection_reason(query, row),
         )
@@ -221,7 +251,7 @@ class MatchIndex:
         if direction is None:  # cached because many papers need it
             if len(self._directions) >= MAX_CACHED_DIRECTIONS:
                 self._directions.clear()
-            direction = self._examples.directions(self._batch([query]))[0]
+            direction = self._examples.meaning(self._batch([query])).directions
             self._directions[query.text] = direction
         row = self._row_of[text.paper.id]
         if self._space.z_scores(direction, self._vectors[[row]]).item() <= 0:  # it matches only by its words
@@ -235,31 +265,34 @@ class MatchIndex:
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         batch = self._batch(queries)
-        words, all_words = batch.words, batch.idf_found >= ALL_WORDS_SHARE * batch.total_idf[:, None]
-        # A title contains the words next to each other, as typed, if it also contains their pairs.
-        needed = np.array([max(1, len(terms)) for terms in batch.terms_and_pairs])
-        in_title = (batch.indicators @ self._in_title).toarray() >= needed[:, None]
+        needed = np.array([max(1, len(terms)) for terms in batch.terms])
+        in_title = (batch.term_indicators @ self._in_title).toarray() >= needed[:, None]
         if self._space and self._examples:
-            directions, known_share = self._examples.directions(batch)
-            z_scores = self._space.z_scores(directions, self._vectors)
+            of = self._examples.meaning(batch)
+            known_share, cut_offs = of.known_share, of.cut_offs
+            z_scores = self._space.z_scores(of.directions, self._vectors)
             meaning = known_share[:, None] * np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
         else:
-            known_share = np.zeros(len(queries))
-            guess = FALLBACK_WORD_WEIGHT * words + FALLBACK_ALL_WORDS_BONUS * all_words + FALLBACK_OFFSET
-            meaning = np.where(words > 0, guess, 0)
-        return _Scores(words, meaning, known_share, all_words, in_title)
+            known_share, cut_offs = np.zeros(len(queries)), np.full(len(queries), FLOOR_Z)
+            all_words = batch.share >= ALL_WORDS_SHARE
+            guess = (
+                FALLBACK_WORD_WEIGHT * batch.words + FALLBACK_ALL_WORDS_BONUS * all_words + FALLBACK_OFFSET
+            )
+            meaning = np.where(batch.words > 0, guess, 0)
+        return _Scores(batch.words, meaning, batch.share, in_title, known_share, cut_offs)
 
     def _batch(self, queries: Sequence[Query]) -> _QueryBatch:
         idf, columns = self._model.statistics.idf, self._terms.columns
-        folded = [self._terms_and_pairs(query) for query in queries]
-        terms_and_pairs = [[*terms, *pairs] for terms, pairs in folded]
-        indicators = indicator_matrix(terms_and_pairs, columns)
+        terms, pairs = zip(*map(self._terms_and_pairs, queries), strict=True)
+        total_idf = np.array([sum(map(idf, own)) or 1.0 for own in terms], np.float32)
+        term_indicators, pair_indicators = indicator_matrix(terms, columns), indicator_matrix(pairs, columns)
         return _QueryBatch(
-            terms_and_pairs,
-            indicators,
-            total_idf=np.array([sum(map(idf, terms)) or 1.0 for terms, _ in folded], np.float32),
-            words=np.asarray((indicators @ self._impacts).toarray()),
-            idf_found=(indicator_matrix([terms for terms, _ in folded], columns) @ self._idf).toarray(),
+            terms,
+            pairs,
+            term_indicators,
+            total_idf,
+            words=np.asarray(((term_indicators + pair_indicators) @ self._impacts).toarray()),
+            share=(term_indicators @ self._idf).toarray() / total_idf[:, None],
         )
 
     def _terms_and_pairs(self, query: Query) -> tuple[list[str], list[str]]:
@@ -281,34 +314,57 @@ class _Examples:
         ]
         self._vectors = np.concatenate([space.examples, vectors[self._newer_rows]])
 
-    def directions(self, batch: _QueryBatch) -> tuple[Matrix, Matrix]:
-        """Return the direction of each interest's best examples (unit rows), and the known share in 0…1.
-
-        The known share is the weighted mean of the share of the interest's words in each example.
-        """
-        scores_and_idf = sparse.csr_matrix(
-            indicator_matrix(batch.terms_and_pairs, self._space.terms.columns) @ self._space.impacts_with_idf
-        )
+    def meaning(self, batch: _QueryBatch) -> _Meaning:
+        """Return the directions, known shares and cut-offs of interests."""
+        columns = self._space.terms.columns
+        term_indicators = indicator_matrix(batch.terms, columns)
+        indicators = term_indicators + indicator_matrix(batch.pairs, columns)
+        known = sparse.csr_matrix(indicators @ self._space.impacts_with_idf)
+        found = known
         if self._newer_rows:
-            newer = (batch.words + 1j * batch.idf_found)[:, self._newer_rows].astype(np.complex64)
-            scores_and_idf = sparse.hstack([scores_and_idf, sparse.csr_matrix(newer)], format="csr")
-        share = scores_and_idf.data.imag / np.repeat(batch.total_idf, np.diff(scores_and_idf.indptr))
-        scores = scores_and_idf.data.real * share
-        spans = itertools.pairwise(scores_and_idf.indptr.tolist())
+            newer = (batch.words + 1j * batch.share * batch.total_idf[:, None])[:, self._newer_rows]
+            found = sparse.hstack([known, sparse.csr_matrix(newer.astype(np.complex64))], format="csr")
+        share = found.data.imag / np.repeat(batch.total_idf, np.diff(found.indptr))
+        scores = found.data.real * share
+        spans = itertools.pairwise(found.indptr.tolist())
         best = [start + _highest(scores[start:end], EXAMPLES_PER_INTEREST) for start, end in spans]
         ends = np.cumsum([0, *map(len, best)])
         entries, row = np.concatenate(best), np.repeat(np.arange(len(best)), np.diff(ends))
         weights = np.concatenate(
             [RANK_WEIGHTS[: len(own)] * (scores[own] / scores[own[:1]]) ** 2 for own in best]
         )
-        chosen = sparse.csr_matrix(
-            (weights, scores_and_idf.indices[entries], ends), (len(best), len(self._vectors))
-        )
+        chosen = sparse.csr_matrix((weights, found.indices[entries], ends), (len(best), len(self._vectors)))
         directions = np.asarray(chosen @ self._vectors, np.float32)
+        directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-9)
         weighted_share = np.bincount(row, weights * share[entries], len(best))
-        total_weight = np.bincount(row, weights, len(best))
-        norms = np.linalg.norm(directions, axis=1, keepdims=True)
-        return directions / np.maximum(norms, 1e-9), weighted_share / np.maximum(total_weight, 1e-9)
+        known_share = weighted_share / np.maximum(np.bincount(row, weights, len(best)), 1e-9)
+        prominent_idf = (term_indicators @ self._space.prominent_idf).toarray()
+        prominent = prominent_idf >= ALL_WORDS_SHARE * batch.total_idf[:, None]
+        sample = known[:, : len(self._space.sample)].toarray()
+        share = sample.imag / batch.total_idf[:, None]
+        z_scores = self._space.z_scores(directions, self._space.sample)
+        meaning = known_share[:, None] * np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
+        agreement = _agreement(sample.real, meaning, share)
+        return _Meaning(directions, known_share, _cut_offs(agreement, share >= ALL_WORDS_SHARE, prominent))
+
+
+def _agreement(words: Matrix, meaning: Matrix, share: Matrix) -> Matrix:
+    """Return z, given B, P and the share of the interest's words in each paper."""
+    all_words = share >= ALL_WORDS_SHARE
+    return np.asarray(
+        WORD_WEIGHT * words + meaning + ALL_WORDS_BONUS * all_words - MISSING_WEIGHT * (1 - share)
+    )
+
+
+def _cut_offs(agreement: Matrix, all_words: Matrix, prominent: Matrix) -> Matrix:
+    """Return the z from which papers are sent. The arrays are interests × papers of the sample."""
+    size = agreement.shape[1]
+    counts = np.stack([mask.sum(1) for mask in (agreement >= FLOOR_Z, all_words, prominent)])
+    expected = np.exp(np.log(counts + MIN_COUNT * size).mean(0))
+    ranks = np.clip(np.rint(expected).astype(int), 1, size)
+    descending = -np.sort(-agreement, axis=1)
+    reached = descending[np.arange(len(ranks)), ranks - 1]
+    return np.asarray(CUT_OFF_WEIGHT * reached + (1 - CUT_OFF_WEIGHT) * FLOOR_Z)
 
 
 def _highest(scores: Matrix, count: int) -> Matrix:

@@ -36,6 +36,10 @@ WHITEN = 0.4
 MIN_PAPERS = 50  # a smaller archive has no LSA space
 MIN_FREQUENCY = 3  # papers; rarer stems are not in the LSA space
 MAX_EXAMPLES = 10_000  # the newest papers, which serve as examples of what an interest means
+SAMPLE_SIZE = 2_000  # the newest examples, in which interests are counted
+PROMINENT = (
+    1.5  # a weighted frequency (`Terms.impacts`): about one occurrence in a title, or two in an abstract
+)
 
 
 def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str]:
@@ -233,6 +237,22 @@ class VectorSpace:
         idf = np.where(self.terms.is_pair, 0, self.terms.idf).astype(np.float32)
         data = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)
         return sparse.csr_matrix((data, self.impacts.indices, self.impacts.indptr), self.impacts.shape)
+
+    @cached_property
+    def sample(self) -> Matrix:
+        """Return the vectors of the newest SAMPLE_SIZE examples, as unit rows."""
+        return self.examples[:SAMPLE_SIZE]
+
+    @cached_property
+    def prominent_idf(self) -> sparse.csr_matrix:
+        """Return terms × sample: the idf of each stem that a paper of the sample uses prominently."""
+        impacts = sparse.csr_matrix(self.impacts[:, :SAMPLE_SIZE])
+        idf = np.repeat(self.terms.idf, np.diff(impacts.indptr))
+        is_pair = np.repeat(self.terms.is_pair, np.diff(impacts.indptr))
+        is_prominent = ~is_pair & (impacts.data >= idf * PROMINENT * (K1 + 1) / (PROMINENT + K1))
+        impacts.data = np.where(is_prominent, idf, 0).astype(np.float32)
+        impacts.eliminate_zeros()
+        return impacts
 
     def vectors(self, documents: Sequence[Document]) -> Matrix:
         """Return documents × dimensions as unit rows. A document without known stems is a row of zeros."""

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.digests import compose, ranking
-from app.digests.ranking import FLOOR, CandidatePool, EvidenceMatrix, RankingRequest, Vector
+from app.digests.ranking import CandidatePool, EvidenceMatrix, RankingRequest, Vector
 from app.papers import display
+from app.relevance.matching import FLOOR
 from app.types import Digest, EmptyDigestPolicy, Interest, PaperView, Skip, Trend
 
 TODAY = date(2026, 11, 20)

@@ -18,6 +18,7 @@ from app.digests import explanation_text, planning, ranking
 from app.digests.explanation_types import Explanation, OutrankedBy
 from app.errors import NotFound
 from app.papers import ingest
+from app.relevance.matching import FLOOR
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -127,7 +128,7 @@ def test_scores_of_a_matching_paper(app: Application, papers: dict[str, int]) ->
     assert (explanation.rank.position, explanation.rank.candidates, explanation.floor) == (
         1,
         4,
-        ranking.FLOOR,
+        FLOOR,
     )
     assert explanation.paper.listings == ((TODAY, "Hugging Face Daily Papers"),)
 
@@ -165,7 +166,7 @@ def test_excluding_dislike_is_named(app: Application, monkeypatch: pytest.Monkey
             for title in (like.title, "A Sequel")
         )
         alice = factories.add_subscriber(session, ALICE, ["protein folding"], NOW)
-        session.exec(select(InterestRow)).one().weight = 0.6
+        session.exec(select(InterestRow)).one().weight = 0.8
     assert explain(app, other).verdict.startswith("Would be sent")
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, disliked, False, NOW)
@@ -253,8 +254,11 @@ def test_best_paper_of_another_interest_is_preferred(app: Application, similar_p
     """Its score is lower; the verdict names that reason and not the similarity."""
     with app.db.write() as session:
         source = session.exec(select(Source)).one()
-        hens = factories.add_paper(session, source, "Honey Bees", TODAY, NOW, upvotes=0)
+        hens = factories.add_paper(
+            session, source, "Hens", TODAY, NOW, abstract="They eat honey and bees.", upvotes=0
+        )
         factories.add_subscriber(session, ALICE, ["protein folding", "honey bees"], NOW, max_papers=2)
+        session.exec(select(InterestRow).where(InterestRow.position == 1)).one().weight = 0.5
     explanation = explain(app, similar_papers[2])
     assert explanation.rank
     assert explanation.rank.outranked_by is OutrankedBy.BEST_OF_INTEREST

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.digests import ranking
-from app.digests.ranking import FLOOR, FRESH, TREND, CandidatePool, EvidenceMatrix, Ranked, RankingRequest
+from app.digests.ranking import FRESH, TREND, CandidatePool, EvidenceMatrix, Ranked, RankingRequest
+from app.relevance.matching import FLOOR
 from app.types import Interest, PaperView, Trend
 
 TODAY = date(2026, 11, 20)

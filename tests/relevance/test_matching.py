@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.digests import ranking
 from app.errors import InvalidInterest
 from app.relevance import matching
 from app.relevance.model import RelevanceModel
@@ -94,7 +93,7 @@ def test_query_syntax(interest: str, papers: set[int]) -> None:
 def test_relevance_of_fields() -> None:
     """Both words in the title outweigh one in the abstract, which is not enough for a digest."""
     relevance = matches("speculative decoding")
-    assert relevance[3] < ranking.FLOOR < relevance[1]
+    assert relevance[3] < matching.FLOOR < relevance[1]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +168,7 @@ def test_unknown_words_match_no_papers_by_similarity(interest: str) -> None:
     """An interest with few known words has poor examples: P is damped, and no paper reaches the floor."""
     assert LSA_INDEX.details(parse(interest), 1).archive_knows_it < 0.2
     assert not [
-        relevance for relevance in matches(interest, LSA_INDEX).values() if relevance >= ranking.FLOOR
+        relevance for relevance in matches(interest, LSA_INDEX).values() if relevance >= matching.FLOOR
     ]
 
 
@@ -209,6 +208,7 @@ def test_match_details() -> None:
             matching.WORD_WEIGHT * details.words
             + details.meaning
             + matching.ALL_WORDS_BONUS * details.all_words
+            - matching.MISSING_WEIGHT * (not details.all_words)  # the interest has one word
         )
         assert details.agreement == pytest.approx(z, abs=1e-4)
         assert details.relevance == pytest.approx(relevance.get(paper.id, 0.0), abs=1e-5)

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.digests import ranking
-from app.relevance import user_profile
+from app.relevance import matching, user_profile
 from app.relevance.highlights import MAX_CLOSE_WORDS
 from app.text import tokenizer
 from app.types import Feedback, PaperView
@@ -63,7 +62,7 @@ def test_single_like_selects_no_paper() -> None:
     """One like may raise papers that an interest matches, but reaches the floor for no other paper."""
     like = papers_on("astronomy")[0]
     relevance = profile_of([feedback_on(like)]).relevance
-    assert all(value < ranking.FLOOR for number, value in relevance.items() if number != like.id)
+    assert all(value < matching.FLOOR for number, value in relevance.items() if number != like.id)
 
 
 @settings(deadline=None, max_examples=30)
