@@ -35,6 +35,7 @@ PURE = (
     "links",
     "papers.bibliography",
     "papers.dedupe",
+    "papers.title_differences",
     "papers.display",
     "papers.field_precedence",
     "papers.sources.allowed_addresses",

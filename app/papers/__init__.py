@@ -8,6 +8,7 @@ polling               poll the sources that are due, read files, store their pap
 ingest                records → new, merged, changed, unchanged or rejected rows
 duplicate_candidates  find stored papers that new records may duplicate, before the archive is locked
 dedupe                PURE: decide whether two records are the same paper
+title_differences     PURE: decide whether differing words show two different papers
 field_precedence      PURE: which record supplies each field of a paper; content hash
 merging               merge two rows, undo a merge
 vote_history          the votes for a paper over time, as counted by one source

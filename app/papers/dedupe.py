@@ -3,7 +3,7 @@
 If both records have arXiv ids, these decide. If not, records with the same DOI are the same paper. Otherwise
 the titles decide, including the numbers in them. If both records have authors or abstracts, at least one
 of these must agree. "Part I" and "Part II", or "v1.5" and "v1", are different papers, however similar their
-titles are.
+titles are. So are "Editing" and "Pruning Everything", unless their abstracts are nearly equal.
 """
 
 from __future__ import annotations
@@ -11,23 +11,30 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import chain, islice
 
 from rapidfuzz import fuzz, process
 
+from app.papers.title_differences import differ_harmlessly, expand_abbreviations
+
 # Ratios are computed by rapidfuzz and range from 0 to 100.
 TITLE_RATIO = 86.0  # at or above this, two titles are nearly the same
 TITLE_RATIO_NAME_MISSING = 90.0  # used if only one title has a name before a colon
 TITLE_RATIO_NAME_DIFFERS = 94.0  # used if both titles have a name before a colon
 ABSTRACT_RATIO = 60.0  # at or above this, two abstracts are versions of one
+# At or above this, a title may be worded differently. Copies of an abstract reach 94 or more, abstracts of
+# different papers with similar titles at most 63.
+EQUAL_ABSTRACT_RATIO = 80.0
 MIN_RATIO = 50.0  # titles below this are not compared further
 KEY_CHARS = 1_000
+PLUS = "+"
 SHORT_KEY = 16  # characters: a shorter title, such as "Introduction", does not identify a paper by itself
 SHORT_SUBTITLE = 24  # characters: a shorter subtitle, such as "a survey", does not identify a paper
 LONG_SUBTITLE = 40  # characters: used instead if both titles have a name before a colon
+MIN_CUT_SPACES = 5  # in the beginning of a title that was cut off; a shorter one may be a title by itself
 MAX_TITLES_PER_WORD = 400  # words in more titles are not used to find candidates
 MAX_BLOCK_WORDS = 6  # words of a title used to find candidates
 MAX_COMPARED = 300  # titles per search
@@ -47,15 +54,12 @@ _LATEX_NAMES = {
 }
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
+_WORD = re.compile(r"[^\W_]+")
+_CAPITALS = re.compile(r"[A-Z].*[A-Z]")
+# As in "X+", "X2++" and "X$^+$", but not as in "text + image" and "25+ languages".
+_PLUS = re.compile(r"\+\+|\^\{?\+|[^\W\d_]\+(?![\w+])")
 _ROMAN = re.compile(r"(?:x{0,3})(?:ix|iv|v?i{0,3})")
 _RESPONSE_WORDS = {"reply", "comment", "erratum", "corrigendum", "addendum", "correction", "rebuttal"}
-_ABBREVIATIONS = {
-    "rl": "reinforcement learning",
-    "llm": "large language model",
-    "llms": "large language models",
-    "vlm": "vision language model",
-    "vlms": "vision language models",
-}
 _PERSON_WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -92,25 +96,47 @@ def same_title(a: str, b: str) -> bool:
 class Title:
     """A title with the normalized forms that comparisons use, each computed once."""
 
-    __slots__ = ("_marks", "_subtitle", "key", "normalized", "text")
+    __slots__ = ("_expanded", "_marks", "_subtitle", "key", "normalized", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.normalized = _normalize(text)
         self.key = self.normalized.replace(" ", "")[:KEY_CHARS]
+        self._expanded = ""
         self._marks: tuple[str, ...] | None = None
         self._subtitle: Title | None = None
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The numbers and words such as "erratum". They must be equal in two titles of the same paper."""
+        """The numbers, words such as "erratum", and a "+" for each word that ends in one.
+
+        They must be equal in two titles of the same paper.
+        """
         if self._marks is None:
-            numbers = _NUMBER.findall(unicodedata.normalize("NFKD", self.text).casefold())
+            text = unicodedata.normalize("NFKD", self.text).casefold()
+            numbers = _NUMBER.findall(text)
+            pluses = [PLUS for _ in _PLUS.findall(text)]
             words = self.normalized.split()
             romans = [word for word in words if word != "i" and _ROMAN.fullmatch(word)]
             responses = [word for word in words if word in _RESPONSE_WORDS]
-            self._marks = tuple(sorted(numbers + romans + responses))
+            self._marks = tuple(sorted(numbers + romans + responses + pluses))
         return self._marks
+
+    @property
+    def expanded(self) -> str:
+        """The normalized title with abbreviations written out."""
+        self._expanded = self._expanded or expand_abbreviations(self.normalized)
+        return self._expanded
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The words with several capital letters, such as "MLLM" and "LoRA", in lower case."""
+        return frozenset(word.casefold() for word in _WORD.findall(self.text) if _CAPITALS.search(word))
+
+    @property
+    def has_headline(self) -> bool:
+        """Whether the part before the first colon has several words, hyphenated ones counted as one."""
+        return len(self.text.partition(": ")[0].split()) > 1
 
     @property
     def subtitle(self) -> Title | None:
@@ -121,34 +147,67 @@ class Title:
 
 
 def _is_same_title(a: Title, b: Title) -> bool:
-    return a.key == b.key or _is_near_title(a, b)
-
-
-def _is_near_title(a: Title, b: Title) -> bool:
-    """Return whether two titles are similar as a whole, or except for the name before a colon.
-
-    One title may lack that name, or the two names may differ.
-    """
-    if _is_similar(a, b, TITLE_RATIO):
-        return True
-    if a.subtitle and b.subtitle:
-        if not _both_have(LONG_SUBTITLE, a.subtitle, b.subtitle) or a.subtitle.marks != b.subtitle.marks:
-            return False
-        texts = [
-            " ".join(_ABBREVIATIONS.get(word, word) for word in subtitle.normalized.split())
-            for subtitle in (a.subtitle, b.subtitle)
-        ]
-        return fuzz.ratio(*texts, score_cutoff=TITLE_RATIO_NAME_DIFFERS) > 0
-    subtitle, other = (a.subtitle, b) if a.subtitle else (b.subtitle, a)
-    return (
-        subtitle is not None
-        and _both_have(SHORT_SUBTITLE, subtitle, other)
-        and _is_similar(subtitle, other, TITLE_RATIO_NAME_MISSING)
+    return _has_same_key(a, b) or any(
+        _is_cut_off(part, other) or differ_harmlessly(part.expanded, other.expanded, part.names | other.names)
+        for part, other in _near_parts(a, b)
     )
 
 
+def _has_same_key(a: Title, b: Title) -> bool:
+    """Return whether two titles have the same letters and digits, and a "+" as often: "X++" is not "X"."""
+    return a.key == b.key and a.marks.count(PLUS) == b.marks.count(PLUS)
+
+
+def _is_cut_off(a: Title, b: Title) -> bool:
+    """Return whether one title is the other without its last word, because a source limits the length."""
+    shorter, longer = sorted((a, b), key=lambda title: len(title.normalized))
+    if not longer.normalized.startswith(shorter.normalized) or shorter.normalized.count(" ") < MIN_CUT_SPACES:
+        return False
+    return _normalize(longer.text.rpartition(" ")[0]) == shorter.normalized
+
+
+def _is_near_title(a: Title, b: Title) -> bool:
+    """Return whether two titles may belong to one paper, if its abstract says so."""
+    return _has_same_key(a, b) or any(True for _ in _near_parts(a, b))
+
+
+def _near_parts(a: Title, b: Title) -> Iterator[tuple[Title, Title]]:
+    """Yield the parts in which two titles are nearly the same: the whole titles, or those after a name.
+
+    One title may lack the name before the colon, or the two names may differ.
+    """
+    if _is_similar(a, b, TITLE_RATIO):
+        yield a, b
+    if a.subtitle and b.subtitle:
+        if _is_renamed(a, b):
+            yield a.subtitle, b.subtitle
+        return
+    subtitle, other = (a.subtitle, b) if a.subtitle else (b.subtitle, a)
+    if (
+        subtitle is not None
+        and _both_have(SHORT_SUBTITLE, subtitle, other)
+        and _is_similar(subtitle, other, TITLE_RATIO_NAME_MISSING)
+    ):
+        yield subtitle, other
+
+
+def _is_renamed(a: Title, b: Title) -> bool:
+    """Return whether only the names before the colon of two titles differ, and at least one is a single word.
+
+    Two headlines of several words, followed by "a survey of" the same topic, are two papers.
+    """
+    if not (a.subtitle and b.subtitle and _both_have(LONG_SUBTITLE, a.subtitle, b.subtitle)):
+        return False
+    if a.marks != b.marks or a.subtitle.marks != b.subtitle.marks or (a.has_headline and b.has_headline):
+        return False
+    return fuzz.ratio(a.subtitle.expanded, b.subtitle.expanded, score_cutoff=TITLE_RATIO_NAME_DIFFERS) > 0
+
+
 def _is_similar(a: Title, b: Title, ratio: float) -> bool:
-    return fuzz.ratio(a.normalized, b.normalized, score_cutoff=ratio) > 0 and a.marks == b.marks
+    return (
+        fuzz.ratio(a.normalized, b.normalized, score_cutoff=ratio) > 0
+        or fuzz.ratio(a.expanded, b.expanded, score_cutoff=ratio) > 0
+    ) and a.marks == b.marks
 
 
 def _both_have(chars: int, a: Title, b: Title) -> bool:
@@ -173,17 +232,23 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
     if a.doi and a.doi == b.doi:
         return "same DOI"
     agreements = []  # for each field that both records have
+    abstract_ratio = 0.0
     if a.authors and b.authors:
         agreements.append(bool(_surnames(a.authors) & _surnames(b.authors)))
     if a.abstract and b.abstract:
-        agreements.append(fuzz.ratio(a.abstract[:600], b.abstract[:600]) >= ABSTRACT_RATIO)
+        abstract_ratio = fuzz.ratio(a.abstract[:600], b.abstract[:600])
+        agreements.append(abstract_ratio >= ABSTRACT_RATIO)
     if agreements and not any(agreements):
         return ""
     title, other = Title(a.title), Title(b.title)
-    if title.key and title.key == other.key:
+    if title.key and _has_same_key(title, other):
         return "same title" if any(agreements) or len(title.key) >= SHORT_KEY else ""
-    if min(len(title.key), len(other.key)) >= SHORT_KEY and _is_near_title(title, other):
+    if min(len(title.key), len(other.key)) < SHORT_KEY:
+        return ""
+    if _is_same_title(title, other):
         return "nearly the same title"
+    if abstract_ratio >= EQUAL_ABSTRACT_RATIO and _is_near_title(title, other):
+        return "similar title and same abstract"
     return ""
 
 
@@ -219,7 +284,7 @@ class TitleIndex:
             self._by_word[word].discard(key)
 
     def find_near(self, title: str, limit: int | None = None) -> list[int]:
-        """Return the keys of titles that are the same or nearly the same, nearest first."""
+        """Return the keys of titles that are the same or similar, nearest first."""
         query = Title(title)
         by_word = [self._by_word[word] for word in set(query.normalized.split()) if word in self._by_word]
         rare = (keys for keys in by_word if 0 < len(keys) <= MAX_TITLES_PER_WORD)
@@ -234,4 +299,4 @@ class TitleIndex:
             query.normalized, texts, scorer=fuzz.ratio, score_cutoff=MIN_RATIO, limit=None
         )
         ranked = sorted((-score, key) for _, score, key in scored)
-        return list(islice((key for _, key in ranked if _is_same_title(query, self._titles[key])), limit))
+        return list(islice((key for _, key in ranked if _is_near_title(query, self._titles[key])), limit))

@@ -142,18 +142,18 @@ class ComparisonCounter:
         self.transactions = self.titles = self.titles_locked = self.papers_locked = 0
         event.listen(app.db.engine, "begin", self._begin)
         event.listen(app.db.engine, "commit", self._end)
-        is_same_title, same_paper_reason = dedupe._is_same_title, dedupe.same_paper_reason
+        is_near_title, same_paper_reason = dedupe._is_near_title, dedupe.same_paper_reason
 
         def compare_titles(a: dedupe.Title, b: dedupe.Title) -> bool:
             self.titles += 1
             self.titles_locked += self.writing
-            return is_same_title(a, b)
+            return is_near_title(a, b)
 
         def compare_papers(a: dedupe.PaperIdentity, b: dedupe.PaperIdentity) -> str:
             self.papers_locked += self.writing
             return same_paper_reason(a, b)
 
-        monkeypatch.setattr(dedupe, "_is_same_title", compare_titles)
+        monkeypatch.setattr(dedupe, "_is_near_title", compare_titles)
         monkeypatch.setattr(dedupe, "same_paper_reason", compare_papers)
 
     def _begin(self, connection: Any) -> None:

@@ -15,6 +15,7 @@ from app.papers import field_precedence as fields
 from app.papers.dedupe import PaperIdentity
 from app.types import PaperRecord, SourceKind
 
+LONG_TITLE = "How Birds Plan: Long-Horizon Reasoning of Pigeons in the Streets of Large Cities"
 TITLE = "Pigeons That Plan: Long-Horizon Reasoning in Small Birds"
 
 
@@ -42,12 +43,76 @@ def test_equivalent_titles(other: str) -> None:
         ("Pigeon v1.5: A Bird That Plans Ahead", "Pigeon v1: A Bird That Plans Ahead"),
         ("RecBird Technical Report", "RecBird-V2 Technical Report"),
         ("Pigeons: A Survey", "Owls: A Survey"),
+        ("Feeding Everything Everywhere All at Once", "Watching Everything, Everywhere, All at Once"),
+        ("RecBird Technical Report", "RecBird-Song Technical Report"),
+        (
+            "Wave Sampling for Computer-Generated Birdsong",
+            "Random Wave Sampling for Computer-Generated Birdsong",
+        ),
+        ("Learning to Plan with Supervised Small Birds", "Learning to Plan with Unsupervised Small Birds"),
+        ("Birds Plan with Symmetric Wings over Cities", "Birds Plan with Asymmetric Wings over Cities"),
+        ("Birds Can Plan Long Flights over Cities", "Birds Can Not Plan Long Flights over Cities"),
+        ("Planning with LLMs in Small Birds and Cities", "Planning with MLLMs in Small Birds and Cities"),
+        (
+            "Stop Flying: A Survey on Efficient Flight of Small Birds in Cities",
+            "Wing Economy: A Survey of Efficient Flight of Small Birds in Cities",
+        ),
+        (
+            "BirdNet: Recognition of Small Birds in Large Cities",
+            "BirdNet 2.0: Recognition of Small Birds in Large Cities",
+        ),
+        ("BirdNet: Recognition of Small Birds", "BirdNet++: Recognition of Small Birds"),
+        ("BirdNet: Recognition of Small Birds", "BirdNet$^+$: Recognition of Small Birds"),
+        (LONG_TITLE, "Comment on " + LONG_TITLE),
         ("Do Pigeons Plan Ahead in Cities?", 'Reply to "Do Pigeons Plan Ahead in Cities?"'),
     ],
 )
 def test_different_titles(a: str, b: str) -> None:
     """Numbers, versions and replies distinguish titles."""
     assert not dedupe.same_title(a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (
+            "BirdNet: Recognition of Small Birds in the Streets of Large Cities",
+            "Wingspan: Recognition of Small Birds in Streets of Large Cities",
+        ),
+        (
+            "Planning Long Flights of Small Birds with LLMs",
+            "Planning Long Flights of Small Birds with Large Language Models",
+        ),
+        ("Planning Long Flights of Small Birds", "Planning Long Flights for Small Bird"),
+        ("Planning Long Flights of Small Birds", "Planing Lnog Flihts of SmallBirds"),
+        ("Planning Long Flights of Small Birds in Cities", "Planning Long Flights of Small Birds in"),
+        ("Speech+Text Planning for Birds", "Speech + Text Planning for Birds"),
+    ],
+)
+def test_copies_of_titles(a: str, b: str) -> None:
+    """Another name, a known abbreviation, an ending, typing errors or a cut end make no difference."""
+    assert dedupe.same_title(a, b)
+    assert dedupe.same_title(b, a)
+
+
+def test_a_different_word_needs_the_same_abstract() -> None:
+    """Authors edit titles, and write series of papers, whose abstracts differ."""
+    authors = ("Mei Tanaka",)
+    abstract = "We teach pigeons in cities to plan their flights ahead, and measure how well they do it. " * 3
+    other = "Owls at night listen for mice. Here is the largest collection of recorded hunts so far. " * 3
+    first = PaperIdentity("Feeding Everything Everywhere All at Once", authors=authors, abstract=abstract)
+    edited = PaperIdentity("Watching Everything Everywhere All at Once", authors=authors, abstract=abstract)
+    series = PaperIdentity("Watching Everything Everywhere All at Once", authors=authors, abstract=other)
+    assert dedupe.same_paper_reason(first, edited) == "similar title and same abstract"
+    assert dedupe.same_paper_reason(first, series) == ""
+    assert dedupe.same_paper_reason(first, PaperIdentity(edited.title, authors=authors)) == ""
+
+
+def test_a_character_may_be_a_word() -> None:
+    """In Chinese, one other character can mean the opposite."""
+    assert not dedupe.same_title(
+        "城市中有监督学习的鸟类迁徙规划方法研究", "城市中无监督学习的鸟类迁徙规划方法研究"
+    )
 
 
 def test_greek_letters_match_their_names() -> None:

@@ -1,0 +1,91 @@
+"""PURE. Decide whether the words in which two similar titles differ show two different papers.
+
+Papers of one series have titles that differ in a single word: "Editing" and "Pruning Everything Everywhere",
+"Qwen3" and "Qwen3-VL Technical Report", "supervised" and "unsupervised". Therefore every word in which two
+titles differ must be explained: by spacing, inflection, a typing error, a function word, a known
+abbreviation, or a cut-off end. A content word without explanation shows two papers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+from rapidfuzz.distance import OSA, Levenshtein
+
+from app.text.tokenizer import stem_all
+
+# Many pairs of words in titles differ by one letter, such as "formal" and "format". Few are long.
+MIN_OMISSION = 3  # letters that are left after one was omitted
+MIN_SUBSTITUTION = 6  # letters of a word in which one is wrong
+MIN_NEGATED = 6  # letters of a word whose meaning a prefixed "a" reverses
+
+# Words in one group replace each other in the same title, and may be missing. All other words, such as
+# "not", "without", "beyond" and "towards", change what a title says.
+_FUNCTION_WORDS = ("a an the and", "of for in on at", "with by via using through", "to into from as")
+_GROUPS = {word: number for number, group in enumerate(_FUNCTION_WORDS) for word in group.split()}
+_ABBREVIATIONS = {
+    "rl": "reinforcement learning",
+    "llm": "large language model",
+    "llms": "large language models",
+    "vlm": "vision language model",
+    "vlms": "vision language models",
+}
+
+
+def differ_harmlessly(a: str, b: str, names: Set[str] = frozenset()) -> bool:
+    """Return whether two normalized titles differ only in ways that occur between copies of one title.
+
+    Both are lower-case words without punctuation and with abbreviations written out. `names` are words of
+    either title that a single letter makes into another name, such as "mllm".
+    """
+    words, others = (title.split() for title in sorted((a, b)))
+    return all(_is_harmless(left, right, names) for left, right in _different_runs(words, others))
+
+
+def expand_abbreviations(title: str) -> str:
+    """Return a normalized title with the most frequent abbreviations of the field written out."""
+    return " ".join(_ABBREVIATIONS.get(word, word) for word in title.split())
+
+
+def _different_runs(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Yield the words between two places where the titles agree, of each title."""
+    start_a = start_b = 0
+    for block in Levenshtein.editops(a, b).as_matching_blocks():
+        if start_a < block.a or start_b < block.b:
+            yield a[start_a : block.a], b[start_b : block.b]
+        start_a, start_b = block.a + block.size, block.b + block.size
+
+
+def _is_harmless(left: Sequence[str], right: Sequence[str], names: Set[str]) -> bool:
+    if _is_variant(left, right, names):
+        return True
+    groups = [{_GROUPS[word] for word in words if word in _GROUPS} for words in (left, right)]
+    if all(groups) and not groups[0] & groups[1]:
+        return False
+    content, other = ([word for word in words if word not in _GROUPS] for words in (left, right))
+    return _is_variant(content, other, names)
+
+
+def _is_variant(left: Sequence[str], right: Sequence[str], names: Set[str]) -> bool:
+    """Return whether the words are the same except for spaces, endings and one typing error per word."""
+    if "".join(left) == "".join(right):
+        return True
+    return len(left) == len(right) and all(
+        stem_all(a) == stem_all(b) or (not {a, b} & names and _is_typing_error(a, b))
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+def _is_typing_error(a: str, b: str) -> bool:
+    """Return whether a letter is missing in one word, two are swapped, or, in a long word, one is wrong.
+
+    In a script other than Latin, a single character may be a word, and is not taken for an error.
+    """
+    shorter, longer = sorted((a, b), key=len)
+    if not (a + b).isascii() or OSA.distance(shorter, longer, score_cutoff=1) > 1:
+        return False
+    if len(shorter) == len(longer):
+        return sorted(shorter) == sorted(longer) or len(shorter) >= MIN_SUBSTITUTION
+    if longer == f"a{shorter}" and len(shorter) >= MIN_NEGATED:  # "symmetric" and "asymmetric"
+        return False
+    return len(shorter) >= (MIN_OMISSION - 1 if longer in _GROUPS else MIN_OMISSION)
