@@ -1,4 +1,7 @@
-"""PURE. Compose a digest from ranked papers: sections by interest and a note, or a Skip with its reason."""
+"""PURE. Compose a digest from ranked papers: sections by interest and a note, or a Skip with its reason.
+
+Sections, and the papers in them, are sorted by score. The trending papers beyond all interests come last.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,8 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
         )
         if items:
             sections.append(Section(interest.text, items, "" if interest.text else wording.LIKED_HEADING))
+    # The paper with the highest score is the first one that the reader sees, and the subject names it.
+    sections.sort(key=lambda section: -section.picks[0].score)
     if beyond := selection.select_beyond_interests(ranked, selected):
         items = tuple(_item(paper, ranked.pool, reasons.WELL_VOTED) for paper in beyond)
         sections.append(Section("", items))

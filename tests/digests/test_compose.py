@@ -71,12 +71,20 @@ def paper_ids(result: Digest) -> dict[str, list[int]]:
 
 
 def test_paper_appears_once_under_its_best_interest() -> None:
-    """Sections follow the reader's order; papers within a section are sorted by score."""
+    """Papers within a section are sorted by score."""
     on = build_pool({"agents": {1: FLOOR, 2: 0.9, 3: FLOOR}, "video": {1: 0.6, 4: 0.5}})
     assert paper_ids(composed_digest(RankingRequest((AGENTS, VIDEO)), on)) == {
         "agents": [2, 3],
         "video": [1, 4],
     }
+
+
+def test_sections_come_in_the_order_of_their_best_papers() -> None:
+    """The best paper of all is the first one. If best papers are equal, the reader's order is kept."""
+    on = build_pool({"agents": {1: 0.5}, "video": {2: 0.9, 3: 0.4}, "traps": {4: 0.5}})
+    result = composed_digest(RankingRequest((TRAPS, AGENTS, VIDEO)), on)
+    assert [*paper_ids(result).items()] == [("video", [2, 3]), ("traps", [4]), ("agents", [1])]
+    assert result.picks[0].score == max(item.score for item in result.picks)
 
 
 def test_papers_already_sent_are_excluded() -> None:
@@ -357,6 +365,7 @@ def test_invariants_of_composing(
     assert len(set(selected)) == len(selected)
     assert least <= len(selected) <= most
     assert not set(selected) & sent
+    assert result.picks[0].score == max(item.score for item in result.picks)
     assert len(paper_ids(result).get("agents", ())) <= (quota or most)
     for number in selected:
         lacking = math.prod(1 - each.get(number, 0.0) for each in (*hits, profile))
