@@ -33,6 +33,7 @@ PURE = (
     "digests.selection",
     "digests.wording",
     "links",
+    "mail.subject_line",
     "papers.bibliography",
     "papers.dedupe",
     "papers.title_differences",

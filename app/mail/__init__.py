@@ -1,8 +1,9 @@
 """Turn mail requests into signed messages.
 
-render     templates → subject, text and HTML
-fragments  the parts of digests that many messages share, rendered and encoded once
-message    RFC 5322 headers and quoted-printable bodies
-composer   join the fragments of a message, and sign it
-dkim       DKIM signatures and keys
+render        templates → subject, text and HTML
+subject_line  PURE: titles → the subject of a digest
+fragments     the parts of digests that many messages share, rendered and encoded once
+message       RFC 5322 headers and quoted-printable bodies
+composer      join the fragments of a message, and sign it
+dkim          DKIM signatures and keys
 """

@@ -16,11 +16,12 @@ from markupsafe import escape
 from app import links
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
-from app.mail import dkim, fragments, message, render
+from app.mail import dkim, fragments, message, render, subject_line
 from app.mail.fragments import Fragments, Line, SectionLayout, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK
 from app.mail.render import LIMIT_STEPS, MAX_HTML_BYTES, Renderer
 from app.settings import Settings
+from app.text import shortening
 from app.types import Digest, MailKind, MailRequest, OutgoingMail
 
 # The tokens in a digest: one for the links in all cards, and one for each link in the footer. All but
@@ -161,17 +162,13 @@ class Composer:
     def _parts(self, request: MailRequest, digest: Digest, step: int) -> BodyParts:
         """Return both parts, with the text limits in LIMIT_STEPS[step]."""
         layout = self._fragments.layout(digest.sections, step)
-        scored_cards = [scored_card for _, cards in layout for scored_card in cards]
-        if not scored_cards:
+        cards = [card for _, section_cards in layout for card in section_cards]
+        if not cards:
             raise DeliveryError("no paper of this digest can be shown", permanent=not request.unreadable)
-        scores, cards = zip(*scored_cards, strict=True)
-        place = scores.index(max(scores))
-        best, others = cards[place], cards[:place] + cards[place + 1 :]
+        subject = self._fragments.subject(tuple(card.title for card in cards[:2]), len(cards))
+        in_preview = cards[subject.named :][: render.PREVIEW_TITLES]
         note = self._fragments.note(digest.note)
-        shell = self._fragments.shell(
-            request.edition, min(len(others), render.PREVIEW_TITLES), bool(note.text)
-        )
-        subject = self._fragments.subject(best.title, len(others))
+        shell = self._fragments.shell(request.edition, len(in_preview), bool(note.text))
         intro = self._fragments.intro(len(cards), digest.considered)
         if _PLAIN_ADDRESS.fullmatch(request.email):
             address = request.email.encode() + SOFT_BREAK
@@ -182,11 +179,11 @@ class Composer:
         links = (*_SUBSCRIBER_LINKS, (Purpose.VIEW, request.delivery_id))
         values = self._signer.tokens(request.subscriber_id, request.issued_at, request.link_epoch, links)
         tokens = dict(zip(_TOKENS, values, strict=True))
-        titles = {name: card.preview_title for name, card in zip(_PREVIEW_TITLES, others, strict=False)}
+        titles = {name: card.preview_title for name, card in zip(_PREVIEW_TITLES, in_preview, strict=False)}
         in_text = {**tokens, "intro": intro.text, "note": note.text, "reader": reader.text}
         in_html = {
             **tokens, "intro": intro.html, "note": note.html, "reader": reader.html, "subject": subject.html,
-            "preview_reason": best.preview_reason, **titles,
+            "preview_reason": cards[0].preview_reason, **titles,
         }  # fmt: skip
         text, html = _join_sections(layout, tokens[Purpose.FEEDBACK])
         return BodyParts(
@@ -224,10 +221,10 @@ def _join_sections(layout: SectionLayout, token: bytes) -> tuple[list[bytes], li
     """Return the text and the HTML of all sections, with the token in each feedback link."""
     text: list[bytes] = []
     html: list[bytes] = []
-    for heading, scored_cards in layout:
+    for heading, cards in layout:
         text.append(heading.text)
         html.append(heading.html)
-        for _, card in scored_cards:
+        for card in cards:
             before, second, third, fourth, after = card.text
             text += (before, token, second, token, third, token, fourth, token, after)
             before, second, third, fourth, after = card.html
@@ -252,7 +249,10 @@ def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
     )  # fmt: skip
     versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2")]
     state.update(repr((shared_settings, versions, [(key.selector, key.public) for key in keys])).encode())
-    code = [Path(str(module.__file__)) for module in (dkim, fragments, message, render, links)]
+    code = [
+        Path(str(module.__file__))
+        for module in (dkim, fragments, message, render, subject_line, shortening, links)
+    ]
     for path in [Path(__file__), *code, *sorted(render.FOLDER.rglob("*.*"))]:
         state.update(path.read_bytes())
     return state

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from markupsafe import escape
 
 from app.links import FEEDBACK_ACTIONS, TOKEN_CHARS, LinkSigner, Purpose
-from app.mail import message, render
+from app.mail import message, render, subject_line
 from app.mail.render import LIMIT_STEPS, Fragment, Renderer, TextLimits
 from app.types import DigestItem, MailKind, Section
 
@@ -38,9 +38,10 @@ class Line(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """A subject as text, as a header, and as HTML."""
+    """A subject as text, as a header, and as HTML, and the number of papers that it names."""
 
     text: str
+    named: int
     header: bytes
     html: bytes
 
@@ -64,8 +65,7 @@ class EncodedCard(NamedTuple):
     text: tuple[bytes, bytes, bytes, bytes, bytes]
 
 
-ScoredCard = tuple[float, EncodedCard]  # with the item's score
-SectionLayout = list[tuple[Line, list[ScoredCard]]]  # each section's heading and cards
+SectionLayout = list[tuple[Line, list[EncodedCard]]]  # each section's heading and cards
 TemplatePieces = tuple[Any, ...]  # encoded text (bytes), alternating with placeholder names (str)
 
 
@@ -83,7 +83,9 @@ class Fragments:
     def __init__(self, renderer: Renderer, signer: LinkSigner) -> None:
         self._renderer = renderer
         self._signer = signer
-        self._cards_by_item: list[dict[int, tuple[DigestItem, ScoredCard | None]]] = [{} for _ in LIMIT_STEPS]
+        self._cards_by_item: list[dict[int, tuple[DigestItem, EncodedCard | None]]] = [
+            {} for _ in LIMIT_STEPS
+        ]
         # Not decorators: those would keep every instance alive, and share one cache among all of them.
         sizes = {"_card": MAX_CACHED_CARDS, "_paper": MAX_CACHED_PAPERS, "shell": MAX_CACHED_SHELLS}
         sizes |= dict.fromkeys(("_reason", "_heading", "subject", "intro", "note"), MAX_CACHED_LINES)
@@ -98,17 +100,17 @@ class Fragments:
                 # Look up by identity, because the ledger restores the same object for many readers.
                 cached[1]
                 if (cached := cached_by_id(id(item))) and cached[0] is item
-                else self._scored_card(item, step)
+                else self._cached_card(item, step)
                 for item in section.picks
             ]
             if usable := [card for card in cards if card]:
                 layout.append((self._heading(section.interest, section.heading), usable))
         return layout
 
-    def _scored_card(self, item: DigestItem, step: int) -> ScoredCard | None:
+    def _cached_card(self, item: DigestItem, step: int) -> EncodedCard | None:
         """Encode a card and cache it. Return None if it cannot be shown: the message is sent without it."""
         try:
-            card = float(item.score), self._card(_cache_key(item), LIMIT_STEPS[step])
+            card = self._card(_cache_key(item), LIMIT_STEPS[step])
         except Exception:
             card = None
         cache = self._cards_by_item[step]
@@ -139,10 +141,10 @@ class Fragments:
     def _heading(self, interest: str, heading: str) -> Line:
         return _encode_line(self._renderer.heading(interest, heading))
 
-    def subject(self, best: str, others: int) -> Subject:
-        """Encode the subject: the title of the best paper, and the number of others."""
-        text = self._renderer.subject(best, others)
-        return Subject(text, message.subject(text).encode(), _encode_html(text))
+    def subject(self, titles: tuple[str, ...], count: int) -> Subject:
+        """Encode the subject of a digest of `count` papers, of which `titles` are the first two."""
+        text, named = subject_line.write(titles, count)
+        return Subject(text, named, message.subject(text).encode(), _encode_html(text))
 
     def intro(self, count: int, considered: int) -> Line:
         """Encode the sentence that states the number of papers."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mjml
 from jinja2 import FunctionLoader, StrictUndefined, TemplateNotFound
@@ -25,16 +25,18 @@ from markupsafe import Markup, escape
 
 from app.errors import DeliveryError
 from app.links import LIFETIMES_IN_WORDS, LinkSigner, Purpose
+from app.mail import subject_line
 from app.relevance.query_language import describe
 from app.settings import Settings
 from app.storage.database import ROOT
+from app.text.shortening import shorten
 from app.types import Digest, DigestItem, MailKind, MailRequest, RenderedMail
 
 FOLDER = ROOT / "templates" / "email"
 TEXT_WIDTH = 76
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
 LINE_CHARS, PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 300, 70, 120
-PREVIEW_TITLES = 2  # number of other titles in the preview
+PREVIEW_TITLES = 2  # number of titles in the preview, after those in the subject
 # Gmail clips messages over about 102 kB, so the texts of larger digests are shortened.
 MAX_HTML_BYTES = 98_000
 LINKS = {
@@ -125,14 +127,13 @@ class Renderer:
                 sections += [self.heading(section.interest, section.heading), *cards]
         if not items:
             raise DeliveryError("no paper of this digest can be shown", permanent=not request.unreadable)
-        best, others = best_of(items)
-        subject = self.subject(best.title, len(others))
+        subject = subject_line.write([item.title for item in items[:2]], len(items))
         links = self._links(request)
         shell = self.shell(
             request.edition,
-            subject=subject,
-            preview_titles=[preview_title(item.title) for item in others[:PREVIEW_TITLES]],
-            preview_reason=preview_reason(best.reason),
+            subject=subject.text,
+            preview_titles=[preview_title(item.title) for item in items[subject.named :][:PREVIEW_TITLES]],
+            preview_reason=preview_reason(items[0].reason),
             intro=self.intro(len(items), digest.considered),
             note=note_fragment(digest.note),
             sections=Fragment(
@@ -142,13 +143,9 @@ class Renderer:
             links=links,
         )
         headers = self.list_headers(request.edition, links["unsubscribe"])
-        return RenderedMail(subject, shell.text, str(shell.html), headers, left_out)
+        return RenderedMail(subject.text, shell.text, str(shell.html), headers, left_out)
 
     # --- fragments of digests
-
-    def subject(self, best: str, others: int) -> str:
-        """Return the subject: the title of the best paper, and the number of others."""
-        return one_line(self._render("digest/subject.txt", {"best": best, "others": others}))
 
     def intro(self, count: int, considered: int) -> str:
         """Return the sentence that states the number of papers."""
@@ -243,13 +240,6 @@ class Renderer:
         )
 
 
-def best_of(items: Sequence[DigestItem]) -> tuple[DigestItem, list[DigestItem]]:
-    """Return the item with the highest score (the first one in a tie), and the others."""
-    scores = [item.score for item in items]
-    place = scores.index(max(scores))
-    return items[place], [*items[:place], *items[place + 1 :]]
-
-
 def truncated_line(text: str, chars: int = LINE_CHARS) -> str:
     """Return untrusted text as one shortened line. Raise AttributeError if it is not a string."""
     return shorten(one_line(text), chars)
@@ -296,7 +286,7 @@ def template_environment(folder: Path) -> SandboxedEnvironment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    templates.filters.update(wrapped=wrap, shorten=shorten, closed=with_ltr_mark)
+    templates.filters.update(wrapped=wrap, closed=with_ltr_mark)
     templates.tests.update(rtl=is_rtl)
     return templates
 
@@ -332,14 +322,6 @@ _RTL = ("R", "AL")
 _STRONG = ("L", *_RTL)
 
 
-def shorten(text: str, chars: int) -> str:
-    """Shorten a text to at most `chars` characters, between words if that loses little."""
-    if len(text) <= chars:
-        return text
-    at = text.rfind(" ", 0, chars)
-    return (text[:at] if at > chars * 0.6 else text[: chars - 1]).rstrip(" ,;:.–—-") + "…"
-
-
 def wrap(text: str, indent: str = "") -> str:
     """Wrap text to TEXT_WIDTH characters a line, without breaking links."""
     return textwrap.fill(
@@ -367,16 +349,18 @@ def fit_to_limits(item: DigestItem, limits: TextLimits) -> DigestItem:
     """Return an item with cleaned and shortened texts. Raise an exception if a value is invalid."""
     if not 0 <= int(item.paper_id) < 1 << 64:  # it must fit in a link
         raise ValueError(item.paper_id)
+    texts: dict[str, Any] = {
+        name: truncated_line(getattr(item, name), chars) for name, chars in limits._asdict().items()
+    }
     return replace(
         item,
-        **{name: truncated_line(getattr(item, name), chars) for name, chars in limits._asdict().items()},
+        **texts,
         paper_id=int(item.paper_id),
         url=_web_link(item.url),
         pdf_url=_web_link(item.pdf_url),
         code_url=_web_link(item.code_url),
         project_url=_web_link(item.project_url),
         comments=int(item.comments),
-        score=float(item.score),
     )
 
 

@@ -5,5 +5,6 @@ sanitize       untrusted values → clean text, ids, URLs, days
 latex          LaTeX → Unicode
 tokenizer      tokens, stems, stop words, normalised names of people
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
+shortening     texts cut between words, titles cut to the name before the colon
 summarizer     the most informative sentence of an abstract
 """

@@ -138,9 +138,11 @@ def test_unusual_paper_texts(composer: Composer, renderer: Renderer, now: dateti
 
 @pytest.mark.parametrize("count", [1, 2, 3, 15, 30])
 def test_any_number_of_papers(composer: Composer, renderer: Renderer, now: datetime, count: int) -> None:
-    """The subject counts the others, and the preview text names two of them."""
-    picks = [sample_digest.pick(n, f"Paper {n}", score=n % 7) for n in range(count)]
+    """The subject counts those that it does not name, and the preview text names two of them."""
+    picks = [sample_digest.pick(n, f"Paper {n}") for n in range(count)]
     check(composer, renderer, request_of(now, digest_of(*picks, considered=20)))
+    long = [replace(pick, title=f"{pick.title} {'of many words ' * 5}") for pick in picks]
+    check(composer, renderer, request_of(now, digest_of(*long, considered=20)))
 
 
 @pytest.mark.parametrize(
@@ -329,8 +331,6 @@ def test_composer_is_thread_safe(
         {"reason": None},
         {"reason": {}},
         {"published_on": "yesterday"},
-        {"score": "high"},
-        {"score": None},
         {"comments": {}},
         {"paper_id": -1},
         {"paper_id": "x"},
@@ -341,7 +341,7 @@ def test_unrenderable_paper_is_left_out(
     composer: Composer, renderer: Renderer, now: datetime, invalid: dict[str, Any]
 ) -> None:
     """It is counted with the unreadable ones."""
-    bad = replace(sample_digest.pick(2, "Broken", score=0.1), **invalid)
+    bad = replace(sample_digest.pick(2, "Broken"), **invalid)
     digest = Digest("2026-11-20", (Section("a", (sample_digest.pick(1, "Good"), bad)), Section("b", (bad,))))
     for _ in range(2):
         assert check(composer, renderer, request_of(now, digest, unreadable=1)).left_out == 3

@@ -126,15 +126,27 @@ def test_rendering_is_deterministic(settings: Settings, signer: LinkSigner, now:
     assert mails[0] == mails[1]
 
 
-def test_the_subject_names_the_best_paper(renderer: Renderer, now: datetime) -> None:
-    """It has the highest score in any section. The number of other papers follows."""
+def test_the_subject_names_the_first_papers(renderer: Renderer, now: datetime) -> None:
+    """They come first in both parts. The preview text names the next two."""
+    mail = renderer.render(mail_request(now, sample_digest.digest()))
+    assert mail.subject == "Read or Retrieve? When Long Context Beats a Small Retriever + 7 more"
+    picks = [sample_digest.pick(n, f"Paper {n}: A Title", score=n) for n in range(1, 6)]
+    mail = render_digest(renderer, now, *picks)
+    assert mail.subject == "Paper 1, Paper 2 + 3 more"
+    assert "Also in this digest: Paper 3: A Title · Paper 4: A Title<" in mail.html
+    for part in (mail.html[mail.html.index("5 papers for you") :], mail.text):
+        places = [part.index(pick.title) for pick in picks]
+        assert places == sorted(places)
+
+
+def test_the_subject_names_the_first_paper_that_is_shown(renderer: Renderer, now: datetime) -> None:
+    """The best paper of the digest may be unreadable."""
     picks = (
-        sample_digest.pick(1, "Good", score=0.4),
-        sample_digest.pick(2, "Best", score=0.9),
-        sample_digest.pick(3, "Fair"),
+        sample_digest.pick(-1, "Unreadable"),
+        sample_digest.pick(2, "Shown"),
+        sample_digest.pick(3, "Also"),
     )
-    assert render_digest(renderer, now, *picks).subject == "Best, and 2 more"
-    assert render_digest(renderer, now, sample_digest.pick(1, "Alone")).subject == "Alone"
+    assert render_digest(renderer, now, *picks).subject == "Shown, Also"
 
 
 @pytest.mark.parametrize(
@@ -149,16 +161,6 @@ def test_subject_is_one_short_line(renderer: Renderer, now: datetime, title: str
         subject = render_digest(renderer, now, *picks).subject
         assert 0 < len(subject) <= 70
         assert not re.search(r"[\x00-\x1f]", subject)
-
-
-def test_long_subject_is_cut_between_words(renderer: Renderer, now: datetime) -> None:
-    """The number of other papers is kept."""
-    title = "Learning Where to Stop: Tokens as a Budget for Multi-Hop Retrieval and Reasoning"
-    picks = [sample_digest.pick(n, title, score=1 / n) for n in range(1, 14)]
-    alone = "Learning Where to Stop: Tokens as a Budget for Multi-Hop Retrieval…"
-    assert render_digest(renderer, now, picks[0]).subject == alone
-    several = "Learning Where to Stop: Tokens as a Budget for Multi-Hop…, and 12 more"
-    assert render_digest(renderer, now, *picks).subject == several
 
 
 @pytest.mark.parametrize(
@@ -339,7 +341,6 @@ def test_service_mails(
         {"title": None},
         {"title": ["a", "list"]},
         {"published_on": "yesterday"},
-        {"score": "high"},
         {"comments": {}},
         {"paper_id": -1},
         {"paper_id": 1 << 64},

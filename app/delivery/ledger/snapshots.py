@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 from sqlmodel import Session, col, delete, select
@@ -35,7 +35,6 @@ MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 5_000, 50_000  # a few megabytes of mem
 # The content of a snapshot: the paper's id, then the values of SHARED_FIELDS.
 SnapshotValues = tuple[Any, ...]
 SnapshotFields = Mapping[str, Any]
-_ItemCache = defaultdict[str, dict[int, DigestItem]]
 _StoredItem = tuple[Any, Any, Any, Any]  # snapshot id, paper id, reason, score
 _StoredSection = tuple[str, str, list[_StoredItem]]  # interest, heading, items
 _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
@@ -123,9 +122,7 @@ class SnapshotStore:
 
     def __init__(self) -> None:
         self._snapshots: dict[int, SnapshotFields] = {}
-        # Unscored items by reason and snapshot id. The best item in a digest has score 1, the others 0.
-        self._best_items: _ItemCache = defaultdict(dict)
-        self._other_items: _ItemCache = defaultdict(dict)
+        self._unscored_items = defaultdict[str, dict[int, DigestItem]](dict)  # by reason and snapshot id
         self._item_count = 0
 
     def restore(
@@ -133,8 +130,8 @@ class SnapshotStore:
     ) -> list[RestoredDigest]:
         """Return stored digests in the given order, with at most one database query. Skip unreadable items.
 
-        Scores differ between readers. If not `scored`, the best item has score 1 and all others have 0, so
-        that readers with the same item and reason share one `DigestItem`.
+        Scores differ between readers. If not `scored`, they are 0, so that readers with the same item and
+        reason share one `DigestItem`.
         """
         if scored:
             return self._restore(session, stored, scored)
@@ -147,19 +144,16 @@ class SnapshotStore:
         """Return a digest if all of its items are cached, as is usual in the morning run, otherwise None."""
         restored = []
         try:
-            sections = stored["sections"]
-            highest = [max(section["scores"]) for section in sections]
-            best = highest.index(max(highest))
-            for number, section in enumerate(sections):
+            for section in stored["sections"]:
                 reasons, ids, why = section["reasons"], section["cards"], section["why"]
-                caches = [self._other_items] * len(ids)
-                if number == best:
-                    caches[section["scores"].index(highest[best])] = self._best_items
                 items = [
-                    cache[reasons[reason]][snapshot_id]
-                    for cache, snapshot_id, reason in zip(caches, ids, why, strict=True)
+                    self._unscored_items[reasons[reason]][snapshot_id]
+                    for snapshot_id, reason in zip(ids, why, strict=True)
                 ]
-                if min(why) < 0 or not (len(section["papers"]) == len(section["scores"]) == len(ids)):
+                scores = section["scores"]
+                if min(why) < 0 or not (len(section["papers"]) == len(scores) == len(ids)):
+                    return None
+                if not all(map(_is_score, scores)):
                     return None
                 restored.append(Section(section["interest"], tuple(items), section["heading"]))
         except (IndexError, KeyError, TypeError, ValueError):
@@ -171,19 +165,17 @@ class SnapshotStore:
     ) -> list[RestoredDigest]:
         contents = [content if isinstance(content, dict) else {"sections": None} for content in stored]
         parsed = [_parse_sections(content) for content in contents]
-        items = [[item for section in sections if section for item in section[2]] for sections in parsed]
+        items = [section[2] for sections in parsed for section in sections if section]
         snapshots = self._load_snapshots(session, chain.from_iterable(items))
         digests = []
-        for content, sections, rows in zip(contents, parsed, items, strict=True):
-            scorable = [row for row in rows if _is_id(row[0]) and row[0] in snapshots and _is_score(row[3])]
-            best = max(scorable, key=itemgetter(3), default=None)  # the first one if scores are equal
+        for content, sections in zip(contents, parsed, strict=True):
             restored, unreadable = [], 0
             for section in sections:
                 if section is None:
                     unreadable += 1
                     continue
                 interest, heading, stored_items = section
-                picks = [self._item(row, snapshots, None if scored else row is best) for row in stored_items]
+                picks = [self._item(row, snapshots, scored) for row in stored_items]
                 readable = tuple([item for item in picks if item])
                 unreadable += len(picks) - len(readable)
                 if readable:
@@ -192,18 +184,18 @@ class SnapshotStore:
         return digests
 
     def _item(
-        self, stored: _StoredItem, snapshots: Mapping[int, SnapshotFields], is_best: bool | None
+        self, stored: _StoredItem, snapshots: Mapping[int, SnapshotFields], scored: bool
     ) -> DigestItem | None:
-        """Return an item with its own score, or a shared one if `is_best` is not None; None if unreadable."""
+        """Return an item with its own score, or a shared one if not `scored`; None if unreadable."""
         snapshot_id, _, reason, score = stored
         if not (isinstance(reason, str) and _is_score(score)):
             return None
         try:
-            if is_best is None:
+            if scored:
                 return DigestItem(**snapshots[snapshot_id], reason=reason, score=score)
-            cache = (self._best_items if is_best else self._other_items)[reason]
+            cache = self._unscored_items[reason]
             if (item := cache.get(snapshot_id)) is None:
-                item = DigestItem(**snapshots[snapshot_id], reason=reason, score=float(is_best))
+                item = DigestItem(**snapshots[snapshot_id], reason=reason)
                 cache[snapshot_id] = item
                 self._item_count += 1
         except (KeyError, TypeError, ValueError):
@@ -215,8 +207,7 @@ class SnapshotStore:
         if len(self._snapshots) > MAX_CACHED_SNAPSHOTS:
             self._snapshots.clear()
         if self._item_count > MAX_CACHED_ITEMS:
-            self._best_items.clear()
-            self._other_items.clear()
+            self._unscored_items.clear()
             self._item_count = 0
         ids = {snapshot_id for snapshot_id, *_ in items if _is_id(snapshot_id)}
         snapshots = {number: snapshot for number in ids if (snapshot := self._snapshots.get(number))}

@@ -1,0 +1,36 @@
+"""PURE. Write the subject of a digest: the names of its first papers, and the number of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from app.text.shortening import short_title, shorten
+
+SUBJECT_CHARS = 70  # mail programs on a desktop show about as many
+
+
+class SubjectLine(NamedTuple):
+    """A subject, and the number of papers that it names."""
+
+    text: str
+    named: int
+
+
+def write(titles: Sequence[str], count: int) -> SubjectLine:
+    """Return the subject of a digest of `count` papers, of which `titles` begins with the first two.
+
+    It names the first paper, which is also the first one in the digest, and the second one if there is room.
+    A name before a colon stands for its title: "VideoRAE, Agon + 8 more".
+    """
+    if count == 1:
+        return SubjectLine(shorten(titles[0], SUBJECT_CHARS), 1)
+    names = [short_title(title) for title in titles[:2]]
+    others = f" + {count - 1} more"
+    both = ", ".join(names) + (f" + {count - 2} more" if count > 2 else "")
+    if len(both) <= SUBJECT_CHARS:
+        return SubjectLine(both, 2)
+    whole = titles[0] + others
+    if len(whole) <= SUBJECT_CHARS:
+        return SubjectLine(whole, 1)
+    return SubjectLine(shorten(names[0], SUBJECT_CHARS - len(others)) + others, 1)

@@ -1,0 +1,65 @@
+"""Test subjects of digests."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.mail import subject_line
+from app.text.shortening import FUNCTION_WORDS
+
+LONG = "Learning Where to Stop Tokens as a Budget for the Retrieval and Reasoning of Many Hops"
+
+
+@pytest.mark.parametrize(
+    ("titles", "count", "subject", "named"),
+    [
+        (["Bookmark: Reading Page by Page", "Agon: A Game"], 10, "Bookmark, Agon + 8 more", 2),
+        (["Bookmark: Reading Page by Page", "Agon: A Game"], 2, "Bookmark, Agon", 2),
+        (["Bookmark: Reading Page by Page"], 1, "Bookmark: Reading Page by Page", 1),
+        (["Bookmark: Reading Page by Page", LONG], 5, "Bookmark: Reading Page by Page + 4 more", 1),
+        ([f"Bookmark: {LONG}", LONG], 5, "Bookmark + 4 more", 1),
+        (
+            [LONG, "Agon: A Game"],
+            9,
+            "Learning Where to Stop Tokens as a Budget for the Retrieval… + 8 more",
+            1,
+        ),
+        ([LONG[:-14]], 1, "Learning Where to Stop Tokens as a Budget for the Retrieval…", 1),
+        (
+            ["Position: Stop Reading Pages", "Agon: A Game"],
+            3,
+            "Position: Stop Reading Pages, Agon + 1 more",
+            2,
+        ),
+    ],
+)
+def test_subject(titles: list[str], count: int, subject: str, named: int) -> None:
+    """It names one or two papers and counts the others."""
+    assert subject_line.write(titles, count) == (subject, named)
+
+
+@given(
+    titles=st.lists(st.text("aA: the of", max_size=200), min_size=1, max_size=2), others=st.integers(0, 99)
+)
+def test_subject_is_short(titles: list[str], others: int) -> None:
+    """The number of papers that it names and counts is that of the digest."""
+    count = len(titles) + (others if len(titles) > 1 else 0)
+    text, named = subject_line.write(titles, count)
+    assert len(text) <= subject_line.SUBJECT_CHARS
+    assert 1 <= named <= len(titles)
+    assert text.endswith(f" + {count - named} more") == (count > named)
+
+
+@given(
+    words=st.lists(st.sampled_from(["of", "The", "and", "Budget", "retrieval,"]), min_size=30, max_size=60)
+)
+def test_subject_is_not_cut_after_a_function_word(words: list[str]) -> None:
+    """A title of nothing but function words is the exception."""
+    cut, ellipsis, _ = subject_line.write([" ".join(words)], 1).text.partition("…")
+    assert ellipsis
+    assert (
+        cut.split()[-1].lower() not in FUNCTION_WORDS
+        or {word.lower() for word in cut.split()} <= FUNCTION_WORDS
+    )

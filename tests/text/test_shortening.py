@@ -1,0 +1,42 @@
+"""Test shortened texts and titles."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.text import shortening
+
+
+@pytest.mark.parametrize(
+    ("text", "chars", "shortened"),
+    [
+        ("short enough", 12, "short enough"),
+        ("the budget of the retrieval", 20, "the budget…"),
+        ("a budget, and more of it", 15, "a budget…"),
+        ("of the and to go", 12, "of…"),
+        ("日本語の論文" * 5, 10, "日本語の論文日本語…"),
+        ("x" * 30, 10, "x" * 9 + "…"),
+        ("a reader (of pages) and more", 13, "a reader…"),
+    ],
+)
+def test_shorten(text: str, chars: int, shortened: str) -> None:
+    """Texts are cut between words, and not after marks or function words."""
+    assert shortening.shorten(text, chars) == shortened
+
+
+@pytest.mark.parametrize(
+    ("title", "short"),
+    [
+        ("Bookmark: Reading Long Documents Page by Page", "Bookmark"),
+        ("Think Twice: When to Stop: A Study", "Think Twice"),
+        ("No Name at All", "No Name at All"),
+        ("Ratio 1:2 of Pages", "Ratio 1:2 of Pages"),
+        (": An Empty Name", ": An Empty Name"),
+        ("Position: Stop Reading Pages", "Position: Stop Reading Pages"),
+        ("A Survey: All about Pages", "A Survey: All about Pages"),
+        ("Technical Report: All about Pages", "Technical Report: All about Pages"),
+    ],
+)
+def test_short_title(title: str, short: str) -> None:
+    """A name before a colon is enough, but a kind of paper is no name."""
+    assert shortening.short_title(title) == short
