@@ -1,8 +1,10 @@
-"""PURE. Extractive summaries: choose the most informative sentence of an abstract, unchanged.
+"""PURE. Extractive summaries: choose the most informative sentence of an abstract.
 
 A sentence gains points for "we", for introducing something, and for words from the title. It loses points for
 a late position, for describing other work or its limits, and for referring to the previous sentence. The
 weights (POINTS) were fitted to summaries of real papers by benchmarks/summaries.py.
+
+The chosen sentence is unchanged, except that an opening that refers to the previous sentence is removed.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from app.text import openings
 from app.text.tokenizer import tokenise, without_stopwords
 
 LIMIT = 320  # characters of a summary
@@ -60,8 +63,8 @@ _WHERE_TO_FIND_IT = re.compile(
     re.IGNORECASE,
 )
 # Weights of `features`: proposes, says "we", share of the title's words, position (0…1), describes others,
-# refers to the previous sentence.
-POINTS = (3.3, 2.4, 5.4, -3.5, -1.4, -1.2)
+# continues the previous sentence, refers to it even without its opening.
+POINTS = (3.3, 2.4, 5.4, -3.5, -1.4, -1.2, -2.0)
 
 
 @lru_cache(maxsize=4_096)
@@ -76,15 +79,12 @@ def summarize(title: str, abstract: str) -> str:
 
 def extract(parts: Sequence[str], best: int) -> str:
     """Return the sentence at index `best`, joined with the next one if brief or shortened if too long."""
+    sentence = openings.without_opening(parts[best])
     following = parts[best + 1 : best + 2]
-    together = " ".join([parts[best], *following])
-    if (
-        len(parts[best]) < BRIEF
-        and len(together) <= LIMIT
-        and not any(map(_WHERE_TO_FIND_IT.search, following))
-    ):
+    together = " ".join([sentence, *following])
+    if len(sentence) < BRIEF and len(together) <= LIMIT and not any(map(_WHERE_TO_FIND_IT.search, following)):
         return together
-    return shorten(parts[best])
+    return shorten(sentence)
 
 
 def best_sentence(
@@ -108,6 +108,7 @@ def features(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
             place / last,
             bool(_OTHERS.search(part)),
             bool(_LEANS.search(part)),
+            place > 0 and openings.refers_back(openings.without_opening(part)),
         )
         for place, part in enumerate(parts)
     ]
