@@ -1,7 +1,9 @@
 """Locks with a lease, so that only one process on all machines runs a job at a time.
 
 Leases use the database's clock. A lease ends when it is released, when it expires, or when its holder's
-process dies (see `live_processes`).
+process dies (see `live_processes`). That a process has died cannot always be seen: not on a file system
+without locks, and not if it ran as another user. The lease of a job is therefore short, and is renewed while
+the job runs.
 """
 
 from __future__ import annotations
@@ -9,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from threading import Event, Thread
+from time import monotonic
 
+import structlog
 from sqlalchemy import delete, update
+from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
 from app.storage import live_processes
@@ -18,27 +24,53 @@ from app.storage.database import Database, insert_or_ignore, skew
 from app.storage.live_processes import new_holder
 from app.storage.models import Lock
 
+LEASE = timedelta(minutes=2)  # of a job; a job whose process died blocks others for at most as long
+RENEW_SECONDS = 30.0
+
+log = structlog.get_logger(__name__)
+
 
 @contextmanager
 def hold(db: Database, name: str, now: datetime, lasting: timedelta, edition: str = "") -> Iterator[bool]:
     """Hold a lock during the block. Yield True if it was acquired.
 
-    `now` is the time by this machine's clock, and `lasting` is the length of the lease. With an `edition`
-    (such as a day), the block completes only once per edition across all machines: after it ends without an
-    exception, the lock is not granted for that edition again.
+    `now` is the time by this machine's clock. While the block runs, a thread renews the lease, until the lock
+    has been held for `lasting`. With an `edition` (such as a day), the block completes only once per edition
+    across all machines: after it ends without an exception, the lock is not granted for that edition again.
     """
-    holder = new_holder()
+    holder, ended = new_holder(), Event()
     with db.write() as session:
-        acquired = acquire(session, name, holder, now + skew(session), lasting, edition)
+        start = now + skew(session)
+        acquired = acquire(session, name, holder, start, min(LEASE, lasting), edition)
+    renewing = Thread(target=_keep_renewing, args=(db, name, holder, start, lasting, ended), daemon=True)
     try:
+        if acquired:
+            renewing.start()
         yield acquired
     except BaseException:
         edition = ""  # another process may try
         raise
     finally:
         if acquired:
+            ended.set()
+            renewing.join()
             with db.write() as session:
                 release(session, name, holder, edition)
+
+
+def _keep_renewing(
+    db: Database, name: str, holder: str, start: datetime, lasting: timedelta, ended: Event
+) -> None:
+    """Renew a lease until `ended` is set, the lock has been held for `lasting`, or another process has it."""
+    began = monotonic()  # the clock may be simulated, or jump
+    while not ended.wait(RENEW_SECONDS):
+        held = timedelta(seconds=monotonic() - began)
+        try:
+            with db.write() as session:
+                if held > lasting or not renew(session, name, holder, start + min(held + LEASE, lasting)):
+                    return
+        except SQLAlchemyError as error:  # there is time for three more attempts
+            log.warning("lease not renewed", lock=name, error=str(error))
 
 
 def acquire(
@@ -51,7 +83,7 @@ def acquire(
     lease = {"holder": holder, "until": now + lasting}
     named = update(Lock).where(col(Lock.name) == name)
     connection = session.connection()
-    if connection.execute(named.where(col(Lock.holder) == holder).values(lease)).rowcount:
+    if renew(session, name, holder, now + lasting):
         return True
     if presence := session.info.get("presence"):
         presence.announce()
@@ -65,6 +97,12 @@ def acquire(
         return False
     connection.execute(named.values(lease))
     return True
+
+
+def renew(session: Session, name: str, holder: str, until: datetime) -> bool:
+    """Extend the holder's own lease. Return False if the holder no longer has the lock."""
+    own = update(Lock).where(col(Lock.name) == name, col(Lock.holder) == holder)
+    return bool(session.connection().execute(own.values(until=until)).rowcount)
 
 
 def release(session: Session, name: str, holder: str, edition: str = "") -> None:

@@ -161,3 +161,14 @@ def test_killed_job_does_not_block_the_next_one(
     """The next training starts immediately, not half an hour later."""
     start_sender(now, verb="train", dies=Death("app.relevance.model_store:ModelStore.train")).dies()
     assert "too few papers" in pipeline.train(app, now + MINUTE).why_not
+
+
+@pytest.mark.usefixtures("relay")
+def test_killed_job_that_cannot_be_seen(
+    app: Application, now: datetime, start_sender: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If no lock shows that its process is dead, the next training starts two minutes later."""
+    monkeypatch.setattr("app.storage.live_processes.is_alive", lambda _session, _holder: None)
+    start_sender(now, verb="train", dies=Death("app.relevance.model_store:ModelStore.train")).dies()
+    assert "another process" in pipeline.train(app, now + MINUTE).why_not
+    assert "too few papers" in pipeline.train(app, now + 2 * MINUTE).why_not
