@@ -59,6 +59,7 @@ class PaperRecord:
     abstract: str = ""
     authors: tuple[str, ...] = ()
     author_count: int = 0  # the true count: `authors` may be shorter
+    organization_names: tuple[str, ...] = ()  # of one organisation: as shown, then its short name
     categories: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     tldr: str = ""
@@ -159,6 +160,7 @@ class PaperView:
     abstract: str = ""
     authors: tuple[str, ...] = ()
     author_count: int = 0
+    organization_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     tldr: str = ""
@@ -176,6 +178,11 @@ class PaperView:
     comments: int = 0
     votes: tuple[VoteSample, ...] = ()  # oldest first; empty if no source has votes
     sources: tuple[str, ...] = ()
+
+    @property
+    def organization(self) -> str:
+        """The organisation that published the paper, as shown to readers; empty if no source names it."""
+        return next(iter(self.organization_names), "")
 
 
 @dataclass(frozen=True, slots=True)

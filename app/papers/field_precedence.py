@@ -15,6 +15,7 @@ FIELDS = (
     "title",
     "abstract",
     "authors",
+    "organization_names",
     "categories",
     "keywords",
     "tldr",

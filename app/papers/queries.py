@@ -235,14 +235,20 @@ def _conditions(only: PaperFilter) -> list[ColumnElement[bool]]:
 
 def texts(session: Session, limit: int) -> list[PaperView]:
     """Return the most recently listed papers, with only the fields that interests are matched against."""
-    names = ("id", "title", "abstract", "authors", "categories", "last_listed_on")
+    names = ("id", "title", "abstract", "authors", "organization_names", "categories", "last_listed_on")
     columns = select(*(getattr(Paper, name) for name in names)).where(*_conditions(PaperFilter()))
     rows = session.execute(columns.order_by(*_newest_first()).limit(limit))
     return [
         PaperView(
-            number, title, abstract, authors=tuple(authors), categories=tuple(categories), last_listed_on=day
+            number,
+            title,
+            abstract,
+            authors=tuple(authors),
+            organization_names=tuple(organization),
+            categories=tuple(categories),
+            last_listed_on=day,
         )
-        for number, title, abstract, authors, categories, day in rows
+        for number, title, abstract, authors, organization, categories, day in rows
     ]
 
 
@@ -324,6 +330,7 @@ def _view(
         abstract=paper.abstract,
         authors=tuple(paper.authors),
         author_count=paper.author_count,
+        organization_names=tuple(paper.organization_names),
         categories=tuple(paper.categories),
         keywords=tuple(paper.keywords),
         tldr=generated.text if generated else paper.tldr,

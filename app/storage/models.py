@@ -102,6 +102,8 @@ class Paper(Row, table=True):
     abstract: str = Field(default="", sa_type=Text)
     authors: list[str] = Field(default_factory=list, sa_type=JSON)
     author_count: int = 0  # the true count: `authors` may be shorter
+    # Of one organisation: the name that is shown, then its short name at the source.
+    organization_names: list[str] = Field(default_factory=list, sa_type=JSON)
     categories: list[str] = Field(default_factory=list, sa_type=JSON)
     keywords: list[str] = Field(default_factory=list, sa_type=JSON)
     tldr: str = Field(default="", sa_type=Text)

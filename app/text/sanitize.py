@@ -10,6 +10,7 @@ import re
 from datetime import UTC, date, datetime
 
 from app.text import characters, latex
+from app.text.tokenizer import WORD, fold_accents
 
 TITLE_CHARS = 1_000
 ABSTRACT_CHARS = 20_000  # the longest real ones have about 4,000
@@ -68,6 +69,18 @@ def names(value: object) -> tuple[str, ...]:
         return ()
     lines = (one_line(item.get("name") if isinstance(item, dict) else item) for item in value[:5_000])
     return tuple(latex_to_text(name) for name in lines if name)
+
+
+def organization_names(value: object) -> tuple[str, ...]:
+    """Return the names of an organisation that is given as a name, or as {"fullname": …, "name": …}.
+
+    The full name comes first. The short name is left out if it has the same letters: "ByteDance-Seed".
+    """
+    listed = [value.get("fullname"), value.get("name")] if isinstance(value, dict) else [value]
+    by_letters: dict[str, str] = {}
+    for name in names(listed):
+        by_letters.setdefault("".join(WORD.findall(fold_accents(name))), name)
+    return tuple(name for letters, name in by_letters.items() if letters)
 
 
 def words(value: object) -> tuple[str, ...]:

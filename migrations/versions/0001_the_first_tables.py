@@ -89,6 +89,7 @@ def upgrade() -> None:
     sa.Column('abstract', sa.Text(), nullable=False),
     sa.Column('authors', sa.JSON(), nullable=False),
     sa.Column('author_count', sa.Integer(), nullable=False),
+    sa.Column('organization_names', sa.JSON(), nullable=False),
     sa.Column('categories', sa.JSON(), nullable=False),
     sa.Column('keywords', sa.JSON(), nullable=False),
     sa.Column('tldr', sa.Text(), nullable=False),

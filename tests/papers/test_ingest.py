@@ -119,6 +119,24 @@ def test_papers_with_and_without_id_are_merged(app: Application, now: datetime) 
         assert len({listing.original_paper_id for listing in listings}) == 2
 
 
+def test_organization_is_kept_by_sources_that_do_not_name_it(app: Application, now: datetime) -> None:
+    """A newer name replaces it. A merge takes it over, and an undone merge gives it back."""
+    nvidia = replace(PIGEONS, organization_names=("NVIDIA", "nvidia-birds"))
+    store(app, now, PAGE, kind=SourceKind.PAGE)
+    assert store(app, now, nvidia).papers_merged == 1
+    assert store(app, now, nvidia).unchanged == 1
+    store(app, now, replace(PIGEONS, listed_on=DAY + timedelta(days=1)), kind=SourceKind.ARXIV)
+    assert papers(app)[0].organization_names == ["NVIDIA", "nvidia-birds"]
+    newer = replace(nvidia, listed_on=DAY + timedelta(days=2), organization_names=("NVIDIA Research",))
+    assert store(app, now, newer).changed == 1
+    with app.db.write() as session:
+        [text], [view] = queries.texts(session, 9), queries.newest(session, queries.PaperFilter(), 9)
+        assert text.organization_names == view.organization_names == ("NVIDIA Research",)
+        assert text.organization == "NVIDIA Research"
+        merging.undo_merge(session, _merge_ids(session)[0], now)
+    assert sorted(paper.organization_names for paper in papers(app)) == [[], ["NVIDIA Research"]]
+
+
 def _kind(record: PaperRecord) -> SourceKind:
     return SourceKind.HUGGINGFACE if record.arxiv_id else SourceKind.PAGE
 

@@ -50,6 +50,7 @@ def test_any_value_gives_clean_text(value: object) -> None:
     ):
         function(value)
     sanitize.names(value)
+    sanitize.organization_names(value)
     sanitize.arxiv_id(value)
     assert "\x00" not in sanitize.title(value)
 
@@ -58,6 +59,26 @@ def test_any_value_gives_clean_text(value: object) -> None:
 def test_any_latex_can_be_converted(text: str) -> None:
     """If the LaTeX parser fails, the text stays as it is."""
     sanitize.clean_text(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ({"fullname": "AI at Meta", "name": "facebook"}, ("AI at Meta", "facebook")),
+        ({"fullname": "ByteDance Seed", "name": "ByteDance-Seed"}, ("ByteDance Seed",)),
+        ({"fullname": "  shanghai\u202e\n ailab ", "name": None}, ("shanghai ailab",)),
+        ({"name": "allenai"}, ("allenai",)),
+        ({"fullname": "🤗", "name": "…"}, ()),
+        ({"fullname": ["Ai2"], "name": 2}, ()),
+        ({"fullname": "x" * 1_000}, ("x" * sanitize.NAME_CHARS,)),
+        ("MMLab@NTU", ("MMLab@NTU",)),
+        (["NVIDIA"], ()),
+        (None, ()),
+    ],
+)
+def test_organization_names(value: object, names: tuple[str, ...]) -> None:
+    """They are short clean lines with letters. A short name that repeats the full one is left out."""
+    assert sanitize.organization_names(value) == names
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         abstract=sanitize.clean_text(paper.get("summary")) or sanitize.clean_text(row.get("summary")),
         authors=visible[: sanitize.AUTHORS_KEPT],
         author_count=len(authors),
+        organization_names=sanitize.organization_names(paper.get("organization"))
+        or sanitize.organization_names(row.get("organization")),
         keywords=sanitize.words(paper.get("ai_keywords")),
         tldr=sanitize.clean_text(paper.get("ai_summary"), sanitize.TITLE_CHARS * 2),
         published_on=sanitize.day(paper.get("publishedAt")),

@@ -36,6 +36,7 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         abstract=sanitize.clean_text(row.get("abstract") or row.get("summary")),
         authors=people[: sanitize.AUTHORS_KEPT],
         author_count=sanitize.non_negative_int(row.get("author_count")) or len(people),
+        organization_names=sanitize.organization_names(row.get("organization")),
         categories=sanitize.words(row.get("categories")),
         keywords=sanitize.words(row.get("keywords")),
         tldr=sanitize.clean_text(row.get("tldr"), sanitize.TITLE_CHARS * 2),

@@ -31,6 +31,9 @@ class PaperOut(BaseModel):
     abstract: str
     authors: list[str]
     author_count: int
+    organization: str = Field(
+        examples=["NVIDIA"], description="The organisation that a source names; empty if none does."
+    )
     categories: list[str]
     keywords: list[str]
     tldr: str

@@ -21,6 +21,12 @@ def hf_row(arxiv_id: str = "2611.00001", title: str = "Pigeons That Plan", **pap
         "title": title,
         "summary": "We teach pigeons\nto plan. They gain 25\\% with $\\pi_0$ and keep the <think> tag.",
         "upvotes": 7,
+        "organization": {
+            "_id": "6",
+            "name": "kyoto-birds",
+            "fullname": " Kyoto Bird Lab ",
+            "avatar": "a.png",
+        },
         "submittedOnDailyBy": {"user": "mei", "fullname": "Mei T."},
         "githubRepo": "https://github.com/mei/pigeons",
         "githubStars": 40,

@@ -42,6 +42,16 @@ def test_hidden_authors() -> None:
     assert record.author_count == 3
 
 
+def test_organization() -> None:
+    """Its full name comes before its short one. Some archives have it only in the outer object."""
+    row = hf_row()
+    assert huggingface.parse(hf(row)).records[0].organization_names == ("Kyoto Bird Lab", "kyoto-birds")
+    row["organization"] = row["paper"].pop("organization")
+    assert huggingface.parse(hf(row)).records[0].organization_names == ("Kyoto Bird Lab", "kyoto-birds")
+    row["paper"]["organization"] = ["x"]
+    assert huggingface.parse(hf(row)).records[0].organization_names == ("Kyoto Bird Lab", "kyoto-birds")
+
+
 def test_midnight_is_a_day_in_no_time_zone() -> None:
     """A conversion to New York time would give the day before."""
     [record] = huggingface.parse(hf(hf_row(submittedOnDailyAt="2026-11-19T00:00:00.000Z"))).records

@@ -52,6 +52,18 @@ def test_ids_in_any_field() -> None:
     ]
 
 
+def test_organization() -> None:
+    """It is a name, or an object as Hugging Face writes it."""
+    values = ["NVIDIA", {"fullname": "AI at Meta", "name": "facebook"}, 7, None]
+    rows = [{"title": "A", "organization": value} for value in values]
+    assert [record.organization_names for record in jsonl.parse(json.dumps(rows)).records] == [
+        ("NVIDIA",),
+        ("AI at Meta", "facebook"),
+        (),
+        (),
+    ]
+
+
 def test_row_without_a_date() -> None:
     """The given day may be that of the file."""
     day = date(2026, 11, 1)

@@ -95,6 +95,14 @@ def paper_ids(app: Application) -> dict[str, int]:
     with app.db.write() as session:
         source = factories.add_source(session, NOW)
         return {
-            title: factories.add_paper(session, source, title, NOW.date(), NOW, abstract=f"{title}, at last.")
+            title: factories.add_paper(
+                session,
+                source,
+                title,
+                NOW.date(),
+                NOW,
+                abstract=f"{title}, at last.",
+                organization_names=["NVIDIA"],
+            )
             for title in titles
         }

@@ -54,6 +54,7 @@ def test_paper_includes_listings_and_vote_history(paper_ids: dict[str, int], cal
     assert [each["listed_on"] for each in body["listings"]] == ["2026-11-20"]
     assert [each["upvotes"] for each in body["votes"]] == [10]
     assert body["sources"] == ["Hugging Face Daily Papers"]
+    assert body["organization"] == "NVIDIA"
     assert call("GET", "/papers/99").status_code == 404
 
 
