@@ -50,6 +50,7 @@ PURE = (
     "relevance.highlights",
     "relevance.matching",
     "relevance.model",
+    "relevance.organizations",
     "relevance.phrase_index",
     "relevance.query_language",
     "relevance.reasons",

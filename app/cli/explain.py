@@ -106,7 +106,16 @@ def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
     """Print a row of numbers for each interest, then the formula for the relevance."""
-    columns = ["interest", "quota", "words", "meaning", "archive knows it", "all words", "in title"]
+    columns = [
+        "interest",
+        "quota",
+        "words",
+        "meaning",
+        "archive knows it",
+        "all words",
+        "in title",
+        "organisation",
+    ]
     columns += ["agreement", "cut off", "relevance", "weight", "weighted"] + ["left out because"] * any(
         match.details.rejection_reason for match in interests
     )
@@ -119,6 +128,7 @@ def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
             interest.quota,
             *(f"{strength:.2f}" for strength in strengths),
             *("yes" if holds else "no" for holds in (details.all_words, details.in_title)),
+            "yes" if details.from_organization else "no",
             f"{details.agreement:.2f}",
             f"{details.cut_off:.2f}",
             format_score(details.relevance),

@@ -1,12 +1,13 @@
 """Score how well papers match interests and likes.
 
-query_language   PURE: what a reader typed → words, phrases, exclusions, `author:`, `cat:`
+query_language   PURE: what a reader typed → words, phrases, exclusions, `author:`, `org:`, `cat:`
 vector_space     PURE: papers as rows of numbers: BM25F, TF-IDF, LSA
 model            PURE: term statistics, abbreviations and LSA learned from the archive
 model_store      train, store, load and verify models
 index_cache      the last few match indexes
 phrase_index     PURE: finding exact phrases in many papers at once
-filters          PURE: required and excluded phrases, authors, categories
+filters          PURE: required and excluded phrases, authors, organisations, categories
+organizations    PURE: organisations that readers type as plain words
 highlights       PURE: the matching words, as the paper spells them
 matching         PURE: interests × papers → relevance, and the facts for its reason
 user_profile     PURE: likes and dislikes → relevance (Rocchio relevance feedback)

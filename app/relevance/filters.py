@@ -1,4 +1,4 @@
-"""PURE. Check required and excluded phrases, authors and categories for all papers at once.
+"""PURE. Check required and excluded phrases, authors, organisations and categories for all papers at once.
 
 No score outweighs an exclusion, and a required phrase must occur as a whole.
 """
@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from app.relevance.highlights import in_categories, words_of_name
+from app.relevance.highlights import in_categories, words_of_name, words_of_organization
 from app.relevance.phrase_index import PhraseIndex
 from app.relevance.query_language import Query
 from app.relevance.vector_space import Matrix
@@ -29,7 +29,7 @@ class Filters:
 
     def build_indexes(self) -> None:
         """Index the papers now, so that the first query does not have to wait."""
-        _ = self._texts, self._authors, self._categories
+        _ = self._texts, self._authors, self._organizations, self._categories
 
     def passing_mask(self, query: Query) -> Matrix:
         """Return a mask of the papers that meet all requirements of a query and match no exclusion."""
@@ -44,11 +44,22 @@ class Filters:
         clauses = (clause for of in (self._exclusions, self._unmet_requirements) for clause in of(query))
         return next((reason for reason, rejected in clauses if rejected[row]), "")
 
+    def absent_fields(self, query: Query) -> list[str]:
+        """Return the names of the fields that a query requires and no paper has."""
+        fields = [
+            ("organisations", query.organizations, self._organizations),
+            ("categories", query.categories, self._categories),
+        ]
+        return [name for name, required, index in fields if required and not index.numbers]
+
     def _exclusions(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.excluded_phrases):
             yield "a word or phrase that the interest excludes is in it", self._mentioning(phrase)
         if query.excluded_authors:
             yield "an author whom the interest excludes wrote it", self._by_authors(query.excluded_authors)
+        if query.excluded_organizations:
+            rejected = self._from_organizations(query.excluded_organizations)
+            yield "it is from an organisation that the interest excludes", rejected
         if query.excluded_categories:
             rejected = self._in_categories(query.excluded_categories)
             yield "it is filed under a category that the interest excludes", rejected
@@ -58,7 +69,11 @@ class Filters:
             yield "a phrase in quotes is not in it", ~self._texts[0].containing(phrase)
         if query.authors:
             yield "it is by other authors", ~self._by_authors(query.authors)
+        if query.organizations:
+            yield "no source names its organisation", self._lacking("organization_names")
+            yield "it is from another organisation", ~self._from_organizations(query.organizations)
         if query.categories:
+            yield "no source gives its categories", self._lacking("categories")
             yield "it is filed under other categories", ~self._in_categories(query.categories)
 
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
@@ -79,6 +94,16 @@ class Filters:
         Whole words must match; accents are ignored.
         """
         return self._any_of(("", self._authors.containing(words_of_name(name))) for name in names)
+
+    def _from_organizations(self, names: Iterable[str]) -> Matrix:
+        """Return a mask of the papers from an organisation that has one of these names, as for authors."""
+        return self._any_of(
+            ("", self._organizations.containing(words_of_organization(name))) for name in names
+        )
+
+    def _lacking(self, field: str) -> Matrix:
+        """Return a mask of the papers for which a field is empty."""
+        return np.array([not getattr(paper, field) for paper in self._papers], bool)
 
     def _in_categories(self, names: Sequence[str]) -> Matrix:
         return self._categories.containing_any(
@@ -101,6 +126,10 @@ class Filters:
     @cached_property
     def _authors(self) -> PhraseIndex:
         return PhraseIndex([words_of_name(name) for name in paper.authors] for paper in self._papers)
+
+    @cached_property
+    def _organizations(self) -> PhraseIndex:
+        return PhraseIndex(map(words_of_organization, paper.organization_names) for paper in self._papers)
 
     @cached_property
     def _categories(self) -> PhraseIndex:

@@ -1,4 +1,4 @@
-"""PURE. Find the matching words, authors and categories of a paper, as the paper spells them."""
+"""PURE. Find the matching words, authors, organisation and categories of a paper, as spelled there."""
 
 from __future__ import annotations
 
@@ -42,12 +42,26 @@ class PaperText:
 
     def matching_authors(self, names: Sequence[str]) -> list[str]:
         """Return the authors whose names contain one of `names` as whole words. Accents are ignored."""
-        phrases = [phrase for name in names if (phrase := _padded_words(name)).strip()]
+        phrases = [phrase for name in names if (phrase := _padded(words_of_name(name))).strip()]
         return [
             author
             for author in self.paper.authors
-            if any(phrase in _padded_words(author) for phrase in phrases)
+            if any(phrase in _padded(words_of_name(author)) for phrase in phrases)
         ]
+
+    def matching_organization(self, names: Sequence[str]) -> str:
+        """Return the paper's organisation if one of its names contains one of `names`, as above, or "".
+
+        If only its short name does, add the short name: "AI at Meta (facebook)".
+        """
+        phrases = [phrase for name in names if (phrase := _padded(words_of_organization(name))).strip()]
+        matching = (
+            own
+            for own in self.paper.organization_names
+            if any(phrase in _padded(words_of_organization(own)) for phrase in phrases)
+        )
+        shown, matched = self.paper.organization, next(matching, "")
+        return f"{shown} ({matched})" if matched not in ("", shown) else matched
 
     def matching_categories(self, names: Sequence[str]) -> list[str]:
         """Return the paper's matching categories: `cs.CL` matches only itself, `cs` all its subcategories."""
@@ -153,9 +167,14 @@ def words_of_name(name: str) -> list[str]:
     return WORD.findall(fold_accents(f"{first} {last}"))
 
 
-def _padded_words(name: str) -> str:
-    """Return the words of a name, each surrounded by spaces, so that `in` finds only whole words."""
-    return f" {' '.join(words_of_name(name))} "
+def words_of_organization(name: str) -> list[str]:
+    """Return the words of an organisation's name without accents."""
+    return WORD.findall(fold_accents(name))
+
+
+def _padded(words: Sequence[str]) -> str:
+    """Join words, each surrounded by spaces, so that `in` finds only whole words."""
+    return f" {' '.join(words)} "
 
 
 def _runs(text: str, tokens: Sequence[Token], terms: set[str]) -> list[list[Token]]:

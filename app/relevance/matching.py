@@ -34,6 +34,7 @@ from app.relevance import reasons
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText, distinct_words
 from app.relevance.model import RelevanceModel
+from app.relevance.organizations import OrganizationNames
 from app.relevance.query_language import Query
 from app.relevance.vector_space import (
     Matrix,
@@ -71,7 +72,9 @@ MIN_COUNT = 1e-3  # of the sample; added to each count, as small counts vary by 
 # Papers with all words of the interest in the title, in any order, are relevant enough, however common the
 # words. This evidence is added to the rest, so that such papers differ.
 TITLE_RELEVANCE = 0.34
-PHRASE_RELEVANCE = 0.35  # minimum for papers with a phrase that the reader put in quotes
+# Minimum relevance: for papers from the organisation that the interest names, and for papers with a phrase that
+# the reader put in quotes.
+ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
 BATCH_SIZE = 500  # interests matched at once, to limit memory
 MAX_CACHED_DIRECTIONS = 20_000  # a few megabytes
@@ -86,9 +89,11 @@ class MatchDetails:
     archive_knows_it: float  # in 0…1: the share of the interest's words in its examples; damps P
     all_words: bool  # the paper contains all words of the interest
     in_title: bool  # its title contains all of them
+    from_organization: bool  # the interest is the name of its organisation
     agreement: float  # z
     cut_off: float  # the z from which papers are sent
-    relevance: float  # in 0…1, with the minimum for a title, a phrase or a filter; 0 if rejected
+    # In 0…1, with the minimum for an organisation, a phrase or a filter; 0 if rejected.
+    relevance: float
     rejection_reason: str  # why a filter or an exclusion rejects the paper, or ""
 
 
@@ -144,6 +149,9 @@ class MatchIndex:
         self._model, self._space = model, model.space
         self._texts = [PaperText(paper, model.abbreviations) for paper in papers]
         self.filters = Filters([text.paper for text in self._texts], model.abbreviations)
+        self._organizations = OrganizationNames(
+            [text.paper for text in self._texts], model.abbreviations, model.statistics.idf
+        )
         self._row_of = {text.paper.id: row for row, text in enumerate(self._texts)}
         self._ids = np.array([*self._row_of], np.int64)
         documents = [model.document(text.paper.title, text.paper.abstract) for text in self._texts]
@@ -184,14 +192,18 @@ class MatchIndex:
         return self._with_minimum(query, self._scores([query]).relevance[0])
 
     def _with_minimum(self, query: Query, relevance: Matrix) -> Matrix:
-        """Return relevance with the minimum for phrases, or FILTER_RELEVANCE for a query without words."""
+        """Return relevance with the minimum for phrases and for the organisation that a query names.
+
+        Return FILTER_RELEVANCE for a query without words.
+        """
         if not query.terms:
             return np.full(len(self._texts), FILTER_RELEVANCE)
-        return (
-            np.maximum(relevance, PHRASE_RELEVANCE)
-            if any(map(without_stopwords, query.phrases))
-            else relevance
-        )
+        if any(map(without_stopwords, query.phrases)):
+            return np.maximum(relevance, PHRASE_RELEVANCE)
+        if rows := self._organizations.rows_named_by(query):
+            is_named = np.isin(np.arange(len(relevance)), [*rows])
+            return np.where(is_named, np.maximum(relevance, TITLE_RELEVANCE), relevance)
+        return relevance
 
     def _matches(self, query: Query, relevance: Matrix) -> dict[int, float]:
         """Return {paper id: relevance} for the relevant papers that pass filters, phrases and exclusions."""
@@ -205,7 +217,9 @@ class MatchIndex:
         return frozenset(self._ids[self.filters.excluded_mask(query)].tolist())
 
     def missing_words(self, query: Query) -> list[str]:
-        """Return the words of an interest, as typed, that occur in no paper."""
+        """Return the words of an interest, as typed, that occur in no paper and name no organisation."""
+        if self._organizations.rows_named_by(query):
+            return []
         typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokenise(query.text))}
         fold, columns = self._model.abbreviations.fold, self._terms.columns
         return [typed[stem] for stem in query.terms if columns.keys().isdisjoint([stem, *fold([stem])])]
@@ -219,6 +233,7 @@ class MatchIndex:
             archive_knows_it=float(scores.known_share[0]),
             all_words=bool(scores.share[0, row] >= ALL_WORDS_SHARE),
             in_title=bool(scores.in_title[0, row]),
+            from_organization=row in self._organizations.rows_named_by(query),
             agreement=float(scores.agreement[0, row]),
             cut_off=float(scores.cut_offs[0]),
             relevance=self._matches(query, scores.relevance[0]).get(paper_id, 0.0),
@@ -230,13 +245,18 @@ class MatchIndex:
 
         If some of the words are missing, add the words that make the paper close to the interest.
         """
-        text = self._texts[self._row_of[paper_id]]
-        terms = set(self._terms_and_pairs(query)[0])
+        row = self._row_of[paper_id]
+        text, terms = self._texts[row], set(self._terms_and_pairs(query)[0])
+        is_named = row in self._organizations.rows_named_by(query)
         is_partial = any(not text.surface_form(term) for term in terms)
+        organization = text.matching_organization(query.organizations)
+        if is_named:
+            organization = text.matching_organization(query.text.split()) or text.paper.organization
         return reasons.interest_reason(
-            text.highlights(terms, self._model.statistics.idf),
-            self._close_words(query, text) if is_partial else [],
+            text.highlights(set() if is_named and is_partial else terms, self._model.statistics.idf),
+            self._close_words(query, text) if is_partial and not is_named else [],
             text.matching_authors(query.authors),
+            organization,
             text.matching_categories(query.categories),
         )
 

@@ -1,4 +1,7 @@
-"""PURE. Parse an interest as typed into a query: words, phrases, exclusions, authors and categories."""
+"""PURE. Parse an interest as typed into a query: words, phrases, exclusions, and filters.
+
+Filters are on authors, organisations and categories.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,19 @@ MAX_MUTED_CHARS = 100
 MAX_MUTE_SUGGESTIONS = 8
 
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pages
-_UNSUPPORTED_FILTER = re.compile(r"(title|ti|abstract|abs|au|all|tag):", re.IGNORECASE)  # used elsewhere
-_SYNTAX = re.compile(r'"|(?:^|\s)-\S|\b(?:author|cat):', re.IGNORECASE)  # more than plain words
+_UNSUPPORTED_FILTER = re.compile(  # used elsewhere
+    r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag):", re.IGNORECASE
+)
+_FILTER_FIELDS = {"author": "authors", "org": "organizations", "cat": "categories"}  # of `Query`
+_FILTER = f"({'|'.join(_FILTER_FIELDS)}):"
+_EMPTY_FILTER = re.compile(_FILTER, re.IGNORECASE)
+_SYNTAX = re.compile(rf'"|(?:^|\s)-\S|\b{_FILTER}', re.IGNORECASE)  # more than plain words
 _WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 _VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
-_MUTED_FILTER = re.compile(r"(author|cat):\s*(.*)", re.IGNORECASE)
-_PART = re.compile(r'(-)?(?:(author|cat):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+_MUTED_FILTER = re.compile(rf"{_FILTER}\s*(.*)", re.IGNORECASE)
+_PART = re.compile(rf'(-)?(?:{_FILTER}\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
-_DESCRIPTIONS = {"author": "Papers by", "cat": "Papers in"}
+_DESCRIPTIONS = {"author": "Papers by", "org": "Papers from", "cat": "Papers in"}
 
 
 @dataclass(frozen=True)
@@ -38,8 +46,10 @@ class Query:
     phrases: tuple[tuple[str, ...], ...] = ()
     excluded_phrases: tuple[tuple[str, ...], ...] = ()  # an excluded word is a phrase of one stem
     authors: tuple[str, ...] = ()
+    organizations: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     excluded_authors: tuple[str, ...] = ()
+    excluded_organizations: tuple[str, ...] = ()
     excluded_categories: tuple[str, ...] = ()
 
     @cached_property
@@ -55,8 +65,13 @@ class Query:
     @property
     def has_filters(self) -> bool:
         """Return True if the query has requirements or exclusions that apply regardless of the score."""
-        required = (self.phrases, self.authors, self.categories)
-        return any((*required, self.excluded_phrases, self.excluded_authors, self.excluded_categories))
+        excluded = (self.excluded_authors, self.excluded_organizations, self.excluded_categories)
+        return any((self.phrases, *self.required_values, self.excluded_phrases, *excluded))
+
+    @property
+    def required_values(self) -> tuple[tuple[str, ...], ...]:
+        """Return the values of each filter: the authors, the organisations and the categories."""
+        return self.authors, self.organizations, self.categories
 
 
 def normalise(text: str) -> str:
@@ -68,9 +83,9 @@ def normalise(text: str) -> str:
 def parse(text: str) -> Query:
     """Parse an interest. Raise InvalidInterest, saying what to change, if it cannot be searched for.
 
-    `"a phrase"` must occur; `-word` and `-"a phrase"` must not. `author:name` and `cat:cs.CL` are filters;
-    with a `-` before them, they exclude papers. If there are several authors, a paper must have at least one
-    of them; the same applies to categories. All other words are searched for.
+    `"a phrase"` must occur; `-word` and `-"a phrase"` must not. `author:name`, `org:name` and `cat:cs.CL` are
+    filters; with a `-` before them, they exclude papers. If there are several authors, a paper must have at
+    least one of them; the same applies to organisations and categories. All other words are searched for.
     """
     text = normalise(text)
     if len(text) > MAX_INTEREST_CHARS:
@@ -81,10 +96,10 @@ def parse(text: str) -> Query:
     for minus, field, quoted, bare in _PART.findall(text):
         _add_part(parts, bool(minus), field.lower(), quoted, bare)
     query = _build_query(text, parts)
-    if not (query.terms or query.authors or query.categories):
+    if not (query.terms or any(query.required_values)):
         example = ", not only exclusions: for example “agents -robot”" if query.has_filters else ""
         raise InvalidInterest(
-            f"An interest needs at least one word, author: or cat: to look for{example}.", "interests"
+            f"An interest needs at least one word, author:, org: or cat: to look for{example}.", "interests"
         )
     return query
 
@@ -92,7 +107,8 @@ def parse(text: str) -> Query:
 def parse_muted(text: str) -> Query:
     """Parse a muted text into exclusions. Raise InvalidInterest, saying what to change, if it is invalid.
 
-    Several words form one phrase. `author:name` and `cat:cs.CL` mute an author or a category.
+    Several words form one phrase. `author:name`, `org:name` and `cat:cs.CL` mute an author, an organisation
+    or a category.
     """
     text = normalise(text)
     if len(text) > MAX_MUTED_CHARS or not text.isprintable():
@@ -107,6 +123,7 @@ def parse_muted(text: str) -> Query:
     if not (
         any(map(without_stopwords, query.excluded_phrases))
         or query.excluded_authors
+        or query.excluded_organizations
         or query.excluded_categories
     ):
         raise InvalidInterest(f"“{text}” cannot be muted. Choose a more specific word.", "muted")
@@ -145,14 +162,14 @@ def _padded_stems(text: str) -> str:
 
 
 def query_for(field: str, value: str) -> str:
-    """Return an interest in an author ("author") or a category ("cat"), or "" if the value is unsuitable."""
+    """Return an interest with one filter ("author", "org" or "cat"), or "" if the value is unsuitable."""
     bare = " ".join(normalise(value).replace('"', " ").split())
     text = f'{field}:"{bare}"' if " " in bare else f"{field}:{bare}"
     try:
         query = parse(text)
     except InvalidInterest:
         return ""
-    return text if query.authors or query.categories else ""
+    return text if any(query.required_values) else ""
 
 
 def split_suggestion(text: str) -> tuple[str, ...]:
@@ -170,18 +187,18 @@ def _add_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: s
         raise InvalidInterest("A quotation mark is not closed.", "interests")
     if field:
         value = " ".join((quoted or bare).casefold().split()).strip(_VALUE_PUNCTUATION)
-        name = ("excluded_" if minus else "") + {"author": "authors", "cat": "categories"}[field]
+        name = ("excluded_" if minus else "") + _FILTER_FIELDS[field]
         if WORD.search(value):
             parts[name].append(fold_accents(value))
         return
     if unsupported := _UNSUPPORTED_FILTER.match(bare):
         raise InvalidInterest(
             f"There is no filter “{unsupported.group()}”. Titles and abstracts are always searched; "
-            "the filters are author: and cat:. To search for the text itself, put it in quotes.",
+            "the filters are author:, org: and cat:. To search for the text itself, put it in quotes.",
             "interests",
         )
     stems = tuple(token.stem for token in tokenise(quoted or bare))
-    if not stems or bare.casefold() in ("author:", "cat:"):
+    if not stems or _EMPTY_FILTER.fullmatch(bare):
         return
     if minus:
         parts["excluded_phrases"].append(stems)
@@ -196,7 +213,7 @@ def _build_query(text: str, parts: Mapping[str, Sequence[object]]) -> Query:
 
 
 def describe(text: str) -> str:
-    """Return an interest as shown to readers, without syntax if it names only authors or only categories."""
+    """Return an interest as shown to readers, without syntax if all of it is filters of one kind."""
     parts = [part for part in _PART.findall(normalise(text)) if WORD.search(part[2] or part[3])]
     beginnings = {_DESCRIPTIONS.get(field.lower(), "") if not minus else "" for minus, field, _, _ in parts}
     if len(beginnings) != 1 or not (beginning := beginnings.pop()):

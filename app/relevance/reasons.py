@@ -15,7 +15,11 @@ WELL_VOTED = "more votes than most papers of its day"
 
 
 def interest_reason(
-    highlights: Highlights, close_words: Sequence[str], authors: Sequence[str], categories: Sequence[str]
+    highlights: Highlights,
+    close_words: Sequence[str],
+    authors: Sequence[str],
+    organization: str,
+    categories: Sequence[str],
 ) -> str:
     """Return why a paper matches an interest: highlights, other close words, and the filters it passed."""
     parts = [f"{_quote(texts)} in the {field}" for field, texts in highlights]
@@ -23,6 +27,8 @@ def interest_reason(
         parts.append(f"close to your interest through {_quote(close_words)}")
     if authors:
         parts.append(f"by {', '.join(authors)}")
+    if organization:
+        parts.append(f"from {organization}")
     if categories:
         parts.append(f"filed under {', '.join(categories)}")
     return combine(parts)

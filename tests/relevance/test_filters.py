@@ -1,4 +1,4 @@
-"""Test filters: required and excluded phrases, authors and categories."""
+"""Test filters: required and excluded phrases, authors, organisations and categories."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ PAPER = PaperView(
     "Drafting for Large Language Models",
     "Speculative decoding of LLMs, by José. Decoding twice: drafts, and models.",
     ("Grace Hopper", "José García"),
+    organization_names=("AI at Météo, Paris", "meteo-lab"),
     categories=("cs.CL", "stat.ML"),
 )
 OTHER = PaperView(2, "Cats")
@@ -41,9 +42,17 @@ FILTERS = Filters([OTHER, PAPER], ABBREVIATIONS)
         ('"speculative decoding" author:garcia cat:cs', ""),
         ("decoding -drafts", "a word or phrase that the interest excludes is in it"),
         ("decoding -author:hopper", "an author whom the interest excludes wrote it"),
+        ("decoding -org:meteo", "it is from an organisation that the interest excludes"),
         ("decoding -cat:stat", "it is filed under a category that the interest excludes"),
         ('"tree attention"', "a phrase in quotes is not in it"),
         ("author:hop", "it is by other authors"),
+        ("org:METEO", ""),
+        ('org:"ai at meteo"', ""),
+        ("org:Météo-Lab", ""),
+        ("org:nvidia org:lab", ""),
+        ("org:met", "it is from another organisation"),
+        ('org:"meteo ai"', "it is from another organisation"),
+        ("org:Paris cat:cs.CV", "it is filed under other categories"),
         ("cat:cs.CV", "it is filed under other categories"),
         ("cat:c", "it is filed under other categories"),
         ('"tree attention" -drafts', "a word or phrase that the interest excludes is in it"),
@@ -59,6 +68,17 @@ def test_rejection_reasons(interest: str, reason: str) -> None:
     query = parse(interest)
     assert FILTERS.rejection_reason(query, 1) == reason
     assert FILTERS.passing_mask(query)[1] == (not reason)
+
+
+def test_field_that_no_source_gives() -> None:
+    """The reason says that the paper lacks it. A field is absent if all papers lack it."""
+    reasons = [FILTERS.rejection_reason(parse(text), 0) for text in ("org:meteo", "cat:cs")]
+    assert reasons == ["no source names its organisation", "no source gives its categories"]
+    query = parse("decoding org:meteo cat:cs author:x")
+    assert FILTERS.absent_fields(query) == []
+    filters = Filters([OTHER], ABBREVIATIONS)
+    assert filters.absent_fields(query) == ["organisations", "categories"]
+    assert filters.absent_fields(parse("decoding -org:meteo -cat:cs")) == []
 
 
 @pytest.mark.parametrize(
@@ -119,10 +139,12 @@ def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
 
     excluded = any(map(is_mentioned, query.excluded_phrases)) or bool(
         text_of_paper.matching_authors(query.excluded_authors)
-        + text_of_paper.matching_categories(query.excluded_categories)
+        or text_of_paper.matching_organization(query.excluded_organizations)
+        or text_of_paper.matching_categories(query.excluded_categories)
     )
     unmet = not all(any(map(is_in, [phrase] * 2, stems)) for phrase in query.phrases)
     unmet |= bool(query.authors) and not text_of_paper.matching_authors(query.authors)
+    unmet |= bool(query.organizations) and not text_of_paper.matching_organization(query.organizations)
     unmet |= bool(query.categories) and not text_of_paper.matching_categories(query.categories)
     return excluded, excluded or unmet
 
@@ -147,18 +169,19 @@ TEXT = st.lists(WORDS, max_size=8).map(" ".join)
 NAME = st.sampled_from(["Ada Lovelace", "Lovelace", "José Ada", "Lace"])
 CATEGORY = st.sampled_from(["cs.CL", "cs", "csx", "stat.ML"])
 PAPERS = st.lists(
-    st.tuples(TEXT, TEXT, st.lists(NAME, max_size=2), st.lists(CATEGORY, max_size=2)), max_size=4
+    st.tuples(TEXT, TEXT, *[st.lists(names, max_size=2) for names in (NAME, NAME, CATEGORY)]), max_size=4
 )
 PARTS = st.one_of(
     st.lists(WORDS, min_size=1, max_size=3).map(lambda run: f'"{" ".join(run)}"'),
     NAME.map('author:"{}"'.format),
+    NAME.map('org:"{}"'.format),
     CATEGORY.map("cat:{}".format),
 )
 
 
 @given(PAPERS, st.lists(st.tuples(st.sampled_from(["", "-"]), PARTS), min_size=1, max_size=3))
 def test_index_agrees_with_single_papers(
-    rows: list[tuple[str, str, list[str], list[str]]], parts: list[tuple[str, str]]
+    rows: list[tuple[str, str, list[str], list[str], list[str]]], parts: list[tuple[str, str]]
 ) -> None:
     """The index of all papers gives the same result as checking one paper after the other."""
     try:
@@ -166,8 +189,15 @@ def test_index_agrees_with_single_papers(
     except InvalidInterest:
         return
     papers = [
-        PaperView(number, title, abstract, tuple(authors), categories=tuple(categories))
-        for number, (title, abstract, authors, categories) in enumerate(rows)
+        PaperView(
+            number,
+            title,
+            abstract,
+            tuple(authors),
+            organization_names=tuple(names),
+            categories=tuple(categories),
+        )
+        for number, (title, abstract, authors, names, categories) in enumerate(rows)
     ]
     filters = Filters(papers, ABBREVIATIONS)
     expected = [reference_result(paper, query) for paper in papers]

@@ -28,7 +28,7 @@ TEXT = PaperText(
 
 def highlights(*terms: str, text: PaperText = TEXT) -> str:
     """Return the highlights as a reason quotes them."""
-    return reasons.interest_reason(text.highlights(set(terms), lambda _: 1.0), [], [], [])
+    return reasons.interest_reason(text.highlights(set(terms), lambda _: 1.0), [], [], "", [])
 
 
 def test_adjacent_words_are_quoted_together() -> None:

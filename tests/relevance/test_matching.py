@@ -23,6 +23,7 @@ PAPERS = [
         "Speculative Decoding with Tree Attention",
         "We speed up large language models by drafting tokens with a small model and verifying them.",
         ("Ada Lovelace", "Grace Hopper"),
+        organization_names=("Google DeepMind", "deepmind-berlin"),
         categories=("cs.CL", "cs.LG"),
     ),
     PaperView(
@@ -76,6 +77,11 @@ def reason_for(text: str, paper: int, index: matching.MatchIndex = INDEX) -> str
         ("author:love", set()),  # whole names only
         ("author: turing", {2}),
         ("author:turing author:liskov", {2, 3}),  # any of them, as with categories
+        ('org:"google deepmind"', {1}),
+        ("decoding -org:google", {3}),
+        ("org:berlin org:nvidia", {1}),
+        ("org:deep", set()),
+        ("diffusion org:google", set()),
         ("cat:cs.CV", {2, 3}),
         ("cat:cs", {1, 2, 3}),
         ("cat:cs.CV cat:cs.CL", {1, 2, 3}),  # any of several categories
@@ -133,6 +139,12 @@ def test_separated_words_in_a_title_do_not_match() -> None:
         ("author:turing", 2, "by Alan Turing"),
         ("author:garcia author:liskov", 2, "by José García"),
         ("author:garcia author:turing", 2, "by José García, Alan Turing"),
+        ("decoding org:berlin", 1, "“Decoding” in the title; from Google DeepMind (deepmind-berlin)"),
+        (
+            "cat:cs author:hopper org:google",
+            1,
+            "by Grace Hopper; from Google DeepMind; filed under cs.CL, cs.LG",
+        ),
         ("image cat:cs.CV", 3, "“Image” in the title; filed under cs.CV"),
         ("cat:eess", 3, "filed under eess.IV"),
         ("LLMs", 1, "“large language models” in the abstract"),

@@ -35,6 +35,12 @@ def parse_without_text(text: str) -> Query:
         ("author:García", Query("", authors=("garcia",))),
         ('AUTHOR: "Ada  Lovelace"', Query("", authors=("ada lovelace",))),
         ("cat:cs.CL -cat:eess", Query("", categories=("cs.cl",), excluded_categories=("eess",))),
+        ("org:NVIDIA", Query("", organizations=("nvidia",))),
+        (
+            'Org:"Google  DeepMind" -org:Météo',
+            Query("", organizations=("google deepmind",), excluded_organizations=("meteo",)),
+        ),
+        ("agents org:", Query("", words=("agent",))),
         ("agents -author:ng", Query("", words=("agent",), excluded_authors=("ng",))),
         ("“world models” −video", Query("", phrases=(("world", "model"),), excluded_phrases=(("video",),))),
         ("agents author: ", Query("", words=("agent",))),
@@ -68,6 +74,8 @@ def test_words_and_phrases_are_separate_runs() -> None:
         ('"agents"', True),
         ("agents -crypto", True),
         ("author:ng", True),
+        ("org:nvidia", True),
+        ("agents -org:nvidia", True),
         ("a -cat:cs b", True),
     ],
 )
@@ -86,6 +94,9 @@ def test_has_filters(text: str, has_filters: bool) -> None:
         ("the of and", "at least one word"),
         ('""', "at least one word"),
         ("author:", "at least one word"),
+        ("org:", "at least one word, author:, org: or cat:"),
+        ("-org:nvidia", "not only exclusions"),
+        ("organization:NVIDIA", "the filters are author:, org: and cat:"),
         ("diffusion\x00models", "plain text"),
         ("diffusion\u202emodels", "plain text"),
         ('agents "world models', "not closed"),
@@ -150,6 +161,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         ("agents, -robot", ()),
         ("author:Smith, Jones", ()),
         ("agents, cat:cs.CL", ()),
+        ("agents, org:NVIDIA", ()),
         ("few-shot, long-context", ("few-shot", "long-context")),
     ],
 )
@@ -165,6 +177,8 @@ def test_split_into_several_interests(text: str, pieces: tuple[str, ...]) -> Non
         ("author", "Ada “Countess” Lovelace", 'author:"Ada Countess Lovelace"'),
         ("author", 'Ada"Countess"Lovelace\u200b', 'author:"Ada Countess Lovelace"'),
         ("author", "„García“, José", 'author:"García , José"'),
+        ("org", "University of California, Berkeley", 'org:"University of California, Berkeley"'),
+        ("org", "MMLab@NTU", "org:MMLab@NTU"),
         ("cat", "cs.CL", "cat:cs.CL"),
         ("cat", "Machine Learning", 'cat:"Machine Learning"'),
         ("author", "…", ""),
@@ -179,12 +193,12 @@ def test_author_interest_from_a_name(field: str, value: str, text: str) -> None:
     assert query_language.query_for(field, value) == text
 
 
-@given(st.sampled_from(["author", "cat"]), st.text())
+@given(st.sampled_from(["author", "org", "cat"]), st.text())
 def test_interest_from_any_name_is_one_filter(field: str, value: str) -> None:
     """Any value that a source may give is one filter, or nothing."""
     if text := query_language.query_for(field, value):
         query = query_language.parse(text)
-        assert len(query.authors + query.categories) == 1
+        assert len([value for values in query.required_values for value in values]) == 1
         assert (query.words, query.phrases, query.excluded_phrases) == ((), (), ())
 
 
@@ -211,6 +225,13 @@ def test_parse_muted_text(
         authors,
         categories,
     )
+
+
+@pytest.mark.parametrize("text", ["org:AI at Meta", 'ORG: "ai at  meta"', "-org:“AI at Meta”"])
+def test_muted_organization(text: str) -> None:
+    """A name of several words needs no quotation marks."""
+    query = query_language.parse_muted(text)
+    assert (query.excluded_organizations, query.excluded_phrases) == (("ai at meta",), ())
 
 
 @pytest.mark.parametrize("text", ["", "the", "of the", "?", "author:", "x" * 101, "a\x00b"])
@@ -246,6 +267,8 @@ def test_suggested_words_to_mute() -> None:
         ("Author: Wu", "Papers by Wu"),
         ("author:“Jané Doe”, author:lecun", "Papers by Jané Doe or lecun"),
         ("author:wu author:li author:wu author:ng", "Papers by wu, li or ng"),
+        ('org:NVIDIA org:"AI at Meta"', "Papers from NVIDIA or AI at Meta"),
+        ("org:NVIDIA author:wu", "org:NVIDIA author:wu"),
         ("cat:cs.CL", "Papers in cs.CL"),
         ("cat:cs.CL cat:stat.ML", "Papers in cs.CL or stat.ML"),
         ("language  agents", "language  agents"),
