@@ -241,6 +241,7 @@ class DigestItem:
     comments: int = 0
     score: float = 0.0
     summary_by: str = ""  # the language model that wrote the summary; empty if from a source or the abstract
+    organization: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,8 @@ def print_digest(digest: Digest) -> None:
         for item in section.picks:
             console.print(f"\n  [bold]{output.escaped(item.title)}[/]")
             reasons = " · ".join(filter(None, (item.reason, item.trend)))
-            for line in (item.authors, item.summary, reasons, item.url):
+            people = " · ".join(filter(None, (item.authors, item.organization)))
+            for line in (people, item.summary, reasons, item.url):
                 if line:
                     console.print(Padding(output.escaped(line), (0, 0, 0, 2), expand=False))
     summary = f"{len(digest.picks)} of {digest.considered} papers, for the edition {digest.edition}."

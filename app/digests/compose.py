@@ -73,6 +73,7 @@ def _item(selected: SelectedPaper, pool: CandidatePool, reason: str) -> DigestIt
             "paper_id": paper.id,
             "title": paper.title,
             "authors": display.byline(paper.authors, paper.author_count),
+            "organization": paper.organization,
             "summary": display.summary(paper),
             "trend": pool.trend(paper).words,
             "url": paper.url,

@@ -55,12 +55,13 @@ class TextLimits(NamedTuple):
     summary: int
     title: int = LINE_CHARS
     authors: int = 120
+    organization: int = 60
     reason: int = LINE_CHARS
     trend: int = 80
     summary_by: int = 60
 
 
-_SMALLEST_LIMITS = TextLimits(40, title=90, authors=40, reason=80, trend=40, summary_by=20)
+_SMALLEST_LIMITS = TextLimits(40, title=90, authors=40, organization=30, reason=80, trend=40, summary_by=20)
 LIMIT_STEPS = (TextLimits(600), TextLimits(450), TextLimits(300), TextLimits(120), _SMALLEST_LIMITS)
 
 

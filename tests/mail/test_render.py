@@ -85,7 +85,7 @@ def test_both_parts_contain_every_field(renderer: Renderer, now: datetime) -> No
         assert section.interest in outline.words
         assert section.interest in mail.text.splitlines() or not section.interest
         for pick in section.picks:
-            for words in (pick.title, pick.authors, pick.trend, pick.summary, pick.reason):
+            for words in (pick.title, pick.authors, pick.organization, pick.trend, pick.summary, pick.reason):
                 assert words in outline.words
                 assert words in text
             for url in filter(None, (pick.url, pick.pdf_url, pick.code_url, pick.project_url)):

@@ -47,6 +47,7 @@ def digest(edition: str = "2026-11-20") -> Digest:
             2,
             "Learning Where to Stop: <think> Tokens as a Budget for Multi-Hop Retrieval & Reasoning",
             authors="Ana Lima and Jonas Weber",
+            organization="Universidade de São Paulo & Sons",
             summary="A model that decides by itself how many documents to open spends half the tokens, and "
             "errs less: stopping is learned from whether the next document changed the answer.",
             reason="matches “retrieval” in the title",

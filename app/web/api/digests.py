@@ -71,7 +71,7 @@ class PreviewRequest(BaseModel):
         default=[],
         max_length=subscribers.MAX_MUTED,
         examples=[["blockchain"]],
-        description="Words, author: or cat: that exclude a paper.",
+        description="Words, author:, org: or cat: that exclude a paper.",
     )
 
 

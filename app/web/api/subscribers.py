@@ -31,7 +31,7 @@ Text = Annotated[
     Field(
         max_length=1000,
         examples=['"language agents" -game'],
-        description="Words, “phrases” in quotation marks, -exclusions, author:name, cat:cs.CL.",
+        description="Words, “phrases” in quotation marks, -exclusions, author:name, org:NVIDIA, cat:cs.CL.",
     ),
 ]
 
@@ -71,7 +71,7 @@ class PreferencesPatch(BaseModel):
         default=None,
         max_length=subscribers.MAX_MUTED,
         examples=[["blockchain"]],
-        description="Words, author: or cat: that exclude a paper.",
+        description="Words, author:, org: or cat: that exclude a paper.",
     )
     interests: list[InterestIn] | None = Field(default=None, max_length=subscribers.MAX_INTERESTS)
 

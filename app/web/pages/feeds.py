@@ -164,7 +164,7 @@ def _card_item(card: paper_cards.PaperCard, day: date) -> FeedItem:
     paper = card.paper
     item = DigestItem(
         paper.id, paper.title, card.authors, card.summary, "", card.trend, paper.url, paper.pdf_url,
-        paper.code_url, paper.project_url, summary_by=paper.tldr_by,
+        paper.code_url, paper.project_url, summary_by=paper.tldr_by, organization=paper.organization,
     )  # fmt: skip
     return FeedItem(item, paper.votes[-1].at if paper.votes else _midnight(day))
 
