@@ -114,7 +114,7 @@ def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
         "archive knows it",
         "all words",
         "in title",
-        "organisation",
+        "from organization",
     ]
     columns += ["agreement", "cut off", "relevance", "weight", "weighted"] + ["left out because"] * any(
         match.details.rejection_reason for match in interests

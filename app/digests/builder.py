@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 
 from app import subscribers
 from app.delivery import ledger
-from app.digests import compose, ranking
+from app.digests import compose, ranking, wording
 from app.errors import InvalidInterest
 from app.papers import queries
 from app.papers.sources import calendar
@@ -206,6 +206,11 @@ class DigestBuilder:
         is_enough = self._matches.evidence[self._matches.row_of[text]] >= ranking.ENOUGH
         return [self._all[number] for number in self._matches.ids[is_enough].tolist()]
 
+    def absent_fields_note(self, text: str) -> str:
+        """Return that no paper has a category or an organisation, if the interest requires one, or ""."""
+        fields = self._index.filters.absent_fields(self._query(text))
+        return wording.absent_fields_note(fields, {name for paper in self.papers for name in paper.sources})
+
     @property
     def papers(self) -> list[PaperView]:
         """The papers from all loaded days."""
@@ -239,6 +244,7 @@ class DigestBuilder:
             matches=self._matches,
             reason=self._reason,
             missing_words=lambda text: self._index.missing_words(self._query(text)),
+            absent_fields_note=self.absent_fields_note,
             vectors=self._index.vectors,
             today=self._today,
             calendar_note=note,

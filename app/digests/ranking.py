@@ -110,6 +110,7 @@ class CandidatePool:
     today: date
     calendar_note: str = ""  # why the sources list nothing today, if known
     missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # an interest's words in no paper
+    absent_fields_note: Callable[[str], str] = lambda text: ""  # what an interest requires and no paper has
     card_fields: dict[int, dict[str, Any]] = field(default_factory=dict)  # by paper, cached by `compose`
 
     def trend(self, paper: PaperView) -> Trend:

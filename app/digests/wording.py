@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import date
 
 from app.digests.ranking import Ranked, RankingRequest
 
 MAX_MISSING_WORDS = 3  # named in the reason for an empty digest
+MAX_NAMED_SOURCES = 4
 
 LIKED_HEADING = "Close to what you liked"
 TRENDING_HEADING = "Trending now"
@@ -31,8 +33,21 @@ def nothing_matched(ranked: Ranked, considered: int) -> str:
         word for interest in ranked.request.interests for word in ranked.pool.missing_words(interest.text)
     )
     missing = ", ".join(f"“{word}”" for word in [*words][:MAX_MISSING_WORDS])
-    sentence = f"{unmatched}{missing and f': no paper says {missing}'}{muted}."
+    causes = [f"no paper says {missing}"] if missing else []
+    causes += [ranked.pool.absent_fields_note(interest.text) for interest in ranked.request.interests]
+    cause = "; ".join(dict.fromkeys(filter(None, causes)))
+    sentence = f"{unmatched}{cause and f': {cause}'}{muted}."
     return join(sentence, ranked.pool.calendar_note, invalid_interests_note(ranked.request))
+
+
+def absent_fields_note(fields: Sequence[str], sources: Iterable[str]) -> str:
+    """Return that no paper has the fields that an interest requires, and which sources don't give them."""
+    if not fields:
+        return ""
+    *others, last = sorted(sources)
+    givers = f"{', '.join(others)} and {last} give" if others else f"{last} gives"
+    givers = givers if len(others) < MAX_NAMED_SOURCES else "the sources give"
+    return f"no recent paper has {' or '.join(fields)} ({givers} none)"
 
 
 def skipped_editions_note(request: RankingRequest) -> str:

@@ -39,6 +39,7 @@ class SearchPage:
     papers: tuple[PaperView, ...]
     total: int
     of_newest: int = 0  # the number of papers searched, or 0 if the whole archive was searched
+    absent_fields: tuple[str, ...] = ()  # what the query requires and none of the searched papers has
 
 
 class SearchIndex:
@@ -60,6 +61,10 @@ class SearchIndex:
         order = np.lexsort((-self._ids[rows], -self._days[rows], -relevance[rows]))
         ids: list[int] = self._ids[rows[order]].tolist()
         return ids
+
+    def absent_fields(self, query: Query) -> tuple[str, ...]:
+        """Return what a query requires and no paper has, such as "a category"."""
+        return tuple(self._index.filters.absent_fields(query))
 
     def similar(self, paper_id: int, limit: int) -> list[int]:
         """Return the ids of the papers most similar to this one, or [] if the model has no LSA space."""
@@ -106,7 +111,7 @@ class ArchiveSearch:
             # Papers may have been withdrawn since the index was built.
             ids = queries.filter_ids(session, only, ids)
             papers = queries.in_given_order(session, ids[start : start + size])
-        return SearchPage(tuple(papers), len(ids), cached.of_newest)
+        return SearchPage(tuple(papers), len(ids), cached.of_newest, cached.index.absent_fields(query))
 
     def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
         """Return the most similar papers, or [] if there is no index yet: pages do not wait for it."""

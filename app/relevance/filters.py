@@ -45,12 +45,15 @@ class Filters:
         return next((reason for reason, rejected in clauses if rejected[row]), "")
 
     def absent_fields(self, query: Query) -> list[str]:
-        """Return the names of the fields that a query requires and no paper has."""
+        """Return what a query requires and no paper has: "an organisation", "a category".
+
+        Return [] if there are no papers.
+        """
         fields = [
-            ("organisations", query.organizations, self._organizations),
-            ("categories", query.categories, self._categories),
+            ("an organisation", query.organizations, self._organizations),
+            ("a category", query.categories, self._categories),
         ]
-        return [name for name, required, index in fields if required and not index.numbers]
+        return [name for name, required, index in fields if self._papers and required and not index.numbers]
 
     def _exclusions(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.excluded_phrases):

@@ -112,7 +112,7 @@ class Previews:
             for text in (interest.text for interest in interests):
                 counts = backtesting.daily_counts(builder, text, days, muted)
                 parts = query_language.split_suggestion(text)
-                description = in_words(text, counts, len(days_with_papers))
+                description = in_words(text, counts, len(days_with_papers), builder.absent_fields_note(text))
                 if muted and not any(counts) and any(backtesting.daily_counts(builder, text, days)):
                     description = "none except muted ones"
                 shown.append(
@@ -133,10 +133,12 @@ class Previews:
         return builder
 
 
-def in_words(text: str, counts: Sequence[int], paper_days: int) -> str:
+def in_words(text: str, counts: Sequence[int], paper_days: int, absent_fields_note: str = "") -> str:
     """Describe daily counts. `paper_days` is the number of days on which any papers were listed."""
     total = sum(counts)
-    if not total and not query_language.parse(text).terms:  # by authors or categories alone
+    if not total and absent_fields_note:
+        return f"none: {absent_fields_note}"
+    if not total and not query_language.parse(text).terms:  # by filters alone
         return "none"
     if not total:
         return f"none: try {'fewer' if ' ' in text else 'other'} words"

@@ -28,7 +28,7 @@ from app.storage.models import (
     Subscriber,
     SubscriberState,
 )
-from app.subscribers import Preferences
+from app.subscribers import Preferences, interests
 from app.types import EmptyDigestPolicy, Interest, PaperRecord, ParseResult
 from tests.conftest import NOW
 from tests.support import factories, sample_archive
@@ -183,6 +183,16 @@ def test_matching_exclusion_is_named(app: Application, papers: dict[str, int]) -
     excluded = "a word or phrase that the interest excludes is in it"
     assert explanation.interests[0].details.rejection_reason == excluded
     assert explanation.verdict.startswith(f"Not sent: “language agents -markets” leaves it out ({excluded})")
+
+
+def test_absent_category_is_named(app: Application, papers: dict[str, int]) -> None:
+    """Neither this paper nor any other has a category, so the interest can match nothing."""
+    with app.db.write() as session:
+        interests.store(session, session.exec(select(Subscriber.id)).one() or 0, [Interest("cat:cs.CL")])
+    explanation = explain(app, papers[TITLES[0]])
+    assert explanation.interests[0].details.rejection_reason == "no source gives its categories"
+    assert "“cat:cs.CL” leaves it out (no source gives its categories)" in explanation.verdict
+    assert "no recent paper has a category (Hugging Face Daily Papers gives none)" in explanation.skip_reason
 
 
 def test_full_digest_and_full_quota(app: Application, papers: dict[str, int]) -> None:

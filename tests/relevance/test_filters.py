@@ -77,7 +77,8 @@ def test_field_that_no_source_gives() -> None:
     query = parse("decoding org:meteo cat:cs author:x")
     assert FILTERS.absent_fields(query) == []
     filters = Filters([OTHER], ABBREVIATIONS)
-    assert filters.absent_fields(query) == ["organisations", "categories"]
+    assert filters.absent_fields(query) == ["an organisation", "a category"]
+    assert Filters([], ABBREVIATIONS).absent_fields(query) == []
     assert filters.absent_fields(parse("decoding -org:meteo -cat:cs")) == []
 
 

@@ -37,7 +37,15 @@ def sample_papers(app: Application) -> None:
     with app.db.write() as session:
         source = factories.add_source(session, now)
         for title in (AGENTS, VIDEO):
-            factories.add_paper(session, source, title, now.date(), now, abstract=f"{title}, at last.")
+            factories.add_paper(
+                session,
+                source,
+                title,
+                now.date(),
+                now,
+                abstract=f"{title}, at last.",
+                organization_names=["NVIDIA"],
+            )
         for back in (1, 2, 3):
             day = now - timedelta(days=back)
             factories.add_paper(session, source, f"Language Agents, Part {4 - back}", day.date(), day)
@@ -97,6 +105,26 @@ def test_filters_without_words_get_no_advice_on_words() -> None:
     """An author or a category cannot be rephrased."""
     assert preview.in_words('author:"Ada Lovelace"', [0] * 14, 10) == "none"
     assert preview.in_words("cat:cs.CR", [0] * 14, 10) == "none"
+
+
+@pytest.mark.usefixtures("sample_papers")
+def test_fields_that_no_source_gives_are_named(client: TestClient) -> None:
+    """A reader of an archive without categories learns why `cat:` finds nothing."""
+    note = "no recent paper has a category (Hugging Face Daily Papers gives none)"
+    fragment = preview_fragment(client, "cat:cs.CL", "video cat:cs", "org:nvidia", "org:contoso")
+    assert fragment.count(f"none: {note}") == 2
+    assert f"No digest today: none of the 5 new papers matched your interests: {note}." in preview_fragment(
+        client, "cat:cs.CL"
+    )
+    assert "Papers from nvidia" in fragment
+    assert "2 in the 4 days known so far" in fragment
+
+
+@pytest.mark.usefixtures("sample_papers")
+def test_organization_is_shown_and_named_as_reason(client: TestClient) -> None:
+    fragment = preview_fragment(client, "NVIDIA")
+    assert fragment.count("<bdi>NVIDIA</bdi></p>") == 2
+    assert "from NVIDIA</p>" in fragment
 
 
 @pytest.mark.usefixtures("sample_papers")

@@ -43,6 +43,7 @@ def test_paper_page(app: Application, client: TestClient) -> None:
         record(
             1, title="Of <b>Herds</b>", abstract="We follow zebras & say so.", authors=("Ada Lovelace",),
             categories=("q-bio.PE",), code_url="https://example.org/code", rank=3, upvotes=1,
+            organization_names=("Of <b>Birds</b>", "birds"),
             published_on=DAY - timedelta(days=2), tldr="Zebras go in herds.",
         ),
     )  # fmt: skip
@@ -52,6 +53,8 @@ def test_paper_page(app: Application, client: TestClient) -> None:
     assert "We follow zebras &amp; say so." in answer.text
     assert "Published on Tuesday, 17 November 2026" in answer.text
     assert 'href="/search?q=author%3A%22Ada+Lovelace%22">Ada Lovelace</a>' in answer.text
+    assert 'From <a dir="auto" href="/search?q=org%3A%22Of+%3Cb%3EBirds' in answer.text
+    assert ">Of &lt;b&gt;Birds&lt;/b&gt;</a>" in answer.text
     for url in (
         "https://arxiv.org/abs/2611.00001",
         "https://arxiv.org/pdf/2611.00001",
@@ -227,13 +230,18 @@ def test_search_works_without_scripts(app: Application, client: TestClient) -> N
 
 
 def test_search_uses_the_interest_syntax(app: Application, client: TestClient) -> None:
-    """It supports phrases, exclusions, authors and categories."""
+    """It supports phrases, exclusions, authors, organisations and categories."""
     add_papers(
         app,
-        record(1, title="Zebra stripes", authors=("Ada Lovelace",), categories=("cs.CL",)),
+        record(
+            1, title="Zebra stripes", authors=("Ada Lovelace",), organization_names=("NVIDIA",),
+            categories=("cs.CL",),
+        ),
         record(2, title="Stripes of a zebra", authors=("Alan Turing",), categories=("cs.CV",)),
-    )
+    )  # fmt: skip
     for typed in (
+        "zebra org:nvidia",
+        "NVIDIA",
         '"zebra stripes"',
         "zebra author:lovelace",
         "cat:cs.CL",
@@ -278,6 +286,22 @@ def test_search_without_results_gives_advice(app: Application, client: TestClien
     assert "No papers</h2>" in answer.text
     assert "Try fewer or different words, or remove the filters." in answer.text
     assert "No papers match these filters." in client.get("/search?code=1").text
+    page = client.get("/search", params={"q": "cat:cs.CL org:nvidia"}).text
+    assert "No papers match: none of them has an organisation or a category." in page
+
+
+def test_cards_name_the_organization(app: Application, client: TestClient) -> None:
+    """It comes after the authors, or alone."""
+    names = ("Of <b>Birds</b>",)
+    add_papers(
+        app,
+        record(1, authors=("Ada Lovelace",), organization_names=names),
+        record(2, organization_names=names),
+    )
+    page = client.get("/day/2026-11-19").text
+    assert '<p class="byline" dir="auto">Ada Lovelace · <bdi>Of &lt;b&gt;Birds&lt;/b&gt;</bdi></p>' in page
+    assert '<p class="byline" dir="auto"><bdi>Of &lt;b&gt;Birds&lt;/b&gt;</bdi></p>' in page
+    assert "<p>Ada Lovelace · Of &lt;b&gt;Birds&lt;/b&gt;</p>" in unescape(client.get("/feed.atom").text)
 
 
 @pytest.mark.parametrize("named", ["{}", "arXiv:{}v2", "https://arxiv.org/abs/{}", "https://arxiv.org/pdf/{}",
@@ -336,7 +360,7 @@ def test_search_in_an_empty_archive(client: TestClient) -> None:
     ("typed", "error"),
     [
         ({"q": '"zebra'}, "A quotation mark is not closed."),
-        ({"q": "-zebra"}, "needs at least one word, author: or cat: to look for"),
+        ({"q": "-zebra"}, "needs at least one word, author:, org: or cat: to look for"),
         ({"q": "z" * 301}, "at most 300 characters"),
         ({"q": "zebra", "day": "yesterday"}, "Please write the day as 2026-11-20."),
         ({"q": "zebra", "source": "<i>"}, "There is no source with this name."),
