@@ -72,8 +72,8 @@ MIN_COUNT = 1e-3  # of the sample; added to each count, as small counts vary by 
 # Papers with all words of the interest in the title, in any order, are relevant enough, however common the
 # words. This evidence is added to the rest, so that such papers differ.
 TITLE_RELEVANCE = 0.34
-# Minimum relevance: for papers from the organisation that the interest names, and for papers with a phrase that
-# the reader put in quotes.
+# Minimum relevance: for papers from the organisation that the interest names, and for papers with a phrase
+# that the reader put in quotes.
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
 BATCH_SIZE = 500  # interests matched at once, to limit memory
@@ -202,7 +202,7 @@ class MatchIndex:
             return np.maximum(relevance, PHRASE_RELEVANCE)
         if rows := self._organizations.rows_named_by(query):
             is_named = np.isin(np.arange(len(relevance)), [*rows])
-            return np.where(is_named, np.maximum(relevance, TITLE_RELEVANCE), relevance)
+            return np.where(is_named, np.maximum(relevance, ORGANIZATION_RELEVANCE), relevance)
         return relevance
 
     def _matches(self, query: Query, relevance: Matrix) -> dict[int, float]:

@@ -106,8 +106,8 @@ def test_matching_by_organization() -> None:
     for model in (RelevanceModel.bundled(), sample_archive.trained_model()):
         index = matching.MatchIndex(PAPERS, model)
         query = parse("Microsoft")
-        assert index.match([query]) == [dict.fromkeys((2, 3), matching.TITLE_RELEVANCE)]
-        assert index.relevance(query)[2] == matching.TITLE_RELEVANCE
+        assert index.match([query]) == [dict.fromkeys((2, 3), matching.ORGANIZATION_RELEVANCE)]
+        assert index.relevance(query)[2] == matching.ORGANIZATION_RELEVANCE
         assert index.reason(query, 3) == "from Microsoft Research"
         assert index.details(query, 3).from_organization
         assert not index.details(query, 4).from_organization
