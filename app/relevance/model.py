@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from app.errors import CorruptModel
-from app.relevance.vector_space import Document, Expansions, VectorSpace, with_expansions
+from app.relevance.vector_space import MAX_EXAMPLES, Document, Expansions, VectorSpace, with_expansions
 from app.text import abbreviations
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import content_stems
 
 # Increase this when an array is added or its meaning changes, or when `text.tokenizer` stems differently.
 FORMAT = 1
-BUNDLED_FREQUENCIES = Path(__file__).with_name("frequencies.json")
+BUNDLED_MODEL = Path(__file__).with_name("bundled_model.npz")
 
 Arrays = Mapping[str, Any]  # numpy arrays by name
 
@@ -36,14 +36,19 @@ class TermStatistics:
     abstract_length: float
 
     @classmethod
-    def count(cls, documents: Iterable[Document], expansions: Expansions) -> TermStatistics:
-        """Count the terms of (title, abstract) pairs. Drop pairs of stems that occur in only one paper."""
+    def count(
+        cls, documents: Iterable[Document], expansions: Expansions, min_frequency: int = 1
+    ) -> TermStatistics:
+        """Count the terms of (title, abstract) pairs.
+
+        Drop terms in fewer papers than `min_frequency`, and pairs of stems that occur in only one paper.
+        """
         frequencies: Counter[str] = Counter()
         count = titles = abstracts = 0
         for title, abstract in documents:
             frequencies.update({*with_expansions(title, expansions), *with_expansions(abstract, expansions)})
             count, titles, abstracts = count + 1, titles + len(title), abstracts + len(abstract)
-        frequent = {term: n for term, n in frequencies.items() if n > 1 or " " not in term}
+        frequent = {term: n for term, n in frequencies.items() if n >= max(min_frequency, 1 + (" " in term))}
         return cls(count, frequent, titles / max(1, count) or 10.0, abstracts / max(1, count) or 150.0)
 
     @property
@@ -83,27 +88,35 @@ class RelevanceModel:
     space: VectorSpace | None = None  # None if the archive is too small
 
     @classmethod
-    def train(cls, papers: Sequence[tuple[str, str]]) -> RelevanceModel:
-        """Train a model on (title, abstract) pairs, newest first."""
+    def train(
+        cls, papers: Sequence[tuple[str, str]], min_frequency: int = 1, max_examples: int = MAX_EXAMPLES
+    ) -> RelevanceModel:
+        """Train a model on (title, abstract) pairs, newest first.
+
+        Terms in fewer papers than `min_frequency` are dropped, and the newest papers kept as examples.
+        """
         unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
         compounds, apart = abbreviations.find_compounds(unfolded)
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds)
         folding = Abbreviations(compounds, shorts, apart)
         documents = [(folding.fold(title), folding.fold(abstract)) for title, abstract in unfolded]
-        statistics = TermStatistics.count(documents, folding.expansions)
+        statistics = TermStatistics.count(documents, folding.expansions, min_frequency)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
         space = VectorSpace.fit(
-            titled, statistics.frequencies, statistics.idf, statistics.lengths, folding.expansions
+            titled,
+            statistics.frequencies,
+            statistics.idf,
+            statistics.lengths,
+            folding.expansions,
+            max_examples,
         )
         return cls(statistics, folding, space)
 
     @classmethod
+    @cache
     def bundled(cls) -> RelevanceModel:
         """Return the model that ships with Paperboy, for archives with too few papers to train one."""
-        content = json.loads(BUNDLED_FREQUENCIES.read_text(encoding="utf-8"))
-        compounds, shorts = (_table(content.pop(name).items()) for name in ("compounds", "shorts"))
-        folding = Abbreviations(compounds, shorts, frozenset(content.pop("apart")))
-        return cls(TermStatistics(**content), folding)
+        return cls.decode(BUNDLED_MODEL.read_bytes())
 
     def document(self, title: str, abstract: str) -> Document:
         """Return the terms of a paper, with long forms folded into short forms."""

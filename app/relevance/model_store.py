@@ -19,7 +19,8 @@ from app.relevance.model import RelevanceModel
 from app.storage.database import Database
 from app.storage.models import Paper, TrainedModel
 
-MIN_PAPERS = 300  # with fewer papers, no model is trained and the bundled one is used
+# With fewer papers, the bundled model is used: one trained on this many is as good (docs/benchmarks.md).
+MIN_PAPERS = 2_000
 MAX_PAPERS = 20_000  # the newest ones are used for training; older ones say little about how people write now
 GROWTH_FACTOR = 1.5  # an archive that has grown by half does not wait for the nightly training
 MAX_MODELS = 3  # stored: one to use, and older ones to fall back on
@@ -170,14 +171,6 @@ class ModelStore:
         with db.read() as session:
             self.current(session)  # load it now, so that no request in this process has to
         return result
-
-
-def papers_needed(session: Session) -> int:
-    """Return the number of papers the archive needs before a model is trained, or 0 if there is a model.
-
-    Likes have no effect until then. Whether the model is valid is not checked, so this is one small query.
-    """
-    return 0 if _model_keys(session, limit=1) else MIN_PAPERS
 
 
 def rejected_versions(versions: Sequence[ModelVersion]) -> list[ModelVersion]:

@@ -144,6 +144,7 @@ class VectorSpace:
         idf: Idf,
         lengths: tuple[float, float],
         expansions: Expansions,
+        max_examples: int = MAX_EXAMPLES,
     ) -> VectorSpace | None:
         """Fit a space to (title, document) pairs, newest first.
 
@@ -162,7 +163,7 @@ class VectorSpace:
             np.asarray(directions.T / np.maximum(singular, 1e-6) ** WHITEN, np.float32)
         )
         vectors = _rounded_to_16_bits(_unit_rows(rows @ projection))
-        impacts = sparse.csr_matrix(terms.impacts(documents[:MAX_EXAMPLES], lengths).T)
+        impacts = sparse.csr_matrix(terms.impacts(documents[:max_examples], lengths).T)
         impacts.data = _rounded_to_16_bits(impacts.data)
         return cls(
             stems,
@@ -171,8 +172,8 @@ class VectorSpace:
             covariance=np.cov(vectors.T).astype(np.float32),
             terms=terms,
             impacts=impacts,
-            examples=vectors[:MAX_EXAMPLES],
-            fingerprints=np.array([title_fingerprint(title) for title, _ in papers[:MAX_EXAMPLES]], np.int64),
+            examples=vectors[:max_examples],
+            fingerprints=np.array([title_fingerprint(title) for title, _ in papers[:max_examples]], np.int64),
         )
 
     def to_arrays(self) -> dict[str, Matrix]:

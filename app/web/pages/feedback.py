@@ -16,7 +16,6 @@ from app import clock, subscribers
 from app.errors import InvalidInput, NotFound, TooManyRequests
 from app.links import Grant, Purpose
 from app.papers import bibliography, queries
-from app.relevance import model_store
 from app.text import sanitize
 from app.types import ParseResult
 from app.web import feedback_overview, pasted_papers
@@ -76,10 +75,9 @@ def _feedback_page(
         if row is None:
             raise NotFound("This paper is no longer in the archive.")
         current = subscribers.feedback_on(session, grant.subscriber_id, paper)
-        papers_needed = model_store.papers_needed(session)
     return page(
         request, "feedback.html", title=row.title, liked=link is FeedbackAction.MORE, current=current,
-        papers_needed=papers_needed, undone=undone,
+        undone=undone,
     )  # fmt: skip
 
 
@@ -154,8 +152,6 @@ def _parse(liked: str, file: UploadFile | None) -> ParseResult:
 
 def _paste_page(request: Request, form: PreferencesForm, *, status: int = 200, **result: Any) -> Response:
     token = request.path_params["token"]
-    with db(request).read() as session:
-        result["papers_needed"] = model_store.papers_needed(session)
     values = {"matched": subscribers.MatchedReferences(), "rejections": (), **result}
     return page(request, "pasted.html", status=status, form=form, token=token, **values)
 

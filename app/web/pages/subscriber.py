@@ -18,7 +18,6 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import InvalidPreference, LinkForged, NotFound
 from app.links import Grant, Purpose, lifetime_in_words
-from app.relevance import model_store
 from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.web import background, feedback_overview, forms, preview
 from app.web.forms import PreferencesForm, Text, Texts
@@ -64,11 +63,10 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
         reader = subscribers.get(session, grant.subscriber_id)
         choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
         overview = feedback_overview.overview(session, grant.subscriber_id)
-        papers_needed = model_store.papers_needed(session)
     liked = choices.liked.usable if choices else 0
     return page(
         request, "confirm.html", reader=reader, preferences=choices.preferences if choices else None,
-        liked=liked or len(overview.liked), papers_needed=papers_needed, consent=subscribers.CONSENT_TEXT,
+        liked=liked or len(overview.liked), consent=subscribers.CONSENT_TEXT,
     )  # fmt: skip
 
 
@@ -361,7 +359,6 @@ def _preferences_page(
         history = subscribers.history(session, grant.subscriber_id)
         stored = ledger.stored_digests(session, [delivery.id for delivery in history])
         overview = feedback_overview.overview(session, grant.subscriber_id)
-        papers_needed = model_store.papers_needed(session)
         links = {
             delivery.id: signed_path(app, Purpose.VIEW, reader, delivery.created_at, delivery.id or 0)
             for delivery in history
@@ -371,7 +368,7 @@ def _preferences_page(
         request, "preferences.html", status=digest_preview.status if digest_preview else status,
         headers=digest_preview.headers if digest_preview else None, preview=digest_preview, reader=reader,
         form=form, message=message, feedback_message=feedback_message,
-        feedback=overview, papers_needed=papers_needed, until=_pause_form(reader, now, *pause),
+        feedback=overview, until=_pause_form(reader, now, *pause),
         links=_links(request, reader, now), zones=forms.zones(),
         token=request.path_params["token"],
         history=[(delivery, links.get(delivery.id or 0, "")) for delivery in history],

@@ -13,7 +13,6 @@ from app import clock, subscribers
 from app.application import Application
 from app.links import Purpose
 from app.papers import bibliography
-from app.relevance.model_store import MIN_PAPERS
 from app.storage.models import Paper, Subscriber, SubscriberState
 from app.subscribers import MatchedReferences
 from app.types import PaperRecord
@@ -173,7 +172,7 @@ def test_pasted_papers_are_reported_one_by_one(
     assert answer.status_code == 200
     text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
     for words in (
-        "2 papers were added. Papers like them will rank higher in your digests once we have collected more",
+        "2 papers were added. Papers like them will rank higher in your digests.",
         "Recognised: 1. Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans",
         "Not in our archive, saved for you only: 1.",
         "A Paper That Nobody Else Has",
@@ -312,10 +311,10 @@ def test_papers_can_be_pasted_at_sign_up(
     assert len(feedback_of(app, carol)) == 2
 
 
-def test_pages_mention_that_likes_need_a_model(
+def test_pages_tell_that_likes_count_at_once(
     app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """The note disappears once a model is trained."""
+    """No model has to be trained first."""
     preferences, more = (
         link(Purpose.PREFERENCES, alice),
         feedback_path(link, alice, FeedbackAction.MORE, papers[0]),
@@ -323,21 +322,10 @@ def test_pages_mention_that_likes_need_a_model(
     with app.db.write() as session:
         session.get_one(Subscriber, bob).state = SubscriberState.PENDING
     like(app, bob, papers[0])
-    pages = [
-        lambda: client.post(preferences + "/papers", data={"liked": "A Paper That Was Pasted"}),
-        lambda: client.post(more),
-        lambda: client.get(preferences),
-        lambda: client.get(link(Purpose.CONFIRM, bob)),
-    ]
-    assert ["once we have collected more papers." in page().text for page in pages] == [True] * 4
-    with app.db.write() as session:
-        factories.add_unlisted_papers(session, MIN_PAPERS, clock.utcnow())
-    app.models.train(app.db, clock.utcnow())
-    texts = [page().text for page in pages]
-    assert not any("once we have collected more papers" in text for text in texts)
-    assert "One paper was added. Papers like it will rank higher in your digests." in texts[0]
-    assert "will rank higher in your digests." in texts[1]
-    assert "Papers like the one you listed will rank higher." in texts[3]
+    pasted = client.post(preferences + "/papers", data={"liked": "A Paper That Was Pasted"}).text
+    assert "One paper was added. Papers like it will rank higher in your digests." in pasted
+    assert "will rank higher in your digests." in client.post(more).text
+    assert "Papers like the one you listed will rank higher." in client.get(link(Purpose.CONFIRM, bob)).text
 
 
 def test_paste_at_sign_up_does_not_reveal_subscribers(
