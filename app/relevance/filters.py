@@ -5,12 +5,14 @@ No score outweighs an exclusion, and a required phrase must occur as a whole.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from app.relevance.highlights import in_categories, words_of_name, words_of_organization
+from app.relevance.model import TermStatistics
 from app.relevance.phrase_index import PhraseIndex
 from app.relevance.query_language import Query
 from app.relevance.vector_space import Matrix
@@ -18,14 +20,21 @@ from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import stem_all, without_stopwords
 from app.types import PaperView
 
+MIN_LIFT = 2.0
+
 Clause = tuple[str, Matrix]  # the reason for rejecting papers, and a mask of these papers
 
 
 class Filters:
     """Filters over papers, which are indexed on first use. Masks are in the order of the papers."""
 
-    def __init__(self, papers: Sequence[PaperView], abbreviations: Abbreviations) -> None:
-        self._papers, self._abbreviations = papers, abbreviations
+    def __init__(
+        self,
+        papers: Sequence[PaperView],
+        abbreviations: Abbreviations,
+        statistics: TermStatistics | None = None,
+    ) -> None:
+        self._papers, self._abbreviations, self._statistics = papers, abbreviations, statistics
 
     def build_indexes(self) -> None:
         """Index the papers now, so that the first query does not have to wait."""
@@ -70,6 +79,9 @@ class Filters:
     def _unmet_requirements(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.phrases):
             yield "a phrase in quotes is not in it", ~self._texts[0].containing(phrase)
+        for name in dict.fromkeys(query.names):
+            if self._belongs_together(name):
+                yield "a name with a hyphen is not in it as a whole", ~self._mentioning(name)
         if query.authors:
             yield "it is by other authors", ~self._by_authors(query.authors)
         if query.organizations:
@@ -78,6 +90,25 @@ class Filters:
         if query.categories:
             yield "no source gives its categories", self._lacking("categories")
             yield "it is filed under other categories", ~self._in_categories(query.categories)
+
+    def _belongs_together(self, stems: Sequence[str]) -> bool:
+        """Return True if words joined by hyphens are a name ("SWE-bench"), not ordinary words ("LLM-based").
+
+        A number makes a name of the word before it ("GPT-5"). Other words belong together if they are
+        neighbours in at least MIN_LIFT times as many papers as would contain both by chance. Words that are
+        too rare to tell are taken for a name.
+        """
+        if any(any(map(str.isdigit, stem)) for stem in stems[1:]):
+            return True
+        folded = self._abbreviations.fold(stems)
+        if not self._statistics:
+            return True
+        papers, total = self._statistics.frequencies, max(1, self._statistics.papers)
+        for first, second in itertools.pairwise(folded):
+            by_chance = papers.get(first, 0) * papers.get(second, 0) / total
+            if by_chance >= 1 and papers.get(f"{first} {second}", 0) < MIN_LIFT * by_chance:
+                return False
+        return True
 
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
         """Return a mask of the papers that contain these stems, as typed or in their short or long form."""

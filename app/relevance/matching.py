@@ -148,7 +148,7 @@ class MatchIndex:
     def __init__(self, papers: Iterable[PaperView], model: RelevanceModel) -> None:
         self._model, self._space = model, model.space
         self._texts = [PaperText(paper, model.abbreviations) for paper in papers]
-        self.filters = Filters([text.paper for text in self._texts], model.abbreviations)
+        self.filters = Filters([text.paper for text in self._texts], model.abbreviations, model.statistics)
         self._organizations = OrganizationNames(
             [text.paper for text in self._texts], model.abbreviations, model.statistics.idf
         )

@@ -29,6 +29,8 @@ _FILTER_FIELDS = {"author": "authors", "org": "organizations", "cat": "categorie
 _FILTER = f"({'|'.join(_FILTER_FIELDS)}):"
 _EMPTY_FILTER = re.compile(_FILTER, re.IGNORECASE)
 _SYNTAX = re.compile(rf'"|(?:^|\s)-\S|\b{_FILTER}', re.IGNORECASE)  # more than plain words
+_HYPHENATED = re.compile(r"[^\W_][^\W_.]*(?:\.[^\W_]+)*(?:-[^\W_.]+(?:\.[^\W_]+)*)+")
+_NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
 _WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 _VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
 _MUTED_FILTER = re.compile(rf"{_FILTER}\s*(.*)", re.IGNORECASE)
@@ -43,6 +45,7 @@ class Query:
 
     text: str
     words: tuple[str, ...] = ()
+    names: tuple[tuple[str, ...], ...] = ()  # the words of what may be a name with hyphens, as in "SWE-bench"
     phrases: tuple[tuple[str, ...], ...] = ()
     excluded_phrases: tuple[tuple[str, ...], ...] = ()  # an excluded word is a phrase of one stem
     authors: tuple[str, ...] = ()
@@ -66,7 +69,7 @@ class Query:
     def has_filters(self) -> bool:
         """Return True if the query has requirements or exclusions that apply regardless of the score."""
         excluded = (self.excluded_authors, self.excluded_organizations, self.excluded_categories)
-        return any((self.phrases, *self.required_values, self.excluded_phrases, *excluded))
+        return any((self.names, self.phrases, *self.required_values, self.excluded_phrases, *excluded))
 
     @property
     def required_values(self) -> tuple[tuple[str, ...], ...]:
@@ -206,6 +209,19 @@ def _add_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: s
         parts["phrases"].append(stems)
     else:
         parts["words"].extend(stems)
+        if _is_like_a_name(bare):
+            parts["names"].append(stems)
+
+
+def _is_like_a_name(text: str) -> bool:
+    """Return True for words joined by hyphens, one of them with a digit or a capital after its first letter.
+
+    "SWE-bench" and "GPT-5" look like names, "Long-Context" and "text-to-3D" do not.
+    """
+    name = text.strip(_VALUE_PUNCTUATION)
+    stems = stem_all(name)
+    has_only_content_words = without_stopwords(stems) == stems
+    return bool(_HYPHENATED.fullmatch(name) and _NAME_MARK.search(name) and has_only_content_words)
 
 
 def _build_query(text: str, parts: Mapping[str, Sequence[object]]) -> Query:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.errors import InvalidInterest
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText
+from app.relevance.model import TermStatistics
 from app.relevance.query_language import Query, parse
 from app.relevance.vector_space import Matrix
 from app.text.abbreviations import Abbreviations
@@ -80,6 +81,28 @@ def test_field_that_no_source_gives() -> None:
     assert filters.absent_fields(query) == ["an organisation", "a category"]
     assert Filters([], ABBREVIATIONS).absent_fields(query) == []
     assert filters.absent_fields(parse("decoding -org:meteo -cat:cs")) == []
+
+
+@pytest.mark.parametrize(
+    ("interest", "passing"),
+    [
+        ("SWE-bench", [True, False, True]),
+        ("GPT-5", [False, True, False]),  # with a number, it is always a name
+        ("LLM-based", [True, True, True]),  # frequent words, seldom together
+        ("NEW-thing", [False, False, False]),  # too rare to be ordinary words
+        ("swe-bench", [True, True, True]),
+    ],
+)
+def test_hyphenated_name_must_occur_as_a_whole(interest: str, passing: list[bool]) -> None:
+    """Whether it is a name depends on how often its words are neighbours in the archive."""
+    counts = {"swe": 40, "bench": 50, "swe bench": 20, "llm": 400, "base": 300, "llm base": 90, "gpt": 300}
+    papers = [
+        PaperView(1, "Agents on SWE-bench Verified", "LLM"),
+        PaperView(2, "A Bench for GPT-5", "SWE tasks, based on 5 tests"),
+        PaperView(3, "SWE Bench, Again"),
+    ]
+    filters = Filters(papers, ABBREVIATIONS, TermStatistics(1000, counts, 8.0, 150.0))
+    assert filters.passing_mask(parse(interest)).tolist() == passing
 
 
 @pytest.mark.parametrize(

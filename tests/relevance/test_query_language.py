@@ -45,12 +45,28 @@ def parse_without_text(text: str) -> Query:
         ("“world models” −video", Query("", phrases=(("world", "model"),), excluded_phrases=(("video",),))),
         ("agents author: ", Query("", words=("agent",))),
         ("RL - a survey", Query("", words=("rl", "a", "survey"))),  # a dash alone excludes nothing
+        ("SWE-bench, agents", Query("", words=("swe", "bench", "agent"), names=(("swe", "bench"),))),
         ("state-of-the-art", Query("", words=("state", "of", "the", "art"))),
     ],
 )
 def test_parse(text: str, query: Query) -> None:
     """Words, phrases, exclusions, authors and categories are each put into their own field."""
     assert parse_without_text(text) == query
+
+
+@pytest.mark.parametrize(
+    ("text", "is_name"),
+    [
+        *(
+            (text, True)
+            for text in ("SWE-bench", "GPT-5", "Llama-3.1", "MMLU-Pro", "Qwen2.5-VL", "LLM-based")
+        ),
+        *((text, False) for text in ("fine-tuning", "Long-Context", "text-to-3D", "SWE-", "SWE", "-GPT-5")),
+    ],
+)
+def test_hyphens_and_capitals_mark_names(text: str, is_name: bool) -> None:
+    """Filters decide by the archive which of these are names."""
+    assert bool(query_language.parse(f"agents {text}").names) == is_name
 
 
 def test_stop_words_count_only_in_phrases() -> None:
