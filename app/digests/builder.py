@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
@@ -20,9 +21,10 @@ from app.digests import compose, ranking, wording
 from app.errors import InvalidInterest
 from app.papers import queries
 from app.papers.sources import calendar
-from app.relevance import matching, query_language, trending, user_profile
+from app.relevance import matching, query_language, reasons, suggestions, translations, trending, user_profile
 from app.relevance.index_cache import IndexCache
 from app.relevance.model_store import ModelStore
+from app.relevance.suggestions import InterestHint
 from app.settings import Settings
 from app.storage.database import Database
 from app.storage.models import Source, Subscriber
@@ -96,6 +98,8 @@ class DigestBuilder:
         self._source_kinds = sorted(session.exec(kinds))
         self._matches = ranking.EvidenceMatrix(self._all)
         self._queries: dict[str, query_language.Query] = {}
+        self._read_as: dict[str, str] = {}  # an interest → what it most likely means, or ""
+        self._matched_as_read: dict[str, set[int]] = {}  # papers that match what an interest was read as
         self._reasons: dict[tuple[str, int], str] = {}
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
         self._profiles = FIFOCache[tuple[Feedback, ...], ProfileScores](MAX_CACHED_PROFILES)
@@ -243,7 +247,7 @@ class DigestBuilder:
             trends=trending.trends(list(self._papers.values()), self._now),
             matches=self._matches,
             reason=self._reason,
-            missing_words=lambda text: self._index.missing_words(self._query(text)),
+            missing_words=lambda text: self._index.missing_words(self._query(self.read_as(text) or text)),
             absent_fields_note=self.absent_fields_note,
             vectors=self._index.vectors,
             today=self._today,
@@ -268,9 +272,63 @@ class DigestBuilder:
                 queries[text] = self._query(text)
             except InvalidInterest as error:
                 errors[text] = error
-        for (text, query), hits in zip(queries.items(), self._index.match([*queries.values()]), strict=True):
-            self._matches.add(text, hits, self._index.excluded_papers(query))
+        read_as = {text: read for text in queries if (read := self.read_as(text))}
+        found = self._index.match([*queries.values(), *map(self._query, read_as.values())])
+        hits_as_read = dict(zip(read_as, found[len(queries) :], strict=True))
+        for (text, query), hits in zip(queries.items(), found, strict=False):
+            better = {n: r for n, r in hits_as_read.get(text, {}).items() if r > hits.get(n, 0.0)}
+            self._matched_as_read[text] = {*better}
+            self._matches.add(text, hits | better, self._index.excluded_papers(query))
         return errors
+
+    def read_as(self, text: str) -> str:
+        """Return the interest that a misspelt or foreign one most likely means, or "" for any other one.
+
+        Both are searched for. Raise InvalidInterest if the interest cannot be parsed.
+        """
+        if text not in self._read_as:
+            query, self._read_as[text] = self._query(text), ""
+            if self._interest_reader.has_rare_words(query):
+                read = self._interest_reader.read(text, self._index.missing_words(query))
+                with suppress(InvalidInterest):
+                    self._read_as[text] = self._query(read).text if read else ""
+        return self._read_as[text]
+
+    def hint(self, text: str) -> InterestHint:
+        """Return what to tell a reader about a valid interest: see InterestHint."""
+        self.match_interests([Interest(text)])
+        read = self.read_as(text)
+        hint = InterestHint(text, did_you_mean=read)
+        query = self._query(read or text)
+        if not query.terms or self.papers_above_floor(text):
+            return hint
+        missing = tuple(self._index.missing_words(query))
+        shorter = self._best_shorter_interest(query.text)
+        near = [] if shorter else self._topics.nearest(query.text)
+        return replace(
+            hint,
+            missing_words=missing,
+            is_foreign=bool(missing) and translations.is_foreign_script(query.text),
+            shorter=shorter,
+            topics=tuple(near or ([] if shorter else self._topics.commonest())),
+            topics_are_near=bool(near),
+        )
+
+    def _best_shorter_interest(self, text: str) -> str:
+        """Return the part of an interest that matches papers: with most words, then with most papers."""
+        parts = suggestions.shorter_interests(text)
+        self.match_interests(map(Interest, parts))
+        papers = {part: len(self.papers_above_floor(part)) for part in parts}
+        matching_parts = [part for part in parts if papers[part]]
+        return max(matching_parts, key=lambda part: (len(part.split()), papers[part]), default="")
+
+    @cached_property
+    def _interest_reader(self) -> suggestions.InterestReader:
+        return suggestions.InterestReader(self._model)
+
+    @cached_property
+    def _topics(self) -> suggestions.TopicIndex:
+        return suggestions.TopicIndex(paper.title for paper in self._all.values())
 
     def muted_papers(self, texts: Iterable[str]) -> frozenset[int]:
         """Return the papers that match any of these muted texts. No section of a digest includes them."""
@@ -289,7 +347,11 @@ class DigestBuilder:
     def match_details(self, text: str, paper: PaperView) -> matching.MatchDetails:
         """Return how a paper fits an interest; the paper need not be a candidate."""
         index = self._index if paper.id in self._all else matching.MatchIndex([paper], self._model)
-        return index.details(query_language.parse(text), paper.id)
+        texts = filter(None, (text, self.read_as(text)))
+        return max(
+            (index.details(self._query(each), paper.id) for each in texts),
+            key=lambda details: details.relevance,
+        )
 
     def _query(self, text: str) -> query_language.Query:
         if text not in self._queries:
@@ -301,8 +363,14 @@ class DigestBuilder:
         if reason is None:
             if len(self._reasons) >= MAX_CACHED_REASONS:
                 self._reasons.clear()
-            reason = self._reasons[text, paper_id] = self._index.reason(self._query(text), paper_id)
+            reason = self._reasons[text, paper_id] = self._new_reason(text, paper_id)
         return reason
+
+    def _new_reason(self, text: str, paper_id: int) -> str:
+        if paper_id not in self._matched_as_read[text]:
+            return self._index.reason(self._query(text), paper_id)
+        read = self.read_as(text)
+        return reasons.combine([self._index.reason(self._query(read), paper_id), reasons.reading_note(read)])
 
 
 def _first_day(days: int, last: date) -> date:

@@ -1,6 +1,10 @@
 """Score how well papers match interests and likes.
 
 query_language   PURE: what a reader typed → words, phrases, exclusions, `author:`, `org:`, `cat:`
+vocabulary       PURE: the words of papers, as they are spelled
+spelling         PURE: misspelt words → the words that they most likely mean
+translations     PURE: terms of the field in other languages → English
+suggestions      PURE: interests in the words of the archive, and what to ask for instead
 vector_space     PURE: papers as rows of numbers: BM25F, TF-IDF, LSA
 model            PURE: term statistics, abbreviations and LSA learned from the archive
 model_store      train, store, load and verify models

@@ -1,4 +1,4 @@
-"""PURE. Train and serialise the model of the archive: term statistics, abbreviations and LSA space."""
+"""PURE. Train and serialise the model of the archive: terms, words, abbreviations and LSA space."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ import numpy as np
 
 from app.errors import CorruptModel
 from app.relevance.vector_space import MAX_EXAMPLES, Document, Expansions, VectorSpace, with_expansions
+from app.relevance.vocabulary import Vocabulary
 from app.text import abbreviations
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import content_stems
 
 # Increase this when an array is added or its meaning changes, or when `text.tokenizer` stems differently.
-FORMAT = 1
+FORMAT = 2
+MIN_PAPERS_OF_WORD = 2  # rarer words are not in the vocabulary
 BUNDLED_MODEL = Path(__file__).with_name("bundled_model.npz")
 
 Arrays = Mapping[str, Any]  # numpy arrays by name
@@ -86,6 +88,7 @@ class RelevanceModel:
     statistics: TermStatistics
     abbreviations: Abbreviations
     space: VectorSpace | None = None  # None if the archive is too small
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)  # without the bundled words
 
     @classmethod
     def train(
@@ -110,7 +113,8 @@ class RelevanceModel:
             folding.expansions,
             max_examples,
         )
-        return cls(statistics, folding, space)
+        texts = (f"{title} {abstract}" for title, abstract in papers)
+        return cls(statistics, folding, space, Vocabulary.count(texts, MIN_PAPERS_OF_WORD))
 
     @classmethod
     @cache
@@ -128,6 +132,7 @@ class RelevanceModel:
         arrays: dict[str, Any] = {"format": np.array(FORMAT), **self.statistics.to_arrays()}
         for name, table in {"compounds": folding.compounds, "shorts": folding.shorts}.items():
             arrays[name] = _encode_lines(f"{' '.join(run)}\t{short}" for run, short in sorted(table.items()))
+        arrays["words"] = _encode_lines(self.vocabulary.to_lines())
         arrays["apart"] = _encode_lines(sorted(folding.split_compounds))
         arrays |= self.space.to_arrays() if self.space else {}
         np.savez_compressed(buffer, **arrays)
@@ -151,7 +156,8 @@ class RelevanceModel:
                 space = None
                 if "projection" in arrays:
                     space = VectorSpace.from_arrays(arrays, statistics.frequencies, statistics.idf)
-                return cls(statistics, folding, space)
+                vocabulary = Vocabulary.from_lines(_decode_lines(arrays["words"]))
+                return cls(statistics, folding, space, vocabulary)
         except CorruptModel:
             raise
         except Exception as error:  # a broken .npz fails in more ways than can be listed

@@ -175,6 +175,21 @@ def query_for(field: str, value: str) -> str:
     return text if any(query.required_values) else ""
 
 
+def plain_runs(text: str) -> list[tuple[int, int]]:
+    """Return the spans of the runs of plain words in a normalised text.
+
+    Phrases in quotes, exclusions and filters are not part of any run.
+    """
+    runs, continues = list[tuple[int, int]](), False
+    for part in _PART.finditer(text):
+        minus, field, _, bare = part.groups()
+        is_plain = bool(bare and not minus and not field)
+        if is_plain:
+            runs.append((runs.pop()[0] if continues else part.start(), part.end()))
+        continues = is_plain
+    return runs
+
+
 def split_suggestion(text: str) -> tuple[str, ...]:
     """Return the comma-separated parts of a text that looks like several plain interests, otherwise ()."""
     text = normalise(text)

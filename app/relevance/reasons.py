@@ -34,6 +34,11 @@ def interest_reason(
     return combine(parts)
 
 
+def reading_note(read: str) -> str:
+    """Return a note that a misspelt or foreign interest was read as another one."""
+    return f"your interest was read as “{read}”"
+
+
 def feedback_reason(title: str, shared_words: Sequence[str], *, liked: bool) -> str:
     """Return the reason for a paper close to the liked or disliked paper with this title."""
     judgement = "you liked" if liked else "you asked less of"

@@ -69,6 +69,13 @@ def test_hyphens_and_capitals_mark_names(text: str, is_name: bool) -> None:
     assert bool(query_language.parse(f"agents {text}").names) == is_name
 
 
+def test_runs_of_plain_words() -> None:
+    """Phrases, exclusions and filters are not part of them."""
+    text = 'world models "in quotes" -video agents author:ng for cat:"cs.CL" all'
+    found = [text[start:end] for start, end in query_language.plain_runs(text)]
+    assert found == ["world models", "agents", "for", "all"]
+
+
 def test_stop_words_count_only_in_phrases() -> None:
     """ "text to image" means two words; in quotes all three must occur."""
     assert query_language.parse("text to image").terms == ("text", "imag")

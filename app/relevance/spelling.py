@@ -1,0 +1,106 @@
+"""PURE. Find the word that a misspelt word most likely means.
+
+A candidate differs by one edit (an inserted, dropped or replaced letter, or two swapped neighbours), or by
+two if the word is long. Its score is a log-odds: how much more likely the word is a slip than a correct word,
+such as a new name. The weights are those of a logistic regression, rounded; docs/benchmarks.md says how they
+were found, and how often correct words are changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
+
+from app.relevance.vocabulary import Vocabulary
+from app.text.tokenizer import stem_all
+
+MIN_LETTERS = 5  # a shorter word has too many neighbours
+LETTERS_FOR_TWO_EDITS = 7
+MIN_CANDIDATE_PAPERS = 5  # a rarer word may itself be misspelt
+# A word that a few papers contain is a slip only if two letters are swapped, and the other spelling is this
+# many times more frequent.
+MAX_PAPERS_OF_SLIP, SWAPPED_RATIO = 2, 300
+
+LOG_PAPERS, LOG_PAIRS = 0.5, 0.5  # papers with the candidate; papers with it next to a neighbouring word
+NO_PAIR = -0.8  # it occurs next to none of the neighbouring words
+SECOND_EDIT, FIRST_LETTER, SWAPPED = -3.0, -0.6, 2.5
+PER_LETTER = 0.8  # a longer word is less likely to be near another one by chance
+MIN_SCORE = 6.5
+
+
+class SpellChecker:
+    """Correct words by the vocabulary of papers, and by the frequencies of pairs of stems."""
+
+    def __init__(self, vocabulary: Vocabulary, frequencies: Mapping[str, int]) -> None:
+        self._vocabulary, self._frequencies = vocabulary, frequencies
+        self._candidates = [w for w, papers in vocabulary.papers.items() if papers >= MIN_CANDIDATE_PAPERS]
+
+    def papers(self, word: str) -> int:
+        """Return the number of papers that contain a word, given without accents, or its inflections."""
+        stems = stem_all(word)
+        by_stem = self._frequencies.get(stems[0], 0) if len(stems) == 1 else 0
+        return max(by_stem, self._vocabulary.papers.get(word, 0))
+
+    def correct(self, words: Sequence[str], position: int, papers: int) -> str:
+        """Return the spelling that the word at `position` most likely means, or "" if it seems correct.
+
+        `words` are without accents and stop words. `papers` is the number of papers that contain the word.
+        """
+        word = words[position]
+        if len(word) < MIN_LETTERS or not (word.isascii() and word.isalpha()):
+            return ""
+        candidates = self._candidates_for(word)
+        inflections = [other for other, _ in candidates if stem_all(other) == stem_all(word)]
+        if inflections:  # it matches the same papers; only its spelling may be wrong
+            best = max(inflections, key=self._frequency)
+            return self._vocabulary.spellings[best] if word not in self._vocabulary.papers else ""
+        if papers > MAX_PAPERS_OF_SLIP:
+            return ""
+        neighbours = [*words[max(0, position - 1) : position], *words[position + 1 : position + 2]]
+        scores = {
+            other: self._score(word, other, distance, neighbours)
+            for other, distance in candidates
+            if not papers or (_is_swapped(word, other) and self._frequency(other) >= SWAPPED_RATIO * papers)
+        }
+        best = max(scores, key=lambda other: (scores[other], other), default="")
+        return self._vocabulary.spellings[best] if best and scores[best] >= MIN_SCORE else ""
+
+    def _candidates_for(self, word: str) -> list[tuple[str, int]]:
+        """Return the frequent words that are near enough, each with its distance."""
+        edits = 2 if len(word) >= LETTERS_FOR_TWO_EDITS else 1
+        near = process.extract(word, self._candidates, scorer=OSA.distance, score_cutoff=edits, limit=None)
+        return [(candidate, int(distance)) for candidate, distance, _ in near]
+
+    def _score(self, word: str, candidate: str, distance: int, neighbours: Sequence[str]) -> float:
+        pairs = max((self._pair_papers(candidate, other) for other in neighbours), default=0)
+        return (
+            LOG_PAPERS * math.log(self._frequency(candidate))
+            + LOG_PAIRS * math.log1p(pairs)
+            + NO_PAIR * (bool(neighbours) and not pairs)
+            + SECOND_EDIT * (distance - 1)
+            + FIRST_LETTER * (candidate[0] != word[0])
+            + SWAPPED * _is_swapped(word, candidate)
+            + PER_LETTER * len(word)
+        )
+
+    def _frequency(self, word: str) -> int:
+        return self._vocabulary.papers[word]
+
+    def _pair_papers(self, first: str, second: str) -> int:
+        """Return the number of papers in which two words are neighbours, in either order."""
+        stems = stem_all(f"{first} {second}")
+        return sum(self._frequencies.get(" ".join(pair), 0) for pair in (stems, stems[::-1]))
+
+
+def _is_swapped(word: str, other: str) -> bool:
+    """Return True if one of two different words has two neighbouring letters of the other swapped."""
+    differences = [place for place, (a, b) in enumerate(zip(word, other, strict=False)) if a != b]
+    return (
+        len(word) == len(other)
+        and len(differences) == 2
+        and differences[1] - differences[0] == 1
+        and sorted(word) == sorted(other)
+    )

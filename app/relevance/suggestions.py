@@ -1,0 +1,196 @@
+"""PURE. Read an interest in the words of the archive, and suggest what to ask for instead.
+
+A misspelt word is read as the word that it most likely means, and a term in another language as the English
+one. Quoted phrases, filters and exclusions are taken as typed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.relevance import query_language, translations
+from app.relevance.model import RelevanceModel
+from app.relevance.query_language import Query
+from app.relevance.spelling import SpellChecker
+from app.text.tokenizer import WORD, content_stems, fold_accents, stem_all, without_stopwords
+
+MIN_KNOWN = 2  # a word in this many papers is an English one
+MIN_TOPIC_PAPERS = 2
+MAX_TOPIC_WORDS = 3
+MAX_TOPICS = 4
+SHARE_OF_LONGER = 0.7  # a topic is left out if this share of its papers continue it in the same way
+SHARED_LETTERS = 5  # at the beginning of words that are probably related, such as "protein" and "proteomics"
+MAX_WORDS_TO_SHORTEN = 6
+
+_INNER_CAPITAL = re.compile(r"[^\W\d_](?=.*[A-Z])(?=.*[a-z])\w*[A-Z]")
+_CONTENT_BREAK = re.compile(r"[^\w\s-]")
+
+
+@dataclass(frozen=True, slots=True)
+class InterestHint:
+    """What to tell a reader about an interest. Suggested texts are interests that can replace it."""
+
+    interest: str
+    did_you_mean: str = ""  # what it was read as; both are searched for
+    missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches
+    is_foreign: bool = False  # it is in letters that papers do not use
+    shorter: str = ""  # a part of the interest that matches papers, if the whole does not
+    topics: tuple[str, ...] = ()  # topics of recent papers, if nothing matches
+    topics_are_near: bool = False  # they share a word with the interest; otherwise, they are the commonest
+
+    def __bool__(self) -> bool:
+        """Return True if there is anything to tell."""
+        return bool(self.did_you_mean or self.missing_words or self.is_foreign or self.shorter or self.topics)
+
+
+class InterestReader:
+    """Read interests in the words of the model's archive."""
+
+    def __init__(self, model: RelevanceModel) -> None:
+        self._model = model
+
+    @cached_property
+    def _spelling(self) -> SpellChecker:
+        return SpellChecker(self._model.vocabulary.with_bundled(), self._model.statistics.frequencies)
+
+    def has_rare_words(self, query: Query) -> bool:
+        """Return True if a word of a query is rare in the archive. Otherwise the query is read as typed."""
+        frequencies = self._model.statistics.frequencies
+        return any(frequencies.get(stem, 0) <= MIN_KNOWN for stem in query.terms)
+
+    def read(self, text: str, missing_words: Collection[str] = ()) -> str:
+        """Return the interest that a text most likely means, or "" if it seems correct as it is.
+
+        `missing_words` are those words of the text that occur in no paper of the index.
+        """
+        text = query_language.normalise(text)
+        parts, past = list[str](), 0
+        for start, end in query_language.plain_runs(text):
+            run = text[start:end]
+            parts += [text[past:start], translations.translate(run, self._is_english)]
+            parts[-1] = parts[-1] or self._respelled(run, missing_words)
+            past = end
+        read = "".join([*parts, text[past:]])
+        if content_stems(read) == content_stems(text) or not WORD.search(read):
+            return ""
+        return read if len(read) <= query_language.MAX_INTEREST_CHARS else ""
+
+    def _is_english(self, word: str) -> bool:
+        return bool(_INNER_CAPITAL.match(word)) or self._spelling.papers(fold_accents(word)) >= MIN_KNOWN
+
+    def _respelled(self, text: str, missing_words: Collection[str]) -> str:
+        """Return a text with its misspelt words corrected.
+
+        Words are looked at twice: a corrected neighbour tells more about a word.
+        """
+        words = [match for match in WORD.finditer(text) if without_stopwords(stem_all(match.group()))]
+        folded = [fold_accents(word.group()) for word in words]
+        corrections = dict[int, str]()
+        for position, word in [*enumerate(words)] * 2:
+            typed = word.group()
+            # A capital within a word is that of a name or of an abbreviation.
+            if position in corrections or any(letter.isupper() for letter in typed[1:]):
+                continue
+            papers = max(self._spelling.papers(folded[position]), typed not in missing_words)
+            if spelling := self._spelling.correct(folded, position, papers):
+                folded[position] = fold_accents(spelling)
+                corrections[position] = spelling[0].upper() + spelling[1:] if typed[0].isupper() else spelling
+        parts, past = list[str](), 0
+        for position in sorted(corrections):
+            start, end = words[position].span()
+            parts += [text[past:start], corrections[position]]
+            past = end
+        return "".join([*parts, text[past:]])
+
+
+def shorter_interests(text: str) -> list[str]:
+    """Return the interests with one word less, then the single words of a text of plain words only."""
+    text = query_language.normalise(text)
+    if query_language.plain_runs(text) != [(0, len(text))]:
+        return []
+    words = [word for word in text.split() if without_stopwords(stem_all(word))]
+    if not 1 < len(words) <= MAX_WORDS_TO_SHORTEN:
+        return []
+    with_one_less = (
+        " ".join(words[:left_out] + words[left_out + 1 :]) for left_out in reversed(range(len(words)))
+    )
+    return [*dict.fromkeys([*with_one_less, *words])]
+
+
+class TopicIndex:
+    """The topics of papers: runs of up to MAX_TOPIC_WORDS words that several titles share."""
+
+    def __init__(self, titles: Iterable[str]) -> None:
+        papers, spellings = Counter[tuple[str, ...]](), dict[tuple[str, ...], Counter[str]]()
+        for title in titles:
+            in_title = dict(_title_runs(title))
+            papers.update(in_title.keys())
+            for stems, spelling in in_title.items():
+                spellings.setdefault(stems, Counter())[spelling] += 1
+        continued: dict[tuple[str, ...], int] = defaultdict(int)
+        for stems, count in papers.items():
+            for part in (stems[:-1], stems[1:]):
+                continued[part] = max(continued[part], count)
+        self._topics = [
+            (stems, spellings[stems].most_common(1)[0][0])
+            for stems, count in sorted(papers.items(), key=lambda item: (-item[1], item[0]))
+            if count >= MIN_TOPIC_PAPERS and continued[stems] < SHARE_OF_LONGER * count
+        ]
+
+    def nearest(self, text: str) -> list[str]:
+        """Return the topics with a word of the text or a related one, those with most papers first."""
+        words = content_stems(text)
+        near = (
+            spelling
+            for stems, spelling in self._topics
+            if any(_are_related(word, stem) for word in words for stem in stems)
+        )
+        return [*itertools.islice(near, MAX_TOPICS)]
+
+    def commonest(self) -> list[str]:
+        """Return the topics with most papers."""
+        return [spelling for _, spelling in self._topics[:MAX_TOPICS]]
+
+
+def _title_runs(title: str) -> Iterable[tuple[tuple[str, ...], str]]:
+    """Yield the stems and the spelling of each run of at least two words that are no stop words."""
+    for clause in _CONTENT_BREAK.split(title):
+        words = [*WORD.finditer(clause)]
+        stems = stem_all(clause)
+        for size in range(2, MAX_TOPIC_WORDS + 1):
+            for start in range(len(words) - size + 1):
+                run = stems[start : start + size]
+                if len(without_stopwords(run)) == size and not any(stem.isdigit() for stem in run):
+                    yield tuple(run), clause[words[start].start() : words[start + size - 1].end()]
+
+
+def _are_related(first: str, second: str) -> bool:
+    return first == second or (
+        min(len(first), len(second)) >= SHARED_LETTERS and first[:SHARED_LETTERS] == second[:SHARED_LETTERS]
+    )
+
+
+def sentences(hint: InterestHint) -> list[str]:
+    """Return what a hint says, for the command line and the API."""
+    said = []
+    if hint.did_you_mean:
+        said.append(f"Did you mean “{hint.did_you_mean}”? We search for both.")
+    if hint.is_foreign:
+        said.append("Titles and abstracts are in English. Please write the interest in English.")
+    elif hint.missing_words:
+        said.append(f"No recent paper says {_quoted(hint.missing_words)}.")
+    if hint.shorter:
+        said.append(f"“{hint.shorter}” brings papers.")
+    if hint.topics:
+        beginning = "Topics near it" if hint.topics_are_near else "The most frequent topics"
+        said.append(f"{beginning}: {_quoted(hint.topics)}.")
+    return said
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    return ", ".join(f"“{text}”" for text in texts)

@@ -1,0 +1,68 @@
+"""PURE. The words of papers as they are spelled, with the number of papers that contain each.
+
+Statistics count stems, which nobody writes. Corrections and suggestions need readable words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from app.text.tokenizer import WORD, fold_accents
+
+MIN_LETTERS = 4  # shorter words are too similar to each other to be corrected
+BUNDLED_WORDS = Path(__file__).with_name("vocabulary.txt")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words of at least MIN_LETTERS Latin letters, by their folded form (lower case, without accents)."""
+
+    spellings: Mapping[str, str] = field(default_factory=dict)  # the commonest spelling, such as "ImageNet"
+    papers: Mapping[str, int] = field(default_factory=dict)  # the number of papers that contain the word
+
+    @classmethod
+    def count(cls, texts: Iterable[str], min_papers: int = 1) -> Vocabulary:
+        """Count the words of texts, one text a paper. Drop words in fewer than `min_papers` papers."""
+        spelled, papers, folded_form = Counter[str](), Counter[str](), dict[str, str]()
+        for text in texts:
+            words = set(WORD.findall(text))
+            for word in words - folded_form.keys():
+                folded = fold_accents(word)
+                is_counted = len(folded) >= MIN_LETTERS and folded.isascii() and folded.isalpha()
+                folded_form[word] = folded if is_counted else ""
+            spelled.update(words)
+            papers.update({folded_form[word] for word in words} - {""})
+        by_form: dict[str, tuple[int, str]] = defaultdict(lambda: (0, ""))
+        for word, folded in folded_form.items():
+            by_form[folded] = max(by_form[folded], (spelled[word], word))
+        known = sorted(word for word, count in papers.items() if count >= min_papers)
+        return cls({word: by_form[word][1] for word in known}, {word: papers[word] for word in known})
+
+    @classmethod
+    def from_lines(cls, lines: Iterable[str]) -> Vocabulary:
+        """Return the vocabulary in lines of `to_lines`. Raise ValueError if a line is malformed."""
+        rows = [(spelling, int(papers)) for spelling, papers in (line.split("\t") for line in lines)]
+        folded = [fold_accents(spelling) for spelling, _ in rows]
+        spellings = dict(zip(folded, (spelling for spelling, _ in rows), strict=True))
+        return cls(spellings, dict(zip(folded, (papers for _, papers in rows), strict=True)))
+
+    def to_lines(self) -> list[str]:
+        """Return a line for each word, in alphabetical order: its commonest spelling, a tab, its papers."""
+        return [f"{spelling}\t{self.papers[word]}" for word, spelling in sorted(self.spellings.items())]
+
+    def with_bundled(self) -> Vocabulary:
+        """Return this vocabulary with the counts of the bundled one added. Its own spellings are kept."""
+        bundled = bundled_vocabulary()
+        papers = Counter(self.papers)
+        papers.update(bundled.papers)
+        return Vocabulary({**bundled.spellings, **self.spellings}, papers)
+
+
+@cache
+def bundled_vocabulary() -> Vocabulary:
+    """Return the words of about 13,000 papers, which ship with Paperboy. A small archive has too few."""
+    return Vocabulary.from_lines(BUNDLED_WORDS.read_text(encoding="utf-8").splitlines())

@@ -1,0 +1,30 @@
+"""Write app/relevance/vocabulary.txt: the words of papers, to recognise misspelt interests.
+
+python -m benchmarks.make_vocabulary ../shared
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import sys
+from pathlib import Path
+
+from app.relevance import vocabulary
+from app.relevance.vocabulary import Vocabulary
+
+
+def main() -> None:
+    data = Path(sys.argv[1]) / "data"
+    lines = (data / "arxiv_daily/2026-02-first-two-weeks.jsonl").read_text("utf-8").splitlines()
+    with lzma.open(data / "papers/hf_papers.jsonl.xz", "rt") as recorded:
+        lines += recorded.readlines()
+    papers = {paper["id"]: paper for paper in map(json.loads, lines)}
+    words = Vocabulary.count(f"{paper['title']} {paper['abstract']}" for paper in papers.values()).to_lines()
+    text = "\n".join(words) + "\n"
+    vocabulary.BUNDLED_WORDS.write_text(text, encoding="utf-8")
+    print(f"{len(words)} words of {len(papers)} papers, {len(text) / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()

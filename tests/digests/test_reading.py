@@ -1,0 +1,132 @@
+"""Test how misspelt and foreign interests are matched, and the hints on interests that match nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from app import pipeline
+from app.application import Application
+from app.digests import ranking
+from app.digests.builder import DigestBuilder
+from app.relevance.suggestions import InterestHint
+from app.subscribers import Preferences
+from app.types import Digest, Interest, Skip
+from tests.support import factories
+
+VISION = "Vision Language Models at Night"
+TITLES = (VISION, "Vision Language Models by Day", "Language Agents", "Robot Hands", "Protein Graphs")
+
+
+@pytest.fixture
+def builder(app: Application, now: datetime) -> DigestBuilder:
+    """Return a builder for an archive of five papers."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        for title in TITLES:
+            factories.add_paper(session, source, title, now.date(), now)
+    with app.db.read() as session:
+        return DigestBuilder(app.digest_context, session, now)
+
+
+def preview(builder: DigestBuilder, text: str) -> Digest | Skip:
+    return builder.preview("2026-11-20", Preferences(interests=(Interest(text),)))
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("vison language modles", "vision language models"),
+        ("modèles de langage", "language models"),
+        ("视觉语言模型", "vision-language models"),
+    ],
+)
+def test_interest_is_searched_for_as_read(builder: DigestBuilder, typed: str, read: str) -> None:
+    """The reason says how it was read, the section and the hint show the interest as typed."""
+    digest = preview(builder, typed)
+    assert isinstance(digest, Digest)
+    [section] = digest.sections
+    assert section.interest == typed
+    assert VISION in [pick.title for pick in section.picks]
+    assert section.picks[0].reason.endswith(f"in the title; your interest was read as “{read}”")
+    assert builder.hint(typed) == InterestHint(typed, did_you_mean=read)
+
+
+def test_interest_is_also_searched_for_as_typed(app: Application, now: datetime) -> None:
+    """The relevance is the maximum of both, and the reason names what matched."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        typed = factories.add_paper(session, source, "Langauge: A Toy Named so", now.date(), now)
+        read = factories.add_paper(session, source, "Language of Whales", now.date(), now)
+    with app.db.read() as session:
+        builder = DigestBuilder(app.digest_context, session, now)
+    digest = preview(builder, "langauge")
+    assert isinstance(digest, Digest)
+    reasons = {pick.paper_id: pick.reason for pick in digest.picks}
+    assert reasons[typed] == "“Langauge” in the title"
+    assert reasons[read] == "“Language” in the title; your interest was read as “language”"
+
+
+def test_explanation_uses_the_reading(builder: DigestBuilder) -> None:
+    """The numbers are those of the reading by which the paper matches better."""
+    digest = preview(builder, "vison language modles")
+    assert isinstance(digest, Digest)
+    paper = next(paper for paper in builder.papers if paper.title == VISION)
+    details = builder.match_details("vison language modles", paper)
+    assert details.in_title
+    assert details.relevance == pytest.approx(
+        ranking.relevance_of(builder.pool.matches.evidence[0]).max(), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("vision", InterestHint("vision")),
+        ("author:Nobody", InterestHint("author:Nobody")),
+        (
+            "beekeeping",
+            InterestHint("beekeeping", missing_words=("beekeeping",), topics=("Vision Language Models",)),
+        ),
+        (
+            "visionary",
+            InterestHint(
+                "visionary",
+                missing_words=("visionary",),
+                topics=("Vision Language Models",),
+                topics_are_near=True,
+            ),
+        ),
+        (
+            "модели",
+            InterestHint(
+                "модели", missing_words=("модели",), is_foreign=True, topics=("Vision Language Models",)
+            ),
+        ),
+    ],
+)
+def test_hints(builder: DigestBuilder, text: str, hint: InterestHint) -> None:
+    """An interest that matches nothing is told so, with topics that the archive has."""
+    assert builder.hint(text) == hint
+
+
+def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder) -> None:
+    """The longest part comes first."""
+    hint = builder.hint('"protein" beekeeping')
+    assert hint.shorter == ""
+    assert builder.hint("beekeeping honey").shorter == ""
+    strict = builder.hint("SWE-9 graphs")  # the name is required, and no paper has it
+    assert (strict.missing_words, strict.shorter) == (("SWE", "9"), "graphs")
+
+
+def test_reason_for_an_empty_digest_names_words_that_no_paper_says(app: Application, now: datetime) -> None:
+    """A word that was read as another one is not named."""
+    with app.db.write() as session:
+        factories.add_paper(session, factories.add_source(session, now), "Robot Hands", now.date(), now)
+    interests = Preferences(interests=(Interest("langauge beekeeping"),))
+    digest, hints = pipeline.preview_with_hints(app, interests, now)
+    assert isinstance(digest, Skip)
+    assert "no paper says “language”, “beekeeping”" in digest.reason
+    assert [hint.did_you_mean for hint in hints] == ["language beekeeping"]
+    assert not isinstance(pipeline.preview(app, interests, now - timedelta(days=40)), Digest)

@@ -1,0 +1,163 @@
+"""Test how interests are read: misspelt words, other languages, and what to ask for instead."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.relevance import query_language, suggestions
+from app.relevance.model import RelevanceModel
+from app.relevance.suggestions import InterestHint, InterestReader, TopicIndex
+
+READER = InterestReader(RelevanceModel.bundled())
+
+
+def read(text: str) -> str:
+    """Return what a text is read as if today's papers contain none of its words."""
+    return READER.read(text, re.findall(r"[^\W_]+", text))
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("vison language modles", "vision language models"),
+        ("Vison Language Modles", "Vision Language Models"),
+        ("reinforcment learnig", "reinforcement learning"),
+        ("grahp neural netwroks", "graph neural networks"),
+        ("langauge models", "language models"),  # one paper has this slip
+        ("vision-langauge models", "vision-language models"),
+        ("interpretabilty", "interpretability"),
+        ('difusion models -video author:"He"', 'diffusion models -video author:"He"'),
+    ],
+)
+def test_misspelt_words_are_corrected(typed: str, meant: str) -> None:
+    """Capitals at the beginning, hyphens, filters and exclusions are kept."""
+    assert read(typed) == meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LLM reasoning",
+        "low-resource languages",
+        "SWE-bench",
+        "Qwen4",
+        "DeepSekk",  # capitals within a word: a name
+        "Karpathy",
+        "beekeeping",
+        "quantum beekeeping",
+        "cats",
+        "behaviour modelling",  # British
+        '"langauge modles"',  # a phrase in quotes is taken as typed
+        "author:Langauge",
+        "agents -langauge",
+        "zzzzzzzzzzzzzz",
+        "a",
+    ],
+)
+def test_correct_words_and_names_are_kept(text: str) -> None:
+    """So are quoted phrases, exclusions and filters."""
+    assert read(text) == ""
+
+
+def test_word_in_a_paper_is_kept() -> None:
+    """The archive's own words are correct, even if the model does not know them yet."""
+    assert read("transfomers") == "Transformers"
+    assert READER.read("transfomers") == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "english"),
+    [
+        ("maschinelles Lernen", "machine learning"),
+        ("großer Sprachmodelle", "large language models"),
+        ("grands modèles de langage", "large language models"),
+        ("apprentissage par renforcement pour la robotique", "reinforcement learning robotics"),
+        ("redes neuronales -cancer", "neural networks -cancer"),
+        ("aprendizaje automatico", "machine learning"),  # without its accent
+        ("aprendizado por reforço", "reinforcement learning"),
+        ("扩散模型", "diffusion models"),
+        ("LLM 推理", "LLM reasoning"),
+        ("機械学習のための拡散モデル", "machine learning diffusion models"),
+    ],
+)
+def test_terms_in_other_languages_are_translated(typed: str, english: str) -> None:
+    assert read(typed) == english
+
+
+def test_no_term_of_the_table_is_english() -> None:
+    """English interests, such as the terms in the first column, are never translated."""
+    lines = (suggestions.translations._TABLE).read_text(encoding="utf-8").splitlines()[1:]
+    assert len(lines) > 150
+    assert [line.split("\t")[0] for line in lines if read(line.split("\t")[0])] == []
+
+
+@given(st.text(max_size=60))
+def test_whatever_is_read_is_a_valid_interest(text: str) -> None:
+    """Reading never fails, and reads nothing into its own result."""
+    if meant := read(text):
+        assert query_language.parse(meant).terms
+        assert len(meant) <= query_language.MAX_INTEREST_CHARS
+
+
+def test_only_rare_words_are_looked_up() -> None:
+    """Interests in common words cost nothing."""
+    assert not READER.has_rare_words(query_language.parse("language models for robots"))
+    assert READER.has_rare_words(query_language.parse("langauge models"))
+
+
+def test_shorter_interests_have_fewer_words() -> None:
+    assert suggestions.shorter_interests("graph of proteins") == ["graph", "proteins"]
+    assert suggestions.shorter_interests("a b c d e")[-1] == "e"
+    assert suggestions.shorter_interests("protein") == []
+    assert suggestions.shorter_interests('protein "graph"') == []
+    assert suggestions.shorter_interests("one two three four five six seven") == []
+
+
+TITLES = [
+    "Protein Structure Prediction: A Survey",
+    "Fast Protein Structure Prediction",
+    "Diffusion Models for Video",
+    "Video Diffusion Models",
+    "On Diffusion Models",
+]
+
+
+def test_topics_are_runs_of_words_in_several_titles() -> None:
+    """A run that mostly goes on in the same way is no topic of its own."""
+    topics = TopicIndex(TITLES)
+    assert topics.commonest() == ["Diffusion Models", "Protein Structure Prediction"]
+    assert topics.nearest("proteomics") == ["Protein Structure Prediction"]
+    assert topics.nearest("gardening models") == ["Diffusion Models"]
+    assert topics.nearest("gardening") == []
+
+
+def test_hints_in_words() -> None:
+    assert not InterestHint("agents")
+    hint = InterestHint(
+        "vison", "vision", missing_words=("vison",), shorter="a", topics=("b", "c"), topics_are_near=True
+    )
+    assert suggestions.sentences(hint) == [
+        "Did you mean “vision”? We search for both.",
+        "No recent paper says “vison”.",
+        "“a” brings papers.",
+        "Topics near it: “b”, “c”.",
+    ]
+    foreign = InterestHint("модели", missing_words=("модели",), is_foreign=True, topics=("b",))
+    assert suggestions.sentences(foreign) == [
+        "Titles and abstracts are in English. Please write the interest in English.",
+        "The most frequent topics: “b”.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_foreign"),
+    [("модели", True), ("세계 모델", True), ("مدل", True), ("Übersetzung", False), ("tiếng Việt", False),
+     ("α-divergence", False), ("2026", False)],
+)  # fmt: skip
+def test_other_scripts_are_recognised(text: str, is_foreign: bool) -> None:
+    """A single Greek letter is not a foreign word."""
+    assert suggestions.translations.is_foreign_script(text) == is_foreign
