@@ -11,6 +11,7 @@ send()             the ledger → mail, whenever something is sendable
 send_due()         plan(), send() and sign_ahead() in one run, for use without the scheduler
 send_pending()     sendable deliveries → HTML and text → bytes → the relay → the ledger
 preview()          the digest that a reader with these preferences would get
+interest_hint()    is an interest misspelt, does it match anything?
 preview_due()      the digests that readers would get now
 backtest()         the digests that interests would have produced over recent days
 explain()          why a reader was sent a paper, or why not
@@ -44,7 +45,9 @@ from app.errors import ClockError, InvalidInput
 from app.papers import llm_summaries, polling
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.sources import deadlines
+from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
+from app.relevance.suggestions import InterestHint
 from app.storage import hit_counters, job_runs, locks
 from app.storage.models import JobRun
 from app.types import Digest, Interest, RenderedMail, SendResult, Skip, SourceKind
@@ -267,10 +270,28 @@ def preview(
     app: Application, preferences: subscribers.Preferences, now: datetime, *, day: date | None = None
 ) -> Digest | Skip:
     """Return the digest that a new reader with these preferences would get on `day`. Nothing is stored."""
+    return preview_with_hints(app, preferences, now, day=day)[0]
+
+
+def preview_with_hints(
+    app: Application, preferences: subscribers.Preferences, now: datetime, *, day: date | None = None
+) -> tuple[Digest | Skip, list[InterestHint]]:
+    """Return the digest of `preview`, and a hint for each interest about which there is something to tell."""
+    builder = _builder(app, now, day)
+    digest = builder.preview((day or now.date()).isoformat(), preferences)
+    texts = [interest.text for interest in subscribers.deduplicate(preferences.interests)]
+    return digest, [hint for hint in map(builder.hint, texts) if hint]
+
+
+def interest_hint(app: Application, text: str, now: datetime) -> InterestHint:
+    """Return what to tell a reader about an interest. Raise InvalidInterest if it cannot be parsed."""
+    return _builder(app, now).hint(query_language.parse(text).text)
+
+
+def _builder(app: Application, now: datetime, day: date | None = None) -> DigestBuilder:
     _check_day(day or now.date(), "day")
     with app.db.read() as session:
-        builder = DigestBuilder(app.digest_context, session, now, day)
-    return builder.preview((day or now.date()).isoformat(), preferences)
+        return DigestBuilder(app.digest_context, session, now, day)
 
 
 def backtest(

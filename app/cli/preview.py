@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.padding import Padding
 
 from app import clock, pipeline, subscribers
 from app.cli import output
+from app.relevance import suggestions
 from app.subscribers import Preferences
 from app.types import Digest, Interest, Skip
 
@@ -36,15 +38,21 @@ def preview(
             max_trending=app.settings.default_max_trending if max_trending is None else max_trending,
             muted=tuple(mute or ()),
         )
-        digest = pipeline.preview(app, subscribers.check(preferences), now, day=day.date() if day else None)
+        preferences = subscribers.check(preferences)
+        on_day = day.date() if day else None
+        digest, hints = pipeline.preview_with_hints(app, preferences, now, day=on_day)
         if isinstance(digest, Skip):
             output.require_papers(app)
         if html and isinstance(digest, Digest):
             mail = pipeline.render_digest(app, digest, "you@example.org", now)
             html.write_text(mail.html, "utf-8")
     if as_json:
-        output.print_json(output.digest_object(digest))
-    elif isinstance(digest, Skip):
+        output.print_json(output.digest_object(digest) | {"hints": [asdict(hint) for hint in hints]})
+        return
+    for hint in hints:
+        said = " ".join(suggestions.sentences(hint))
+        output.out().print(f"[bold]{output.escaped(hint.interest)}[/]: {output.escaped(said)}")
+    if isinstance(digest, Skip):
         output.out().print(f"There would be no digest: {output.escaped(digest.reason)}")
     else:
         print_digest(digest)

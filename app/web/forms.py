@@ -201,9 +201,18 @@ def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
     return replace(form, rows=(*form.rows[:at], *parts, *form.rows[at + 1 :]))
 
 
-def validated(form: PreferencesForm, split: str = "") -> PreferencesForm:
-    """Validate the content fields of a form for its preview. If given, first split the interest `split`."""
-    form = split_interest(form, split) if split else form
+def replace_interest(form: PreferencesForm, change: str) -> PreferencesForm:
+    """Replace an interest by a suggested one. `change` holds both, separated by a tab."""
+    old, _, new = (query_language.normalise(text) for text in change[:MAX_LINE_CHARS].partition("\t"))
+    rows = tuple(
+        replace(row, text=new) if new and query_language.normalise(row.text) == old else row
+        for row in form.rows
+    )
+    return replace(form, rows=rows)
+
+
+def validated(form: PreferencesForm) -> PreferencesForm:
+    """Validate the content fields of a form for its preview."""
     problems = subscribers.problems(form.to_preferences())
     shown = ("interests", *_CONTENT_FIELDS)
     return replace(form, problems={name: text for name, text in problems.items() if name.startswith(shown)})

@@ -16,6 +16,7 @@ from app.digests import backtesting
 from app.digests.builder import DigestBuilder
 from app.errors import TooManyRequests
 from app.relevance import query_language
+from app.relevance.suggestions import InterestHint
 from app.subscribers import MAX_INTERESTS, Preferences
 from app.types import Digest, Skip
 from app.web import forms
@@ -41,6 +42,7 @@ class InterestPreview:
     text: str
     counts: tuple[int, ...]  # by day
     description: str
+    hint: InterestHint
     parts: tuple[str, ...] = ()  # suggested interests, if this one looks like several
 
 
@@ -58,18 +60,20 @@ class Preview:
 
 
 def validate_and_preview(
-    request: Request, form: PreferencesForm, split: str = ""
+    request: Request, form: PreferencesForm, split: str = "", change: str = ""
 ) -> tuple[PreferencesForm, Preview]:
     """Return the validated form and its preview, which ignores invalid values. This never raises.
 
-    If the rate limit is exceeded or the preview fails, the preview contains the error. If the rate limit is
-    exceeded, the form is not validated.
+    If given, first split the interest `split`, or make the `change` (see forms.replace_interest). If the rate
+    limit is exceeded or the preview fails, the preview contains the error. If the rate limit is exceeded, the
+    form is not validated.
     """
     limits: Capacity = request.app.state.capacity
     previews: Previews = request.app.state.previews
     try:
         limits.preview_limit.hit(visitor(request))
-        form = forms.validated(form, split)
+        form = forms.split_interest(form, split) if split else form
+        form = forms.validated(forms.replace_interest(form, change) if change else form)
         with limits.previews.take():
             preferences = form.valid_preferences
             if problem := form.problems.get("interests"):
@@ -112,12 +116,13 @@ class Previews:
             for text in (interest.text for interest in interests):
                 counts = backtesting.daily_counts(builder, text, days, muted)
                 parts = query_language.split_suggestion(text)
-                description = in_words(text, counts, len(days_with_papers), builder.absent_fields_note(text))
+                note = builder.absent_fields_note(text)
+                description = in_words(counts, len(days_with_papers), note)
+                hint = builder.hint(text)
                 if muted and not any(counts) and any(backtesting.daily_counts(builder, text, days)):
                     description = "none except muted ones"
-                shown.append(
-                    InterestPreview(text, counts, description, parts if len(parts) <= max_parts else ())
-                )
+                parts = parts if len(parts) <= max_parts else ()
+                shown.append(InterestPreview(text, counts, description, hint, parts))
         if isinstance(digest, Skip):
             return Preview(None, digest.reason, days, tuple(shown))
         return Preview(digest, "", days, tuple(shown))
@@ -133,15 +138,13 @@ class Previews:
         return builder
 
 
-def in_words(text: str, counts: Sequence[int], paper_days: int, absent_fields_note: str = "") -> str:
+def in_words(counts: Sequence[int], paper_days: int, absent_fields_note: str = "") -> str:
     """Describe daily counts. `paper_days` is the number of days on which any papers were listed."""
     total = sum(counts)
     if not total and absent_fields_note:
         return f"none: {absent_fields_note}"
-    if not total and not query_language.parse(text).terms:  # by filters alone
-        return "none"
     if not total:
-        return f"none: try {'fewer' if ' ' in text else 'other'} words"
+        return "none"
     if paper_days < MIN_DAYS:
         return f"{total} {'on the one day' if paper_days == 1 else f'in the {paper_days} days'} known so far"
     rate = total / paper_days

@@ -233,6 +233,17 @@ def test_preview_formats(run: Run, papers_file: Path, tmp_path: Path) -> None:
     assert "Language Agents that Plan" in run(*arguments).stdout
 
 
+def test_preview_asks_whether_a_misspelt_interest_means_another(run: Run, papers_file: Path) -> None:
+    """Meanwhile, it is searched for as that one."""
+    run("ingest", str(papers_file))
+    arguments = ("preview", "--interest", "langauge agents", "--max-trending", "0", "--day", "2026-11-20")
+    shown = run(*arguments).stdout
+    assert "langauge agents: Did you mean “language agents”? We search for both." in shown
+    assert "Language Agents that Plan" in shown
+    [hint] = parse_output(run(*arguments, "--json"))["hints"]
+    assert hint["did_you_mean"] == "language agents"
+
+
 def test_preview_accepts_the_preferences_of_a_subscriber(run: Run, papers_file: Path) -> None:
     """The defaults are those of a new subscriber."""
     run("ingest", str(papers_file))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import re
 from datetime import timedelta
 
@@ -79,13 +80,13 @@ def test_preview_counts_papers_per_interest_and_day(client: TestClient) -> None:
         "0, " * 13 + "0",
     ]
     assert "4 in the 4 days known so far" in fragment
-    assert "none: try other words" in fragment
+    assert "none" in fragment
 
 
 @pytest.mark.parametrize(
     ("total", "days", "words"),
     [
-        (0, 10, "none: try fewer words"),
+        (0, 10, "none"),
         (1, 10, "1 in two weeks: rather narrow"),
         (2, 10, "2 in two weeks: rather narrow"),
         (5, 10, "5 in two weeks"),
@@ -98,13 +99,40 @@ def test_preview_counts_papers_per_interest_and_day(client: TestClient) -> None:
 )
 def test_counts_are_described_in_words(total: int, days: int, words: str) -> None:
     """Days without any papers do not count."""
-    assert preview.in_words("language agents", [total] + [0] * 13, days) == words
+    assert preview.in_words([total] + [0] * 13, days) == words
 
 
-def test_filters_without_words_get_no_advice_on_words() -> None:
-    """An author or a category cannot be rephrased."""
-    assert preview.in_words('author:"Ada Lovelace"', [0] * 14, 10) == "none"
-    assert preview.in_words("cat:cs.CR", [0] * 14, 10) == "none"
+@pytest.mark.usefixtures("sample_papers")
+def test_suggested_interest_replaces_the_typed_one(client: TestClient, alice: int, link: Link) -> None:
+    """One button does so, without scripts, in the sign-up form and in the preferences."""
+    typed = ["video", "langauge agents"]
+    for path in ("/preview", link(Purpose.PREFERENCES, alice) + "/preview"):
+        page = client.post(path, data={"interest": typed}).text
+        [button] = re.findall('<button[^>]*name="change"[^>]*>', page)
+        assert f'formaction="{path}#interests"' in button
+        change = html.unescape(re.findall('value="([^"]*)"', button)[0])
+        assert change == "langauge agents\tlanguage agents"
+        accepted = client.post(path, data={"interest": typed, "change": change}).text
+        assert re.findall('name="interest" value="([^"]+)"', accepted) == ["video", "language agents"]
+        assert "Did you mean" in page
+        assert "Did you mean" not in accepted
+
+
+@pytest.mark.usefixtures("sample_papers")
+def test_interest_without_papers_is_told_so(client: TestClient) -> None:
+    """The page offers topics that the archive has, and fewer words only if these bring papers."""
+    fragment = preview_fragment(client, "<beekeeping>", "модели", "SWE-9 agents")
+    assert "No recent paper says <q>beekeeping</q>." in fragment
+    assert "The most frequent topics: " in fragment
+    assert "Titles and abstracts are in English. Please write this interest in English." in fragment
+    assert re.findall("Fewer words bring papers: .*<bdi>(.*)</bdi>", fragment) == ["agents"]
+    assert "try fewer" not in fragment
+
+
+@pytest.mark.parametrize("change", ["", "\t", "video", "other\tagents", "video\t", "\t" * 9, "v" * 5_000])
+def test_invalid_change_keeps_the_form(change: str) -> None:
+    form = forms.PreferencesForm(rows=forms.interest_rows(["video"]))
+    assert forms.replace_interest(form, change) == form
 
 
 @pytest.mark.usefixtures("sample_papers")

@@ -20,6 +20,7 @@ from app.subscribers import Preferences
 from app.types import Digest, Interest, SendOutcome, Skip
 from app.web.api import problems
 from app.web.api.auth import Analysis, CanRead, CanSend, Id, Now, Paperboy
+from app.web.api.interests import HintOut
 from app.web.api.subscribers import InterestIn, Text
 from app.web.api.values import FROM_JSON, Day, Integer, Moment
 
@@ -53,6 +54,9 @@ class PreviewResponse(BaseModel):
     subject: str
     html: str
     text: str
+    hints: list[HintOut] = Field(
+        default=[], description="On the interests that may be misspelt or that match nothing."
+    )
 
 
 class PreviewRequest(BaseModel):
@@ -126,8 +130,9 @@ def preview(app: Paperboy, _key: CanRead, now: Now, body: PreviewRequest, _slot:
         max_trending=app.settings.default_max_trending if body.max_trending is None else body.max_trending,
         muted=tuple(body.muted),
     )
-    digest = pipeline.preview(app, subscribers.check(chosen), now, day=body.day)
-    return _preview_out(app, digest, (body.day or now.date()).isoformat(), now)
+    digest, hints = pipeline.preview_with_hints(app, subscribers.check(chosen), now, day=body.day)
+    response = _preview_out(app, digest, (body.day or now.date()).isoformat(), now)
+    return response.model_copy(update={"hints": [HintOut.of(hint) for hint in hints]})
 
 
 @router.post("/backtests")

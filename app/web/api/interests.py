@@ -1,4 +1,4 @@
-"""Distinct interests, and the number of active subscribers who share each."""
+"""Distinct interests, the number of active subscribers who share each, and hints on an interest."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func
 from sqlmodel import col, select
 
+from app import pipeline
+from app.relevance import suggestions
+from app.relevance.suggestions import InterestHint
 from app.storage.models import InterestQuery, InterestRow, Subscriber, SubscriberState
-from app.web.api.auth import CanRead, Paperboy
+from app.web.api.auth import Analysis, CanRead, Now, Paperboy
 from app.web.api.pagination import Page, Paging, cut
 
 router = APIRouter(prefix="/interests", tags=["interests"])
@@ -23,6 +26,43 @@ class InterestCount(BaseModel):
     id: int
     text: str = Field(examples=['"language agents" -game'])
     readers: int = Field(examples=[12])
+
+
+class HintOut(BaseModel):
+    """What to tell a reader about an interest. The suggested texts are interests that can replace it."""
+
+    interest: str = Field(examples=["vison language modles"])
+    message: str = Field(description="The hint in words, or empty if there is nothing to tell.")
+    did_you_mean: str = Field(
+        description="What it most likely means. Both are searched for.",
+        examples=["vision language models"],
+    )
+    missing_words: list[str] = Field(description="Words that no recent paper contains, if nothing matches.")
+    shorter: str = Field(description="A part of the interest that matches papers, if the whole does not.")
+    topics: list[str] = Field(description="Topics of recent papers, if nothing matches.")
+
+    @classmethod
+    def of(cls, hint: InterestHint) -> HintOut:
+        return cls(
+            interest=hint.interest,
+            message=" ".join(suggestions.sentences(hint)),
+            did_you_mean=hint.did_you_mean,
+            missing_words=list(hint.missing_words),
+            shorter=hint.shorter,
+            topics=list(hint.topics),
+        )
+
+
+@router.get("/hint")
+def hint(
+    app: Paperboy,
+    _key: CanRead,
+    now: Now,
+    text: Annotated[str, Param(max_length=300, description="An interest.")],
+    _slot: Analysis,
+) -> HintOut:
+    """Check an interest: is it valid, is it misspelt, and does any recent paper contain its words?"""
+    return HintOut.of(pipeline.interest_hint(app, text, now))
 
 
 @router.get("")

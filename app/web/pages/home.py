@@ -101,10 +101,13 @@ def subscribe(
 
 @router.post("/preview", dependencies=[Depends(same_site)])
 def preview(
-    request: Request, form: Annotated[PreferencesForm, Depends(sign_up_form)], split: Text = ""
+    request: Request,
+    form: Annotated[PreferencesForm, Depends(sign_up_form)],
+    split: Text = "",
+    change: Text = "",
 ) -> Response:
     """Preview the digest for a form. Return only the preview to htmx, otherwise the whole page."""
-    form, shown = previews.validate_and_preview(request, form, split)
+    form, shown = previews.validate_and_preview(request, form, split, change)
     if "hx-request" not in request.headers:
         return _front_page(request, form, shown.status, shown)
     headers = PUBLIC_REFERRER | shown.headers

@@ -232,9 +232,10 @@ def preview_form(
     grant: Change,
     form: Annotated[PreferencesForm, Depends(preferences_form)],
     split: Text = "",
+    change: Text = "",
 ) -> Response:
     """Preview the digest for the form. Return only the preview to htmx, otherwise the whole page."""
-    form, digest_preview = preview.validate_and_preview(request, form, split)
+    form, digest_preview = preview.validate_and_preview(request, form, split, change)
     if "hx-request" not in request.headers:
         return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
     return page(

@@ -55,6 +55,23 @@ def test_preview_accepts_the_preferences_of_a_subscriber(paper_ids: dict[str, in
     assert preview(max_trending=30)["skipped"] is None
 
 
+def test_preview_and_check_of_interests_give_hints(paper_ids: dict[str, int], call: Call) -> None:
+    """Interests about which there is nothing to tell have none."""
+    interests = [{"text": text} for text in ("langauge agents", "video", "beekeeping")]
+    hints = call("POST", "/previews", scope=Scope.READ, json={"interests": interests}).json()["hints"]
+    assert [(hint["interest"], hint["did_you_mean"]) for hint in hints] == [
+        ("langauge agents", "language agents"),
+        ("beekeeping", ""),
+    ]
+    assert hints[0]["message"] == "Did you mean “language agents”? We search for both."
+    assert hints[1]["missing_words"] == ["beekeeping"]
+    checked = call("GET", "/interests/hint", scope=Scope.READ, params={"text": " langauge  agents"})
+    assert checked.json() == hints[0]
+    assert call("GET", "/interests/hint", scope=Scope.READ, params={"text": "video"}).json()["message"] == ""
+    refused = call("GET", "/interests/hint", scope=Scope.READ, params={"text": "?!"})
+    assert (refused.status_code, "at least one word" in refused.text) == (422, True)
+
+
 @pytest.mark.parametrize("text", ["", "?!", "x" * 400])
 def test_preview_refuses_unsearchable_interests(text: str, call: Call) -> None:
     """The error is the same as at sign-up."""

@@ -37,6 +37,7 @@ DELIBERATE = {
     "GET /v1/deliveries": _CURSOR,
     "GET /v1/editions": _CURSOR,
     "GET /v1/interests": _CURSOR,
+    "GET /v1/interests/hint": "an interest has a word, and its quotes are closed",
     "GET /v1/merges": _CURSOR,
     "GET /v1/papers": _CURSOR,
     "GET /v1/runs": _CURSOR,
