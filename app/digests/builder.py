@@ -288,7 +288,7 @@ class DigestBuilder:
         """
         if text not in self._read_as:
             query, self._read_as[text] = self._query(text), ""
-            if self._interest_reader.has_rare_words(query):
+            if self._interest_reader.has_unknown_words(text):
                 read = self._interest_reader.read(text, self._index.missing_words(query))
                 with suppress(InvalidInterest):
                     self._read_as[text] = self._query(read).text if read else ""

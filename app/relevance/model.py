@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,11 @@ class RelevanceModel:
     abbreviations: Abbreviations
     space: VectorSpace | None = None  # None if the archive is too small
     vocabulary: Vocabulary = field(default_factory=Vocabulary)  # without the bundled words
+
+    @cached_property
+    def all_words(self) -> Vocabulary:
+        """Return the archive's vocabulary together with the bundled one."""
+        return self.vocabulary.with_bundled()
 
     @classmethod
     def train(

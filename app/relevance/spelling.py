@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
+from app.relevance import vocabulary
 from app.relevance.vocabulary import Vocabulary
 from app.text.tokenizer import stem_all
 
@@ -34,15 +35,23 @@ MIN_SCORE = 6.5
 class SpellChecker:
     """Correct words by the vocabulary of papers, and by the frequencies of pairs of stems."""
 
-    def __init__(self, vocabulary: Vocabulary, frequencies: Mapping[str, int]) -> None:
-        self._vocabulary, self._frequencies = vocabulary, frequencies
-        self._candidates = [w for w, papers in vocabulary.papers.items() if papers >= MIN_CANDIDATE_PAPERS]
+    def __init__(self, words: Vocabulary, frequencies: Mapping[str, int]) -> None:
+        self._vocabulary, self._frequencies = words, frequencies
+        self._candidates = [w for w, papers in words.papers.items() if papers >= MIN_CANDIDATE_PAPERS]
 
     def papers(self, word: str) -> int:
         """Return the number of papers that contain a word, given without accents, or its inflections."""
         stems = stem_all(word)
         by_stem = self._frequencies.get(stems[0], 0) if len(stems) == 1 else 0
         return max(by_stem, self._vocabulary.papers.get(word, 0))
+
+    def is_known(self, word: str, min_papers: int) -> bool:
+        """Return True if at least `min_papers` papers contain a word in this spelling, but without accents.
+
+        The vocabulary does not list short words and words with digits. They are known by their stems.
+        """
+        is_listed = len(word) >= vocabulary.MIN_LETTERS and word.isascii() and word.isalpha()
+        return (self._vocabulary.papers.get(word, 0) if is_listed else self.papers(word)) >= min_papers
 
     def correct(self, words: Sequence[str], position: int, papers: int) -> str:
         """Return the spelling that the word at `position` most likely means, or "" if it seems correct.

@@ -15,7 +15,6 @@ from functools import cached_property
 
 from app.relevance import query_language, translations
 from app.relevance.model import RelevanceModel
-from app.relevance.query_language import Query
 from app.relevance.spelling import SpellChecker
 from app.text.tokenizer import WORD, content_stems, fold_accents, stem_all, without_stopwords
 
@@ -56,12 +55,11 @@ class InterestReader:
 
     @cached_property
     def _spelling(self) -> SpellChecker:
-        return SpellChecker(self._model.vocabulary.with_bundled(), self._model.statistics.frequencies)
+        return SpellChecker(self._model.all_words, self._model.statistics.frequencies)
 
-    def has_rare_words(self, query: Query) -> bool:
-        """Return True if a word of a query is rare in the archive. Otherwise the query is read as typed."""
-        frequencies = self._model.statistics.frequencies
-        return any(frequencies.get(stem, 0) <= MIN_KNOWN for stem in query.terms)
+    def has_unknown_words(self, text: str) -> bool:
+        """Return True if papers seldom contain a word of the text. Otherwise there is nothing to correct."""
+        return not all(map(self._is_english, WORD.findall(text)))
 
     def read(self, text: str, missing_words: Collection[str] = ()) -> str:
         """Return the interest that a text most likely means, or "" if it seems correct as it is.
@@ -81,7 +79,9 @@ class InterestReader:
         return read if len(read) <= query_language.MAX_INTEREST_CHARS else ""
 
     def _is_english(self, word: str) -> bool:
-        return bool(_INNER_CAPITAL.match(word)) or self._spelling.papers(fold_accents(word)) >= MIN_KNOWN
+        """Return True for a word that papers contain as it is spelled, and for names such as "LaTeX"."""
+        is_name_or_stopword = _INNER_CAPITAL.match(word) or not content_stems(word)
+        return bool(is_name_or_stopword) or self._spelling.is_known(fold_accents(word), MIN_KNOWN)
 
     def _respelled(self, text: str, missing_words: Collection[str]) -> str:
         """Return a text with its misspelt words corrected.

@@ -75,6 +75,7 @@ def test_word_in_a_paper_is_kept() -> None:
         ("maschinelles Lernen", "machine learning"),
         ("großer Sprachmodelle", "large language models"),
         ("grands modèles de langage", "large language models"),
+        ("modèles de diffusion", "diffusion models"),
         ("apprentissage par renforcement pour la robotique", "reinforcement learning robotics"),
         ("redes neuronales -cancer", "neural networks -cancer"),
         ("aprendizaje automatico", "machine learning"),  # without its accent
@@ -105,8 +106,9 @@ def test_whatever_is_read_is_a_valid_interest(text: str) -> None:
 
 def test_only_rare_words_are_looked_up() -> None:
     """Interests in common words cost nothing."""
-    assert not READER.has_rare_words(query_language.parse("language models for robots"))
-    assert READER.has_rare_words(query_language.parse("langauge models"))
+    assert not READER.has_unknown_words("language models for 3D robots, and GPT")
+    assert READER.has_unknown_words("langauge models")
+    assert READER.has_unknown_words("modèles de diffusion")  # its stems are those of English words
 
 
 def test_shorter_interests_have_fewer_words() -> None:
