@@ -78,6 +78,11 @@ class InterestReader:
             return ""
         return read if len(read) <= query_language.MAX_INTEREST_CHARS else ""
 
+    def hint(self, text: str) -> InterestHint:
+        """Return a hint on an interest by the model alone, without the papers of today."""
+        words = WORD.findall(text)
+        return InterestHint(text, self.read(text, words) if self.has_unknown_words(text) else "")
+
     def _is_english(self, word: str) -> bool:
         """Return True for a word that papers contain as it is spelled, and for names such as "LaTeX"."""
         is_name_or_stopword = _INNER_CAPITAL.match(word) or not content_stems(word)

@@ -30,7 +30,9 @@ class Vocabulary:
         spelled, papers, folded_form = Counter[str](), Counter[str](), dict[str, str]()
         for text in texts:
             words = set(WORD.findall(text))
-            for word in words - folded_form.keys():
+            for word in words:
+                if word in folded_form:
+                    continue
                 folded = fold_accents(word)
                 is_counted = len(folded) >= MIN_LETTERS and folded.isascii() and folded.isalpha()
                 folded_form[word] = folded if is_counted else ""

@@ -129,6 +129,15 @@ def test_interest_without_papers_is_told_so(client: TestClient) -> None:
     assert "try fewer" not in fragment
 
 
+def test_preferences_ask_about_misspelt_interests(app: Application, client: TestClient, link: Link) -> None:
+    """They do so without a preview as well, as the interest may have been stored without one."""
+    with app.db.write() as session:
+        texts = ["langauge models", "video", "世界模型"]
+        bob = factories.add_subscriber(session, "bob@example.org", texts, clock.utcnow())
+    page = client.get(link(Purpose.PREFERENCES, bob)).text
+    assert re.findall("Did you mean .*<bdi>(.*)</bdi>", page) == ["language models", "world models"]
+
+
 @pytest.mark.parametrize("change", ["", "\t", "video", "other\tagents", "video\t", "\t" * 9, "v" * 5_000])
 def test_invalid_change_keeps_the_form(change: str) -> None:
     form = forms.PreferencesForm(rows=forms.interest_rows(["video"]))

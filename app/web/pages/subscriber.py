@@ -18,6 +18,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import InvalidPreference, LinkForged, NotFound
 from app.links import Grant, Purpose, lifetime_in_words
+from app.relevance.suggestions import InterestReader
 from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.web import background, feedback_overview, forms, preview
 from app.web.forms import PreferencesForm, Text, Texts
@@ -360,6 +361,7 @@ def _preferences_page(
         history = subscribers.history(session, grant.subscriber_id)
         stored = ledger.stored_digests(session, [delivery.id for delivery in history])
         overview = feedback_overview.overview(session, grant.subscriber_id)
+        interest_reader = InterestReader(app.models.current(session))
         links = {
             delivery.id: signed_path(app, Purpose.VIEW, reader, delivery.created_at, delivery.id or 0)
             for delivery in history
@@ -369,6 +371,7 @@ def _preferences_page(
         request, "preferences.html", status=digest_preview.status if digest_preview else status,
         headers=digest_preview.headers if digest_preview else None, preview=digest_preview, reader=reader,
         form=form, message=message, feedback_message=feedback_message,
+        hints=[hint for row in form.rows if (hint := interest_reader.hint(row.text))],
         feedback=overview, until=_pause_form(reader, now, *pause),
         links=_links(request, reader, now), zones=forms.zones(),
         token=request.path_params["token"],
