@@ -84,9 +84,14 @@ class InterestReader:
         return InterestHint(text, self.read(text, words) if self.has_unknown_words(text) else "")
 
     def _is_english(self, word: str) -> bool:
-        """Return True for a word that papers contain as it is spelled, and for names such as "LaTeX"."""
+        """Return True for a word that papers contain as it is spelled, and for names such as "LaTeX".
+
+        A word with accents is not English, even if it is an English one without them ("génération").
+        """
         is_name_or_stopword = _INNER_CAPITAL.match(word) or not content_stems(word)
-        return bool(is_name_or_stopword) or self._spelling.is_known(fold_accents(word), MIN_KNOWN)
+        return word.isascii() and (
+            bool(is_name_or_stopword) or self._spelling.is_known(word.lower(), MIN_KNOWN)
+        )
 
     def _respelled(self, text: str, missing_words: Collection[str]) -> str:
         """Return a text with its misspelt words corrected.

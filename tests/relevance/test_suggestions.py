@@ -51,6 +51,8 @@ def test_misspelt_words_are_corrected(typed: str, meant: str) -> None:
         "quantum beekeeping",
         "cats",
         "behaviour modelling",  # British
+        "Poincaré maps",
+        "naïve Bayes",
         '"langauge modles"',  # a phrase in quotes is taken as typed
         "author:Langauge",
         "agents -langauge",
@@ -76,6 +78,7 @@ def test_word_in_a_paper_is_kept() -> None:
         ("großer Sprachmodelle", "large language models"),
         ("grands modèles de langage", "large language models"),
         ("modèles de diffusion", "diffusion models"),
+        ("génération de vidéos", "video generation"),
         ("apprentissage par renforcement pour la robotique", "reinforcement learning robotics"),
         ("redes neuronales -cancer", "neural networks -cancer"),
         ("aprendizaje automatico", "machine learning"),  # without its accent
