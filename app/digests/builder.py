@@ -315,12 +315,16 @@ class DigestBuilder:
         )
 
     def _best_shorter_interest(self, text: str) -> str:
-        """Return the part of an interest that matches papers: with most words, then with most papers."""
+        """Return the part of an interest that matches papers: with most words, then with the rarest ones."""
         parts = suggestions.shorter_interests(text)
         self.match_interests(map(Interest, parts))
-        papers = {part: len(self.papers_above_floor(part)) for part in parts}
-        matching_parts = [part for part in parts if papers[part]]
-        return max(matching_parts, key=lambda part: (len(part.split()), papers[part]), default="")
+        matching_parts = [part for part in parts if self.papers_above_floor(part)]
+        idf = self._model.statistics.idf
+        return max(
+            matching_parts,
+            key=lambda part: (len(part.split()), sum(map(idf, self._query(part).terms))),
+            default="",
+        )
 
     @cached_property
     def _interest_reader(self) -> suggestions.InterestReader:
