@@ -300,7 +300,7 @@ class DigestBuilder:
         read = self.read_as(text)
         hint = InterestHint(text, did_you_mean=read)
         query = self._query(read or text)
-        if not query.terms or self.papers_above_floor(text):
+        if not query.terms or self.papers_above_floor(text) or self.absent_fields_note(text):
             return hint
         missing = tuple(self._index.missing_words(query))
         shorter = self._best_shorter_interest(query.text)
