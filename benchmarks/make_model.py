@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import lzma
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from app.relevance import model
+from app.relevance.vocabulary import Vocabulary
 
 BEFORE = "2026-01-01"
 MIN_FREQUENCY = 3  # papers; half of all terms occur in only two
@@ -27,7 +29,7 @@ def main() -> None:
     trained = model.RelevanceModel.train(
         [(paper["title"], paper["abstract"]) for paper in papers], MIN_FREQUENCY, MAX_EXAMPLES
     )
-    data = trained.encode()
+    data = replace(trained, vocabulary=Vocabulary()).encode()  # bundled as `vocabulary.txt`
     model.BUNDLED_MODEL.write_bytes(data)
     print(f"{len(trained.statistics.frequencies)} terms of {len(papers)} papers, {len(data) / 1e6:.1f} MB")
 
