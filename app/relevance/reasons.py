@@ -45,9 +45,14 @@ def feedback_reason(title: str, shared_words: Sequence[str], *, liked: bool) -> 
     return f"close to “{title}” that {judgement}{_through(shared_words)}"
 
 
-def author_reason(authors: Sequence[str], liked_title: str) -> str:
-    """Return the reason for a paper by authors of a liked paper. Name at most two of them."""
-    return f"by {' and '.join(authors[:2])}, whose “{liked_title}” you liked"
+def author_reason(authors: Sequence[str], liked_title: str, *, is_certain: bool = True) -> str:
+    """Return the reason for a paper by authors of a liked paper. Name at most two of them.
+
+    If it is not certain that they are the same people, say only that they have the same names.
+    """
+    if is_certain:
+        return f"by {' and '.join(authors[:2])}, whose “{liked_title}” you liked"
+    return f"by an author named {authors[0]}, as is one of “{liked_title}” that you liked"
 
 
 def author_and_like_reason(authors: Sequence[str], title: str, shared_words: Sequence[str]) -> str:

@@ -1,21 +1,28 @@
 """PURE. A reader's likes and dislikes → relevance of new papers, with a reason that quotes both papers.
 
-A profile is a direction, the centroid of the liked papers: one in the space of terms and pairs (BM25 impacts,
-unit rows, minus the archive's mean) and one in the LSA space. The agreement of a paper is its z-score: the
-number of standard deviations by which it is closer to the direction than the archive's average paper
-(Rocchio 1971, standardised). It counts less if few papers were liked. The authors of liked papers are scored
-separately. Each disliked paper counts against the papers close to it, but less than a like counts in favour:
-disliked papers do not share a direction, and the papers that a reader sees are close to their likes anyway.
+The closeness of a paper to a direction is its z-score: the number of standard deviations by which it is
+closer than the archive's average paper (Rocchio 1971, standardised). There is one direction in the space of
+terms and pairs (BM25 impacts, unit rows, minus the archive's mean) and one in the LSA space.
+
+- Likes: the closeness to their centroid. Readers have several tastes, so a paper that is much closer to some
+  likes than to others gains the difference between the soft maximum and the mean of its closeness to each.
+  The sum counts less if few papers were liked.
+- Authors of liked papers are scored separately. A name counts by its share of the likes on the same subject,
+  and less if several people probably have it.
+- Dislikes: each counts as much against the papers close to it as a single like counts in favour, but only as
+  far as a paper is closer to it than to the nearest like. So it does not lower all that a reader likes.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
+from cachetools import FIFOCache
 from scipy import sparse
 
 from app.relevance import reasons
@@ -27,21 +34,30 @@ from app.types import Feedback, PaperView
 
 # Measured by `benchmarks/likes.py`; docs/benchmarks.md lists the alternatives that were tried.
 TERM_WEIGHT, LSA_WEIGHT = 1.6, 0.8  # agreement per standard deviation in each space, with many likes
+SHARPNESS = 0.03  # of the soft maximum over likes: 0 gives the mean, infinity the nearest like
 AUTHOR_WEIGHT = 8.0  # × ln(1 + the share of liked papers by an author, summed over the paper's authors)
-DISLIKE_WEIGHT = 0.5  # relative to the agreement with a single like
+SAME_SUBJECT = 0.15  # LSA cosine from which two likes count as being on the same subject; less counts in part
+NAMESAKES = 0.2  # expected namesakes among the candidates that halve the evidence from an author's name
+PAPERS_PER_AUTHOR = 3  # candidates; a name on more of them counts less, as several people probably have it
+CERTAIN_NAME = 0.75  # weight from which a reason says that the author of two papers is the same person
+LIKES_AGAINST_DISLIKE = 0.75  # share of the closeness to the nearest like that a dislike must exceed
 # As in `matching`: evidence is softplus(agreement − EVIDENCE_OFFSET) minus its value at an agreement of 0.
 EVIDENCE_OFFSET, EVIDENCE_SCALE = 4.0, 8.0
 SAMPLE_SIZE = 500  # newest examples in the archive, used to estimate mean and deviation
 MIN_RELEVANCE = 0.02  # for or against a paper; smaller values are dropped
+MAX_CACHED_PAPERS = 5_000  # rated papers; each takes 8 bytes per candidate
+MAX_CACHED_NAMES = 50_000  # of liked authors
 
 
 @dataclass(frozen=True, slots=True)
-class _PaperVectors:
-    """A paper as numbers: the non-zero entries of its unit row of terms, and its vector in the LSA space."""
+class _RatedPaper:
+    """A paper with feedback as numbers."""
 
-    columns: Matrix
-    terms: Matrix
-    lsa: Matrix
+    columns: Matrix  # the non-zero entries of its unit row of terms; empty if it has no known terms
+    terms: Matrix  # their values
+    lsa: Matrix  # its vector in the LSA space
+    term_products: Matrix  # of its row of terms with those of the candidates, then of the archive's sample
+    closeness: Matrix  # of each candidate to it: a weighted sum of z-scores
 
 
 class Candidates:
@@ -60,22 +76,49 @@ class Candidates:
         sample = _unit_rows_without_pair_weight(
             sparse.csr_matrix(space.impacts.T)[:SAMPLE_SIZE], space.terms.is_pair
         )
-        self._sample_mean = np.asarray(sample.mean(0)).ravel()
-        self._terms_and_sample = sparse.csr_matrix(sparse.vstack([self.terms, sample]))
-        self._feedback_vectors: dict[tuple[str, str], _PaperVectors] = {}
-        self._similarities: dict[tuple[str, str], Matrix] = {}
+        sample_mean = np.asarray(sample.mean(0)).ravel()
+        self._by_term = sparse.csr_matrix(sparse.vstack([self.terms, sample]).T)
+        self._mean_products = sample_mean @ self._by_term
+        self._papers_by_name = FIFOCache[str, tuple[Matrix, Matrix]](MAX_CACHED_NAMES)
+        self._rated_papers = FIFOCache[tuple[str, str], _RatedPaper](MAX_CACHED_PAPERS)
 
-    def vectors_of(self, feedback: Sequence[Feedback]) -> list[_PaperVectors]:
-        """Return the vectors of the papers with this feedback."""
+    def rated_papers(self, feedback: Sequence[Feedback]) -> list[_RatedPaper]:
+        """Return the papers with this feedback as numbers. Compute those that are not cached."""
         texts = [(entry.title, entry.abstract) for entry in feedback]
-        cached = self._feedback_vectors
-        if missing := [entry for entry in feedback if (entry.title, entry.abstract) not in cached]:
-            rows, vectors = self._vectorize(missing)
-            for number, entry in enumerate(missing):
-                span = slice(*rows.indptr[number : number + 2])
-                row = _PaperVectors(rows.indices[span], rows.data[span], vectors[number])
-                cached[entry.title, entry.abstract] = row
-        return [cached[text] for text in texts]
+        papers = {text: self._rated_papers[text] for text in texts if text in self._rated_papers}
+        if missing := {
+            text: entry for text, entry in zip(texts, feedback, strict=True) if text not in papers
+        }:
+            for text, paper in zip(missing, self._rate([*missing.values()]), strict=True):
+                papers[text] = self._rated_papers[text] = paper
+        return [papers[text] for text in texts]
+
+    def _rate(self, feedback: Sequence[Feedback]) -> Iterator[_RatedPaper]:
+        """Yield each of these papers as numbers."""
+        rows, vectors = self._vectorize(feedback)
+        products = (rows @ self._by_term).toarray()
+        closeness = self._closeness(products, vectors)
+        for number, (start, end) in enumerate(itertools.pairwise(rows.indptr.tolist())):
+            terms = rows.indices[start:end], rows.data[start:end]
+            yield _RatedPaper(*terms, vectors[number], products[number], closeness[number])
+
+    def closeness_to_centroid(self, papers: Sequence[_RatedPaper]) -> Matrix:
+        """Return how close each candidate is to the centroid of these papers."""
+        products = np.mean([paper.term_products for paper in papers], axis=0)
+        centre = np.mean([paper.lsa for paper in papers], axis=0)
+        centre /= max(float(np.linalg.norm(centre)), 1e-9)
+        return np.asarray(self._closeness(products[None], centre[None])[0])
+
+    def _closeness(self, term_products: Matrix, vectors: Matrix) -> Matrix:
+        """Return directions × candidates: the weighted sum of the z-scores by terms and in the LSA space.
+
+        `term_products` are those of each direction with the candidates and the sample; `vectors` are unit
+        rows.
+        """
+        own, sample = np.split(term_products - self._mean_products, [len(self.texts)], axis=1)
+        deviation = np.maximum(sample.std(1, keepdims=True), 1e-6)
+        by_terms = (own - sample.mean(1, keepdims=True)) / deviation
+        return np.asarray(TERM_WEIGHT * by_terms + LSA_WEIGHT * self.space.z_scores(vectors, self.vectors))
 
     def _vectorize(self, papers: Sequence[PaperView | Feedback]) -> tuple[sparse.csr_matrix, Matrix]:
         """Return papers × terms and papers × LSA dimensions, both as unit rows."""
@@ -83,28 +126,6 @@ class Candidates:
         impacts = self._columns.impacts(documents, self._model.statistics.lengths)
         terms = _unit_rows_without_pair_weight(impacts, self.space.terms.is_pair)
         return terms, self.space.vectors(documents)
-
-    def similarity_to(self, feedback: Feedback) -> Matrix:
-        """Return the similarity of each candidate to the paper that was rated."""
-        text = (feedback.title, feedback.abstract)
-        if text not in self._similarities:
-            self._similarities[text] = _agreement([feedback], self)
-        return self._similarities[text]
-
-    def term_z_scores(self, papers: Sequence[_PaperVectors]) -> Matrix:
-        """Return each candidate's closeness to these papers by terms, as a z-score within the archive."""
-        direction = -self._sample_mean
-        for paper in papers:
-            direction[paper.columns] += paper.terms / len(papers)
-        products = self._terms_and_sample @ direction
-        own, sample = products[: len(self.texts)], products[len(self.texts) :]
-        return np.asarray((own - sample.mean()) / max(float(sample.std()), 1e-6))
-
-    def lsa_z_scores(self, papers: Sequence[_PaperVectors]) -> Matrix:
-        """Return each candidate's closeness to these papers in the LSA space, as `term_z_scores` does."""
-        centre = np.mean([paper.lsa for paper in papers], axis=0, keepdims=True)
-        centre /= max(float(np.linalg.norm(centre)), 1e-9)
-        return np.asarray(self.space.z_scores(centre, self.vectors)[0])
 
     @cached_property
     def papers_by_author(self) -> Mapping[str, Set[int]]:
@@ -129,6 +150,39 @@ class Candidates:
             return self._authors_by_short_name.get(short, ())
         return [other for other in (name, short) if other in self.papers_by_author]
 
+    def papers_by_name(self, name: str) -> tuple[Matrix, Matrix]:
+        """Return the candidates by authors to whom a name may refer, and the weight of the name for each."""
+        if name not in self._papers_by_name:
+            weights = defaultdict[int, float](float)
+            for author in (authors := self.authors_named(name)):
+                weight = min(self.name_weight(name), self.name_weight(author)) / len(authors)
+                for row in self.papers_by_author[author]:
+                    weights[row] += weight
+            self._papers_by_name[name] = np.array([*weights], np.intp), np.array([*weights.values()])
+        return self._papers_by_name[name]
+
+    @cached_property
+    def _name_parts(self) -> Counter[str]:
+        """Return the number of authors with each first name, initial and last name among the candidates."""
+        parts = Counter[str]()
+        for name in self.papers_by_author:
+            first, *_, last = [*name.split(" "), name.rsplit(" ", 1)[-1]]
+            parts.update({f"{first} ", f"{first[:1]}. ", f" {last}"})
+        return parts
+
+    def name_weight(self, name: str) -> float:
+        """Return the weight of a name as evidence, in 0…1: about 1 if hardly two people have it.
+
+        The expected number of namesakes among n authors, if first and last names are independent, is n times
+        the share of the first name times that of the last name, both without the author.
+        """
+        words = name.split(" ")
+        first = f"{words[0]}. " if len(words[0]) == 1 else f"{words[0]} "
+        others = [max(0, self._name_parts[part] - 1) for part in (first, f" {words[-1]}")]
+        namesakes = others[0] * others[1] / max(1, len(self.papers_by_author))
+        papers = len(self.papers_by_author.get(name, ()))
+        return min(1.0, PAPERS_PER_AUTHOR / max(1, papers)) / (1 + namesakes / NAMESAKES)
+
 
 @dataclass(frozen=True)
 class UserProfile:
@@ -139,11 +193,6 @@ class UserProfile:
     candidates: Candidates
 
     @cached_property
-    def authors(self) -> dict[str, int]:
-        """Return the number of liked papers by each author, by normalised name, highest number first."""
-        return dict(Counter(name for like in self.liked for name in author_names(like.authors)).most_common())
-
-    @cached_property
     def agreement(self) -> Matrix:
         """Return how much closer each candidate is to the likes than to the dislikes, ignoring authors."""
         return self._agreement_with_likes - self._agreement_with_dislikes
@@ -151,35 +200,68 @@ class UserProfile:
     @cached_property
     def author_evidence(self) -> Matrix:
         """Return the evidence from authors for each candidate. Namesakes share the evidence for a name."""
-        shares = np.zeros(len(self.candidates.texts))
-        for name, papers in self.authors.items():
-            namesakes = self.candidates.authors_named(name)
-            for author in namesakes:
-                rows = list(self.candidates.papers_by_author[author])
-                shares[rows] += papers / len(self.liked) / len(namesakes)
+        candidates, shares = self.candidates, np.zeros(len(self.candidates.texts))
+        for name, share in self._author_shares.items():
+            rows, weights = candidates.papers_by_name(name)
+            if len(rows):
+                shares[rows] += share * weights
         return np.asarray(AUTHOR_WEIGHT * _trust(len(self.liked)) * np.log1p(shares))
 
     @cached_property
+    def _author_shares(self) -> dict[str, float]:
+        """Return, by normalised name, the share of the liked papers on the same subjects by that author."""
+        shares = defaultdict[str, float](float)
+        if self.liked:
+            vectors = np.array([paper.lsa for paper in self.candidates.rated_papers(self.liked)])
+            same_subject = np.clip(vectors @ vectors.T / SAME_SUBJECT, 0, 1)
+            np.fill_diagonal(same_subject, 1)
+            for like, papers in zip(self.liked, same_subject.sum(1).tolist(), strict=True):
+                for name in author_names(like.authors):
+                    shares[name] += 1 / papers
+        return shares
+
+    @cached_property
     def relevance(self) -> dict[int, float]:
-        """Return relevance by paper id: in 0…1 if a candidate suits the reader, in −1…0 if it does not."""
+        """Return relevance by paper id: in 0…1 if a candidate suits the reader, below 0 if it does not.
+
+        It is 1 − exp(−evidence / EVIDENCE_SCALE), also if the evidence is negative.
+        """
         evidence = (
             _evidence(self._agreement_with_likes)
             + self.author_evidence
             - _evidence(self._agreement_with_dislikes)
         )
-        relevance = np.sign(evidence) * -np.expm1(-np.abs(evidence) / EVIDENCE_SCALE)
+        relevance = -np.expm1(-evidence / EVIDENCE_SCALE)
         rows = np.flatnonzero(np.abs(relevance) > MIN_RELEVANCE).tolist()
         return {self.candidates.texts[row].paper.id: float(relevance[row]) for row in rows}
 
     @cached_property
+    def _closeness_to_likes(self) -> Matrix:
+        """Return likes × candidates, without the likes that have no known terms."""
+        return np.array([paper.closeness for paper in self._known_likes])
+
+    @cached_property
+    def _known_likes(self) -> list[_RatedPaper]:
+        return [paper for paper in self.candidates.rated_papers(self.liked) if paper.columns.size]
+
+    @cached_property
     def _agreement_with_likes(self) -> Matrix:
-        return _agreement(self.liked, self.candidates)
+        if not self._known_likes:
+            return np.zeros(len(self.candidates.texts))
+        closeness = self._closeness_to_likes
+        highest = closeness.max(0)
+        soft_maximum = highest + np.log(np.exp(SHARPNESS * (closeness - highest)).mean(0)) / SHARPNESS
+        several_tastes = soft_maximum - closeness.mean(0)
+        centroid = self.candidates.closeness_to_centroid(self._known_likes)
+        return np.asarray(_trust(len(closeness)) * (centroid + several_tastes))
 
     @cached_property
     def _agreement_with_dislikes(self) -> Matrix:
         zeros = np.zeros(len(self.candidates.texts))
-        highest = np.max([zeros, *map(self.candidates.similarity_to, self.disliked)], axis=0)
-        return np.asarray(DISLIKE_WEIGHT * highest)
+        disliked = [paper.closeness for paper in self.candidates.rated_papers(self.disliked)]
+        nearest_like = np.max([zeros, *self._closeness_to_likes], axis=0)
+        excess = np.max([zeros, *disliked], axis=0) - LIKES_AGAINST_DISLIKE * nearest_like
+        return np.asarray(_trust(1) * np.maximum(excess, 0))
 
     def reason(self, paper_id: int) -> str:
         """Return the reason for a candidate: the paper it is close to, shared words, and liked authors."""
@@ -187,12 +269,12 @@ class UserProfile:
         if self.relevance.get(paper_id, 0.0) < 0:
             return reasons.feedback_reason(*self._nearest(row, self.disliked), liked=False)
         text_evidence = float(_evidence(self._agreement_with_likes[row]))
-        authors, work = self._liked_authors_of(row)
-        by_author = reasons.author_reason(authors, work) if authors else ""
+        authors, work, is_certain = self._liked_authors_of(row)
+        by_author = reasons.author_reason(authors, work, is_certain=is_certain) if authors else ""
         if text_evidence <= EVIDENCE_SCALE * MIN_RELEVANCE:
             return by_author
         title, shared_words = self._nearest(row, self.liked)
-        if authors and title == work:
+        if is_certain and title == work:
             return reasons.author_and_like_reason(authors, title, shared_words)
         parts = [reasons.feedback_reason(title, shared_words, liked=True), by_author]
         return reasons.combine(parts if text_evidence >= self.author_evidence[row] else reversed(parts))
@@ -203,12 +285,9 @@ class UserProfile:
         The words are the terms that make the two papers similar, strongest first, as the candidate spells
         them. A pair of words that both papers contain comes before the single words.
         """
-        terms, vector = self.candidates.terms[row].toarray().ravel(), self.candidates.vectors[row]
-        papers = self.candidates.vectors_of(feedback)
-        similarities = [
-            (float(paper.terms @ terms[paper.columns]), float(paper.lsa @ vector)) for paper in papers
-        ]
-        nearest = similarities.index(max(similarities))
+        terms = self.candidates.terms[row].toarray().ravel()
+        papers = self.candidates.rated_papers(feedback)
+        nearest = int(np.argmax([p.closeness[row] if p.columns.size else -np.inf for p in papers]))
         names, columns = self.candidates.space.terms.names, papers[nearest].columns
         products = zip(columns.tolist(), (papers[nearest].terms * terms[columns]).tolist(), strict=True)
         shared: dict[str, float] = {names[column]: product for column, product in products if product}
@@ -230,25 +309,31 @@ class UserProfile:
                 works[_short_name(name)].append((name, like.title))
         return works
 
-    def _liked_authors_of(self, row: int) -> tuple[list[str], str]:
-        """Return the authors of a candidate who wrote a liked paper and that paper's title, or ([], "").
+    def _liked_authors_of(self, row: int) -> tuple[list[str], str, bool]:
+        """Return a candidate's authors who wrote a liked paper, that paper's title, and if that is certain.
 
-        If an author wrote several liked papers, the last one liked counts. Two names may refer to the same
-        person if they are equal, or if one is only the initial and last name of the other.
+        Without such authors, return ([], "", False). If an author wrote several liked papers, the last one
+        liked counts. Two names may refer to the same person if they are equal, or if one is only the initial
+        and last name of the other. It is certain if hardly two people have the name. Authors with other names
+        are returned only if there are no certain ones.
         """
         works = []
         for author in self.candidates.texts[row].paper.authors:
             name = normalized_name(author)
             short = _short_name(name)
-            titles = [
-                title
+            matches = [
+                (other, title)
                 for other, title in self._works_by_short_name.get(short, ())
                 if name == other or short in (name, other)
             ]
-            if titles:
-                works.append((author, titles[-1]))
-        work = works[0][1] if works else ""
-        return [author for author, title in works if title == work], work
+            if matches:
+                other, title = matches[-1]
+                weight = min(self.candidates.name_weight(name), self.candidates.name_weight(other))
+                works.append((weight >= CERTAIN_NAME, author, title))
+        works.sort(key=lambda work: not work[0])  # certain ones first, in the order of the paper
+        is_certain, _, liked_title = works[0] if works else (False, "", "")
+        authors = [author for *facts, author, title in works if (*facts, title) == (is_certain, liked_title)]
+        return authors, liked_title, is_certain
 
 
 def build_profile(feedback: Sequence[Feedback], candidates: Candidates) -> UserProfile | None:
@@ -272,15 +357,6 @@ def liked_authors(feedback: Iterable[Feedback]) -> list[tuple[str, int]]:
             spellings = names | spellings
             papers.update(reversed(names))
     return [(spellings[name], count) for name, count in papers.most_common()]
-
-
-def _agreement(feedback: Sequence[Feedback], candidates: Candidates) -> Matrix:
-    """Return the agreement of each candidate with these papers as a group."""
-    papers = [paper for paper in candidates.vectors_of(feedback) if paper.columns.size]  # with known terms
-    if not papers:
-        return np.zeros(len(candidates.texts))
-    z_scores = TERM_WEIGHT * candidates.term_z_scores(papers) + LSA_WEIGHT * candidates.lsa_z_scores(papers)
-    return np.asarray(_trust(len(papers)) * z_scores)
 
 
 def _trust(papers: int) -> float:

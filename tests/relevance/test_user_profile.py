@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.digests import ranking
 from app.relevance import matching, user_profile
 from app.relevance.highlights import MAX_CLOSE_WORDS
 from app.text import tokenizer
@@ -174,7 +175,6 @@ def test_liked_authors_are_a_separate_term(author: str, liked: str) -> None:
     number = profile.candidates.texts[0].paper.id
     assert profile.relevance[number] > 0
     assert profile.reason(number) == f"by {author}, whose “{PAPERS[0].title}” you liked"
-    assert list(profile.authors.values()) == [1, 1]
 
 
 def test_reason_names_a_liked_paper_once() -> None:
@@ -232,7 +232,88 @@ def test_authors_are_sorted_by_number_of_liked_papers() -> None:
         ("Hopper, Grace", 1),
         ("Charles Babbage", 1),
     ]
-    counts = {
-        tokenizer.normalized_name(name): papers for name, papers in user_profile.liked_authors(feedback)
-    }
-    assert counts == profile_of(feedback).authors
+
+
+def test_dislike_counts_as_much_as_a_like() -> None:
+    """Without likes, a dislike takes from the papers near it the evidence that a like would give."""
+    rated = papers_on("astronomy")[0]
+    raised = profile_of([feedback_on(rated)])
+    lowered = profile_of([feedback_on(rated, liked=False)])
+    assert lowered.agreement == pytest.approx(-raised.agreement.clip(0))
+    positive = {number for number, value in raised.relevance.items() if value > 0}
+    assert positive
+    for number in positive:
+        evidence = ranking.evidence_of([raised.relevance[number], lowered.relevance[number]])
+        assert evidence[1] == pytest.approx(-evidence[0])
+
+
+def test_dislike_near_likes_spares_their_subject() -> None:
+    """The disliked paper sinks, but the papers that are closer to a like than to it hardly do."""
+    liked, disliked, rest = (papers_on("astronomy")[part] for part in (slice(5), slice(5, 6), slice(6, None)))
+    likes = [feedback_on(paper) for paper in liked]
+    before = profile_of(likes).agreement
+    after = profile_of([*likes, feedback_on(disliked[0], liked=False)]).agreement
+    loss = {paper.id: (before - after)[candidates().row_of[paper.id]] for paper in PAPERS}
+    kept = [paper for paper in rest if loss[paper.id] < loss[disliked[0].id] / 4]
+    assert len(kept) >= 0.8 * len(rest)
+    assert all(loss[paper.id] == 0 for paper in liked)
+
+
+def test_several_tastes_stay_several() -> None:
+    """Likes on three subjects raise the papers of each more than their mean would."""
+    likes = [
+        feedback_on(paper)
+        for subject in ("astronomy", "quantization", "retrieval")
+        for paper in papers_on(subject)[:2]
+    ]
+    profile = profile_of(likes)
+    mean = candidates().closeness_to_centroid(candidates().rated_papers(likes))
+    gain = profile.agreement - len(likes) / (len(likes) + 1) * mean
+    own = [candidates().row_of[like.paper_id] for like in likes if like.paper_id]
+    other = [candidates().row_of[paper.id] for paper in papers_on("federated learning")]
+    assert gain.min() > -1e-5
+    assert gain[own].min() > 5 * gain[other].mean()
+
+
+def test_authors_of_one_taste_are_not_diluted_by_another() -> None:
+    """An author of a like counts as much if the reader also likes papers on another subject."""
+    model = sample_archive.trained_model()
+    assert model.space
+    by_jane = [replace(paper, authors=("Jane Doe",)) for paper in papers_on("astronomy")[:2]]
+    new = replace(papers_on("retrieval")[0], authors=("Jane Doe",))
+    pool = user_profile.Candidates([new], model, model.space)
+    likes = [feedback_on(paper) for paper in by_jane]
+    others = [feedback_on(paper) for paper in papers_on("quantization")[:4]]
+    apart, together = (profile_of(rated, pool).author_evidence[0] for rated in (likes, [*likes, *others]))
+    assert together >= 0.9 * apart
+
+
+def common_name_profile(name: str) -> user_profile.UserProfile:
+    """Return the profile of five likes by this author, among many authors named Wang and many named Wei."""
+    model = sample_archive.trained_model()
+    assert model.space
+    names = [f"{first} {last}" for first in ("Wei", "Li", "Jun") for last in ("Wang", "Chen", "Zhou")]
+    papers = [replace(p, authors=(n, name)) for p, n in zip(papers_on("retrieval"), names, strict=False)]
+    likes = [replace(feedback_on(paper), authors=(name,)) for paper in papers_on("astronomy")[:5]]
+    return profile_of(likes, user_profile.Candidates(papers, model, model.space))
+
+
+@pytest.mark.parametrize("name", ["Wei Wang", "W. Wang"])
+def test_common_name_alone_selects_no_paper(name: str) -> None:
+    """Many people may have the name, so the reason does not say that they are the same person."""
+    profile = common_name_profile(name)
+    assert 0 < max(profile.relevance.values()) < matching.FLOOR
+    number = max(profile.relevance, key=lambda paper: profile.relevance[paper])
+    assert "by an author named " in profile.reason(number)
+    assert "whose" not in profile.reason(number)
+
+
+def test_rare_name_may_select_a_paper() -> None:
+    """A person of this name on a few candidates is the author of the liked papers."""
+    like = [replace(feedback_on(paper), authors=("Ada Lovelace",)) for paper in papers_on("astronomy")[:5]]
+    model = sample_archive.trained_model()
+    assert model.space
+    papers = [replace(papers_on("retrieval")[0], authors=("Ada Lovelace",)), *papers_on("quantization")]
+    profile = profile_of(like, user_profile.Candidates(papers, model, model.space))
+    assert profile.relevance[papers[0].id] >= matching.FLOOR
+    assert "by Ada Lovelace, whose “" in profile.reason(papers[0].id)
