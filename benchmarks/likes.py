@@ -3,14 +3,16 @@
     python -m benchmarks.likes ../shared
 
 This runs the evaluation in that folder on `app.relevance.user_profile` and on arxiv-sanity's method, with and
-without authors, and then shows what a profile alone would send. The evaluation can also be run by itself,
-with `--ranker benchmarks.likes:taste` (or another factory in this module).
+without authors, and then shows what a profile alone would send, also for readers with several tastes, and how
+far a like and a dislike move the papers near them. The evaluation can also be run by itself, with
+`--ranker benchmarks.likes:taste` (or another factory in this module).
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import random
 import sys
 from argparse import Namespace
 from collections import defaultdict
@@ -27,13 +29,16 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 from sklearn.svm import LinearSVC
 
-from app.relevance import matching, user_profile
+from app.digests import ranking
+from app.relevance import matching, query_language, user_profile
 from app.relevance.model import RelevanceModel
 from app.types import Feedback, PaperView
 
 Paper = dict[str, Any]
 SYSTEMS = ("sanity", "taste", "sanity_with_authors", "taste_with_authors")
 WORDS = 20_000  # the size of arxiv-sanity's vocabulary
+MIXED_READERS = 8  # drawn for each week
+NEAREST, RATED_PER_INTEREST = 10, 3
 LIKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -42,7 +47,7 @@ class Taste:
 
     def __init__(self, history: list[Paper], authors: bool) -> None:
         newest = sorted(history, key=lambda paper: paper["listed_on"], reverse=True)
-        self._corpus = corpus_of(tuple((paper["title"], paper["abstract"]) for paper in newest))
+        self.model = corpus_of(tuple((paper["title"], paper["abstract"]) for paper in newest))
         self._authors = authors
         self._pools: dict[tuple[str, ...], user_profile.Candidates] = {}
 
@@ -52,7 +57,7 @@ class Taste:
 
     def profile(self, papers: list[Paper], likes: list[Paper]) -> user_profile.UserProfile | None:
         """Return the profile that these likes give on these papers, which are numbered from 0."""
-        candidates = self._candidates(papers)
+        candidates = self.candidates(papers)
         feedback = [
             Feedback(p["title"], p["abstract"], self._authors_of(p), liked=True, at=LIKED_AT) for p in likes
         ]
@@ -61,13 +66,13 @@ class Taste:
     def _authors_of(self, paper: Paper) -> tuple[str, ...]:
         return tuple(paper["authors"]) if self._authors else ()
 
-    def _candidates(self, papers: list[Paper]) -> user_profile.Candidates | None:
+    def candidates(self, papers: list[Paper]) -> user_profile.Candidates | None:
         key = tuple(paper["id"] for paper in papers)
-        if self._corpus.space and key not in self._pools:
+        if self.model.space and key not in self._pools:
             views = [
                 PaperView(n, p["title"], p["abstract"], self._authors_of(p)) for n, p in enumerate(papers)
             ]
-            self._pools[key] = user_profile.Candidates(views, self._corpus, self._corpus.space)
+            self._pools[key] = user_profile.Candidates(views, self.model, self.model.space)
         return self._pools.get(key)
 
 
@@ -198,6 +203,99 @@ def _named_lists(lists: dict[str, list[list[str]]]) -> list[tuple[str, list[str]
     return [(kind, ids) for kind, id_lists in lists.items() for ids in id_lists]
 
 
+def show_mixed(evaluation: ModuleType, data: Path) -> None:
+    """Print what readers of two or three lists, with one to three likes from each, are sent.
+
+    The baseline is the union of what readers of one of the lists, with the same likes, would be sent.
+    """
+    papers = evaluation.load_papers(data)
+    by_id, draw = {paper["id"]: paper for paper in papers}, random.Random(3)  # noqa: S311  no secret
+    readers = json.loads((data / "topics/readers.json").read_text())
+    topics = json.loads((data / "topics/interests.json").read_text())
+    lists = {
+        "readers": [set(entry["liked_in_order"]) for entry in readers],
+        "reading lists": [{*entry["relevant"]} & by_id.keys() for entry in topics],
+    }
+    counts: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(4, int))
+    for ranker, pools in evaluation.folds(papers, taste_with_authors, evaluation.week):
+        for pool, (kind, wanted) in itertools.product(pools.values(), lists.items()):
+            day = min(paper["listed_on"] for paper in pool)
+            earlier = [sorted(i for i in ids if by_id[i]["listed_on"] < day) for ids in wanted]
+            usable = [n for n, ids in enumerate(earlier) if len(ids) >= 3]
+            for _ in range(MIXED_READERS if len(usable) >= 3 else 0):
+                picked = draw.sample(usable, draw.choice((2, 3)))
+                if any(wanted[a] & wanted[b] for a, b in itertools.combinations(picked, 2)):
+                    continue
+                likes = [[by_id[i] for i in draw.sample(earlier[n], draw.randint(1, 3))] for n in picked]
+                apart = set[int]().union(*(_selected(ranker, pool, own) for own in likes))
+                together = _selected(ranker, pool, list(itertools.chain(*likes)))
+                listed = {n for n, p in enumerate(pool) if any(p["id"] in wanted[each] for each in picked)}
+                counts[kind] += [len(apart), len(together), len(apart & listed), len(together & listed)]
+    print("\nreaders with 2-3 tastes      sent apart   together   of these on the lists: apart   together")
+    for kind, numbers in counts.items():
+        print("{:25} {:13} {:10} {:31} {:10}".format(kind, *numbers))
+
+
+def _selected(ranker: Taste, pool: list[Paper], likes: list[Paper]) -> set[int]:
+    profile = ranker.profile(pool, likes)
+    relevance = profile.relevance if profile else {}
+    return {number for number, value in relevance.items() if value >= matching.FLOOR}
+
+
+def show_feedback_effect(evaluation: ModuleType, data: Path) -> None:
+    """Print how far one like and one dislike move the relevance that an interest gives to other papers.
+
+    Rated are papers that the interest, the heading of a reading list, selects from the papers of a week.
+    """
+    papers = evaluation.load_papers(data)
+    topics = json.loads((data / "topics/interests.json").read_text())
+    queries = [query_language.parse(text) for text in dict.fromkeys(entry["heading"] for entry in topics)]
+    draw, changes = random.Random(1), defaultdict[str, list[float]](list)  # noqa: S311  no secret
+    for ranker, pools in evaluation.folds(papers, taste, evaluation.week):
+        for pool in pools.values():
+            views = [PaperView(n, paper["title"], paper["abstract"]) for n, paper in enumerate(pool)]
+            index, candidates = matching.MatchIndex(views, ranker.model), ranker.candidates(pool)
+            for hits in index.match(queries):
+                before = np.array([hits.get(number, 0.0) for number in range(len(pool))])
+                selected = np.flatnonzero(before >= matching.FLOOR).tolist()
+                if candidates and len(pool) > NEAREST:
+                    for rated in draw.sample(selected, min(RATED_PER_INTEREST, len(selected))):
+                        _record_changes(candidates, before, rated, changes)
+    print("\nmean change of relevance by one")
+    for name, values in changes.items():
+        print(f"{name:50} {np.mean(values):+.3f} ({len(values)})")
+
+
+def _record_changes(
+    candidates: user_profile.Candidates, before: np.ndarray, rated: int, changes: dict[str, list[float]]
+) -> None:
+    """Record by how much a like and a dislike of a paper change the relevance of the others."""
+    paper = candidates.texts[rated].paper
+    feedback = {
+        liked: Feedback(paper.title, paper.abstract, (), liked=liked, at=LIKED_AT) for liked in (True, False)
+    }
+    closeness = candidates.rated_papers([feedback[True]])[0].closeness.copy()
+    closeness[rated] = -np.inf
+    is_near = np.zeros(len(before), bool)
+    is_near[np.argsort(-closeness)[:NEAREST]] = True
+    is_selected = (before >= matching.FLOOR) & (closeness > -np.inf)
+    groups = {
+        "10 nearest": is_near,
+        "of them, those that the interest selects": is_near & is_selected,
+        "other papers that the interest selects": is_selected & ~is_near,
+    }
+    for liked, entry in feedback.items():
+        profile = user_profile.build_profile([entry], candidates)
+        own = profile.relevance if profile else {}
+        evidence = ranking.evidence_of(before) + ranking.evidence_of(
+            own.get(n, 0.0) for n in range(len(before))
+        )
+        change = ranking.relevance_of(np.maximum(evidence, 0)) - before
+        for name, members in groups.items():
+            if members.any():
+                changes[f"{'like' if liked else 'dislike'}: {name}"].append(float(change[members].mean()))
+
+
 def main() -> None:
     shared = Path(sys.argv[1])
     sys.path.insert(0, str(shared / "eval"))
@@ -207,6 +305,8 @@ def main() -> None:
         print(f"\n{name}", flush=True)
         evaluation.likes(Namespace(data=shared / "data", ranker=f"benchmarks.likes:{name}"))
     show_sent(evaluation, shared / "data")
+    show_mixed(evaluation, shared / "data")
+    show_feedback_effect(evaluation, shared / "data")
 
 
 if __name__ == "__main__":
