@@ -23,6 +23,7 @@ from sqlalchemy.engine import make_url
 
 from app import main
 from app.application import Application
+from app.relevance import model_store
 from app.settings import Settings
 from app.storage import database
 from app.web import templating
@@ -44,6 +45,7 @@ TAKE_LONG = (
     "test_query_plans.py",
 )
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
+MIN_PAPERS = 300  # in tests that train a model, an archive of this size trains its own
 
 
 class SharedBytecode(jinja2.BytecodeCache):
@@ -101,6 +103,12 @@ def compiled_templates() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(templating, "environment", environment)
         yield
+
+
+@pytest.fixture
+def trained_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train models in archives of MIN_PAPERS papers, as training on more takes seconds."""
+    monkeypatch.setattr(model_store, "MIN_PAPERS", MIN_PAPERS)
 
 
 @pytest.fixture(scope="session")

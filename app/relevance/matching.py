@@ -57,6 +57,8 @@ ALL_WORDS_SHARE = 0.9999  # this share of an interest's idf counts as all words,
 EXAMPLES_PER_INTEREST = 40
 RANK_WEIGHTS = (1 / np.sqrt(np.arange(1, EXAMPLES_PER_INTEREST + 1))).astype(np.float32)
 MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
+SHORT_TEXT = 3  # terms; P of a text so short counts about half, as few words say little about its meaning
+ENOUGH_EXAMPLES = 3.0  # with fewer, P is damped, as it would mean all else that these papers are about
 # Without an LSA space, P is estimated from the words. These numbers fit its average where words are found.
 FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
 # With z' = z − cut-off + FLOOR_Z, evidence is softplus(z' − EVIDENCE_OFFSET) minus its value at
@@ -72,6 +74,7 @@ MIN_COUNT = 1e-3  # of the sample; added to each count, as small counts vary by 
 # Papers with all words of the interest in the title, in any order, are relevant enough, however common the
 # words. This evidence is added to the rest, so that such papers differ.
 TITLE_RELEVANCE = 0.34
+COMMON_IDF = 0.5  # of a stem in 60 % of all papers, such as "model"
 # Minimum relevance: for papers from the organisation that the interest names, and for papers with a phrase
 # that the reader put in quotes.
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
@@ -169,6 +172,12 @@ class MatchIndex:
         self._tfidf = (
             self._space.stems.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
         )
+        sizes, mean = (
+            np.array([len(title) + len(abstract) for title, abstract in documents]),
+            sum(model.statistics.lengths),
+        )
+        full = mean / (mean + SHORT_TEXT)
+        self._certainty = np.minimum(1, sizes / (sizes + SHORT_TEXT) / full)
         self._vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._examples = _Examples(self._space, self._texts, self._vectors) if self._space else None
         self._directions: dict[str, Matrix] = {}
@@ -285,13 +294,13 @@ class MatchIndex:
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         batch = self._batch(queries)
-        needed = np.array([max(1, len(terms)) for terms in batch.terms])
-        in_title = (batch.term_indicators @ self._in_title).toarray() >= needed[:, None]
+        in_title = self._all_in_title(batch)
         if self._space and self._examples:
             of = self._examples.meaning(batch)
             known_share, cut_offs = of.known_share, of.cut_offs
             z_scores = self._space.z_scores(of.directions, self._vectors)
-            meaning = known_share[:, None] * np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
+            clipped = np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
+            meaning = known_share[:, None] * clipped * self._certainty
         else:
             known_share, cut_offs = np.zeros(len(queries)), np.full(len(queries), FLOOR_Z)
             all_words = batch.share >= ALL_WORDS_SHARE
@@ -300,6 +309,21 @@ class MatchIndex:
             )
             meaning = np.where(batch.words > 0, guess, 0)
         return _Scores(batch.words, meaning, batch.share, in_title, known_share, cut_offs)
+
+    def _all_in_title(self, batch: _QueryBatch) -> Matrix:
+        """Return interests × papers: True if the title contains all terms of the interest, in any order.
+
+        Very common terms must stand beside their neighbours: "Real-World Images with Large Models" is no
+        paper on world models.
+        """
+        idf = self._model.statistics.idf
+        needed = [
+            [*terms, *(pair for pair in pairs if min(map(idf, pair.split(" "))) < COMMON_IDF)]
+            for terms, pairs in zip(batch.terms, batch.pairs, strict=True)
+        ]
+        counts = np.array([max(1, len(terms)) for terms in needed])
+        found = (indicator_matrix(needed, self._terms.columns) @ self._in_title).toarray()
+        return np.asarray(found >= counts[:, None])
 
     def _batch(self, queries: Sequence[Query]) -> _QueryBatch:
         idf, columns = self._model.statistics.idf, self._terms.columns
@@ -357,7 +381,11 @@ class _Examples:
         directions = np.asarray(chosen @ self._vectors, np.float32)
         directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-9)
         weighted_share = np.bincount(row, weights * share[entries], len(best))
-        known_share = weighted_share / np.maximum(np.bincount(row, weights, len(best)), 1e-9)
+        total_weight = np.bincount(row, weights, len(best))
+        known_share = weighted_share / np.maximum(total_weight, 1e-9)
+        # Kish's effective sample size.
+        effective = total_weight**2 / np.maximum(np.bincount(row, weights**2, len(best)), 1e-9)
+        known_share *= np.minimum(1, effective / ENOUGH_EXAMPLES)
         prominent_idf = (term_indicators @ self._space.prominent_idf).toarray()
         prominent = prominent_idf >= ALL_WORDS_SHARE * batch.total_idf[:, None]
         sample = known[:, : len(self._space.sample)].toarray()

@@ -28,13 +28,12 @@ from app.cli.subscribers import COLUMNS, EXPORTED
 from app.papers import source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
-from app.relevance.model_store import MIN_PAPERS
 from app.settings import Settings
 from app.storage import api_keys
 from app.storage.models import ApiKey, AuditEntry, Delivery, Scope, Source, Subscriber, TrainedModel
 from app.subscribers import Preferences, SignUp
 from app.types import Digest, IngestSummary, Interest, Rejection, Section
-from tests.conftest import SECRET
+from tests.conftest import MIN_PAPERS, SECRET
 from tests.support import factories
 from tests.support.mail_server import MailServer
 
@@ -468,6 +467,7 @@ def test_send_with_failed_mails_has_exit_code_1(run: Run, mail_server: MailServe
 # --- model
 
 
+@pytest.mark.usefixtures("trained_early")
 def test_train_and_list_models(run: Run, app: Application) -> None:
     """With too few papers the reason is shown; a corrupt model is listed and the one before it used."""
     assert "too few papers" in run("model", "train").stdout

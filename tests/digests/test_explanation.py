@@ -434,7 +434,7 @@ def test_a_paper_with_feedback_is_not_sent(app: Application, papers: dict[str, i
     assert explanation.verdict == "Not sent: the reader has already given feedback on it."
     before = explain(app, papers[TITLES[0]], at=NOW - timedelta(minutes=1))
     assert before.verdict.startswith("Would be sent")
-    assert planned_papers(app) == {papers[TITLES[1]]}
+    assert papers[TITLES[0]] not in planned_papers(app)
 
 
 def test_merged_paper_is_explained_under_either_id(app: Application, papers: dict[str, int]) -> None:

@@ -275,6 +275,7 @@ def test_suggested_commands_are_valid(app: Application, now: datetime) -> None:
     assert "`paperboy sending resume --edition 2026-11-20`" in findings["sending"].fix
 
 
+@pytest.mark.usefixtures("trained_early")
 def test_missing_or_corrupt_model(app: Application, now: datetime) -> None:
     """Picks are worse without it."""
     assert "too small" in check_database(app, now)["model"].message
@@ -282,7 +283,8 @@ def test_missing_or_corrupt_model(app: Application, now: datetime) -> None:
         factories.add_unlisted_papers(session, model_store.MIN_PAPERS, now)
     assert check_database(app, now)["model"].level is Level.WARNING
     pipeline.train(app, now)
-    assert check_database(app, now)["model"].message.startswith("model 1 is in use, trained on 300 papers")
+    in_use = check_database(app, now)["model"]
+    assert in_use.message.startswith(f"model 1 is in use, trained on {model_store.MIN_PAPERS} papers")
     with app.db.write() as session:
         session.exec(select(TrainedModel)).one().data = b"gone"
     torn, instead = (

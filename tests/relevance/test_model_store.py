@@ -19,11 +19,13 @@ from app import pipeline
 from app.application import Application
 from app.relevance import model, model_store
 from app.relevance.model import RelevanceModel
-from app.relevance.model_store import MAX_MODELS, MIN_PAPERS, ModelStore
+from app.relevance.model_store import MAX_MODELS, ModelStore
 from app.storage import locks
 from app.storage.models import JobRun, Paper, TrainedModel
-from tests.conftest import NOW
+from tests.conftest import MIN_PAPERS, NOW
 from tests.support import factories
+
+pytestmark = pytest.mark.usefixtures("trained_early")
 
 HOUR = timedelta(hours=1)
 BUNDLED = RelevanceModel.bundled().statistics

@@ -12,10 +12,10 @@ from sqlalchemy import text
 
 from app import clock, main, pipeline
 from app.application import Application
-from app.relevance.model_store import MIN_PAPERS
 from app.settings import Settings
 from app.storage import api_keys, job_runs
 from app.storage.models import Delivery, DeliveryState, Scope, Subscriber, TrainedModel
+from tests.conftest import MIN_PAPERS
 from tests.support import factories
 
 
@@ -86,6 +86,7 @@ def test_metrics_match_the_database(app: Application, client: TestClient, now: d
     assert "alice" not in response.text
 
 
+@pytest.mark.usefixtures("trained_early")
 def test_metrics_of_the_active_model(app: Application, now: datetime) -> None:
     """An outdated or unreadable model can trigger an alert."""
     with app.db.write() as session:

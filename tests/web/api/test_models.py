@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from sqlmodel import select
 
 from app import pipeline
 from app.application import Application
-from app.relevance.model_store import MIN_PAPERS
 from app.storage.models import JobRun, TrainedModel
-from tests.conftest import NOW
+from tests.conftest import MIN_PAPERS, NOW
 from tests.support import factories
 from tests.web.api.conftest import Call
+
+pytestmark = pytest.mark.usefixtures("trained_early")
 
 
 def test_training_returns_immediately_and_records_a_run(

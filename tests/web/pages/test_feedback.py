@@ -209,7 +209,7 @@ def test_uploaded_file_is_read_with_the_pasted_text(
         link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": "A Pasted Title"}, files={"file": file}
     )
     text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
-    assert "2 papers were added. Papers like them will rank higher in your digests once" in text
+    assert "2 papers were added. Papers like them will rank higher in your digests." in text
     assert "my &lt;library&gt;.ris, line 4: a RIS entry without title, DOI or arXiv id" in text
     assert feedback_of(app, alice) == {TITLE: True, "A Pasted Title": True}
 

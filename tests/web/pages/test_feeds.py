@@ -120,7 +120,7 @@ def test_atom_and_json_have_the_same_entries(
 ) -> None:
     """Entries have the same order and ids, and each feed links to itself."""
     number = add_paper(app, "Agents that Plan", authors=["Ada Lovelace", "Alan Turing"], categories=["cs.AI"])
-    other = add_paper(app, "Agents that Rest", upvotes=3)
+    other = add_paper(app, "Machines that Rest", upvotes=3)
     add_digest(
         app,
         alice,
