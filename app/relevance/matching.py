@@ -21,11 +21,11 @@ Relevance rises with the distance of z from the cut-off in the same way for all 
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations, pairwise
 
 import numpy as np
 from scipy import sparse
@@ -45,7 +45,7 @@ from app.relevance.vector_space import (
     title_fingerprint,
     with_expansions,
 )
-from app.text.tokenizer import bigrams, content_stems, tokenise, without_stopwords
+from app.text.tokenizer import content_stems, tokenise, without_stopwords
 from app.types import PaperView
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
@@ -75,6 +75,7 @@ MIN_COUNT = 1e-3  # of the sample; added to each count, as small counts vary by 
 # words. This evidence is added to the rest, so that such papers differ.
 TITLE_RELEVANCE = 0.34
 COMMON_IDF = 0.5  # of a stem in 60 % of all papers, such as "model"
+MAX_PAIRED = 4  # terms of an interest that all form pairs; in a longer one, only neighbours do
 # Minimum relevance: for papers from the organisation that the interest names, and for papers with a phrase
 # that the reader put in quotes.
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
@@ -129,7 +130,9 @@ class _QueryBatch:
     """A batch of interests and their word scores."""
 
     terms: Sequence[Sequence[str]]  # of each interest
-    pairs: Sequence[Sequence[str]]
+    pairs: Sequence[Sequence[str]]  # in both orders
+    common_pairs: Sequence[Sequence[str]]  # those of a very common term
+    common_counts: Matrix  # the number of very common terms among several terms
     term_indicators: sparse.csr_matrix  # interests × terms of the index: 1 for each of `terms`
     total_idf: Matrix  # the sum of the idf of each interest's terms
     words: Matrix  # B: interests × papers
@@ -294,7 +297,9 @@ class MatchIndex:
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         batch = self._batch(queries)
-        in_title = self._all_in_title(batch)
+        counts = np.array([max(1, len(terms)) for terms in batch.terms])
+        in_title = (batch.term_indicators @ self._in_title).toarray() >= counts[:, None]
+        in_title &= _common_terms_in_pairs(batch, self._terms.columns, self._in_title)
         if self._space and self._examples:
             of = self._examples.meaning(batch)
             known_share, cut_offs = of.known_share, of.cut_offs
@@ -310,29 +315,20 @@ class MatchIndex:
             meaning = np.where(batch.words > 0, guess, 0)
         return _Scores(batch.words, meaning, batch.share, in_title, known_share, cut_offs)
 
-    def _all_in_title(self, batch: _QueryBatch) -> Matrix:
-        """Return interests × papers: True if the title contains all terms of the interest, in any order.
-
-        Very common terms must stand beside their neighbours: "Real-World Images with Large Models" is no
-        paper on world models.
-        """
-        idf = self._model.statistics.idf
-        needed = [
-            [*terms, *(pair for pair in pairs if min(map(idf, pair.split(" "))) < COMMON_IDF)]
-            for terms, pairs in zip(batch.terms, batch.pairs, strict=True)
-        ]
-        counts = np.array([max(1, len(terms)) for terms in needed])
-        found = (indicator_matrix(needed, self._terms.columns) @ self._in_title).toarray()
-        return np.asarray(found >= counts[:, None])
-
     def _batch(self, queries: Sequence[Query]) -> _QueryBatch:
         idf, columns = self._model.statistics.idf, self._terms.columns
         terms, pairs = zip(*map(self._terms_and_pairs, queries), strict=True)
         total_idf = np.array([sum(map(idf, own)) or 1.0 for own in terms], np.float32)
         term_indicators, pair_indicators = indicator_matrix(terms, columns), indicator_matrix(pairs, columns)
+        common = [{term for term in own if len(own) > 1 and idf(term) < COMMON_IDF} for own in terms]
         return _QueryBatch(
             terms,
             pairs,
+            [
+                [pair for pair in own if not of.isdisjoint(pair.split(" "))]
+                for own, of in zip(pairs, common, strict=True)
+            ],
+            np.array([len(of) for of in common]),
             term_indicators,
             total_idf,
             words=np.asarray(((term_indicators + pair_indicators) @ self._impacts).toarray()),
@@ -340,10 +336,19 @@ class MatchIndex:
         )
 
     def _terms_and_pairs(self, query: Query) -> tuple[list[str], list[str]]:
-        """Return the folded terms of an interest and the pairs of neighbouring terms, without duplicates."""
-        runs = [self._model.abbreviations.fold(run) for run in query.runs]
+        """Return the folded terms of an interest and the pairs that they form, without duplicates.
+
+        The order of the words must not matter, so each pair is in both orders. In a longer run, only
+        neighbours form pairs.
+        """
+        runs = [[*dict.fromkeys(self._model.abbreviations.fold_any_order(run))] for run in query.runs]
         terms = dict.fromkeys(term for run in runs for term in run)
-        pairs = dict.fromkeys(pair for run in runs for pair in bigrams([*dict.fromkeys(run)]))
+        pairs = dict.fromkeys(
+            " ".join(order)
+            for run in runs
+            for pair in (combinations(run, 2) if len(run) <= MAX_PAIRED else pairwise(run))
+            for order in (pair, pair[::-1])
+        )
         return list(terms), list(pairs)
 
 
@@ -370,7 +375,7 @@ class _Examples:
             found = sparse.hstack([known, sparse.csr_matrix(newer.astype(np.complex64))], format="csr")
         share = found.data.imag / np.repeat(batch.total_idf, np.diff(found.indptr))
         scores = found.data.real * share
-        spans = itertools.pairwise(found.indptr.tolist())
+        spans = pairwise(found.indptr.tolist())
         best = [start + _highest(scores[start:end], EXAMPLES_PER_INTEREST) for start, end in spans]
         ends = np.cumsum([0, *map(len, best)])
         entries, row = np.concatenate(best), np.repeat(np.arange(len(best)), np.diff(ends))
@@ -393,7 +398,9 @@ class _Examples:
         z_scores = self._space.z_scores(directions, self._space.sample)
         meaning = known_share[:, None] * np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
         agreement = _agreement(sample.real, meaning, share)
-        return _Meaning(directions, known_share, _cut_offs(agreement, share >= ALL_WORDS_SHARE, prominent))
+        in_pairs = _common_terms_in_pairs(batch, columns, self._space.sample_terms)
+        all_words = (share >= ALL_WORDS_SHARE) & in_pairs
+        return _Meaning(directions, known_share, _cut_offs(agreement, all_words, prominent & in_pairs))
 
 
 def _agreement(words: Matrix, meaning: Matrix, share: Matrix) -> Matrix:
@@ -402,6 +409,17 @@ def _agreement(words: Matrix, meaning: Matrix, share: Matrix) -> Matrix:
     return np.asarray(
         WORD_WEIGHT * words + meaning + ALL_WORDS_BONUS * all_words - MISSING_WEIGHT * (1 - share)
     )
+
+
+def _common_terms_in_pairs(
+    batch: _QueryBatch, columns: Mapping[str, int], texts: sparse.csr_matrix
+) -> Matrix:
+    """Return interests × texts: True if each very common term stands beside another term of the interest.
+
+    "Real-World Images with Large Models" is no text on world models. `texts` is terms × texts.
+    """
+    found = (indicator_matrix(batch.common_pairs, columns) @ texts).toarray()
+    return np.asarray(found >= batch.common_counts[:, None])
 
 
 def _cut_offs(agreement: Matrix, all_words: Matrix, prominent: Matrix) -> Matrix:

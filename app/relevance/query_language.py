@@ -34,6 +34,12 @@ _NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
 _WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 _VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
 _MUTED_FILTER = re.compile(rf"{_FILTER}\s*(.*)", re.IGNORECASE)
+# What is wanted of a subject, around it: "recent papers on …", "… methods".
+_REQUEST = re.compile(
+    r"^(?:(?:new|recent|latest)\s+)?(?:papers?|work|articles?|studies|research)\s+(?:on|about)\s+(?=\S)"
+    r"|(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$",
+    re.IGNORECASE,
+)
 _PART = re.compile(rf'(-)?(?:{_FILTER}\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
 _DESCRIPTIONS = {"author": "Papers by", "org": "Papers from", "cat": "Papers in"}
@@ -96,7 +102,7 @@ def parse(text: str) -> Query:
     if not text.isprintable():
         raise InvalidInterest("An interest must be plain text, without control characters.", "interests")
     parts: dict[str, list[object]] = defaultdict(list)
-    for minus, field, quoted, bare in _PART.findall(text):
+    for minus, field, quoted, bare in _PART.findall(_REQUEST.sub("", text)):
         _add_part(parts, bool(minus), field.lower(), quoted, bare)
     query = _build_query(text, parts)
     if not (query.terms or any(query.required_values)):

@@ -255,6 +255,12 @@ class VectorSpace:
         impacts.eliminate_zeros()
         return impacts
 
+    @cached_property
+    def sample_terms(self) -> sparse.csr_matrix:
+        """Return terms × sample: 1 for each stem and pair that a paper of the sample contains."""
+        impacts = sparse.csr_matrix(self.impacts[:, :SAMPLE_SIZE])
+        return sparse.csr_matrix((np.ones_like(impacts.data), impacts.indices, impacts.indptr), impacts.shape)
+
     def vectors(self, documents: Sequence[Document]) -> Matrix:
         """Return documents × dimensions as unit rows. A document without known stems is a row of zeros."""
         return self.project(self.stems.tfidf(documents))

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations
 from typing import TypeVar
 
 from app.text.tokenizer import Token, bigrams, content_stems, tokenise, without_stopwords
@@ -28,6 +29,8 @@ _SMALL_WORDS = {
     "the", "that", "to", "via", "with",
 }  # fmt: skip
 _LOOK_BACK = 120  # characters before the bracket in which the long form is searched
+
+MAX_REORDERED = 5  # stems; more have too many orders
 
 Part = TypeVar("Part")
 Table = Mapping[tuple[str, ...], str]  # a run of at least two stems → the stem that replaces it
@@ -194,6 +197,17 @@ class Abbreviations:
             if spans := _spans(folded, starts):
                 folded = _replace_spans(folded, spans, [table[tuple(folded[a:b])] for a, b in spans])
         return folded
+
+    def fold_any_order(self, words: Sequence[str]) -> list[str]:
+        """Fold the stems of an interest, whose order must not matter: "networks neural graph" is "GNN", too.
+
+        The longest known run is looked for in up to MAX_REORDERED stems, preferably in the order as typed.
+        """
+        if len(words) <= MAX_REORDERED:
+            orders = (order for size in range(len(words), 1, -1) for order in permutations(words, size))
+            known = next((order for order in orders if order in self.shorts or order in self.compounds), ())
+            words = [*known, *(word for word in words if word not in known)]
+        return self.fold(words)
 
     def fold_tokens(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the folded tokens, without stop words. A short form's token spans the whole long form."""
