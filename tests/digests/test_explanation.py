@@ -36,8 +36,8 @@ from tests.support import factories, sample_archive
 TODAY = NOW.date()
 ALICE = "alice@example.org"
 TITLES = (
-    "Language Agents that Plan",
     "Language Agents that Remember",
+    "Language Agents that Plan",
     "Language Agents that Trade in Markets",
     "Video Diffusion in Real Time",
 )
@@ -486,4 +486,4 @@ def test_muted_paper_names_the_muted_text(app: Application, papers: dict[str, in
     explanation = explain(app, muted)
     assert explanation.verdict == "Not sent: the reader has muted “plan”, which is in it."
     assert explanation.rank is None
-    assert planned_papers(app) == {papers["Language Agents that Remember"]}
+    assert planned_papers(app) == {papers[TITLES[0]]}
