@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -389,3 +391,65 @@ def test_excluded_paper_ids() -> None:
     """They are returned by id, so that an exclusion can apply to other interests, too."""
     assert INDEX.excluded_papers(parse("anything -crypto -author:liskov")) == {3, 4}
     assert INDEX.excluded_papers(parse("anything -cat:cs.CL")) == {1}
+
+
+# --- what is sent
+
+
+@pytest.mark.parametrize(
+    "interest",
+    ["graph neural networks", "vision language models", "time series forecasting", "LLM reasoning"],
+)
+def test_order_of_words_does_not_decide(interest: str) -> None:
+    """Long forms are recognised in any order, and pairs count in both."""
+    papers = [PaperView(row, title, f"{title}.") for row, title in enumerate(ANY_ORDER)]
+    index = matching.MatchIndex(papers, RelevanceModel.bundled())
+    orders = [" ".join(order) for order in itertools.permutations(interest.split())]
+    first, *others = index.match([parse(text) for text in orders])
+    assert first
+    for other in others:
+        assert other == pytest.approx(first)
+
+
+ANY_ORDER = [
+    "Reasoning in LLMs",
+    "Graph Neural Networks at Scale",
+    "A Vision-Language Model of Weather",
+    "Forecasting Long Time Series",
+]
+
+
+def test_title_with_all_words_in_another_order_is_enough() -> None:
+    """ "LLM reasoning" consists of words that every third paper has."""
+    index = matching.MatchIndex([PaperView(1, ANY_ORDER[0])], RelevanceModel.bundled())
+    query = parse("LLM reasoning")
+    assert index.details(query, 1).in_title
+    assert index.match([query])[0][1] >= matching.FLOOR
+
+
+def test_broad_interests_have_lower_cut_offs() -> None:
+    """More papers of the archive are about reasoning of LLMs than about federated learning."""
+    index = matching.MatchIndex([PaperView(1, ANY_ORDER[0])], RelevanceModel.bundled())
+    broad, narrow = (
+        index.details(parse(text), 1).cut_off for text in ("LLM reasoning", "federated learning")
+    )
+    assert broad < narrow
+
+
+def test_cut_offs_are_reached_by_the_expected_number() -> None:
+    """If all three counts agree, as many papers of the sample reach the interest's own cut-off."""
+    agreement = np.arange(10.0)[None] + 2.5
+    high = int((agreement >= matching.FLOOR_Z).sum())
+    mask = np.arange(10)[None] < high
+    (cut_off,) = matching._cut_offs(agreement, mask, mask)
+    own = np.sort(agreement[0])[::-1][high - 1]
+    weight = matching.CUT_OFF_WEIGHT
+    assert cut_off == pytest.approx(weight * own + (1 - weight) * matching.FLOOR_Z)
+
+
+def test_an_interest_of_one_paper_does_not_mean_all_else_in_it() -> None:
+    """The only paper on pigeons is about planning, but papers on planning are not about pigeons."""
+    titles = ("Pigeons that Plan", "Language Agents that Plan")
+    papers = [PaperView(row, title) for row, title in enumerate(titles)]
+    (hits,) = matching.MatchIndex(papers, RelevanceModel.bundled()).match([parse("pigeons")])
+    assert [number for number, hit in hits.items() if hit >= matching.FLOOR] == [0]

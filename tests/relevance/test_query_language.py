@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.errors import InvalidInterest
 from app.relevance import query_language
 from app.relevance.query_language import Query
+from app.text.tokenizer import stem_all
 from app.types import Interest
 
 
@@ -52,6 +53,22 @@ def parse_without_text(text: str) -> Query:
 def test_parse(text: str, query: Query) -> None:
     """Words, phrases, exclusions, authors and categories are each put into their own field."""
     assert parse_without_text(text) == query
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("recent papers on world models", "world models"),
+        ("work about LLM reasoning", "LLM reasoning"),
+        ("quantization methods", "quantization"),
+        ("methods", "methods"),
+        ("deep research", "deep research"),
+        ("papers on", "papers on"),
+    ],
+)
+def test_request_around_an_interest_is_ignored(text: str, words: str) -> None:
+    """ "Papers on" and "methods" say what is wanted of a subject, unless nothing else is typed."""
+    assert query_language.parse(text).words == tuple(stem_all(words))
 
 
 @pytest.mark.parametrize(
