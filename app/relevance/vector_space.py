@@ -245,9 +245,13 @@ class VectorSpace:
         return self.examples[:SAMPLE_SIZE]
 
     @cached_property
+    def _sample_impacts(self) -> sparse.csr_matrix:
+        return sparse.csr_matrix(self.impacts[:, :SAMPLE_SIZE])
+
+    @cached_property
     def prominent_idf(self) -> sparse.csr_matrix:
         """Return terms × sample: the idf of each stem that a paper of the sample uses prominently."""
-        impacts = sparse.csr_matrix(self.impacts[:, :SAMPLE_SIZE])
+        impacts = self._sample_impacts.copy()
         idf = np.repeat(self.terms.idf, np.diff(impacts.indptr))
         is_pair = np.repeat(self.terms.is_pair, np.diff(impacts.indptr))
         is_prominent = ~is_pair & (impacts.data >= idf * PROMINENT * (K1 + 1) / (PROMINENT + K1))
@@ -258,7 +262,7 @@ class VectorSpace:
     @cached_property
     def sample_terms(self) -> sparse.csr_matrix:
         """Return terms × sample: 1 for each stem and pair that a paper of the sample contains."""
-        impacts = sparse.csr_matrix(self.impacts[:, :SAMPLE_SIZE])
+        impacts = self._sample_impacts
         return sparse.csr_matrix((np.ones_like(impacts.data), impacts.indices, impacts.indptr), impacts.shape)
 
     def vectors(self, documents: Sequence[Document]) -> Matrix:

@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import permutations
 from typing import TypeVar
 
 from app.text.tokenizer import Token, bigrams, content_stems, tokenise, without_stopwords
@@ -204,7 +203,9 @@ class Abbreviations:
         The longest known run is looked for in up to MAX_REORDERED stems, preferably in the order as typed.
         """
         if len(words) <= MAX_REORDERED:
-            orders = (order for size in range(len(words), 1, -1) for order in permutations(words, size))
+            orders = (
+                order for size in range(len(words), 1, -1) for order in itertools.permutations(words, size)
+            )
             known = next((order for order in orders if order in self.shorts or order in self.compounds), ())
             words = [*known, *(word for word in words if word not in known)]
         return self.fold(words)

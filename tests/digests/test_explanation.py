@@ -434,7 +434,9 @@ def test_a_paper_with_feedback_is_not_sent(app: Application, papers: dict[str, i
     assert explanation.verdict == "Not sent: the reader has already given feedback on it."
     before = explain(app, papers[TITLES[0]], at=NOW - timedelta(minutes=1))
     assert before.verdict.startswith("Would be sent")
-    assert papers[TITLES[0]] not in planned_papers(app)
+    # All abstracts end alike, so the liked paper is close even to the one on videos.
+    expected = {papers[TITLES[1]], papers[TITLES[3]]} if liked else set()
+    assert planned_papers(app) == expected
 
 
 def test_merged_paper_is_explained_under_either_id(app: Application, papers: dict[str, int]) -> None:

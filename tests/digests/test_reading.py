@@ -112,11 +112,12 @@ def test_hints(builder: DigestBuilder, text: str, hint: InterestHint) -> None:
 
 
 def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder) -> None:
-    """The longest part comes first."""
+    """The longest part comes first, then the rarest."""
     hint = builder.hint('"protein" beekeeping')
     assert hint.shorter == ""
     assert builder.hint("beekeeping honey").shorter == ""
     assert builder.hint("SWE-9 protein graphs").shorter == "protein graphs"
+    assert builder.hint("SWE-9 language graphs").shorter == "graphs"  # the rarer word
     assert builder.hint("SWE-9 beekeeping graphs").shorter == "graphs"
     strict = builder.hint("SWE-9 graphs")  # the name is required, and no paper has it
     assert (strict.missing_words, strict.shorter) == (("SWE", "9"), "graphs")

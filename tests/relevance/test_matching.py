@@ -232,10 +232,12 @@ def test_match_details() -> None:
 
 
 def test_paper_vectors() -> None:
-    """Vectors are unit rows, more similar within a subject."""
+    """Vectors are unit rows, more similar within a subject; without a space they are empty."""
     first, second, far = (LSA_INDEX.vectors[number] for number in (1, 2, 2 * sample_archive.EACH))
     assert first @ first == pytest.approx(1, abs=1e-3)
     assert first @ second > first @ far
+    without_space = matching.MatchIndex(PAPERS, replace(RelevanceModel.bundled(), space=None))
+    assert without_space.vectors[1].shape == (0,)
 
 
 def test_empty_index() -> None:
