@@ -307,7 +307,7 @@ class DigestBuilder:
         near = [] if shorter else self._topics.nearest(query.text)
         return replace(
             hint,
-            missing_words=missing,
+            missing_words=missing if self._all else (),  # without recent papers, the words are not at fault
             is_foreign=bool(missing) and translations.is_foreign_script(query.text),
             shorter=shorter,
             topics=tuple(near or ([] if shorter else self._topics.commonest())),

@@ -132,4 +132,6 @@ def test_reason_for_an_empty_digest_names_words_that_no_paper_says(app: Applicat
     assert isinstance(digest, Skip)
     assert "no paper says “language”, “beekeeping”" in digest.reason
     assert [hint.did_you_mean for hint in hints] == ["language beekeeping"]
-    assert not isinstance(pipeline.preview(app, interests, now - timedelta(days=40)), Digest)
+    before, hints = pipeline.preview_with_hints(app, interests, now - timedelta(days=40))
+    assert not isinstance(before, Digest)
+    assert [hint.missing_words for hint in hints] == [()], "there are no recent papers at all"
