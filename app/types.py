@@ -223,6 +223,18 @@ class Feedback:
     own_key: str = ""  # the key of a private paper, unique for this reader
 
 
+Spans = tuple[tuple[int, int], ...]  # (start, end) of excerpts from a text, in order
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The words on a paper's card that match an interest: whole words, and what is between two of them."""
+
+    title: Spans = ()
+    summary: Spans = ()
+    is_complete: bool = False  # they are the whole reason: all words of the interest are marked
+
+
 @dataclass(frozen=True, slots=True)
 class DigestItem:
     """A paper in a digest, with everything that its card shows. It is fixed when the digest is composed."""

@@ -29,7 +29,7 @@ from app.settings import Settings
 from app.storage.database import Database
 from app.storage.models import Source, Subscriber
 from app.subscribers import schedule
-from app.types import Cadence, Digest, Feedback, Interest, PaperView, Skip, SkippedEdition
+from app.types import Cadence, Digest, Feedback, Interest, Marks, PaperView, Skip, SkippedEdition
 
 log = structlog.get_logger(__name__)
 
@@ -247,6 +247,7 @@ class DigestBuilder:
             trends=trending.trends(list(self._papers.values()), self._now),
             matches=self._matches,
             reason=self._reason,
+            marks=self._marks,
             missing_words=lambda text: self._index.missing_words(self._query(self.read_as(text) or text)),
             absent_fields_note=self.absent_fields_note,
             vectors=self._index.vectors,
@@ -375,6 +376,12 @@ class DigestBuilder:
             return self._index.reason(self._query(text), paper_id)
         read = self.read_as(text)
         return reasons.combine([self._index.reason(self._query(read), paper_id), reasons.reading_note(read)])
+
+    def _marks(self, text: str, paper_id: int, summary: str) -> Marks:
+        if paper_id not in self._matched_as_read[text]:
+            return self._index.marks(self._query(text), paper_id, summary)
+        marks = self._index.marks(self._query(self.read_as(text)), paper_id, summary)
+        return replace(marks, is_complete=False)  # the reason says how the interest was read
 
 
 def _first_day(days: int, last: date) -> date:

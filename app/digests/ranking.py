@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from scipy import sparse
 
 from app.relevance import reasons
 from app.relevance.matching import FLOOR
-from app.types import EmptyDigestPolicy, Interest, PaperView, SkippedEdition, Trend
+from app.types import EmptyDigestPolicy, Interest, Marks, PaperView, SkippedEdition, Trend
 
 Vector = np.ndarray[Any, Any]
 Matrix = np.ndarray[Any, Any]
@@ -110,6 +110,8 @@ class CandidatePool:
     today: date
     calendar_note: str = ""  # why the sources list nothing today, if known
     missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # an interest's words in no paper
+    # The matching words in a paper's title and in this summary.
+    marks: Callable[[str, int, str], Marks] = lambda text, paper, summary: Marks()
     absent_fields_note: Callable[[str], str] = lambda text: ""  # what an interest requires and no paper has
     card_fields: dict[int, dict[str, Any]] = field(default_factory=dict)  # by paper, cached by `compose`
 
@@ -176,9 +178,20 @@ class Ranked:
     def reason(self, interest: str, number: int) -> str:
         """Return why a paper fits an interest, and why it fits the profile if that alone would be enough."""
         fits = [self.pool.reason(interest, number)] if interest else []
-        if number in self.profile and (not fits or self.profile[number] >= FLOOR):
+        if self._fits_profile(interest, number):
             fits.append(self.request.profile_reason(number))
         return reasons.combine(fits)
+
+    def marks(self, interest: str, number: int, summary: str) -> Marks:
+        """Return the words to mark on a card with this summary, and whether they are the whole reason."""
+        if not interest:
+            return Marks()
+        marks = self.pool.marks(interest, number, summary)
+        return replace(marks, is_complete=False) if self._fits_profile(interest, number) else marks
+
+    def _fits_profile(self, interest: str, number: int) -> bool:
+        """Return True if a paper's reason names the profile: it is the only reason, or would be enough."""
+        return number in self.profile and (not interest or self.profile[number] >= FLOOR)
 
     @property
     def muted_count(self) -> int:

@@ -11,7 +11,7 @@ from functools import cached_property
 from app.relevance.vector_space import Idf
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import WORD, Token, content_stems, fold_accents, tokenise
-from app.types import PaperView
+from app.types import Marks, PaperView
 
 MAX_HIGHLIGHTS = 3  # per field
 MAX_CLOSE_WORDS = 3  # per reason, besides the highlights
@@ -73,23 +73,30 @@ class PaperText:
         The field with the heaviest run comes first. The other field adds only terms that are still missing.
         """
 
-        def weight(run: Sequence[Token]) -> float:
-            return sum(idf(token.stem) for token in run)
+        def heaviest(field: Field) -> float:
+            runs = _distinct_runs(field[1], field[2], terms, idf)
+            return max((_weight(run, idf) for run in runs), default=0.0)
 
-        fields = self._fields_with(terms)
-        fields.sort(key=lambda field: -max(map(weight, _runs(field[1], field[2], terms)), default=0.0))
         used, highlights = set[str](), []
-        for name, text, tokens in fields:
-            chosen = list[str]()
-            runs = _runs(text, tokens, terms - used)
-            for run in sorted(runs, key=lambda run: (-weight(run), run[0].start)):
-                stems = {token.stem for token in run}
-                if stems.isdisjoint(used) and len(chosen) < MAX_HIGHLIGHTS:
-                    chosen.append(text[run[0].start : run[-1].end])
-                    used |= stems
-            if chosen:
-                highlights.append((name, chosen))
+        for name, text, tokens in sorted(self._fields_with(terms), key=heaviest, reverse=True):
+            runs = _distinct_runs(text, tokens, terms - used, idf)[:MAX_HIGHLIGHTS]
+            used |= {token.stem for run in runs for token in run}
+            if runs:
+                highlights.append((name, [text[run[0].start : run[-1].end] for run in runs]))
         return highlights
+
+    def marks(self, terms: Set[str], idf: Idf) -> Marks:
+        """Return what to mark in the title, and in the abstract if the title lacks a term.
+
+        Each term is marked once in a text, where most other terms stand beside it.
+        """
+        title, abstract = (
+            tuple(sorted((run[0].start, run[-1].end) for run in _distinct_runs(text, tokens, terms, idf)))
+            for _, text, tokens in self._fields_with(terms)
+        )
+        missing = [term for term in terms if not self._spelling(term, "title")]
+        is_complete = bool(terms) and all(map(self.surface_form, missing))
+        return Marks(title, abstract if missing else (), is_complete)
 
     @cached_property
     def _has_expansions(self) -> bool:
@@ -125,17 +132,20 @@ class PaperText:
 
     def surface_form(self, term: str) -> str:
         """Return the first spelling of a term, or of a pair of neighbouring stems, or "" if it is missing."""
+        return self._spelling(term, "title") or self._spelling(term, "abstract")
+
+    def _spelling(self, term: str, field: str) -> str:
+        fields = self.fields if " " in term else self._folded_fields
+        text, tokens = next((text, tokens) for name, text, tokens in fields if name == field)
         if " " in term:
-            for _, text, tokens in self.fields:
-                for first, second in itertools.pairwise(tokens):
-                    if f"{first.stem} {second.stem}" == term and text[first.end : second.start] in (" ", "-"):
-                        return text[first.start : second.end]
+            for first, second in itertools.pairwise(tokens):
+                if f"{first.stem} {second.stem}" == term and text[first.end : second.start] in (" ", "-"):
+                    return text[first.start : second.end]
             return ""
         expansions = self.abbreviations.expansions
-        for _, text, tokens in self._folded_fields:
-            for token in tokens:
-                if token.stem == term or term in expansions.get(token.stem, ()):
-                    return text[token.start : token.end]
+        for token in tokens:
+            if token.stem == term or term in expansions.get(token.stem, ()):
+                return text[token.start : token.end]
         return ""
 
 
@@ -177,7 +187,22 @@ def _padded(words: Sequence[str]) -> str:
     return f" {' '.join(words)} "
 
 
-def _runs(text: str, tokens: Sequence[Token], terms: set[str]) -> list[list[Token]]:
+def _distinct_runs(text: str, tokens: Sequence[Token], terms: Set[str], idf: Idf) -> list[list[Token]]:
+    """Return runs of terms that together contain each term of the text, heaviest first; ties in order."""
+    used, distinct = set[str](), list[list[Token]]()
+    for run in sorted(_runs(text, tokens, terms), key=lambda run: (-_weight(run, idf), run[0].start)):
+        stems = {token.stem for token in run}
+        if not stems <= used:
+            distinct.append(run)
+            used |= stems
+    return distinct
+
+
+def _weight(run: Sequence[Token], idf: Idf) -> float:
+    return sum(idf(token.stem) for token in run)
+
+
+def _runs(text: str, tokens: Sequence[Token], terms: Set[str]) -> list[list[Token]]:
     """Return the runs of neighbouring terms. Runs do not cross brackets or the end of a sentence."""
     runs: list[list[Token]] = []
     for before, token in itertools.pairwise([None, *tokens]):

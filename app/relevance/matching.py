@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 
@@ -46,7 +46,7 @@ from app.relevance.vector_space import (
     with_expansions,
 )
 from app.text.tokenizer import content_stems, tokenise, without_stopwords
-from app.types import PaperView
+from app.types import Marks, PaperView
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
 FLOOR = 0.33  # the relevance that a paper needs for a digest
@@ -271,6 +271,18 @@ class MatchIndex:
             organization,
             text.matching_categories(query.categories),
         )
+
+    def marks(self, query: Query, paper_id: int, summary: str) -> Marks:
+        """Return the words that match an interest in the title and in the summary on a paper's card.
+
+        If the marks are complete, the card needs no reason in words. They never are for filters and names of
+        organisations, which they cannot show.
+        """
+        row = self._row_of[paper_id]
+        text = PaperText(replace(self._texts[row].paper, abstract=summary), self._model.abbreviations)
+        marks = text.marks({*self._terms_and_pairs(query)[0]}, self._model.statistics.idf)
+        is_named = row in self._organizations.rows_named_by(query)
+        return replace(marks, is_complete=marks.is_complete and not (is_named or any(query.required_values)))
 
     def _close_words(self, query: Query, text: PaperText) -> list[str]:
         """Return the words that make a paper close to the meaning of an interest, strongest first.

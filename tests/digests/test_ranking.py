@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.digests import ranking
 from app.digests.ranking import FRESH, TREND, CandidatePool, EvidenceMatrix, Ranked, RankingRequest
 from app.relevance.matching import FLOOR
-from app.types import Interest, PaperView, Trend
+from app.types import Interest, Marks, PaperView, Trend
 
 TODAY = date(2026, 11, 20)
 YESTERDAY = TODAY - timedelta(days=1)
@@ -68,6 +68,16 @@ def test_ranking_contains_only_relevant_recent_unsent_papers() -> None:
         == result.score_breakdown(on.papers[3]).relevance
         == pytest.approx(FLOOR)
     )
+
+
+def test_marks_are_incomplete_if_the_profile_is_a_reason_too() -> None:
+    """A profile that would be enough by itself is a reason that no marked word shows."""
+    complete = Marks(((0, 5),), (), is_complete=True)
+    on = replace(build_pool({1: 0.5, 2: 0.5}), marks=lambda text, paper, summary: complete)
+    result = rank_for(on, RankingRequest((INTERESTS[0],), profile={1: 0.1, 2: 0.5, 3: 0.5}))
+    assert result.marks(TEXTS[0], 1, "") == complete
+    assert result.marks(TEXTS[0], 2, "") == replace(complete, is_complete=False)
+    assert result.marks("", 3, "") == Marks()
 
 
 def test_dislike_lowers_relevance() -> None:

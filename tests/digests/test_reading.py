@@ -51,6 +51,9 @@ def test_interest_is_searched_for_as_read(builder: DigestBuilder, typed: str, re
     assert VISION in [pick.title for pick in section.picks]
     assert section.picks[0].reason.endswith(f"in the title; your interest was read as “{read}”")
     assert builder.hint(typed) == InterestHint(typed, did_you_mean=read)
+    marks = builder.pool.marks(typed, section.picks[0].paper_id, "")
+    assert marks.title
+    assert not marks.is_complete  # as only the reason says how the interest was read
 
 
 def test_interest_is_also_searched_for_as_typed(app: Application, now: datetime) -> None:

@@ -16,7 +16,7 @@ from app.relevance import matching
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
 from app.text.tokenizer import content_stems
-from app.types import PaperView
+from app.types import PaperView, Spans
 from tests.support import sample_archive
 
 PAPERS = [
@@ -268,6 +268,66 @@ def test_duplicate_words_count_once() -> None:
 
 
 # --- properties of any interest
+
+
+@pytest.mark.parametrize(
+    ("interest", "paper", "summary", "marked", "is_complete"),
+    [
+        ("tree attention decoding", 1, "", "[Decoding with Tree Attention] | ", True),
+        (
+            "decoding with large language models",
+            1,
+            "LLMs are fast.",
+            "Speculative [Decoding] with Tree Attention | [LLMs] are fast.",
+            True,
+        ),
+        (
+            "decoding for LLM",
+            1,
+            "Large language models",
+            " [Decoding] with Tree Attention | [Large language models]",
+            True,
+        ),
+        (
+            "text to image generation",
+            3,
+            "About text.",
+            "A Survey of [Text-to-Image Generation] | About text.",
+            True,
+        ),
+        (
+            "speculative sampling",
+            1,
+            "It samples.",
+            "[Speculative] Decoding with Tree Attention | It [samples].",
+            True,
+        ),
+        (
+            "speculative editing",
+            1,
+            "It is <b> fast.",
+            "[Speculative] Decoding with Tree Attention | It is <b> fast.",
+            False,
+        ),
+        ("decoding author:hopper", 1, "", "[Decoding]", False),
+        ("google deepmind", 1, "From Google DeepMind.", "From [Google DeepMind].", False),
+        ("cat:cs.CL", 1, "A summary.", "A summary", False),
+    ],
+)
+def test_marks(interest: str, paper: int, summary: str, marked: str, is_complete: bool) -> None:
+    """Whole words are marked, in the summary if the title lacks some, and are complete if all words are."""
+    marks = INDEX.marks(parse(interest), paper, summary)
+    title = next(own.title for own in PAPERS if own.id == paper)
+    texts = (_bracketed(title, marks.title), _bracketed(summary, marks.summary))
+    assert marked in " | ".join(texts)
+    assert marks.is_complete is is_complete
+
+
+def _bracketed(text: str, spans: Spans) -> str:
+    for start, end in reversed(spans):
+        text = f"{text[:start]}[{text[start:end]}]{text[end:]}"
+    return text
+
 
 VOCABULARY = ["diffusion", "video", "decoding", "image", "agents", "LLM", "large", "language", "models", "to"]
 SUBJECT_WORDS = [
