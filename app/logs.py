@@ -24,7 +24,7 @@ _SECRETS = re.compile(rf"(?:[\w-]|%[0-9A-Fa-f]{{2}}|{_LINE_BREAK}){{{_LEAST_CHAR
 _HARMLESS = (int, float, type(None))
 # The values of only these query parameters appear in access logs. Others may contain addresses, interests and
 # search terms.
-_HARMLESS_PARAMETERS = "page|day|source|code|state|kind|job|failed|limit|edition|said|of|v"
+_HARMLESS_PARAMETERS = "page|day|source|code|state|kind|job|failed|limit|edition|done|of|v"
 _QUERY = re.compile(rf"([?&])(?!(?:{_HARMLESS_PARAMETERS})=)([^?&=\s\"]+)=[^&\s\"]+")
 _QUIET = ("httpx", "httpcore", "apscheduler", "alembic", "aiosmtplib", "mail.log")
 

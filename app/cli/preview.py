@@ -50,8 +50,8 @@ def preview(
         output.print_json(output.digest_object(digest) | {"hints": [asdict(hint) for hint in hints]})
         return
     for hint in hints:
-        said = " ".join(suggestions.sentences(hint))
-        output.out().print(f"[bold]{output.escaped(hint.interest)}[/]: {output.escaped(said)}")
+        explanation = " ".join(suggestions.sentences(hint))
+        output.out().print(f"[bold]{output.escaped(hint.interest)}[/]: {output.escaped(explanation)}")
     if isinstance(digest, Skip):
         output.out().print(f"There would be no digest: {output.escaped(digest.reason)}")
     else:

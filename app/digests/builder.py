@@ -274,9 +274,9 @@ class DigestBuilder:
             except InvalidInterest as error:
                 errors[text] = error
         read_as = {text: read for text in queries if (read := self.read_as(text))}
-        found = self._index.match([*queries.values(), *map(self._query, read_as.values())])
-        hits_as_read = dict(zip(read_as, found[len(queries) :], strict=True))
-        for (text, query), hits in zip(queries.items(), found, strict=False):
+        matches = self._index.match([*queries.values(), *map(self._query, read_as.values())])
+        hits_as_read = dict(zip(read_as, matches[len(queries) :], strict=True))
+        for (text, query), hits in zip(queries.items(), matches, strict=False):
             better = {n: r for n, r in hits_as_read.get(text, {}).items() if r > hits.get(n, 0.0)}
             self._matched_as_read[text] = {*better}
             self._matches.add(text, hits | better, self._index.excluded_papers(query))

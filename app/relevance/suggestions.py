@@ -187,19 +187,19 @@ def _are_related(first: str, second: str) -> bool:
 
 def sentences(hint: InterestHint) -> list[str]:
     """Return what a hint says, for the command line and the API."""
-    said = []
+    texts = []
     if hint.did_you_mean:
-        said.append(f"Did you mean “{hint.did_you_mean}”? We search for both.")
+        texts.append(f"Did you mean “{hint.did_you_mean}”? We search for both.")
     if hint.is_foreign:
-        said.append("Titles and abstracts are in English. Please write the interest in English.")
+        texts.append("Titles and abstracts are in English. Please write the interest in English.")
     elif hint.missing_words:
-        said.append(f"No recent paper says {_quoted(hint.missing_words)}.")
+        texts.append(f"No recent paper says {_quoted(hint.missing_words)}.")
     if hint.shorter:
-        said.append(f"“{hint.shorter}” brings papers.")
+        texts.append(f"“{hint.shorter}” brings papers.")
     if hint.topics:
         beginning = "Topics near it" if hint.topics_are_near else "The most frequent topics"
-        said.append(f"{beginning}: {_quoted(hint.topics)}.")
-    return said
+        texts.append(f"{beginning}: {_quoted(hint.topics)}.")
+    return texts
 
 
 def _quoted(texts: Sequence[str]) -> str:

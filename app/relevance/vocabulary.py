@@ -41,8 +41,8 @@ class Vocabulary:
         by_form: dict[str, tuple[int, str]] = defaultdict(lambda: (0, ""))
         for word, folded in folded_form.items():
             by_form[folded] = max(by_form[folded], (spelled[word], word))
-        known = sorted(word for word, count in papers.items() if count >= min_papers)
-        return cls({word: by_form[word][1] for word in known}, {word: papers[word] for word in known})
+        frequent = sorted(word for word, count in papers.items() if count >= min_papers)
+        return cls({word: by_form[word][1] for word in frequent}, {word: papers[word] for word in frequent})
 
     @classmethod
     def from_lines(cls, lines: Iterable[str]) -> Vocabulary:

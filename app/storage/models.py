@@ -280,9 +280,11 @@ class PaperSnapshot(Row, table=True):
     __table_args__ = ({"sqlite_autoincrement": True},)  # digests refer to ids, so ids are never reused
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
-    key: str = Field(unique=True, max_length=64)  # the day, and a hash of `shown`
+    key: str = Field(unique=True, max_length=64)  # the day, and a hash of `fields`
     paper_id: int
-    shown: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # a DigestItem without reason and score
+    fields: dict[str, Any] = Field(
+        default_factory=dict, sa_type=JSON
+    )  # a DigestItem without reason and score
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 

@@ -32,14 +32,14 @@ KEY_CHARS = 200  # of a title's key; a reader's private papers with the same key
 class MatchedReferences:
     """Pasted papers, grouped by whether the archive has them. The groups do not depend on the reader."""
 
-    known: tuple[tuple[int, str], ...] = ()  # in the archive: id and title
+    archived: tuple[tuple[int, str], ...] = ()  # in the archive: id and title
     own: tuple[PaperRecord, ...] = ()  # not in the archive, but with a title or abstract to learn from
     unknown: tuple[PaperRecord, ...] = ()  # not in the archive and without a usable title; ignored
 
     @property
     def usable(self) -> int:
         """The number of papers that a profile can use."""
-        return len(self.known) + len(self.own)
+        return len(self.archived) + len(self.own)
 
 
 # --- feedback on one paper
@@ -221,7 +221,7 @@ def match_references(session: Session, pasted: Sequence[PaperRecord]) -> Matched
         for key in {candidate.arxiv_id, candidate.doi, candidate.title_key}:
             candidates[key or ""].append(candidate)
 
-    known: list[int] = []
+    archived: list[int] = []
     own: dict[str, PaperRecord] = {}
     unknown: list[PaperRecord] = []
     for record in pasted:
@@ -230,14 +230,14 @@ def match_references(session: Session, pasted: Sequence[PaperRecord]) -> Matched
         papers = (paper for key in keys for paper in candidates.get(key, ()))
         paper = next((each for each in papers if dedupe.same_paper_reason(identity, _identity(each))), None)
         if paper is not None:
-            known.append(paper.id or 0)
+            archived.append(paper.id or 0)
         elif record.abstract or len(record.title) >= MIN_TITLE_CHARS:
             own.setdefault(_title_key(record.title), record)
         else:
             unknown.append(record)
-    known_papers = queries.papers(session, known).values()
-    known_titles = tuple({paper.id or 0: paper.title for paper in known_papers}.items())
-    return MatchedReferences(known_titles, tuple(own.values()), tuple(dict.fromkeys(unknown)))
+    archived_papers = queries.papers(session, archived).values()
+    archived_titles = tuple({paper.id or 0: paper.title for paper in archived_papers}.items())
+    return MatchedReferences(archived_titles, tuple(own.values()), tuple(dict.fromkeys(unknown)))
 
 
 def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: datetime) -> None:
@@ -245,9 +245,9 @@ def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: da
     require_not_erased(get_for_update(session, subscriber_id))
     rows, private_keys = _feedback_rows(session, subscriber_id), _private_keys(session, subscriber_id)
     new = [record for record in liked.own if _title_key(record.title) not in private_keys]
-    more = len(new) + sum(identity not in rows for identity, _ in liked.known)
+    more = len(new) + sum(identity not in rows for identity, _ in liked.archived)
     _check_room(len(rows) + len(private_keys), more)
-    papers = queries.papers(session, [identity for identity, _ in liked.known])
+    papers = queries.papers(session, [identity for identity, _ in liked.archived])
     _store(session, subscriber_id, list(papers.values()), True, now)
     session.add_all(
         PrivatePaper(

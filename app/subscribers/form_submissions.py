@@ -77,7 +77,7 @@ def store(
                 {"title": record.title, "abstract": record.abstract, "authors": list(record.authors)}
                 for record in choices.liked.own
             ]
-            row.liked = {"papers": [number for number, _ in choices.liked.known], "own": own}
+            row.liked = {"papers": [number for number, _ in choices.liked.archived], "own": own}
     session.add(row)
     session.flush()
     return row.id or 0
@@ -176,12 +176,12 @@ def choices_of(request: FormSubmission) -> Choices | None:
             "interests": tuple(Interest(**interest) for interest in stored["interests"]),
         }
     )
-    known = tuple((number, "") for number in request.liked.get("papers", ()))
+    archived = tuple((number, "") for number in request.liked.get("papers", ()))
     own = tuple(
         PaperRecord(title=paper["title"], abstract=paper["abstract"], authors=tuple(paper["authors"]))
         for paper in request.liked.get("own", ())
     )
-    return Choices(preferences, MatchedReferences(known, own))
+    return Choices(preferences, MatchedReferences(archived, own))
 
 
 def close(session: Session, subscriber_id: int) -> None:

@@ -68,11 +68,11 @@ _ODD = re.compile(r"[\^_{}~`]|--")
 _LABELLED = re.compile(r"(https?://[^\s{}]++)(?:\{[^{}]*\})?")
 _ADDRESS = re.compile(r"(https?://[^\s{}]+)")
 _LEFTOVERS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(r"([\^_])\{([^{}]*)\}"), lambda found: _script(found[1], found[2])),
-    (re.compile(r"(?<=[\w)\]|])(\^)([-−+]?\d+|\*)(?![\d*]|\.\d)"), lambda found: _script(found[1], found[2])),
+    (re.compile(r"([\^_])\{([^{}]*)\}"), lambda match: _script(match[1], match[2])),
+    (re.compile(r"(?<=[\w)\]|])(\^)([-−+]?\d+|\*)(?![\d*]|\.\d)"), lambda match: _script(match[1], match[2])),
     (
         re.compile(r"(?<![^\W])((?!_)\w)(_)(\d)(?![\w.])"),
-        lambda found: found[1] + _script(found[2], found[3]),
+        lambda match: match[1] + _script(match[2], match[3]),
     ),
     (re.compile(r"(?<=\d)\{,\}(?=\d)"), ","),
     (re.compile(r"(?<=\w)\{\}"), ""),

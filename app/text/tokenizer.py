@@ -80,7 +80,7 @@ def normalized_name(author: str) -> str:
 
 @lru_cache(maxsize=200_000)
 def _stem(word: str) -> str:
-    stem = str(_stemmer.stemWord(_BRITISH.sub(lambda found: _AMERICAN[found.group()], word)))
+    stem = str(_stemmer.stemWord(_BRITISH.sub(lambda match: _AMERICAN[match.group()], word)))
     return stem[:-1] if _SHORT_FORMS.fullmatch(stem) and stem not in _SINGULAR.split() else stem
 
 

@@ -214,8 +214,10 @@ def replace_interest(form: PreferencesForm, change: str) -> PreferencesForm:
 def validated(form: PreferencesForm) -> PreferencesForm:
     """Validate the content fields of a form for its preview."""
     problems = subscribers.problems(form.to_preferences())
-    shown = ("interests", *_CONTENT_FIELDS)
-    return replace(form, problems={name: text for name, text in problems.items() if name.startswith(shown)})
+    previewed = ("interests", *_CONTENT_FIELDS)
+    return replace(
+        form, problems={name: text for name, text in problems.items() if name.startswith(previewed)}
+    )
 
 
 def problems_of(field: str, check: Callable[[str], object], text: str) -> dict[str, str]:

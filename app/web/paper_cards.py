@@ -118,9 +118,9 @@ def papers_of_day(session: Session, day: date, limit: int, now: datetime, page: 
     trends = trending.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
     start = (page - 1) * limit
-    shown = tuple(_card(paper, trends[paper.id]) for paper in ranked[start : start + limit])
+    page_cards = tuple(_card(paper, trends[paper.id]) for paper in ranked[start : start + limit])
     before, after = queries.neighbouring_days(session, day)
-    return Day(day, shown, len(papers), before, after, page, math.ceil(len(papers) / limit), start + 1)
+    return Day(day, page_cards, len(papers), before, after, page, math.ceil(len(papers) / limit), start + 1)
 
 
 def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekPapers:

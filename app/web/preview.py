@@ -112,7 +112,7 @@ class Previews:
             days_with_papers = {paper.first_listed_on for paper in builder.papers}.intersection(days)
             max_parts = MAX_INTERESTS - len(interests) + 1  # of one interest that is split
             muted = builder.muted_papers(preferences.muted)
-            shown = []
+            interest_previews = []
             for text in (interest.text for interest in interests):
                 counts = backtesting.daily_counts(builder, text, days, muted)
                 parts = query_language.split_suggestion(text)
@@ -122,10 +122,10 @@ class Previews:
                 if muted and not any(counts) and any(backtesting.daily_counts(builder, text, days)):
                     description = "none except muted ones"
                 parts = parts if len(parts) <= max_parts else ()
-                shown.append(InterestPreview(text, counts, description, hint, parts))
+                interest_previews.append(InterestPreview(text, counts, description, hint, parts))
         if isinstance(digest, Skip):
-            return Preview(None, digest.reason, days, tuple(shown))
-        return Preview(digest, "", days, tuple(shown))
+            return Preview(None, digest.reason, days, tuple(interest_previews))
+        return Preview(digest, "", days, tuple(interest_previews))
 
     def _current_builder(self, now: datetime) -> DigestBuilder:
         """Return the current builder with its papers loaded, or replace it if it is too old or full."""

@@ -64,7 +64,7 @@ def redirect_to_preferences(request: Request, message: str, rest: str = "", *, a
 
     `message` names the message to show there. `rest` is appended to the URL.
     """
-    path = f"/{Purpose.PREFERENCES}/{request.path_params['token']}{at}?said={message}{rest}"
+    path = f"/{Purpose.PREFERENCES}/{request.path_params['token']}{at}?done={message}{rest}"
     return RedirectResponse(path, status_code=303, headers=PRIVATE)
 
 

@@ -44,7 +44,7 @@ def upgrade() -> None:
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
     sa.Column('key', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
     sa.Column('paper_id', sa.Integer(), nullable=False),
-    sa.Column('shown', sa.JSON(), nullable=False),
+    sa.Column('fields', sa.JSON(), nullable=False),
     sa.Column('created_at', sa.DateTime(timezone=True), nullable=False),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_paper_snapshot')),
     sa.UniqueConstraint('key', name=op.f('uq_paper_snapshot_key')),

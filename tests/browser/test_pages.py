@@ -80,7 +80,7 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     named |= {action: f"{feedback}/{action}/1" for action in ("like", "mute", "follow")}
     named["view"] = path(Purpose.VIEW, digest_id or 0)
     named["forget"] = path(Purpose.PREFERENCES) + "/forget"
-    named["said"] = path(Purpose.PREFERENCES) + "/papers"
+    named["done"] = path(Purpose.PREFERENCES) + "/papers"
     named["look"] = path(Purpose.PREFERENCES) + "/preview"
     open_to_all = {
         "front": "/", "day": f"/day/{now.date()}", "week": "/week", "paper": "/paper/1", "search": "/search",

@@ -181,7 +181,7 @@ def test_pasted_paper_is_matched(
     """It is matched by arXiv id, DOI or title, unless other fields contradict."""
     with app.db.read() as session:
         rows = subscribers.match_references(session, [pasted, pasted])
-    assert [identity for identity, _ in rows.known] == [papers[place]]
+    assert [identity for identity, _ in rows.archived] == [papers[place]]
     assert (rows.own, rows.unknown) == ((), ())
 
 
@@ -199,7 +199,7 @@ def test_ambiguous_title_is_stored_privately(
     """Another id, other authors or a common title prevent a match."""
     with app.db.read() as session:
         rows = subscribers.match_references(session, [pasted])
-    assert (rows.known, rows.own) == ((), (pasted,))
+    assert (rows.archived, rows.own) == ((), (pasted,))
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,9 @@ def test_pasted_merged_paper_matches_the_remaining_one(
     with app.db.write() as session:
         merging.merge(session, *(session.get_one(Paper, number) for number in papers[:2]), "by hand", now)
         both = [PaperRecord(title="", arxiv_id="2611.00001"), PaperRecord(title="", doi="10.1000/fold")]
-        assert [identity for identity, _ in subscribers.match_references(session, both).known] == [papers[0]]
+        assert [identity for identity, _ in subscribers.match_references(session, both).archived] == [
+            papers[0]
+        ]
 
 
 def test_pasted_papers_are_liked_once(

@@ -56,7 +56,7 @@ def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[di
             {
                 "key": key,
                 "paper_id": by_key[key][0],
-                "shown": dict(zip(SHARED_FIELDS, by_key[key][1:], strict=True)),
+                "fields": dict(zip(SHARED_FIELDS, by_key[key][1:], strict=True)),
                 "created_at": now,
             }
             for key in new_keys
@@ -212,12 +212,12 @@ class SnapshotStore:
         ids = {snapshot_id for snapshot_id, *_ in items if _is_id(snapshot_id)}
         snapshots = {number: snapshot for number in ids if (snapshot := self._snapshots.get(number))}
         if missing := ids - snapshots.keys():
-            columns = select(PaperSnapshot.id, PaperSnapshot.paper_id, PaperSnapshot.shown)
+            columns = select(PaperSnapshot.id, PaperSnapshot.paper_id, PaperSnapshot.fields)
             rows = session.execute(columns.where(col(PaperSnapshot.id).in_(missing)))
             loaded = {
-                snapshot_id: {"paper_id": paper_id, **shown}
-                for snapshot_id, paper_id, shown in rows
-                if isinstance(shown, dict)
+                snapshot_id: {"paper_id": paper_id, **fields}
+                for snapshot_id, paper_id, fields in rows
+                if isinstance(fields, dict)
             }
             snapshots |= loaded
             self._snapshots |= loaded

@@ -106,11 +106,11 @@ def list_editions(app: Paperboy, _key: CanRead, window: Paging) -> Page[EditionO
     """List the editions by name, newest first, with their digests by state."""
     with app.db.read() as session:
         names = ledger.editions(session, window.limit + 1, window.after)
-        shown, cursor = cut(names, window, str)
-        counted = ledger.digest_totals_by_edition(session, shown)
+        page, cursor = cut(names, window, str)
+        counted = ledger.digest_totals_by_edition(session, page)
         pauses = {pause.edition: _pause_out(pause) for pause in ledger.pauses(session)}
     items = [
-        EditionOut(edition=name, digests=_states(counted[name]), paused=pauses.get(name)) for name in shown
+        EditionOut(edition=name, digests=_states(counted[name]), paused=pauses.get(name)) for name in page
     ]
     return Page(items=items, next_cursor=cursor)
 

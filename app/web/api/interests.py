@@ -88,6 +88,6 @@ def list_interests(
         statement = statement.where(col(InterestQuery.id) < window.after_id)
     with app.db.read() as session:
         rows = session.exec(statement.order_by(col(InterestQuery.id).desc()).limit(window.limit + 1)).all()
-    shown, cursor = cut(rows, window, lambda row: row[0])
-    items = [InterestCount(id=number, text=text, readers=readers) for number, text, readers in shown]
+    page, cursor = cut(rows, window, lambda row: row[0])
+    items = [InterestCount(id=number, text=text, readers=readers) for number, text, readers in page]
     return Page(items=items, next_cursor=cursor)

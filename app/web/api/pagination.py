@@ -68,10 +68,10 @@ def cut(
     rows: Sequence[Row], window: PageWindow, name: Callable[[Row], object]
 ) -> tuple[list[Row], str | None]:
     """Return the rows of a page and the next cursor. `rows` has one extra row if there is a next page."""
-    shown = list(rows[: window.limit])
+    page = list(rows[: window.limit])
     if len(rows) <= window.limit:
-        return shown, None
-    return shown, base64.urlsafe_b64encode(str(name(shown[-1])).encode()).decode().rstrip("=")
+        return page, None
+    return page, base64.urlsafe_b64encode(str(name(page[-1])).encode()).decode().rstrip("=")
 
 
 def newest_first(

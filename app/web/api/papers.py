@@ -112,8 +112,8 @@ def list_papers(
         papers = queries.search(
             session, q, day=day, source_id=source_id, limit=window.limit + 1, before=window.after_id
         )
-    shown, cursor = cut(papers, window, lambda paper: paper.id)
-    return Page(items=[_to_out(paper) for paper in shown], next_cursor=cursor)
+    page, cursor = cut(papers, window, lambda paper: paper.id)
+    return Page(items=[_to_out(paper) for paper in page], next_cursor=cursor)
 
 
 @router.get("/papers/{paper_id}", responses=problems.responses(404))

@@ -61,8 +61,8 @@ def list_suppressions(
             row = suppression.get(session, email)
             return Page(items=[_to_out(row)] if row else [])
         rows = suppression.list_page(session, limit=window.limit + 1, after=window.after_id or 0)
-    shown, cursor = cut(rows, window, lambda row: row.id)
-    return Page(items=[_to_out(row) for row in shown], next_cursor=cursor)
+    page, cursor = cut(rows, window, lambda row: row.id)
+    return Page(items=[_to_out(row) for row in page], next_cursor=cursor)
 
 
 @router.post("", status_code=201)

@@ -90,7 +90,7 @@ def list_feedback(
     grant: Change,
     of: FeedbackAction = FeedbackAction.MORE,
     number: Number = 1,
-    said: str = "",
+    done: str = "",
 ) -> Response:
     """Show a page of the papers that a subscriber liked or disliked, newest first."""
     with db(request).read() as session:
@@ -102,7 +102,7 @@ def list_feedback(
     return page(
         request, "feedback_list.html", token=request.path_params["token"], of=of, other=len(other),
         total=len(listed), overview=overview, number=number, pages=pages, first=first + 1,
-        entries=listed[first : first + PAPERS_PER_PAGE], message=feedback_overview.MESSAGES.get(said, ""),
+        entries=listed[first : first + PAPERS_PER_PAGE], message=feedback_overview.MESSAGES.get(done, ""),
     )  # fmt: skip
 
 

@@ -87,12 +87,12 @@ def day_feed(request: Request, day: Day) -> Response:
 def _build_day(request: Request, day: date, now: datetime) -> CachedResponse:
     day_text = f"{day:%A}, {day.day} {day:%B %Y}"
     with _app(request).db.read() as session:
-        shown = paper_cards.papers_of_day(session, day, MAX_ENTRIES, now)
-        if not shown.total:
+        listed = paper_cards.papers_of_day(session, day, MAX_ENTRIES, now)
+        if not listed.total:
             raise NotFound(f"No paper was listed on {day_text}.")
         description, path = f"The papers of {day_text}, most votes first.", f"/day/{day}"
         info = FeedInfo(day_text, description, f"{path}/feed", path, ranked=True)
-        return _build_feed(request, session, info, [_card_item(card, day) for card in shown.cards], now)
+        return _build_feed(request, session, info, [_card_item(card, day) for card in listed.cards], now)
 
 
 @router.get("/feed/{token}")

@@ -107,12 +107,18 @@ def preview(
     change: Text = "",
 ) -> Response:
     """Preview the digest for a form. Return only the preview to htmx, otherwise the whole page."""
-    form, shown = previews.validate_and_preview(request, form, split, change)
+    form, result = previews.validate_and_preview(request, form, split, change)
     if "hx-request" not in request.headers:
-        return _front_page(request, form, shown.status, shown)
-    headers = PUBLIC_REFERRER | shown.headers
+        return _front_page(request, form, result.status, result)
+    headers = PUBLIC_REFERRER | result.headers
     return page(
-        request, "preview.html", status=shown.status, headers=headers, form=form, preview=shown, at="/preview"
+        request,
+        "preview.html",
+        status=result.status,
+        headers=headers,
+        form=form,
+        preview=result,
+        at="/preview",
     )
 
 

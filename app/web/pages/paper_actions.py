@@ -103,9 +103,9 @@ def _follow_page(
         paper = _paper(session, number)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
     names = [name for name in dict.fromkeys(paper.authors) if query_language.query_for("author", name)]
-    shown = names if len(names) <= AUTHORS_SHOWN else [*names[: AUTHORS_SHOWN - 1], names[-1]]
-    values = {"followed": followed_authors(shown, chosen.interests), "problem": "", "undone": "", **values}
-    return page(request, "follow.html", status=status, paper=paper, authors=shown, **values)
+    offered = names if len(names) <= AUTHORS_SHOWN else [*names[: AUTHORS_SHOWN - 1], names[-1]]
+    values = {"followed": followed_authors(offered, chosen.interests), "problem": "", "undone": "", **values}
+    return page(request, "follow.html", status=status, paper=paper, authors=offered, **values)
 
 
 def _paper(session: Session, number: int) -> Paper:

@@ -47,8 +47,8 @@ def sitemap(request: Request) -> Response:
 
 def _sitemap(app: Application) -> CachedResponse:
     listed = select(col(Listing.listed_on), func.max(col(Paper.updated_at)))
-    shown = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(col(Paper.withdrawn_at).is_(None))
-    by_day = shown.group_by(col(Listing.listed_on)).order_by(col(Listing.listed_on).desc())
+    visible = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(col(Paper.withdrawn_at).is_(None))
+    by_day = visible.group_by(col(Listing.listed_on)).order_by(col(Listing.listed_on).desc())
     papers = select(col(Paper.id), col(Paper.updated_at)).order_by(col(Paper.id).desc())
     papers = papers.where(col(Paper.merged_into_id).is_(None), col(Paper.withdrawn_at).is_(None))
     with app.db.read() as session:

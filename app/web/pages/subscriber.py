@@ -177,9 +177,9 @@ def pause(request: Request, grant: Pause, until: Text = "", action: Text = "") -
 
 
 @router.get("/preferences/{token}")
-def preferences(request: Request, grant: Change, said: str = "") -> Response:
-    """Show the preferences. After a redirect, `said` names the message to show."""
-    message, feedback_message = MESSAGES.get(said, ""), feedback_overview.MESSAGES.get(said, "")
+def preferences(request: Request, grant: Change, done: str = "") -> Response:
+    """Show the preferences. After a redirect, `done` names the message to show."""
+    message, feedback_message = MESSAGES.get(done, ""), feedback_overview.MESSAGES.get(done, "")
     return _preferences_page(request, grant, message=message, feedback_message=feedback_message)
 
 

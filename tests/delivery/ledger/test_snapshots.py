@@ -159,8 +159,8 @@ def test_snapshot_with_wrong_fields_is_left_out(app: Application, now: datetime,
     (content,) = store(app, now, sample_digest.digest())
     with app.db.write() as session:
         card = session.get_one(PaperSnapshot, content["sections"][0]["cards"][0])
-        fields = {name: text for name, text in card.shown.items() if name != field}
-        card.shown = fields if field in card.shown else {**fields, field: 1}
+        fields = {name: text for name, text in card.fields.items() if name != field}
+        card.fields = fields if field in card.fields else {**fields, field: 1}
     assert restore(app, content)[0].unreadable == 1
 
 

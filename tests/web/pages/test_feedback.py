@@ -413,7 +413,7 @@ def test_feedback_list_is_paginated(app: Application, client: TestClient, alice:
     )
     form = dict(re.findall(r'name="(own|of|page)" value="(\w+)"', last.text))
     removed = client.post(f"{path}/remove", data=form, follow_redirects=False)
-    assert removed.headers["location"] == f"{path}/papers?said=removed&of=like&page=2"
+    assert removed.headers["location"] == f"{path}/papers?done=removed&of=like&page=2"
     again = client.get(removed.headers["location"]).text
     assert "Removed." in again
     assert again.count('name="own"') == 50

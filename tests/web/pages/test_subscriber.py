@@ -314,7 +314,7 @@ def test_preferences_are_shown_and_saved(
     assert ALICE in page
     assert 'value="diffusion models"' in page
     answer = client.post(path, data=PREFERENCES)
-    assert (answer.status_code, str(answer.url).partition("?")[2]) == (200, "said=saved")
+    assert (answer.status_code, str(answer.url).partition("?")[2]) == (200, "done=saved")
     assert "Saved." in answer.text
     with app.db.read() as session:
         preferences = subscribers.preferences_of(session, subscribers.get(session, alice))
@@ -452,7 +452,7 @@ def test_resubscribing_restores_the_preferences(
 
 def test_message_parameter_is_not_echoed(client: TestClient, alice: int, link: Link) -> None:
     """Only known messages are shown."""
-    page = client.get(link(Purpose.PREFERENCES, alice), params={"said": "<b>your password</b>"}).text
+    page = client.get(link(Purpose.PREFERENCES, alice), params={"done": "<b>your password</b>"}).text
     assert "your password" not in page
 
 
