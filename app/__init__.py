@@ -5,8 +5,8 @@ flows through them:
 
     papers         upstream responses → records → one row per paper
     relevance      how well papers match interests and likes; search in the archive
-    subscribers    readers: sign-up, preferences, feedback, privacy, schedule
-    digests        which readers get which papers, and why
+    subscribers    subscribers: sign-up, preferences, feedback, privacy, schedule
+    digests        which subscribers get which papers, and why
     mail           from a digest to signed bytes
     delivery       the ledger of all mail, the sender and SMTP
     bounces        bounce and complaint notices: parse them, apply them, suppress addresses

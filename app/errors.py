@@ -11,7 +11,7 @@ PaperboyError
 ├── LinkError               a signed link that does not work
 │   ├── LinkForged
 │   └── LinkExpired         its lifetime has passed
-│       └── LinkReplaced    all of the reader's links were replaced
+│       └── LinkReplaced    all of the subscriber's links were replaced
 ├── TooManyRequests         carries retry_after, in seconds
 ├── NotReady                data for the response is still being loaded; carries retry_after, in seconds
 ├── ClockError              the clocks disagree, so planning would go wrong

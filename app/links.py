@@ -1,16 +1,16 @@
-"""PURE. Signed links and return paths. Each serves one purpose for one reader and needs no login.
+"""PURE. Signed links and return paths. Each serves one purpose for one subscriber and needs no login.
 
 A token is encrypted with a synthetic initialisation vector (the construction of RFC 5297, with keyed BLAKE2s,
 RFC 7693, for both steps):
 
-    payload    20 bytes: the reader, the argument, when the token was issued, the reader's link epoch
+    payload    20 bytes: the subscriber, the argument, when the token was issued, the subscriber's link epoch
     mac        18 bytes: keyed hash of the purpose (padded to 16 bytes) and the payload
     hidden     20 bytes: payload XOR keystream, where the keystream is a keyed hash of the mac
     token      hidden and mac in base64url: always 51 characters
 
 The mac covers the purpose, so a token made for one purpose is not valid for another. The keystream depends on
 the purpose and on every bit of the payload, so two tokens have no visible part in common. Without the key,
-they do not reveal the reader, the argument or the time. The same input gives the same token.
+they do not reveal the subscriber, the argument or the time. The same input gives the same token.
 
 A return path is made in the same way from the id of a delivery: 8 hidden bytes and 12 bytes of mac. It is in
 hexadecimal because relays may change the case of a local part.
@@ -79,7 +79,7 @@ LIFETIMES = {
     Purpose.DECLINE: timedelta(days=30),
     Purpose.EXPORT: timedelta(hours=2),
     Purpose.ERASE: timedelta(hours=2),
-}  # other links work until the reader's link epoch is incremented
+}  # other links work until the subscriber's link epoch is incremented
 
 
 def lifetime_in_words(purpose: Purpose) -> str:
@@ -94,7 +94,7 @@ LIFETIMES_IN_WORDS = {purpose.value: lifetime_in_words(purpose) for purpose in L
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The content of a valid token. The caller must still compare `epoch` with the reader's link epoch."""
+    """The content of a valid token. The caller must compare `epoch` with the subscriber's link epoch."""
 
     purpose: Purpose
     subscriber_id: int

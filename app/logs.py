@@ -13,9 +13,9 @@ from structlog.typing import EventDict, Processor
 from app.links import RETURN_PATH_DIGITS, TOKEN_CHARS
 from app.settings import Settings
 
-# Access to the logs must not let anybody unsubscribe a reader, call the API or forge a bounce. Every run of
-# characters that is long enough to contain a token, a key or a return path is truncated, even if it is
-# percent-encoded or split by quoted-printable soft breaks or folded header lines. Its first characters
+# A person who can read the logs must not be able to unsubscribe others, call the API or forge a bounce. Every
+# run of characters that is long enough to contain a token, a key or a return path is truncated, even if it
+# is percent-encoded or split by quoted-printable soft breaks or folded header lines. Its first characters
 # remain, so that lines about the same link can be matched.
 _LEAST_CHARS = min(TOKEN_CHARS, RETURN_PATH_DIGITS)  # a key has 46
 _SHOWN_CHARS = 7

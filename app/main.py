@@ -54,7 +54,7 @@ def build(settings: Settings) -> Application:
 
 
 def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
-    """Build the web app: public pages, readers' pages, feeds, webhooks and the admin API.
+    """Build the web app: public pages, subscribers' pages, feeds, webhooks and the admin API.
 
     A form that requests an e-mail is processed about `answer_delay` seconds after the response.
     """

@@ -5,16 +5,16 @@ read_files()       the same for saved responses
 summarise()        papers without a summary → one sentence from a language model, if one is configured
 train()            the archive → a new model, at night and when the archive has outgrown the old one
 answer_requests()  submitted forms → a confirmation, a link or nothing → mail
-plan()             due readers → match → compose → the ledger
+plan()             due subscribers → match → compose → the ledger
 sign_ahead()       digests in the ledger that are not yet due → signatures
 send()             the ledger → mail, whenever something is sendable
 send_due()         plan(), send() and sign_ahead() in one run, for use without the scheduler
 send_pending()     sendable deliveries → HTML and text → bytes → the relay → the ledger
-preview()          the digest that a reader with these preferences would get
+preview()          the digest that a subscriber with these preferences would get
 interest_hint()    is an interest misspelt, does it match anything?
-preview_due()      the digests that readers would get now
+preview_due()      the digests that subscribers would get now
 backtest()         the digests that interests would have produced over recent days
-explain()          why a reader was sent a paper, or why not
+explain()          why a subscriber was sent a paper, or why not
 render_digest()    a digest → the rendered mail
 send_test()        a digest → a test mail to any address, without the ledger
 read_bounces()     notices in the bounce mailbox and folder → events, scores, suppressions
@@ -269,7 +269,7 @@ def _recover(app: Application, now: datetime) -> None:
 def preview(
     app: Application, preferences: subscribers.Preferences, now: datetime, *, day: date | None = None
 ) -> Digest | Skip:
-    """Return the digest that a new reader with these preferences would get on `day`. Nothing is stored."""
+    """Return the digest that these preferences would give a new subscriber on `day`. Nothing is stored."""
     return preview_with_hints(app, preferences, now, day=day)[0]
 
 
@@ -284,7 +284,7 @@ def preview_with_hints(
 
 
 def interest_hint(app: Application, text: str, now: datetime) -> InterestHint:
-    """Return what to tell a reader about an interest. Raise InvalidInterest if it cannot be parsed."""
+    """Return what to tell a subscriber about an interest. Raise InvalidInterest if it cannot be parsed."""
     return _builder(app, now).hint(query_language.parse(text).text)
 
 
@@ -305,14 +305,14 @@ def backtest(
 def preview_due(
     app: Application, now: datetime, ids: Collection[int] | None = None
 ) -> list[planning.DigestPreview]:
-    """Return the digests that the due readers, or those in `ids`, would get now. Nothing is stored."""
+    """Return the digests that the due subscribers, or those in `ids`, would get now. Nothing is stored."""
     return planning.preview_due(app.digest_context, now, ids)
 
 
 def explain(
     app: Application, now: datetime, subscriber: str, paper: str, at: datetime | None = None
 ) -> Explanation:
-    """Explain why a reader was sent a paper or not, now or as of `at` (in any zone). Nothing is stored."""
+    """Explain why a subscriber was sent a paper or not, as of `at` (default: now). Nothing is stored."""
     _check_day((at or now).date(), "at")
     return explanation.explain(app.digest_context, now, subscriber, paper, at.astimezone(UTC) if at else None)
 

@@ -24,7 +24,7 @@ class SourceKind(StrEnum):
 
 
 class Cadence(StrEnum):
-    """The days on which a reader gets a digest."""
+    """The days on which a subscriber gets a digest."""
 
     DAILY = "daily"
     WEEKDAYS = "weekdays"
@@ -32,7 +32,7 @@ class Cadence(StrEnum):
 
 
 class EmptyDigestPolicy(StrEnum):
-    """The policy for a day without papers that match a reader's interests."""
+    """The policy for a day without papers that match a subscriber's interests."""
 
     SKIP = "skip"
     TRENDING = "trending"
@@ -44,7 +44,7 @@ class MailKind(StrEnum):
     DIGEST = "digest"
     CONFIRM = "confirm"
     MANAGE = "manage"  # the link to the preferences, requested on the web
-    EXPORT = "export"  # the link that downloads the data stored about a reader
+    EXPORT = "export"  # the link that downloads the data stored about a subscriber
     ERASE = "erase"
     NEW_LINKS = "new_links"  # all links sent before were revoked
 
@@ -181,13 +181,13 @@ class PaperView:
 
     @property
     def organization(self) -> str:
-        """The organisation that published the paper, as shown to readers; empty if no source names it."""
+        """The organisation that published the paper, as shown to subscribers; empty if no source names it."""
         return next(iter(self.organization_names), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A paper's trend: a `score` in 0…1, and the wording that a reader sees."""
+    """A paper's trend: a `score` in 0…1, and the wording that a subscriber sees."""
 
     score: float
     words: str
@@ -203,7 +203,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """A reader's interest: the text as typed, its weight, and its maximum number of papers per digest."""
+    """A subscriber's interest: the text as typed, its weight, and its maximum number of papers per digest."""
 
     text: str
     weight: float = 1.0
@@ -212,7 +212,7 @@ class Interest:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A reader's like or dislike of a paper in the archive, or of one that they pasted."""
+    """A subscriber's like or dislike of a paper in the archive, or of one that they pasted."""
 
     title: str
     abstract: str
@@ -220,7 +220,7 @@ class Feedback:
     liked: bool
     at: datetime
     paper_id: int | None = None  # the id of the paper in the archive, after merges
-    own_key: str = ""  # the key of a private paper, unique for this reader
+    own_key: str = ""  # the key of a private paper, unique for this subscriber
 
 
 Spans = tuple[tuple[int, int], ...]  # (start, end) of excerpts from a text, in order
@@ -267,7 +267,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """One edition of the newsletter for one reader."""
+    """One edition of the newsletter for one subscriber."""
 
     edition: str
     sections: tuple[Section, ...]
@@ -282,7 +282,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The decision not to send a digest, with the reason that the reader and the operator see."""
+    """The decision not to send a digest, with the reason that the subscriber and the operator see."""
 
     reason: str
 

@@ -160,9 +160,12 @@ def test_reader_with_only_an_invalid_interest_is_skipped(app: Application) -> No
     with app.db.write() as session:
         carol = factories.add_subscriber(session, "carol@example.org", ["!!!"], NOW)
     plan(app, NOW)
-    by_reader = {row.subscriber_id: row for row in deliveries(app)}
-    assert "something went wrong on our side, and was noted (InvalidInterest)" in by_reader[carol].reason
-    assert sorted(row.state for row in by_reader.values()) == [DeliveryState.PENDING, DeliveryState.SKIPPED]
+    by_subscriber = {row.subscriber_id: row for row in deliveries(app)}
+    assert "something went wrong on our side, and was noted (InvalidInterest)" in by_subscriber[carol].reason
+    assert sorted(row.state for row in by_subscriber.values()) == [
+        DeliveryState.PENDING,
+        DeliveryState.SKIPPED,
+    ]
 
 
 def test_invalid_interest_is_ignored(app: Application) -> None:

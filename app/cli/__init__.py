@@ -73,7 +73,7 @@ for command in (
 cli.command("doctor")(doctor.doctor_command)
 cli.add_typer(sending.sending, name="sending")
 cli.add_typer(sources.sources, name="sources")
-cli.add_typer(subscribers.subscribers, name="subscribers")
+cli.add_typer(subscribers.group, name="subscribers")
 cli.add_typer(model.models, name="model")
 cli.add_typer(suppressions.suppressions, name="suppressions")
 cli.add_typer(keys.keys, name="key")

@@ -69,15 +69,15 @@ def explain(
 
 
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    reader, paper = explanation.reader, explanation.paper
+    subscriber, paper = explanation.subscriber, explanation.paper
     yield "paper", f"{paper.id} {paper.title}"
     if paper.requested_id != paper.id:
         yield "", f"{paper.requested_id} was merged into it"
     yield "listed", ", ".join(f"{day} by {source}" for day, source in paper.listings) or "never"
-    yield "subscriber", f"{reader.id} {reader.email}, {reader.state or 'not signed up yet'}"
-    yield "papers per digest", f"{reader.min_papers} to {reader.max_papers}"
-    if reader.next_due_at:
-        yield "next digest", output.format_time(reader.next_due_at)
+    yield "subscriber", f"{subscriber.id} {subscriber.email}, {subscriber.state or 'not signed up yet'}"
+    yield "papers per digest", f"{subscriber.min_papers} to {subscriber.max_papers}"
+    if subscriber.next_due_at:
+        yield "next digest", output.format_time(subscriber.next_due_at)
 
 
 def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:

@@ -13,8 +13,7 @@ import typer
 from rich.progress import track
 from sqlmodel import col, select
 
-from app import clock, pipeline
-from app import subscribers as readers
+from app import clock, pipeline, subscribers
 from app.application import Application
 from app.cli import output
 from app.errors import InvalidInput, PaperboyError
@@ -23,7 +22,7 @@ from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
-subscribers = typer.Typer(
+group = typer.Typer(
     no_args_is_help=True, help="Add, import, export and show subscribers; delete their feedback."
 )
 
@@ -50,7 +49,7 @@ class ExportFormat(StrEnum):
     JSON = "json"
 
 
-@subscribers.command()
+@group.command()
 def add(
     email: Annotated[str, typer.Argument(help="The subscriber's address.")],
     interest: Annotated[list[str], typer.Option(help="An interest; repeat the option for more.")],
@@ -79,17 +78,19 @@ def add(
         }  # fmt: skip
         preferences = _preferences(app, interest, options)
         with app.db.write() as session:
-            reader = readers.get(session, readers.add(session, email, preferences, now))
-            audit_log.record(session, output.ACTOR, "subscriber.add", reader.id, now)
+            subscriber = subscribers.get(session, subscribers.add(session, email, preferences, now))
+            audit_log.record(session, output.ACTOR, "subscriber.add", subscriber.id, now)
     if as_json:
-        output.print_json({"id": reader.id, "email": reader.email, "next_due_at": reader.next_due_at})
+        output.print_json(
+            {"id": subscriber.id, "email": subscriber.email, "next_due_at": subscriber.next_due_at}
+        )
     else:
-        due = output.format_time(reader.next_due_at)
-        output.out().print(f"Added {output.escaped(reader.email)}. The first digest is due at {due}.")
+        due = output.format_time(subscriber.next_due_at)
+        output.out().print(f"Added {output.escaped(subscriber.email)}. The first digest is due at {due}.")
 
 
-@subscribers.command("import")
-def import_readers(
+@group.command("import")
+def import_subscribers(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="A CSV file.")],
     as_json: output.AsJson = False,
 ) -> None:
@@ -112,7 +113,7 @@ def import_readers(
         raise typer.Exit(1)
 
 
-@subscribers.command()
+@group.command()
 def export(
     as_: Annotated[ExportFormat, typer.Option("--as", help="The format.")] = ExportFormat.CSV,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --as json.")] = False,
@@ -134,14 +135,14 @@ def export(
                 writer.writerow(["'" + cell if cell.startswith(_FORMULA) else cell for cell in cells])
 
 
-@subscribers.command()
+@group.command()
 def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
     """Show a subscriber's settings, interests and feedback."""
     with output.open_application() as app, app.db.read() as session:
-        row = readers.find(session, subscriber)
+        row = subscribers.find(session, subscriber)
         subscriber_id = row.id or 0
-        interests = readers.interests_of(session, [subscriber_id]).get(subscriber_id, ())
-        feedback = readers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
+        interests = subscribers.interests_of(session, [subscriber_id]).get(subscriber_id, ())
+        feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
     document = row.model_dump(mode="json", include=set(EXPORTED))
     document |= {"interests": [interest.text for interest in interests], "next_due_at": row.next_due_at}
     if as_json:
@@ -155,17 +156,17 @@ def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
     output.table(["at", "feedback", "paper"], rows)
 
 
-@subscribers.command()
+@group.command()
 def delete_feedback(subscriber: SubscriberName) -> None:
     """Delete a subscriber's feedback and the papers that they pasted."""
     with output.open_application() as app, app.db.write() as session:
-        row = readers.find(session, subscriber)
-        readers.forget_feedback(session, row.id or 0)
+        row = subscribers.find(session, subscriber)
+        subscribers.forget_feedback(session, row.id or 0)
         audit_log.record(session, output.ACTOR, "subscriber.delete_feedback", row.id, clock.utcnow())
     output.out().print(f"Deleted the feedback of {output.escaped(row.email)}.")
 
 
-@subscribers.command("new-links")
+@group.command("new-links")
 def new_links(subscriber: SubscriberName) -> None:
     """Invalidate all links that were sent to a subscriber, and send new ones.
 
@@ -174,8 +175,8 @@ def new_links(subscriber: SubscriberName) -> None:
     now = clock.utcnow()
     with output.open_application() as app:
         with app.db.write() as session:
-            row = readers.find(session, subscriber)
-            delivery_id = readers.new_links(session, row.id or 0, now)
+            row = subscribers.find(session, subscriber)
+            delivery_id = subscribers.new_links(session, row.id or 0, now)
             audit_log.record(session, output.ACTOR, "subscriber.new-links", row.id, now)
         sent = pipeline.send_pending(app, now, [delivery_id])
     outcome = "were mailed" if sent["sent"] else "are waiting to be mailed: see `paperboy sending status`"
@@ -218,13 +219,13 @@ def _import(
         try:
             preferences = _preferences(app, _split(row["interests"] or ""), _options(row))
             with app.db.write() as session:
-                readers.add(session, row["email"] or "", preferences, now)
+                subscribers.add(session, row["email"] or "", preferences, now)
             added += 1
         except PaperboyError as error:
             skipped.append((number, str(error)))
     with app.db.write() as session:
         audit_log.record(
-            session, output.ACTOR, "subscriber.import", f"{added} readers", now, skipped=len(skipped)
+            session, output.ACTOR, "subscriber.import", f"{added} subscribers", now, skipped=len(skipped)
         )
     return added, skipped
 
@@ -250,7 +251,7 @@ def _exported(app: Application) -> Iterator[dict[str, Any]]:
             query = select(Subscriber).where(Subscriber.state != SubscriberState.ERASED)
             page = query.where(col(Subscriber.id) > last_id).order_by(col(Subscriber.id)).limit(500)
             rows = session.exec(page).all()
-            interests = readers.interests_of(session, [row.id or 0 for row in rows])
+            interests = subscribers.interests_of(session, [row.id or 0 for row in rows])
         for row in rows:
             texts = [interest.text for interest in interests.get(row.id or 0, ())]
             yield {"id": row.id, "email": row.email, "interests": texts} | row.model_dump(

@@ -1,4 +1,4 @@
-"""The suppression list: addresses to which nothing is sent. Their hashes outlive a reader's erasure."""
+"""The suppression list: addresses to which nothing is sent. Their hashes outlive a subscriber's erasure."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def suppress(session: Session, email: str, reason: str, now: datetime) -> None:
 
 
 def forget_reason(session: Session, email: str) -> None:
-    """Replace the reason of an entry, because an operator's or a server's text may name the reader."""
+    """Replace the reason of an entry, because an operator's or a server's text may name the subscriber."""
     entry = col(Suppression.address_hash) == address_hash(email)
-    session.execute(update(Suppression).where(entry).values(reason="listed before its reader was erased"))
+    session.execute(update(Suppression).where(entry).values(reason="listed before its subscriber was erased"))
 
 
 def lift(session: Session, email: str) -> bool:

@@ -1,12 +1,12 @@
-"""Digests: select the papers for each reader, and explain why.
+"""Digests: select the papers for each subscriber, and explain why.
 
 builder           load the candidates once per run and match each distinct interest once
 planning          write one delivery, or one skip with its reason, for everyone who is due
-ranking           PURE: readers × papers → the papers above the floor, best first
+ranking           PURE: subscribers × papers → the papers above the floor, best first
 selection         PURE: quotas, the best paper of each interest, diversity by MMR
 wording           PURE: the headings and notes of a digest: why none was sent, what was left out
 compose           PURE: selected papers → sections, notes and cards, or a skip with its reason
-explanation       collect the facts: why a reader was sent a paper, or was not
+explanation       collect the facts: why a subscriber was sent a paper, or was not
 explanation_types the types of these facts
 explanation_text  the one-sentence summary of these facts
 backtesting       the digests that interests would have produced on recent days

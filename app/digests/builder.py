@@ -34,28 +34,28 @@ from app.types import Cadence, Digest, Feedback, Interest, Marks, PaperView, Ski
 log = structlog.get_logger(__name__)
 
 WEEKLY_DAYS = 8  # days a weekly digest looks back: one more than a week, for papers listed late
-MAX_CACHED_PROFILES = 500  # more than the number of readers in a shard
-MAX_CACHED_MUTED = 5_000  # muted texts, shared by all readers who mute them; four bytes per paper
-MAX_CACHED_REASONS = 100_000  # shared by all readers with the same interest
+MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a shard
+MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
+MAX_CACHED_REASONS = 100_000  # shared by all subscribers with the same interest
 _NO_PAPERS = np.array([], np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class DigestRequest:
-    """A reader, their interests and feedback, and the papers that they must not be sent again."""
+    """A subscriber, their interests and feedback, and the papers that they must not be sent again."""
 
-    reader: Subscriber
+    subscriber: Subscriber
     interests: Sequence[Interest] = ()
     feedback: Sequence[Feedback] = ()
     already_promised: frozenset[int] = frozenset()
-    skipped_editions: Sequence[SkippedEdition] = ()  # since the reader's last digest
+    skipped_editions: Sequence[SkippedEdition] = ()  # since the subscriber's last digest
     following_due: datetime | None = None  # when the digest after this one is due; None: by cadence
 
 
 class ProfileScores(NamedTuple):
-    """The candidates' relevance according to a reader's likes and dislikes."""
+    """The candidates' relevance according to a subscriber's likes and dislikes."""
 
-    relevance: Mapping[int, float]  # by paper; negative: similar to what the reader disliked
+    relevance: Mapping[int, float]  # by paper; negative: similar to what the subscriber disliked
     reason: Callable[[int], str]
 
 
@@ -134,38 +134,38 @@ class DigestBuilder:
         return min(listed, self._earliest_unmerge or listed)
 
     def ranked(self, requests: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
-        """Return each reader's ranked papers in the order of `requests`; a Skip where a request fails."""
+        """Return each subscriber's ranked papers in the order of `requests`; a Skip where a request fails."""
         prepared = list[ranking.RankingRequest]()
         skips: dict[int, Skip] = {}  # by position
         for position, request in enumerate(requests):
             try:
                 prepared.append(self.ranking_request(request))
             except Exception as error:
-                skips[position] = _log_failure(request.reader, error)
+                skips[position] = _log_failure(request.subscriber, error)
         ranked = iter(ranking.rank(self.pool, prepared))
         return [skips.get(position) or next(ranked) for position in range(len(requests))]
 
     def ranking_request(self, request: DigestRequest) -> ranking.RankingRequest:
-        """Match a reader's interests, muted words and feedback, and return the input for ranking.
+        """Match a subscriber's interests, muted words and feedback, and return the input for ranking.
 
-        Raise InvalidInterest if the reader has interests and none of them can be parsed.
+        Raise InvalidInterest if the subscriber has interests and none of them can be parsed.
         """
         invalid = self.match_interests(request.interests)
         valid = tuple(interest for interest in request.interests if interest.text not in invalid)
         if invalid and not valid:
             raise next(iter(invalid.values()))
-        reader = request.reader
-        days = WEEKLY_DAYS if reader.cadence is Cadence.WEEKLY else self._settings.candidate_days
-        cadence = (reader.cadence, reader.weekday, reader.hour, reader.zone)
+        subscriber = request.subscriber
+        days = WEEKLY_DAYS if subscriber.cadence is Cadence.WEEKLY else self._settings.candidate_days
+        cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
         following_due = request.following_due or schedule.next_due(*cadence, self._now)
         prepared = ranking.RankingRequest(
             valid,
-            *(reader.min_papers, reader.max_papers, reader.when_empty),
+            *(subscriber.min_papers, subscriber.max_papers, subscriber.when_empty),
             already_sent=request.already_promised,
             since=_first_day(days, self._today),
             expires_on=_first_day(days, following_due.date()),
-            muted=self.muted_papers(reader.muted),
-            max_trending=reader.max_trending,
+            muted=self.muted_papers(subscriber.muted),
+            max_trending=subscriber.max_trending,
             skipped_editions=tuple(request.skipped_editions),
             invalid_interests=tuple(invalid),
         )
@@ -173,12 +173,12 @@ class DigestBuilder:
             return replace(prepared, profile=profile.relevance, profile_reason=profile.reason)
         return prepared
 
-    def digest(self, reader: Subscriber, edition: str, ranked: ranking.Ranked | Skip) -> Digest | Skip:
-        """Compose one reader's digest. Log a failure and return a Skip, so that others still get theirs."""
+    def digest(self, subscriber: Subscriber, edition: str, ranked: ranking.Ranked | Skip) -> Digest | Skip:
+        """Compose one subscriber's digest. If this fails, log it and return a Skip."""
         try:
             return ranked if isinstance(ranked, Skip) else compose.compose(edition, ranked)
         except Exception as error:
-            return _log_failure(reader, error)
+            return _log_failure(subscriber, error)
 
     def preview(
         self,
@@ -296,7 +296,7 @@ class DigestBuilder:
         return self._read_as[text]
 
     def hint(self, text: str) -> InterestHint:
-        """Return what to tell a reader about a valid interest: see InterestHint."""
+        """Return what to tell a subscriber about a valid interest: see InterestHint."""
         self.match_interests([Interest(text)])
         read = self.read_as(text)
         hint = InterestHint(text, did_you_mean=read)
@@ -343,7 +343,7 @@ class DigestBuilder:
         """Return the papers that match a muted text. Spellings of the same query are searched only once."""
         try:
             query = replace(query_language.parse_muted(text), text="")
-        except InvalidInterest:  # it was valid when stored, so the reader still gets a digest
+        except InvalidInterest:  # it was valid when stored, so the subscriber still gets a digest
             return _NO_PAPERS
         if query not in self._muted:
             self._muted[query] = np.array(sorted(self._index.excluded_papers(query)), np.int32)
@@ -389,6 +389,6 @@ def _first_day(days: int, last: date) -> date:
     return last - timedelta(days=days - 1)
 
 
-def _log_failure(reader: Subscriber, error: Exception) -> Skip:
-    log.exception("digest not composed", subscriber=reader.id)
+def _log_failure(subscriber: Subscriber, error: Exception) -> Skip:
+    log.exception("digest not composed", subscriber=subscriber.id)
     return Skip(f"something went wrong on our side, and was noted ({type(error).__name__})")

@@ -16,7 +16,7 @@ from app.types import Digest, DigestItem, EmptyDigestPolicy, Section, Skip
 
 
 def compose(edition: str, ranked: Ranked) -> Digest | Skip:
-    """Compose the digest of one reader."""
+    """Compose the digest of one subscriber."""
     request, considered = ranked.request, int(ranked.eligible.sum())
     selected = selection.select(ranked).selected
     if not selected:
@@ -37,7 +37,7 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
         )
         if items:
             sections.append(Section(interest.text, items, "" if interest.text else wording.LIKED_HEADING))
-    # The paper with the highest score is the first one that the reader sees, and the subject names it.
+    # The paper with the highest score is the first one that the subscriber sees, and the subject names it.
     sections.sort(key=lambda section: -section.picks[0].score)
     if beyond := selection.select_beyond_interests(ranked, selected):
         items = tuple(_item(paper, ranked.pool, reasons.WELL_VOTED) for paper in beyond)
@@ -47,7 +47,7 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
 
 
 def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
-    """Compose a digest of trending papers, for a reader with no interests or none that match."""
+    """Compose a digest of trending papers, for a subscriber with no interests or none that match."""
     request, pool = ranked.request, ranked.pool
     items = tuple(
         _item(trending, pool, reasons.trending_reason(pool.trend(trending.paper)))
@@ -65,7 +65,7 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
 
 
 def _item(selected: SelectedPaper, pool: CandidatePool, reason: str) -> DigestItem:
-    """Return a card. Fields that are the same for every reader are computed once per paper."""
+    """Return a card. Fields that are the same for every subscriber are computed once per paper."""
     paper = selected.paper
     fields = pool.card_fields.get(paper.id)
     if fields is None:

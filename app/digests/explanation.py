@@ -1,4 +1,4 @@
-"""Explain why a reader was or was not sent a paper, using the same code that composes digests."""
+"""Explain why a subscriber was or was not sent a paper, using the same code that composes digests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.digests.explanation_types import (
     PaperNow,
     PastDelivery,
     RankPosition,
-    ReaderNow,
+    SubscriberNow,
 )
 from app.digests.ranking import Ranked
 from app.digests.selection import Selection, SelectionOutcome
@@ -39,18 +39,19 @@ MAX_HIGHER_RANKED = 10  # higher-scored papers that are listed
 def explain(
     context: DigestContext, now: datetime, subscriber: str, paper: str, at: datetime | None = None
 ) -> Explanation:
-    """Explain why a reader (address or number) was sent a paper (id, arXiv id, DOI or URL), or why not.
+    """Explain why a subscriber (address or number) was sent a paper (id, arXiv id, DOI or URL), or why not.
 
-    The verdict uses the listings, votes, deliveries, and the reader's state and feedback as of `at` (default:
-    now), but current preferences and interests. Raise NotFound if there is no such reader or paper.
+    The verdict uses the listings, votes and deliveries, and the subscriber's state and feedback, as of `at`
+    (default: now). Preferences and interests are the current ones. Raise NotFound if there is
+    no such subscriber or paper.
     """
     now = at or now
     with context.db.read() as session:
         row = subscribers.find(session, subscriber)
-        reader = _reader(session, row, now)
-        reader = replace(reader, next_due_at=None) if at else reader
+        subscriber_now = _subscriber(session, row, now)
+        subscriber_now = replace(subscriber_now, next_due_at=None) if at else subscriber_now
         paper_now, view = _paper(session, paper)
-        deliveries = _past_deliveries(context, session, reader.id, view.id)
+        deliveries = _past_deliveries(context, session, row.id or 0, view.id)
         builder = DigestBuilder(context, session, now)
         builder.rewind_to(now)
         since = builder.earliest_possible_delivery
@@ -70,7 +71,7 @@ def explain(
     facts = Explanation(
         verdict="",
         at=now,
-        reader=reader,
+        subscriber=subscriber_now,
         paper=paper_now,
         deliveries=deliveries,
         floor=FLOOR,
@@ -84,9 +85,9 @@ def explain(
     return replace(facts, verdict=explanation_text.summarize(facts))
 
 
-def _reader(session: Session, row: Subscriber, at: datetime) -> ReaderNow:
+def _subscriber(session: Session, row: Subscriber, at: datetime) -> SubscriberNow:
     listed, state = suppression.get(session, row.email), subscribers.state_at(session, row, at)
-    return ReaderNow(
+    return SubscriberNow(
         id=row.id or 0,
         email=row.email,
         state=state,
@@ -121,10 +122,12 @@ def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
 
 
 def _past_deliveries(
-    context: DigestContext, session: Session, reader: int, paper: int
+    context: DigestContext, session: Session, subscriber_id: int, paper: int
 ) -> tuple[PastDelivery, ...]:
     """Return the deliveries whose digest contains the paper, under any of its ids; newest first."""
-    deliveries = select(Delivery).where(Delivery.subscriber_id == reader, Delivery.kind == MailKind.DIGEST)
+    deliveries = select(Delivery).where(
+        Delivery.subscriber_id == subscriber_id, Delivery.kind == MailKind.DIGEST
+    )
     rows = session.exec(deliveries.order_by(col(Delivery.created_at).desc())).all()
     digests = ledger.stored_digests(session, [row.id for row in rows])
     papers = {number: ledger.paper_ids(digest) for number, digest in digests.items()}
@@ -158,15 +161,15 @@ def _card(interest: str, item: DigestItem) -> Card:
 def _ineligible_reason(
     builder: DigestBuilder, request: DigestRequest, since: date, paper: PaperNow, today: date
 ) -> str:
-    """Return why a paper is not a candidate for the reader's digest, or "" if it is one.
+    """Return why a paper is not a candidate for the subscriber's digest, or "" if it is one.
 
-    `since` is the first listing day that the reader's digests consider.
+    `since` is the first listing day that the subscriber's digests consider.
     """
     exclusion = ""
     if any(item.paper_id == paper.id for item in request.feedback):
-        exclusion = "the reader has already given feedback on it"
-    elif muted := [text for text in request.reader.muted if paper.id in builder.papers_muted_by(text)]:
-        exclusion = f"the reader has muted “{muted[0]}”, which is in it"
+        exclusion = "the subscriber has already given feedback on it"
+    elif muted := [text for text in request.subscriber.muted if paper.id in builder.papers_muted_by(text)]:
+        exclusion = f"the subscriber has muted “{muted[0]}”, which is in it"
     candidate = builder.pool.papers.get(paper.id)
     if candidate and not exclusion and (candidate.last_listed_on or since) >= since:
         return ""
@@ -180,7 +183,7 @@ def _ineligible_reason(
             f"no source lists it before {paper.listings[0][0]}" if paper.listings else "no source listed it"
         )
     if days[-1] < since:
-        return f"it was last listed on {days[-1]}, and the reader's digests look back to {since}"
+        return f"it was last listed on {days[-1]}, and the subscriber's digests look back to {since}"
     return f"it was first listed on {days[0]}, and deliveries from that time may have been deleted"
 
 

@@ -6,7 +6,7 @@ import math
 
 from app.delivery import ledger
 from app.digests import ranking
-from app.digests.explanation_types import Explanation, OutrankedBy, PastDelivery, RankPosition, ReaderNow
+from app.digests.explanation_types import Explanation, OutrankedBy, PastDelivery, RankPosition, SubscriberNow
 from app.digests.selection import SelectionOutcome
 from app.storage.models import DeliveryState, SubscriberState
 
@@ -16,12 +16,14 @@ NEAR_DUPLICATE = 0.5  # at this similarity or above, two papers are described as
 def summarize(facts: Explanation) -> str:
     """Return one sentence that explains why the paper was sent, will be sent, or is not sent."""
     past = [_delivery_sentence(delivery) for delivery in facts.deliveries if delivery.created_at <= facts.at]
-    if sentence := next(filter(None, past), "") or _reader_sentence(facts.reader):
+    if sentence := next(filter(None, past), "") or _subscriber_sentence(facts.subscriber):
         return sentence
     if facts.ineligible_reason:
         return f"Not sent: {facts.ineligible_reason}."
     if facts.card:
-        due = f", due {facts.reader.next_due_at:%Y-%m-%d %H:%M} UTC" if facts.reader.next_due_at else ""
+        due = (
+            f", due {facts.subscriber.next_due_at:%Y-%m-%d %H:%M} UTC" if facts.subscriber.next_due_at else ""
+        )
         under = f", under “{facts.card.interest}”" if facts.card.interest else ""
         return f"Would be sent in the next digest{due}{under}: {facts.card.reason}."
     if facts.rank is None or facts.rank.outcome is None:
@@ -49,26 +51,26 @@ def _delivery_sentence(delivery: PastDelivery) -> str:
     return f"It is in {digest}, which is about to be sent."
 
 
-def _reader_sentence(reader: ReaderNow) -> str:
-    """Return a sentence on why no mail is sent to this reader, or "" if digests may be sent."""
-    until = f" until {reader.paused_until.date()}" if reader.paused_until else ""
+def _subscriber_sentence(subscriber: SubscriberNow) -> str:
+    """Return a sentence on why no mail is sent to this subscriber, or "" if digests may be sent."""
+    until = f" until {subscriber.paused_until.date()}" if subscriber.paused_until else ""
     reason = {
-        None: "the reader had not signed up yet",
-        SubscriberState.PENDING: "the reader has not confirmed the address yet",
-        SubscriberState.PAUSED: f"the reader has paused{until}",
-        SubscriberState.UNSUBSCRIBED: "the reader has unsubscribed",
+        None: "the subscriber had not signed up yet",
+        SubscriberState.PENDING: "the subscriber has not confirmed the address yet",
+        SubscriberState.PAUSED: f"the subscriber has paused{until}",
+        SubscriberState.UNSUBSCRIBED: "the subscriber has unsubscribed",
         SubscriberState.BOUNCING: "mail to the address comes back",
-        SubscriberState.ERASED: "the reader was erased",
-    }.get(reader.state)
-    if reason is None and reader.suppression_reason:
-        reason = f"the address gets no mail ({reader.suppression_reason})"
+        SubscriberState.ERASED: "the subscriber was erased",
+    }.get(subscriber.state)
+    if reason is None and subscriber.suppression_reason:
+        reason = f"the address gets no mail ({subscriber.suppression_reason})"
     return f"Not sent: {reason}." if reason else ""
 
 
 def _below_floor_sentence(facts: Explanation) -> str:
     """Return a sentence on why the paper is not relevant enough, naming any exclusion or dislike."""
     if not (facts.interests or (facts.rank and facts.rank.relevant_papers)):
-        return f"Not in the next digest: {facts.reader.max_papers} papers that trend more fill it."
+        return f"Not in the next digest: {facts.subscriber.max_papers} papers that trend more fill it."
     relevance = facts.rank.breakdown.relevance if facts.rank else 0.0
     shortfall = (
         f"its relevance {format_score(max(relevance, 0.0))} is under the floor of {format_score(facts.floor)}"
@@ -85,7 +87,10 @@ def _below_floor_sentence(facts: Explanation) -> str:
 
 def _no_room_reason(facts: Explanation, rank: RankPosition) -> str:
     """Return why other papers took the place of a paper that is relevant enough."""
-    most, position = facts.reader.max_papers, f"number {rank.position} of {rank.relevant_papers} by its score"
+    most, position = (
+        facts.subscriber.max_papers,
+        f"number {rank.position} of {rank.relevant_papers} by its score",
+    )
     room = f"it has room for {most} papers" if most > 1 else "it has room for one paper"
     if rank.outcome is SelectionOutcome.QUOTA:
         matches = [(match.interest, match.details.relevance) for match in facts.interests]

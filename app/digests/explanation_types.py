@@ -14,8 +14,8 @@ from app.types import Interest, Match
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderNow:
-    """The facts about a reader that decide whether and when anything may be sent."""
+class SubscriberNow:
+    """The facts about a subscriber that decide whether and when anything may be sent."""
 
     id: int
     email: str
@@ -59,7 +59,7 @@ class PastDelivery:
 
 @dataclass(frozen=True, slots=True)
 class InterestMatch:
-    """The paper's match with one of the reader's interests."""
+    """The paper's match with one of the subscriber's interests."""
 
     interest: Interest
     details: MatchDetails
@@ -86,11 +86,11 @@ class OutrankedBy(StrEnum):
 class RankPosition:
     """The paper's position among the candidates for the next digest."""
 
-    breakdown: ScoreBreakdown  # relevance to the reader, trend, freshness and score
+    breakdown: ScoreBreakdown  # relevance to the subscriber, trend, freshness and score
     outcome: SelectionOutcome | None  # None: not relevant enough, or sent before
     position: int | None  # by score among the relevant papers, from 1
     relevant_papers: int  # the number of relevant papers
-    candidates: int  # the number of papers that are new to the reader
+    candidates: int  # the number of papers that are new to the subscriber
     higher_ranked: tuple[HigherRanked, ...]  # the highest-scored of the papers ranked above it
     similarity: float  # cosine similarity to the most similar paper selected before it
     similar_to: str  # the title of that paper
@@ -113,7 +113,7 @@ class Explanation:
 
     verdict: str
     at: datetime
-    reader: ReaderNow
+    subscriber: SubscriberNow
     paper: PaperNow
     deliveries: tuple[PastDelivery, ...]  # newest first
     floor: float

@@ -28,8 +28,8 @@ from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.subscribers import schedule
 from app.types import Digest, Skip
 
-SHARD = 250  # readers planned in one transaction
-TRY_AGAIN = timedelta(hours=1)  # after a reader could not be planned
+SHARD = 250  # subscribers planned in one transaction
+TRY_AGAIN = timedelta(hours=1)  # after a subscriber could not be planned
 CLOCKS_MAY_DIFFER = timedelta(minutes=1)
 CLOCK_MAY_GO_BACK = timedelta(days=1)
 LAST_MAILS = 100  # the number of newest rows in the ledger whose times are compared with the clock
@@ -38,12 +38,12 @@ log = structlog.get_logger(__name__)
 
 
 def plan(context: DigestContext, now: datetime) -> Counter[str]:
-    """Plan every digest that is due soon. Return the number of readers by outcome.
+    """Plan every digest that is due soon. Return the number of subscribers by outcome.
 
     The outcomes are planned, skipped, already planned, and not planned.
 
     Planning stops between two shards at shutdown. Raise ClockError if the time cannot be trusted. In both
-    cases, readers who have not been planned yet stay due.
+    cases, subscribers who have not been planned yet stay due.
     """
     counts = Counter[str]()
     with context.db.read() as session:
@@ -82,7 +82,7 @@ def check_clock(session: Session, now: datetime) -> None:
 
 
 def anyone_due(context: DigestContext, session: Session, now: datetime) -> bool:
-    """Return True if a reader is due now or soon."""
+    """Return True if a subscriber is due now or soon."""
     due = _due(_soon(context, now)).with_only_columns(col(Subscriber.id))
     return session.execute(due.limit(1)).first() is not None
 
@@ -116,12 +116,12 @@ def _match_ahead(context: DigestContext, builder: DigestBuilder, soon: datetime)
         muted = {row.id: row.muted for row in session.execute(due)}
         interests = subscribers.interests_of(session, muted)
         feedback = subscribers.feedback_for_ranking(session, muted)
-    # An error that is suppressed here is raised again, and logged, when its reader is planned.
+    # An error that is suppressed here is raised again, and logged, when its subscriber is planned.
     with suppress(Exception):
         builder.match_interests(itertools.chain(*interests.values()))
-    for feedback_of_reader in feedback.values():
+    for feedback_of_subscriber in feedback.values():
         with suppress(Exception):
-            builder.profile_of(feedback_of_reader)
+            builder.profile_of(feedback_of_subscriber)
     for texts in muted.values():
         with suppress(Exception):
             builder.muted_papers(texts)
@@ -129,7 +129,7 @@ def _match_ahead(context: DigestContext, builder: DigestBuilder, soon: datetime)
 
 @dataclass(frozen=True, slots=True)
 class DigestPreview:
-    """The digest that a reader would receive, or the reason why there would be none."""
+    """The digest that a subscriber would receive, or the reason why there would be none."""
 
     subscriber_id: int
     email: str
@@ -138,31 +138,31 @@ class DigestPreview:
 
 
 def preview_due(context: DigestContext, now: datetime, ids: Collection[int] | None) -> list[DigestPreview]:
-    """Return what these readers (None: all who are due) would receive at `now`. Nothing is written."""
-    readers = _due(now) if ids is None else select(Subscriber).where(col(Subscriber.id).in_(ids))
+    """Return what these subscribers (None: all who are due) would receive at `now`. Nothing is written."""
+    due = _due(now) if ids is None else select(Subscriber).where(col(Subscriber.id).in_(ids))
     with context.db.read() as session:
         builder = DigestBuilder(context, session, now)
         since = builder.earliest_possible_delivery
-        requests = digest_requests(session, session.exec(readers).all(), since)
+        requests = digest_requests(session, session.exec(due).all(), since)
     previews = []
     shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
     ranked_papers = itertools.chain.from_iterable(map(builder.ranked, shards))
     for request, ranked in zip(requests, ranked_papers, strict=True):
-        reader = request.reader
-        edition = schedule.edition(reader.zone, newest_due(reader, now))
-        digest = builder.digest(reader, edition, ranked)
-        previews.append(DigestPreview(reader.id or 0, reader.email, edition, digest))
+        subscriber = request.subscriber
+        edition = schedule.edition(subscriber.zone, newest_due(subscriber, now))
+        digest = builder.digest(subscriber, edition, ranked)
+        previews.append(DigestPreview(subscriber.id or 0, subscriber.email, edition, digest))
     return previews
 
 
 def digest_requests(
-    session: Session, readers: Iterable[Subscriber], since: datetime, until: datetime | None = None
+    session: Session, rows: Iterable[Subscriber], since: datetime, until: datetime | None = None
 ) -> list[DigestRequest]:
-    """Load each reader's interests, feedback up to `until`, and papers promised from `since` to `until`.
+    """Load each subscriber's interests, feedback up to `until`, and papers promised from `since` to `until`.
 
-    Papers that a reader gave feedback on are not sent either, because the reader knows them.
+    Papers that a subscriber gave feedback on are not sent either, because the subscriber knows them.
     """
-    by_id = {reader.id or 0: reader for reader in readers}
+    by_id = {subscriber.id or 0: subscriber for subscriber in rows}
     interests = subscribers.interests_of(session, by_id)
     feedback = subscribers.feedback_for_ranking(session, [*by_id])
     if until:
@@ -174,32 +174,34 @@ def digest_requests(
     }
     return [
         DigestRequest(
-            reader,
+            subscriber,
             interests.get(number, ()),
             feedback.get(number, ()),
             promised[number] | rated.get(number, set()),
             skipped.get(number, ()),
         )
-        for number, reader in by_id.items()
+        for number, subscriber in by_id.items()
     ]
 
 
-def newest_due(reader: Subscriber, by: datetime) -> datetime:
-    """Return the latest time up to `by` at which a reader was due; if there is none, the next due time."""
-    due = reader.next_due_at or by
+def newest_due(subscriber: Subscriber, by: datetime) -> datetime:
+    """Return the latest time up to `by` at which a subscriber was due; if none, the next due time."""
+    due = subscriber.next_due_at or by
     if due > by:
         return due
-    return schedule.last_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due, by)
+    return schedule.last_due(
+        subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone, due, by
+    )
 
 
 def _plan_shard(
     context: DigestContext, builder: DigestBuilder, now: datetime, soon: datetime
 ) -> Counter[str]:
-    """Plan the SHARD readers who have been due the longest, except those that another process is planning.
+    """Plan the SHARD subscribers who have been due the longest. Return an empty count if there are none.
 
-    Return an empty count if there are none. PostgreSQL locks their rows meanwhile. On SQLite, a lock would
-    block every sender, so digests are composed without one and then entered for the readers who have not
-    changed since. The others stay due.
+    PostgreSQL locks their rows, and skips those that another process is planning. On SQLite, a lock would
+    block every sender. There, digests are composed without a lock and entered for the subscribers who have
+    not changed since. The others stay due.
     """
     if context.db.locks_rows:
         with context.db.write() as session:
@@ -208,19 +210,19 @@ def _plan_shard(
     with context.db.read() as session:
         requests, entries = _compose(session, builder, soon)
     with context.db.write() as session:
-        ids = [request.reader.id or 0 for request in requests]
-        readers = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), ids))).all()
-        reloaded = digest_requests(session, readers, builder.earliest_possible_delivery)
-        current = {request.reader.id: request for request in reloaded}
-        # Leave out readers who changed their preferences, left, or were planned by another process.
+        ids = [request.subscriber.id or 0 for request in requests]
+        rows = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), ids))).all()
+        reloaded = digest_requests(session, rows, builder.earliest_possible_delivery)
+        current = {request.subscriber.id: request for request in reloaded}
+        # Leave out subscribers who changed their preferences, left, or were planned by another process.
         unchanged = [
             before
             for before in requests
-            if (after := current.get(before.reader.id))
-            and before.reader.model_dump() == after.reader.model_dump()
-            and replace(before, reader=after.reader) == after
+            if (after := current.get(before.subscriber.id))
+            and before.subscriber.model_dump() == after.subscriber.model_dump()
+            and replace(before, subscriber=after.subscriber) == after
         ]
-        unchanged_ids = {request.reader.id for request in unchanged}
+        unchanged_ids = {request.subscriber.id for request in unchanged}
         entries = [entry for entry in entries if entry.subscriber_id in unchanged_ids]
         return _write_down(session, unchanged, entries, now, soon)
 
@@ -228,29 +230,31 @@ def _plan_shard(
 def _compose(
     session: Session, builder: DigestBuilder, soon: datetime
 ) -> tuple[list[DigestRequest], list[Entry]]:
-    """Compose the next shard's digests, each for the reader's latest edition that is due.
+    """Compose the next shard's digests, each for the subscriber's latest edition that is due.
 
-    Readers whose row is invalid are logged and get no entry.
+    Subscribers whose row is invalid are logged and get no entry.
     """
-    readers = session.exec(_due(soon).limit(SHARD).with_for_update(skip_locked=True)).all()
-    requests = digest_requests(session, readers, builder.earliest_possible_delivery)
+    rows = session.exec(_due(soon).limit(SHARD).with_for_update(skip_locked=True)).all()
+    requests = digest_requests(session, rows, builder.earliest_possible_delivery)
     due_requests, due_times = list[DigestRequest](), list[tuple[str, datetime, datetime]]()
     for request in requests:
-        reader = request.reader
+        subscriber = request.subscriber
         try:
-            due = newest_due(reader, soon)
-            following_due = schedule.next_due(reader.cadence, reader.weekday, reader.hour, reader.zone, due)
-            due_times.append((schedule.edition(reader.zone, due), due, following_due))
+            due = newest_due(subscriber, soon)
+            following_due = schedule.next_due(
+                subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone, due
+            )
+            due_times.append((schedule.edition(subscriber.zone, due), due, following_due))
         except Exception:
-            log.exception("reader not planned", subscriber=reader.id)
+            log.exception("planning failed for a subscriber", subscriber=subscriber.id)
         else:
             due_requests.append(replace(request, following_due=following_due))
     entries = []
     ranked_papers = builder.ranked(due_requests)
     for request, ranked, times in zip(due_requests, ranked_papers, due_times, strict=True):
         edition, due, following_due = times
-        digest = builder.digest(request.reader, edition, ranked)
-        entries.append(Entry(request.reader.id or 0, edition, due, digest, give_up_at=following_due))
+        digest = builder.digest(request.subscriber, edition, ranked)
+        entries.append(Entry(request.subscriber.id or 0, edition, due, digest, give_up_at=following_due))
     return requests, entries
 
 
@@ -261,10 +265,10 @@ def _write_down(
     now: datetime,
     soon: datetime,
 ) -> Counter[str]:
-    """Enter the shard's digests in the ledger and set its readers' next due time."""
+    """Enter the shard's digests in the ledger and set its subscribers' next due time."""
     outcomes = _enter(session, entries, now)
     following_due = {entry.subscriber_id: entry.give_up_at for entry in entries}
-    ids = [request.reader.id or 0 for request in requests]
+    ids = [request.subscriber.id or 0 for request in requests]
     next_due = [
         {"id": number, "next_due_at": following_due[number] if number in outcomes else soon + TRY_AGAIN}
         for number in ids
@@ -275,7 +279,7 @@ def _write_down(
 
 
 def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[int, str]:
-    """Enter digests in the ledger and return each reader's outcome, named as in the counts.
+    """Enter digests in the ledger and return each subscriber's outcome, named as in the counts.
 
     Entries that the database rejects are logged and left out; the others are entered one by one.
     """
@@ -287,7 +291,7 @@ def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[in
     except Exception:
         if len(entries) > 1:
             return {n: outcome for entry in entries for n, outcome in _enter(session, [entry], now).items()}
-        log.exception("reader not planned", subscriber=entries[0].subscriber_id)
+        log.exception("planning failed for a subscriber", subscriber=entries[0].subscriber_id)
         return {}
     outcomes = {}
     for entry, delivery_id in zip(entries, ids, strict=True):
@@ -299,10 +303,10 @@ def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[in
 def already_promised(
     session: Session, ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, frozenset[int]]:
-    """Return the papers in each reader's deliveries between two times, by their current ids."""
+    """Return the papers in each subscriber's deliveries between two times, by their current ids."""
     promised = ledger.paper_ids_promised(session, ids, since, until)
     current = queries.canonical_ids(session, set().union(*promised.values()))
     return {
-        reader: frozenset(current.get(paper, paper) for paper in papers)
-        for reader, papers in promised.items()
+        subscriber: frozenset(current.get(paper, paper) for paper in papers)
+        for subscriber, papers in promised.items()
     }

@@ -1,9 +1,9 @@
-"""PURE. Readers × papers → the papers that are relevant enough to each reader, best score first.
+"""PURE. Subscribers × papers → the papers that are relevant enough to each subscriber, best score first.
 
-Evidence is −ln(1 − relevance). A paper's relevance to a reader is 1 − Π (1 − r)^w over their interests and
-their profile, which equals 1 − exp(−Σ w·evidence). One product of the matrices readers × interests and
-interests × papers therefore computes it for many readers at once. A paper may be sent if its relevance is at
-least FLOOR. Its score is relevance × (1 + TREND·trend) × FRESH^days since it was listed.
+Evidence is −ln(1 − relevance). A paper's relevance to a subscriber is 1 − Π (1 − r)^w over their interests
+and their profile, which equals 1 − exp(−Σ w·evidence). One product of the matrices subscribers × interests
+and interests × papers therefore computes it for many subscribers at once. A paper may be sent if its
+relevance is at least FLOOR. Its score is relevance × (1 + TREND·trend) × FRESH^days since it was listed.
 """
 
 from __future__ import annotations
@@ -81,18 +81,18 @@ class EvidenceMatrix:
 
 @dataclass(frozen=True)
 class RankingRequest:
-    """A reader's choices and history, as far as ranking and composing need them."""
+    """A subscriber's choices and history, as far as ranking and composing need them."""
 
     interests: tuple[Interest, ...]
     min_papers: int = 1
     max_papers: int = 10
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
-    skipped_editions: tuple[SkippedEdition, ...] = ()  # since the reader's last digest
+    skipped_editions: tuple[SkippedEdition, ...] = ()  # since the subscriber's last digest
     invalid_interests: tuple[str, ...] = ()  # texts that can no longer be parsed
     profile: Mapping[int, float] = field(default_factory=dict)  # relevance by paper; negative: disliked
     profile_reason: Callable[[int], str] = str  # why a paper fits the profile
     already_sent: frozenset[int] = frozenset()  # papers sent, planned or rated before: never sent again
-    muted: frozenset[int] = frozenset()  # papers that the reader's muted words match
+    muted: frozenset[int] = frozenset()  # papers that the subscriber's muted words match
     max_trending: int = 0  # maximum number of papers beyond the interests in a digest
     since: date = date.min  # papers last listed before this day are too old
     expires_on: date = date.min  # those last listed before this day will be too old next time
@@ -145,7 +145,7 @@ class CandidatePool:
 
 @dataclass(frozen=True, slots=True)
 class ScoreBreakdown:
-    """A paper's score for a reader, and the numbers it is computed from."""
+    """A paper's score for a subscriber, and the numbers it is computed from."""
 
     relevance: float
     trend: Trend
@@ -155,12 +155,12 @@ class ScoreBreakdown:
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """The papers that are relevant enough to one reader, and the numbers behind every score."""
+    """The papers that are relevant enough to one subscriber, and the numbers behind every score."""
 
     request: RankingRequest
     pool: CandidatePool
     evidence: Vector  # by column, for all papers
-    eligible: Vector  # by column: True if the paper is new to the reader, not muted, and listed recently
+    eligible: Vector  # by column: True if the paper is new to the subscriber, not muted, and listed recently
     columns: Vector  # of the eligible papers that are relevant enough, best score first
     scores: Vector  # in the order of `columns`
 
@@ -172,7 +172,7 @@ class Ranked:
 
     @cached_property
     def profile(self) -> Mapping[int, float]:
-        """The relevance, by paper, that the reader's profile adds or, if negative, subtracts."""
+        """The relevance, by paper, that the subscriber's profile adds or, if negative, subtracts."""
         return _effective_profile(self.request, self.pool.matches)
 
     def reason(self, interest: str, number: int) -> str:
@@ -195,7 +195,7 @@ class Ranked:
 
     @property
     def muted_count(self) -> int:
-        """The number of new papers that are not eligible because the reader muted them."""
+        """The number of new papers that are not eligible because the subscriber muted them."""
         muted = self.request.muted - self.request.already_sent
         columns = [self.pool.matches.columns[number] for number in muted]
         return int((self.pool.listed_ordinals[columns] >= self.request.since.toordinal()).sum())
@@ -218,12 +218,12 @@ class Ranked:
 
 
 def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked]:
-    """Return the papers that are relevant enough to each reader, in the order of `requests`.
+    """Return the papers that are relevant enough to each subscriber, in the order of `requests`.
 
-    A reader's result is the same to the last digit whether ranked alone or together with others.
+    A subscriber's result is the same to the last digit whether ranked alone or together with others.
     """
     matches = pool.matches
-    # Each reader's interests are sorted by text: sums in a different order differ in their last digits.
+    # Each subscriber's interests are sorted by text: sums in a different order differ in their last digits.
     interests = [
         sorted((interest.text, interest.weight) for interest in request.interests) for request in requests
     ]
@@ -251,7 +251,7 @@ def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked
 
 
 def _effective_profile(request: RankingRequest, matches: EvidenceMatrix) -> dict[int, float]:
-    """Return a reader's profile without positive relevance for papers that match their exclusions."""
+    """Return a subscriber's profile without positive relevance for papers that match their exclusions."""
     excluded = matches.excluded(request.interests)
     return {
         number: relevance

@@ -24,7 +24,7 @@ from app.types import Cadence, MailKind
 
 DAY = timedelta(days=1)
 YEARS = range(1970, 2200)
-_READERS = cast("Table", inspect(Subscriber).local_table)
+_SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _ROWS = cast("Table", inspect(Delivery).local_table)
 
 
@@ -69,14 +69,14 @@ def reconcile(session: Session, now: datetime, first: str, last: str | None = No
     """Compare an edition, or all from `first` to `last`, with the subscribers who were due for it by `now`.
 
     The database groups equal rows, and each cadence is evaluated once for all subscribers who share it. This
-    takes about a second for 100,000 readers and one edition.
+    takes about a second for 100,000 subscribers and one edition.
     """
     start, end = _day(first), _day(last or first)
     days = [start + DAY * number for number in range((end - start).days + 1)] if start and end else []
     counts, states = Counter[str](), Counter[State]()
     for edition in [day.isoformat() for day in days] or [first]:
         _count_rows(session, edition, now, counts, states)
-        _count_readers_without_row(session, edition, now, counts)
+        _count_subscribers_without_row(session, edition, now, counts)
         # Nobody is due for an edition whose name extends this one.
         day = _day(edition)
         following = (day + DAY).isoformat() if day else edition + "z"
@@ -94,21 +94,21 @@ def reconcile_recent(session: Session, now: datetime) -> Reconciliation:
     return reconcile(session, now, (today - DAY).isoformat(), (today + DAY).isoformat())
 
 
-_SINCE = func.coalesce(_READERS.c.due_since, _READERS.c.created_at)
-_IS_ACTIVE = _READERS.c.state == SubscriberState.ACTIVE
-_CADENCE = tuple(_READERS.c[name] for name in ("cadence", "weekday", "hour", "zone"))
-# A row planned before its reader's last change counts as due, because earlier choices are not stored.
+_SINCE = func.coalesce(_SUBSCRIBERS.c.due_since, _SUBSCRIBERS.c.created_at)
+_IS_ACTIVE = _SUBSCRIBERS.c.state == SubscriberState.ACTIVE
+_CADENCE = tuple(_SUBSCRIBERS.c[name] for name in ("cadence", "weekday", "hour", "zone"))
+# A row planned before its subscriber's last change counts as due, because earlier choices are not stored.
 _BEFORE_A_CHANGE = case(
     (_IS_ACTIVE, _ROWS.c.due_at < _SINCE),
-    (_READERS.c.state == SubscriberState.PAUSED, _ROWS.c.created_at <= _SINCE),
-    else_=_ROWS.c.created_at <= func.coalesce(_READERS.c.ended_at, _ROWS.c.created_at),
+    (_SUBSCRIBERS.c.state == SubscriberState.PAUSED, _ROWS.c.created_at <= _SINCE),
+    else_=_ROWS.c.created_at <= func.coalesce(_SUBSCRIBERS.c.ended_at, _ROWS.c.created_at),
 )
 
 
 def _count_rows(
     session: Session, edition: str, now: datetime, counts: Counter[str], states: Counter[State]
 ) -> None:
-    """Count the edition's rows, grouped by state, due time, and the cadence and state of their readers."""
+    """Count the edition's rows by state, due time, and the cadence and state of their subscribers."""
     by = (
         _ROWS.c.state,
         _ROWS.c.due_at,
@@ -116,9 +116,9 @@ def _count_rows(
         _IS_ACTIVE.label("active"),
         _BEFORE_A_CHANGE.label("before_a_change"),
     )
-    since = func.max(_SINCE, type_=_READERS.c.due_since.type)
+    since = func.max(_SINCE, type_=_SUBSCRIBERS.c.due_since.type)
     counted = select(*by, since.label("since"), func.count().label("number"))
-    rows = counted.join(_READERS, _READERS.c.id == _ROWS.c.subscriber_id)
+    rows = counted.join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == _ROWS.c.subscriber_id)
     rows = rows.where(_ROWS.c.edition == edition, _ROWS.c.kind == MailKind.DIGEST)
     for row in session.connection().execute(rows.group_by(*by)):
         states[row.state] += row.number
@@ -133,10 +133,12 @@ def _count_rows(
             counts["missing"] += row.number
 
 
-def _count_readers_without_row(session: Session, edition: str, now: datetime, counts: Counter[str]) -> None:
-    """Count the active readers without a row who were due, grouped by cadence and next due time."""
-    has_row = exists().where(_ROWS.c.subscriber_id == _READERS.c.id, _ROWS.c.edition == edition)
-    by = (*_CADENCE, _READERS.c.due_since, _READERS.c.created_at, _READERS.c.next_due_at)
+def _count_subscribers_without_row(
+    session: Session, edition: str, now: datetime, counts: Counter[str]
+) -> None:
+    """Count the active subscribers without a row who were due, grouped by cadence and next due time."""
+    has_row = exists().where(_ROWS.c.subscriber_id == _SUBSCRIBERS.c.id, _ROWS.c.edition == edition)
+    by = (*_CADENCE, _SUBSCRIBERS.c.due_since, _SUBSCRIBERS.c.created_at, _SUBSCRIBERS.c.next_due_at)
     counted = select(*by, func.count().label("number")).where(_IS_ACTIVE, ~has_row).group_by(*by)
     for row in session.connection().execute(counted):
         due = _due_on(row.cadence, row.weekday, row.hour, row.zone, edition)

@@ -21,7 +21,7 @@ from app.types import Interest, PaperView
 DIVERSITY = 0.3  # λ of MMR
 CONSIDERED = 4  # candidates considered per place in a digest, if no interest has a quota
 
-BY_PROFILE = Interest("")  # stands for the reader's profile, for papers that fit no interest
+BY_PROFILE = Interest("")  # stands for the subscriber's profile, for papers that fit no interest
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class _Selector:
 
 
 def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:
-    """Yield the papers new to the reader that they did not exclude, mute or dislike, most trending first."""
+    """Yield the new papers that the subscriber did not exclude, mute or dislike, most trending first."""
     pool = ranked.pool
     excluded = pool.matches.excluded(ranked.request.interests)
     for number, score in pool.trending:
@@ -157,7 +157,7 @@ def select_beyond_interests(ranked: Ranked, selected: Sequence[SelectedPaper]) -
     """Return well-voted papers for the places that the interests leave free.
 
     Papers that are relevant enough are not included, even if a quota left them out. The papers get a score of
-    0, so that the highest-scored paper in a digest is always one that fits the reader.
+    0, so that the highest-scored paper in a digest is always one that fits the subscriber.
     """
     room = min(ranked.request.max_trending, ranked.request.max_papers - len(selected))
     relevant = set(ranked.papers)

@@ -46,7 +46,7 @@ def check(settings: Settings) -> Iterator[Finding]:
     else:
         yield warning(
             "base_url",
-            f"links begin with {settings.base_url}: readers cannot open them safely, and one-click "
+            f"links begin with {settings.base_url}: subscribers cannot open them safely, and one-click "
             "unsubscribing needs https",
             "put Paperboy behind a proxy with TLS and set PAPERBOY_BASE_URL to its https:// address",
         )

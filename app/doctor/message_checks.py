@@ -198,7 +198,7 @@ def _content_problems(mail: Mail) -> Iterator[Finding]:
     parser = _ExternalContentParser()
     parser.feed(html)
     for content in dict.fromkeys(parser.external):
-        message = f"loads {content} when it is opened, which can be used to track the reader"
+        message = f"loads {content} when it is opened, which can be used to track the subscriber"
         yield _problem("content", message)
 
 

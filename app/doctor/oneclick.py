@@ -29,7 +29,7 @@ def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iter
     problems = []
     reply = send_request(site, "GET", url)
     if _state(app, subscriber_id) is not SubscriberState.ACTIVE:
-        problems.append("opening the link unsubscribes, so mail scanners unsubscribe readers")
+        problems.append("opening the link unsubscribes, so mail scanners unsubscribe people")
     elif reply.status_code != 200:
         problems.append(f"the link in the mail cannot be opened: HTTP {reply.status_code}")
     for encoding, form in FORM_ENCODINGS.items():

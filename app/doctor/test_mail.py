@@ -31,7 +31,7 @@ from app.storage.models import Delivery, Subscriber
 from app.subscribers import MAX_PAPERS, Preferences
 from app.types import EmptyDigestPolicy, Interest
 
-READER = "doctor@example.org"
+RECIPIENT = "doctor@example.org"
 DAY = timedelta(days=1)
 INTERESTS = (
     "language models",
@@ -113,7 +113,7 @@ def _send_digest(app: Application, sample: Sequence[tuple[datetime, Path]]) -> i
         when_empty=EmptyDigestPolicy.TRENDING,
     )
     with app.db.write() as session:
-        subscriber_id = subscribers.add(session, READER, preferences, now - DAY)
+        subscriber_id = subscribers.add(session, RECIPIENT, preferences, now - DAY)
         session.get_one(Subscriber, subscriber_id).next_due_at = now
     pipeline.read_files(app, [path for _, path in sample], now)
     pipeline.send_due(app, now)

@@ -22,7 +22,7 @@ def check(settings: Settings, now: datetime, transport: http_client.HttpTranspor
     """Request /healthz from this machine. Other machines may get a different response."""
     url = f"{settings.base_url}/healthz"
     if not url.startswith("https://"):
-        fix = "set PAPERBOY_BASE_URL to the https:// address by which readers reach the web app"
+        fix = "set PAPERBOY_BASE_URL to the https:// address by which subscribers reach the web app"
         yield warning("online", f"{url} was not requested: it is not an https address", fix)
         return
     try:

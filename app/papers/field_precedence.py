@@ -78,7 +78,7 @@ def _precedence(fields: Fields, name: str) -> tuple[str, str]:
 
 
 def content_hash(fields: Fields) -> str:
-    """Return a hash of what readers see.
+    """Return a hash of what subscribers see.
 
     Empty fields are left out, so adding a column does not change existing hashes.
     """

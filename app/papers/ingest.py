@@ -201,7 +201,7 @@ class _Batch:
         return self.papers[paper_id]
 
     def _chain(self, paper: Paper) -> list[Paper]:
-        """Return the row and the rows that it was merged into, up to the paper that readers see."""
+        """Return the row and the rows that it was merged into, up to the paper that subscribers see."""
         chain = [paper]
         while chain[-1].merged_into_id is not None:
             chain.append(self._get(chain[-1].merged_into_id))

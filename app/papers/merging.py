@@ -100,7 +100,7 @@ def read_fields(paper: Paper) -> Fields:
 
 
 def write_fields(paper: Paper, new: Fields) -> bool:
-    """Set the fields that differ. Return whether readers can see a difference."""
+    """Set the fields that differ. Return whether subscribers can see a difference."""
     for name, value in new.values.items():
         if getattr(paper, name) != value:
             setattr(paper, name, value)

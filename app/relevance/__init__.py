@@ -1,6 +1,6 @@
 """Score how well papers match interests and likes.
 
-query_language   PURE: what a reader typed → words, phrases, exclusions, `author:`, `org:`, `cat:`
+query_language   PURE: what a subscriber typed → words, phrases, exclusions, `author:`, `org:`, `cat:`
 vocabulary       PURE: the words of papers, as they are spelled
 spelling         PURE: misspelt words → the words that they most likely mean
 translations     PURE: terms of the field in other languages → English
@@ -11,7 +11,7 @@ model_store      train, store, load and verify models
 index_cache      the last few match indexes
 phrase_index     PURE: finding exact phrases in many papers at once
 filters          PURE: required and excluded phrases, authors, organisations, categories
-organizations    PURE: organisations that readers type as plain words
+organizations    PURE: organisations that subscribers type as plain words
 highlights       PURE: the matching words, as the paper spells them
 matching         PURE: interests × papers → relevance, and the facts for its reason
 user_profile     PURE: likes and dislikes → relevance (Rocchio relevance feedback)

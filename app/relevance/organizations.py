@@ -1,4 +1,4 @@
-"""PURE. Recognise the names of organisations that readers type as plain words, without `org:`."""
+"""PURE. Recognise the names of organisations that subscribers type as plain words, without `org:`."""
 
 from __future__ import annotations
 

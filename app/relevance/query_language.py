@@ -142,11 +142,11 @@ def parse_muted(text: str) -> Query:
 def mute_suggestions(
     title: str, abstract: str, keywords: Iterable[str], interests: Iterable[Interest]
 ) -> list[str]:
-    """Return at most MAX_MUTE_SUGGESTIONS words and phrases in a paper that its reader may want to mute.
+    """Return at most MAX_MUTE_SUGGESTIONS words and phrases in a paper that its subscriber may want to mute.
 
     Keywords come first, then pairs of neighbouring title words, then single title words. A keyword must
     occur in the title or the abstract, and a pair in the abstract. Suggestions that contain only words from
-    the reader's interests are left out.
+    the subscriber's interests are left out.
     """
     title_stems, abstract_stems = _padded_stems(title), _padded_stems(abstract)
     pairs = (match.group() + match[1] for match in _WORD_PAIRS.finditer(title))
@@ -250,7 +250,7 @@ def _build_query(text: str, parts: Mapping[str, Sequence[object]]) -> Query:
 
 
 def describe(text: str) -> str:
-    """Return an interest as shown to readers, without syntax if all of it is filters of one kind."""
+    """Return an interest as shown to subscribers, without syntax if all of it is filters of one kind."""
     parts = [part for part in _PART.findall(normalise(text)) if WORD.search(part[2] or part[3])]
     beginnings = {_DESCRIPTIONS.get(field.lower(), "") if not minus else "" for minus, field, _, _ in parts}
     if len(beginnings) != 1 or not (beginning := beginnings.pop()):

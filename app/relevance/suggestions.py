@@ -32,7 +32,7 @@ _CONTENT_BREAK = re.compile(r"[^\w\s-]")
 
 @dataclass(frozen=True, slots=True)
 class InterestHint:
-    """What to tell a reader about an interest. Suggested texts are interests that can replace it."""
+    """What to tell a subscriber about an interest. Suggested texts are interests that can replace it."""
 
     interest: str
     did_you_mean: str = ""  # what it was read as; both are searched for

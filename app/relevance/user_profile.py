@@ -1,16 +1,16 @@
-"""PURE. A reader's likes and dislikes → relevance of new papers, with a reason that quotes both papers.
+"""PURE. A subscriber's likes and dislikes → relevance of new papers, with a reason that quotes both papers.
 
 The closeness of a paper to a direction is its z-score: the number of standard deviations by which it is
 closer than the archive's average paper (Rocchio 1971, standardised). There is one direction in the space of
 terms and pairs (BM25 impacts, unit rows, minus the archive's mean) and one in the LSA space.
 
-- Likes: the closeness to their centroid. Readers have several tastes, so a paper that is much closer to some
-  likes than to others gains the difference between the soft maximum and the mean of its closeness to each.
-  The sum counts less if few papers were liked.
+- Likes: the closeness to their centroid. Most people like several subjects, so a paper that is much closer
+  to some likes than to others gains the difference between the soft maximum and the mean of its closeness
+  to each. The sum counts less if few papers were liked.
 - Authors of liked papers are scored separately. A name counts by its share of the likes on the same subject,
   and less if several people probably have it.
 - Dislikes: each counts as much against the papers close to it as a single like counts in favour, but only as
-  far as a paper is closer to it than to the nearest like. So it does not lower all that a reader likes.
+  far as a paper is closer to it than to the nearest like. So it does not lower all that a subscriber likes.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class _RatedPaper:
 
 
 class Candidates:
-    """The candidate papers for a digest as vectors, computed once for all readers.
+    """The candidate papers for a digest as vectors, computed once for all subscribers.
 
-    The vectors of a paper with feedback are also computed only once, even if several readers rated it.
+    The vectors of a paper with feedback are also computed only once, even if several subscribers rated it.
     """
 
     def __init__(self, papers: Sequence[PaperView], model: RelevanceModel, space: VectorSpace) -> None:
@@ -186,7 +186,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class UserProfile:
-    """The relevance of candidates according to one reader's feedback."""
+    """The relevance of candidates according to one subscriber's feedback."""
 
     liked: tuple[Feedback, ...]
     disliked: tuple[Feedback, ...]
@@ -222,7 +222,7 @@ class UserProfile:
 
     @cached_property
     def relevance(self) -> dict[int, float]:
-        """Return relevance by paper id: in 0…1 if a candidate suits the reader, below 0 if it does not.
+        """Return relevance by paper id: in 0…1 if a candidate suits the subscriber, below 0 if it does not.
 
         It is 1 − exp(−evidence / EVIDENCE_SCALE), also if the evidence is negative.
         """
@@ -337,7 +337,7 @@ class UserProfile:
 
 
 def build_profile(feedback: Sequence[Feedback], candidates: Candidates) -> UserProfile | None:
-    """Return a reader's profile, or None if there is no feedback."""
+    """Return a subscriber's profile, or None if there is no feedback."""
     ordered = sorted(feedback, key=lambda entry: (entry.at, entry.title))
     liked = tuple(entry for entry in ordered if entry.liked)
     disliked = tuple(entry for entry in ordered if not entry.liked)

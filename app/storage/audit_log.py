@@ -20,10 +20,12 @@ def record(
 
 
 def erase_details(session: Session, subscriber_id: int, address_hash: str) -> None:
-    """Delete the details in entries about a reader. Keep the actor, the action and the time."""
-    of_reader = col(AuditEntry.action).startswith("subscriber.") | (col(AuditEntry.action) == "digest.test")
-    by_id = update(AuditEntry).where(col(AuditEntry.subject) == str(subscriber_id), of_reader)
-    unsynced = {"synchronize_session": False}  # erasing a reader does not read the audit log
+    """Delete the details in entries about a subscriber. Keep the actor, the action and the time."""
+    of_subscriber = col(AuditEntry.action).startswith("subscriber.") | (
+        col(AuditEntry.action) == "digest.test"
+    )
+    by_id = update(AuditEntry).where(col(AuditEntry.subject) == str(subscriber_id), of_subscriber)
+    unsynced = {"synchronize_session": False}  # erasing a subscriber does not read the audit log
     session.execute(by_id.values(detail={}), execution_options=unsynced)
     by_hash = update(AuditEntry).where(col(AuditEntry.subject) == address_hash)
     session.execute(by_hash.values(subject=ERASED, detail={}), execution_options=unsynced)

@@ -195,7 +195,7 @@ class TrainedModel(Row, table=True):
 
 
 class Subscriber(Row, table=True):
-    """A reader: address, state, preferences, schedule and consent."""
+    """A subscriber: address, state, preferences, schedule and consent."""
 
     __table_args__ = (
         Index("ix_subscriber_due", "state", "next_due_at", "id"),  # the order of planning
@@ -255,14 +255,14 @@ class FormSubmission(Row, table=True):
 
 
 class InterestQuery(Row, table=True):
-    """The text of an interest, stored once for all readers who have it."""
+    """The text of an interest, stored once for all subscribers who have it."""
 
     id: int | None = Field(default=None, primary_key=True)
     text: str = Field(unique=True, max_length=300)
 
 
 class InterestRow(Row, table=True):
-    """A reader's interest. Each interest is matched separately."""
+    """A subscriber's interest. Each interest is matched separately."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "query_id"),)
 
@@ -275,7 +275,7 @@ class InterestRow(Row, table=True):
 
 
 class PaperSnapshot(Row, table=True):
-    """A paper's content in the digests of one UTC day, stored once for all readers who get it."""
+    """A paper's content in the digests of one UTC day, stored once for all subscribers who get it."""
 
     __table_args__ = ({"sqlite_autoincrement": True},)  # digests refer to ids, so ids are never reused
 
@@ -289,9 +289,9 @@ class PaperSnapshot(Row, table=True):
 
 
 class Delivery(Row, table=True):
-    """The ledger: one row for each mail to a reader, in exactly one state.
+    """The ledger: one row for each mail to a subscriber, in exactly one state.
 
-    The edition of a digest is the reader's local day (2026-11-21). Every other mail has a unique edition
+    The edition of a digest is the subscriber's local day (2026-11-21). Every other mail has a unique edition
     (confirm-20261121T080000Z).
     """
 
@@ -314,8 +314,10 @@ class Delivery(Row, table=True):
     message_id: str = Field(default="", max_length=200)
     attempts: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    give_up_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the reader's next digest is due
-    possibly_delivered: bool = False  # an attempt ended without a reply, so the reader may have the mail
+    give_up_at: datetime | None = Field(
+        default=None, sa_type=UtcDateTime
+    )  # the subscriber's next digest is due
+    possibly_delivered: bool = False  # an attempt ended without a reply, so the subscriber may have the mail
     lease_owner: str = Field(default="", max_length=100)
     lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     smtp_code: int | None = None
@@ -342,7 +344,7 @@ class DigestContent(Row, table=True):
 
 
 class FeedbackRow(Row, table=True):
-    """A reader's like or dislike of a paper in the archive."""
+    """A subscriber's like or dislike of a paper in the archive."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "paper_id"),)
 
@@ -354,7 +356,7 @@ class FeedbackRow(Row, table=True):
 
 
 class PrivatePaper(Row, table=True):
-    """A liked paper that is not in the archive, as the reader pasted it. Only used for their profile."""
+    """A liked paper that is not in the archive, as the subscriber pasted it. Only used for their profile."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "title_key"),)
 
@@ -368,7 +370,7 @@ class PrivatePaper(Row, table=True):
 
 
 class Event(Row, table=True):
-    """An event in the history of a reader: signed_up, confirmed, bounce, complaint, unsubscribed, …"""
+    """An event in the history of a subscriber: signed_up, confirmed, bounce, complaint, unsubscribed, …"""
 
     __table_args__ = (
         Index("ix_event_kind_at", "kind", "at"),

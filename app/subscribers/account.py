@@ -43,9 +43,9 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
 
 
 def follow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:
-    """Add an author to the reader's interests. Raise InvalidPreference if the reader would have too many.
+    """Add an author to a subscriber's interests. Raise InvalidPreference if there would be too many.
 
-    A reader without interests still gets trending papers alongside the author's.
+    A subscriber without interests still gets trending papers alongside the author's.
     """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
     text = query_language.query_for("author", author)
@@ -69,9 +69,9 @@ def _other_interests(preferences: Preferences, text: str) -> tuple[Interest, ...
 
 
 def mute(session: Session, subscriber_id: int, texts: Sequence[str], now: datetime) -> None:
-    """Keep papers that match these texts out of the reader's digests.
+    """Keep papers that match these texts out of the subscriber's digests.
 
-    Raise InvalidPreference if a text cannot be muted, or the reader would have too many.
+    Raise InvalidPreference if a text cannot be muted, or there would be too many.
     """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
     already_muted = {text.casefold() for text in preferences.muted}
@@ -88,7 +88,7 @@ def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: date
 
 
 def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:
-    """Pause digests until a date; without a date, until the reader resumes.
+    """Pause digests until a date; without a date, until the subscriber resumes.
 
     Raise InvalidPreference if the date is in the past or more than a year away, and Conflict if the
     subscription is neither active nor paused.
@@ -122,7 +122,7 @@ def _day(day: date) -> str:
 
 
 def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
-    """End a pause. Do nothing if the reader is not paused."""
+    """End a pause. Do nothing if the subscriber is not paused."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.PAUSED:
         _end_pause(session, subscriber, now)
@@ -130,9 +130,9 @@ def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
 
 
 def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
-    """Reactivate a reader who unsubscribed, with their former preferences, and record their new consent.
+    """Reactivate a subscriber who unsubscribed, with their former preferences, and record their new consent.
 
-    Resume a reader who is paused. Raise Conflict if the address of an unsubscribed reader is suppressed.
+    Resume a subscriber who is paused. Raise Conflict if they unsubscribed and their address is suppressed.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is not State.UNSUBSCRIBED:
@@ -147,7 +147,7 @@ def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) ->
 def lift_suppression(session: Session, email: str, now: datetime) -> bool:
     """Lift the suppression of an address. Return False if it was not suppressed.
 
-    A reader whose mail bounced returns to the state before the bounces, which no longer count.
+    A subscriber whose mail bounced returns to the state before the bounces, which no longer count.
     """
     lifted = suppression.lift(session, email)
     bouncing = select(Subscriber).where(Subscriber.email == email, Subscriber.state == State.BOUNCING)

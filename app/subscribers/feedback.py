@@ -1,7 +1,7 @@
-"""Readers' feedback: likes and dislikes, ignored authors, and pasted papers.
+"""Subscribers' feedback: likes and dislikes, ignored authors, and pasted papers.
 
 Feedback on a paper in the archive refers to the paper's row. A pasted paper that is not in the archive is
-stored as the reader's private paper: nothing that a reader pastes becomes public.
+stored as the subscriber's private paper: nothing that a subscriber pastes becomes public.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from app.subscribers.repository import get_for_update, require_not_erased
 from app.text.tokenizer import normalized_name
 from app.types import Feedback, PaperRecord
 
-MAX_FEEDBACK = 1_000  # papers that a reader may rate or paste
+MAX_FEEDBACK = 1_000  # papers that a subscriber may rate or paste
 MIN_TITLE_CHARS = 8  # shorter titles, such as “hello”, say too little without an abstract
 MAX_IGNORED_AUTHORS, NAME_CHARS = 200, 200
-KEY_CHARS = 200  # of a title's key; a reader's private papers with the same key are stored once
+KEY_CHARS = 200  # of a title's key; a subscriber's private papers with the same key are stored once
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedReferences:
-    """Pasted papers, grouped by whether the archive has them. The groups do not depend on the reader."""
+    """Pasted papers, grouped by whether the archive has them. The groups do not depend on the subscriber."""
 
     archived: tuple[tuple[int, str], ...] = ()  # in the archive: id and title
     own: tuple[PaperRecord, ...] = ()  # not in the archive, but with a title or abstract to learn from
@@ -48,7 +48,7 @@ class MatchedReferences:
 def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: datetime) -> None:
     """Store a like or dislike, replacing an earlier one.
 
-    Raise NotFound if there is no such paper, and InvalidInput if the reader would exceed MAX_FEEDBACK papers.
+    Raise NotFound if there is no such paper, InvalidInput if there would be more than MAX_FEEDBACK papers.
     """
     require_not_erased(get_for_update(session, subscriber_id))
     paper = queries.papers(session, [paper_id]).get(paper_id)
@@ -60,14 +60,14 @@ def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: boo
 
 
 def feedback_on(session: Session, subscriber_id: int, paper_id: int) -> bool | None:
-    """Return True if a reader likes a paper, False if they dislike it, and None if they gave no feedback."""
+    """Return True if a subscriber likes a paper, False if they dislike it, None without feedback."""
     current = queries.canonical_ids(session, [paper_id])
     rows = _feedback_rows(session, subscriber_id)[current.get(paper_id, 0)]
     return max(rows, key=lambda row: (row.at, row.id)).liked if rows else None
 
 
 def remove_feedback(session: Session, subscriber_id: int, paper_id: int) -> None:
-    """Delete a reader's feedback on a paper, including feedback stored under its former ids."""
+    """Delete a subscriber's feedback on a paper, including feedback stored under its former ids."""
     get_for_update(session, subscriber_id)
     current = queries.canonical_ids(session, [paper_id])
     for row in _feedback_rows(session, subscriber_id)[current.get(paper_id, 0)]:
@@ -75,7 +75,7 @@ def remove_feedback(session: Session, subscriber_id: int, paper_id: int) -> None
 
 
 def remove_private_paper(session: Session, subscriber_id: int, own_key: str) -> None:
-    """Delete a reader's private paper. `own_key` is the one in its Feedback."""
+    """Delete a subscriber's private paper. `own_key` is the one in its Feedback."""
     papers = select(PrivatePaper).where(PrivatePaper.subscriber_id == subscriber_id)
     for paper in session.exec(papers).all():
         if _public_key(paper) == own_key:
@@ -84,7 +84,7 @@ def remove_private_paper(session: Session, subscriber_id: int, own_key: str) -> 
 
 
 def forget(session: Session, subscriber_id: int) -> None:
-    """Delete a reader's feedback, ignored authors and private papers."""
+    """Delete a subscriber's feedback, ignored authors and private papers."""
     for table in (FeedbackRow, PrivatePaper):
         session.execute(delete(table).where(col(table.subscriber_id) == subscriber_id))
     session.execute(update(Subscriber).where(col(Subscriber.id) == subscriber_id).values(ignored_authors=[]))
@@ -113,7 +113,7 @@ def _store(session: Session, subscriber_id: int, papers: Sequence[Paper], liked:
 
 
 def _feedback_rows(session: Session, subscriber_id: int) -> defaultdict[int, list[FeedbackRow]]:
-    """Return a reader's feedback by the paper's current id."""
+    """Return a subscriber's feedback by the paper's current id."""
     rows = session.exec(select(FeedbackRow).where(FeedbackRow.subscriber_id == subscriber_id)).all()
     current = queries.canonical_ids(session, {row.paper_id for row in rows})
     by_paper: defaultdict[int, list[FeedbackRow]] = defaultdict(list)
@@ -122,34 +122,34 @@ def _feedback_rows(session: Session, subscriber_id: int) -> defaultdict[int, lis
     return by_paper
 
 
-# --- all feedback from many readers
+# --- all feedback from many subscribers
 
 
 def feedback_for_ranking(
     session: Session, subscriber_ids: Collection[int]
 ) -> dict[int, tuple[Feedback, ...]]:
-    """Return readers' feedback as ranking uses it: without the authors that they ignore."""
+    """Return subscribers' feedback as ranking uses it: without the authors that they ignore."""
     feedback = all_feedback(session, subscriber_ids)
     rows = select(Subscriber.id, Subscriber.ignored_authors).where(col(Subscriber.id).in_(list(feedback)))
-    for reader, stored in session.exec(rows):
+    for subscriber, stored in session.exec(rows):
         # Drop any other values in the JSON column, so that planning does not fail on them.
         names = stored if isinstance(stored, list) else []
         if ignored := {normalized_name(name) for name in names if isinstance(name, str)}:
-            feedback[reader or 0] = tuple(
+            feedback[subscriber or 0] = tuple(
                 replace(
                     item, authors=tuple(name for name in item.authors if normalized_name(name) not in ignored)
                 )
-                for item in feedback[reader or 0]
+                for item in feedback[subscriber or 0]
             )
     return feedback
 
 
 def all_feedback(session: Session, subscriber_ids: Collection[int]) -> dict[int, tuple[Feedback, ...]]:
-    """Return each reader's feedback, newest first. Readers without feedback are left out.
+    """Return each subscriber's feedback, newest first. Subscribers without feedback are left out.
 
     Each paper occurs once: if two papers have been merged, only the newer feedback is returned.
     """
-    by_reader: defaultdict[int, list[Feedback]] = defaultdict(list)
+    by_subscriber: defaultdict[int, list[Feedback]] = defaultdict(list)
     feedback = select(FeedbackRow).where(col(FeedbackRow.subscriber_id).in_(subscriber_ids))
     rows = session.exec(feedback.order_by(col(FeedbackRow.at).desc(), col(FeedbackRow.id).desc())).all()
     papers = queries.papers(session, {row.paper_id for row in rows})
@@ -159,17 +159,17 @@ def all_feedback(session: Session, subscriber_ids: Collection[int]) -> dict[int,
         if (row.subscriber_id, paper.id) not in processed:
             processed.add((row.subscriber_id, paper.id))
             authors = tuple(paper.authors)
-            by_reader[row.subscriber_id].append(
+            by_subscriber[row.subscriber_id].append(
                 Feedback(paper.title, paper.abstract, authors, row.liked, row.at, paper_id=paper.id)
             )
     private = select(PrivatePaper).where(col(PrivatePaper.subscriber_id).in_(subscriber_ids))
     for own in session.exec(private.order_by(col(PrivatePaper.id))):
-        by_reader[own.subscriber_id].append(
+        by_subscriber[own.subscriber_id].append(
             Feedback(own.title, own.abstract, tuple(own.authors), True, own.at, own_key=_public_key(own))
         )
     return {
-        reader: tuple(sorted(items, key=lambda item: item.at, reverse=True))
-        for reader, items in by_reader.items()
+        subscriber: tuple(sorted(items, key=lambda item: item.at, reverse=True))
+        for subscriber, items in by_subscriber.items()
     }
 
 
@@ -182,9 +182,9 @@ def _public_key(paper: PrivatePaper) -> str:
 
 
 def ignore_author(session: Session, subscriber_id: int, author: str) -> None:
-    """Stop using an author of liked papers in the reader's profile.
+    """Stop using an author of liked papers in the subscriber's profile.
 
-    Raise InvalidInput if the reader already ignores MAX_IGNORED_AUTHORS others.
+    Raise InvalidInput if the subscriber already ignores MAX_IGNORED_AUTHORS others.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
@@ -199,7 +199,7 @@ def ignore_author(session: Session, subscriber_id: int, author: str) -> None:
 
 
 def unignore_author(session: Session, subscriber_id: int, author: str) -> None:
-    """Resume using an author of liked papers in the reader's profile."""
+    """Resume using an author of liked papers in the subscriber's profile."""
     subscriber = get_for_update(session, subscriber_id)
     subscriber.ignored_authors = [
         name for name in subscriber.ignored_authors if normalized_name(name) != normalized_name(author)
@@ -241,7 +241,7 @@ def match_references(session: Session, pasted: Sequence[PaperRecord]) -> Matched
 
 
 def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: datetime) -> None:
-    """Store likes for these papers. Raise InvalidInput if the reader would exceed MAX_FEEDBACK papers."""
+    """Store likes for these papers. Raise InvalidInput if the subscriber would exceed MAX_FEEDBACK papers."""
     require_not_erased(get_for_update(session, subscriber_id))
     rows, private_keys = _feedback_rows(session, subscriber_id), _private_keys(session, subscriber_id)
     new = [record for record in liked.own if _title_key(record.title) not in private_keys]
@@ -264,14 +264,14 @@ def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: da
 
 
 def _private_keys(session: Session, subscriber_id: int) -> set[str]:
-    """Return the title keys of a reader's private papers."""
+    """Return the title keys of a subscriber's private papers."""
     return set(
         session.exec(select(PrivatePaper.title_key).where(PrivatePaper.subscriber_id == subscriber_id))
     )
 
 
 def _check_room(count: int, more: int) -> None:
-    """Raise InvalidInput if a reader with `count` papers may not add `more`."""
+    """Raise InvalidInput if a subscriber with `count` papers may not add `more`."""
     if more and count + more > MAX_FEEDBACK:
         limit = f"You can rate or add at most {MAX_FEEDBACK:,} papers, and you have {count:,}."
         raise InvalidInput(f"{limit} Please remove some first.", "liked")

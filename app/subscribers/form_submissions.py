@@ -185,12 +185,12 @@ def choices_of(request: FormSubmission) -> Choices | None:
 
 
 def close(session: Session, subscriber_id: int) -> None:
-    """Delete the choices in a reader's open rows, which were confirmed or never will be."""
+    """Delete the choices in a subscriber's open rows, which were confirmed or never will be."""
     _close(session, col(FormSubmission.subscriber_id) == subscriber_id)
 
 
 def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
-    """Return a reader's open rows as plain data."""
+    """Return a subscriber's open rows as plain data."""
     rows = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
     fields = {"kind", "created_at", "preferences", "liked"}
     return [

@@ -1,4 +1,4 @@
-"""Readers' interests. Each distinct text is stored once for all readers who share it."""
+"""Subscribers' interests. Each distinct text is stored once for all subscribers who share it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from app.types import Interest
 
 
 def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Interest, ...]]:
-    """Return each reader's interests in the reader's order. Readers without interests are left out."""
-    by_reader: dict[int, list[Interest]] = defaultdict(list)
+    """Return the interests of each subscriber who has any, in the order that the subscriber chose."""
+    by_subscriber: dict[int, list[Interest]] = defaultdict(list)
     rows = session.exec(
         select(
             col(InterestRow.subscriber_id),
@@ -27,12 +27,12 @@ def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Inte
         .order_by(col(InterestRow.subscriber_id), col(InterestRow.position))
     )
     for subscriber_id, text, weight, quota in rows:
-        by_reader[subscriber_id].append(Interest(text, weight, quota))
-    return {subscriber_id: tuple(interests) for subscriber_id, interests in by_reader.items()}
+        by_subscriber[subscriber_id].append(Interest(text, weight, quota))
+    return {subscriber_id: tuple(interests) for subscriber_id, interests in by_subscriber.items()}
 
 
 def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -> None:
-    """Replace a reader's interests, in this order. Delete texts that no reader uses any more."""
+    """Replace a subscriber's interests, in this order. Delete texts that no subscriber uses any more."""
     before = session.exec(
         select(InterestRow.query_id).where(InterestRow.subscriber_id == subscriber_id)
     ).all()
@@ -54,7 +54,7 @@ def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -
 
 
 def forget_unused_queries(session: Session, ids: Collection[int] | None = None) -> int:
-    """Delete the texts that no reader uses, among these ids (None: all), and return their number.
+    """Delete the texts that no subscriber uses, among these ids (None: all), and return their number.
 
     A text that another transaction is about to use is locked by it (see `_query_ids`) and is not deleted.
     """
@@ -65,7 +65,7 @@ def forget_unused_queries(session: Session, ids: Collection[int] | None = None) 
     locked = session.exec(candidates.with_for_update(skip_locked=True)).all()
     if not locked:
         return 0
-    # Check `unused` again: a reader may have started to use a text between the search and the lock.
+    # Check `unused` again: a subscriber may have started to use a text between the search and the lock.
     statement = delete(InterestQuery).where(in_array(session, col(InterestQuery.id), locked), unused)
     return session.execute(statement, execution_options={"synchronize_session": False}).rowcount  # type: ignore[attr-defined, no-any-return]
 

@@ -21,7 +21,7 @@ _GMAIL = ("gmail.com", "googlemail.com")
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """A reader's choices of when digests are sent and what they contain. `problems` finds invalid values."""
+    """When a subscriber's digests are sent, and what they contain. `problems` finds invalid values."""
 
     cadence: Cadence = Cadence.DAILY
     weekday: int = 0  # of the weekly digest; 0 is Monday
@@ -110,7 +110,7 @@ def normalise_address(text: str) -> str:
     """Return the normalised spelling of an address. Raise InvalidAddress if it is not valid.
 
     The whole address is in lower case: providers treat Alice@ and alice@ as one mailbox, so they must be one
-    reader.
+    subscriber.
     """
     if not text.strip():
         raise InvalidAddress("Please enter your e-mail address.", "email")
@@ -124,7 +124,7 @@ def normalise_address(text: str) -> str:
 def fold_address(email: str) -> str:
     """Return the mailbox that a normalised address most likely belongs to. Use it for limits only.
 
-    Drop a `+tag` and, for Gmail, dots. Two readers may share a mailbox, so this does not identify a reader.
+    Drop a `+tag` and, for Gmail, dots. Two subscribers may share a mailbox, so this identifies nobody.
     """
     local, _, domain = email.rpartition("@")
     local = local.partition("+")[0] or local

@@ -1,4 +1,4 @@
-"""Unsubscribe readers, replace their links, export their data, and erase them."""
+"""Unsubscribe subscribers, replace their links, export their data, and erase them."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscrib
 
 
 def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
-    """Invalidate all links sent to a reader so far, mail new ones, and return the id of that mail.
+    """Invalidate all links sent to a subscriber so far, mail new ones, and return the id of that mail.
 
     Old unsubscribe links still work. Raise Conflict if new links were mailed less than an hour ago, the
-    sign-up is not confirmed, or the reader was erased.
+    sign-up is not confirmed, or the subscriber was erased.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
@@ -71,28 +71,28 @@ def request_export(session: Session, subscriber_id: int, now: datetime) -> int |
 
 
 def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail a link to erase the reader. Digests must not contain it, because they may be forwarded."""
+    """Mail a link to erase the subscriber. Digests must not contain it, because they may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
-        raise Conflict("This reader has already been erased.")
+        raise Conflict("This subscriber has already been erased.")
     record_event(session, "erasure_asked", subscriber, now)
     return enqueue_requested_mail(session, subscriber, MailKind.ERASE, now, lifetime=LIFETIMES[Purpose.ERASE])
 
 
 def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool = True) -> None:
-    """Erase a reader. With `suppress`, keep the hash of the address, so that it is never sent mail again."""
+    """Erase a subscriber. With `suppress`, keep the hash of the address, to send it no mail ever again."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         return
     email = subscriber.email
     anonymise(session, subscriber, now)
     if suppress:
-        suppression.suppress(session, email, "erased at the reader's wish", now)
+        suppression.suppress(session, email, "erased on request", now)
     record_event(session, "erased", subscriber, now)
 
 
 def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    """Remove all personal data from a reader's rows. The rows themselves are kept for statistics."""
+    """Remove all personal data from a subscriber's rows. The rows themselves are kept for statistics."""
     identity = subscriber.id or 0
     audit_log.erase_details(session, identity, suppression.address_hash(subscriber.email))
     suppression.forget_reason(session, subscriber.email)
@@ -116,7 +116,7 @@ def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
 
 
 def export(session: Session, subscriber_id: int) -> dict[str, Any]:
-    """Return all stored data about a reader, except secrets and internal fields."""
+    """Return all stored data about a subscriber, except secrets and internal fields."""
     subscriber = get(session, subscriber_id)
     rows = _rows(session, Delivery, subscriber_id, _INTERNAL_FIELDS["delivery"])
     ids = [row.pop("id") for row in rows]
@@ -137,7 +137,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
     }
 
 
-# These include row ids: consecutive ids would reveal how many rows other readers have.
+# These include row ids: consecutive ids would reveal how many rows other subscribers have.
 _INTERNAL_FIELDS = {
     "subscriber": {"id", "link_epoch", "due_since"},
     "delivery": {"lease_owner", "lease_until", "possibly_delivered"},

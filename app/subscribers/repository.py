@@ -20,9 +20,9 @@ from app.types import MailKind
 # The minimum time between two requested mails of the same kind.
 BETWEEN_MAILS = timedelta(hours=1)
 LINKS_REPLACED = "new_links"  # the kind of the event
-# Digests due within this time can fall on the same local day, whatever time zone the reader moved to.
+# Digests due within this time can fall on the same local day, whatever time zone the subscriber moved to.
 LOOK_BACK = timedelta(days=3)
-# The events that change a reader's state, and the state that follows.
+# The events that change a subscriber's state, and the state that follows.
 _STATE_AFTER = {
     "signed_up": SubscriberState.PENDING,
     **dict.fromkeys(("added", "confirmed", "resumed", "came_back", "trusted_again"), SubscriberState.ACTIVE),
@@ -37,7 +37,7 @@ def get(session: Session, subscriber_id: int) -> Subscriber:
     """Return a subscriber without locking the row. Raise NotFound if there is none."""
     subscriber = session.get(Subscriber, subscriber_id)
     if subscriber is None:
-        raise NotFound("There is no such reader.")
+        raise NotFound("There is no such subscriber.")
     return subscriber
 
 
@@ -48,7 +48,7 @@ def find(session: Session, name: str) -> Subscriber:
     email = normalise_address(name)
     row = session.exec(select(Subscriber).where(Subscriber.email == email)).one_or_none()
     if row is None:
-        raise NotFound(f"There is no reader with the address {email}.")
+        raise NotFound(f"There is no subscriber with the address {email}.")
     return row
 
 
@@ -62,7 +62,7 @@ def get_for_update(session: Session, subscriber_id: int) -> Subscriber:
 def require_not_erased(subscriber: Subscriber) -> None:
     """Raise Conflict if the subscriber was erased."""
     if subscriber.state is SubscriberState.ERASED:
-        raise Conflict("This reader has been erased.")
+        raise Conflict("This subscriber has been erased.")
 
 
 def record_event(
@@ -115,7 +115,7 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
 
 
 def _has_digest_on_day(subscriber: Subscriber, recent: Sequence[Delivery], due: datetime) -> bool:
-    """Return True if a digest was due on the local day of `due` or later, in the reader's current time zone.
+    """Return whether a digest was due on the local day of `due` or later, in the current time zone.
 
     The ledger rejects a second row for an edition, but after a change of time zone, digests for two editions
     may be due on one local day.

@@ -1,7 +1,7 @@
 """Sign up, confirm, decline, and request a link by mail.
 
 Submitting a form only stores a row, so nothing before the response depends on whether the address belongs to
-a reader. `process` then decides what to send: a confirmation, the link to the preferences, or nothing.
+a subscriber. `process` then decides what to send: a confirmation, the link to the preferences, or nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def request_sign_up(session: Session, form: SignUp, visitor: str, now: datetime)
 
 
 def request_link(session: Session, email: str, visitor: str, now: datetime) -> int:
-    """Store a request for the link to the reader's preferences and return its id."""
+    """Store a request for the link to the subscriber's preferences and return its id."""
     return form_submissions.store(session, RequestKind.LINK, normalise_address(email), visitor, now)
 
 
@@ -84,13 +84,13 @@ def process(session: Session, request_id: int, now: datetime) -> int | None:
     return delivery_id
 
 
-# The id of the mail to be sent, and the id of the reader whose choices it can confirm.
+# The id of the mail to be sent, and the id of the subscriber whose choices it can confirm.
 _Answer = tuple[int | None, int | None]
 _NOTHING: _Answer = (None, None)
 
 
 def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) -> _Answer:
-    """Ask the owner of the address to confirm. Active and paused readers get a preferences link instead."""
+    """Ask the owner of the address to confirm. An active or paused subscriber gets a preferences link."""
     subscriber = _find(session, request.email)
     if subscriber is not None and subscriber.state in _READING:
         return _send_manage_link(session, request, subscriber, now)
@@ -100,7 +100,7 @@ def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) ->
     if subscriber is None or subscriber.state is State.PENDING:
         subscriber, _ = _get_or_create(session, request.email, now)
         record_event(session, "signed_up", subscriber, now, request.visitor)
-    else:  # a former reader: their state does not change until they confirm
+    else:  # a former subscriber: their state does not change until they confirm
         record_event(session, "signup_asked", subscriber, now, request.visitor)
     # Random, because exports show the suffix and a row's id would reveal how many others signed up.
     suffix = f"-{token_hex(4)}"
@@ -109,7 +109,7 @@ def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) ->
 
 
 def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _Answer:
-    """Mail the link to the reader's preferences or, if the sign-up is not confirmed yet, the confirmation."""
+    """Mail the link to the preferences or, if the sign-up is not confirmed yet, the confirmation."""
     subscriber = _find(session, request.email)
     if subscriber is None or suppression.is_suppressed(session, request.email):
         record_event(session, "link_refused", None, now)
@@ -159,7 +159,7 @@ def pending_choices(session: Session, subscriber_id: int, delivery_id: int | Non
     request = form_submissions.find_open(session, subscriber_id, delivery_id)
     if subscriber.state in (*_READING, State.ERASED):
         return None
-    # Old links must not reactivate a reader who left.
+    # Old links must not reactivate a subscriber who left.
     if request is None and (subscriber.state is not State.PENDING or delivery_id is not None):
         return None
     stored = Choices(preferences_of(session, subscriber))
@@ -181,7 +181,7 @@ def confirm(
     if choices is None:
         raise Conflict("This sign-up is no longer valid. You are welcome to sign up again.")
     store_preferences(session, subscriber, choices.preferences)
-    # A former reader may have reached the limit on papers. Their sign-up is confirmed without new ones.
+    # A former subscriber may have reached the limit on papers. Their sign-up is confirmed without new ones.
     with suppress(InvalidInput):
         feedback.like(session, subscriber_id, choices.liked, now)
     activate(session, subscriber, ip, now)
@@ -193,7 +193,7 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
     """End a sign-up that the owner of the address did not request, and block further ones for 90 days.
 
     If the address was never confirmed, only the hash of the mailbox is kept. The decline is remembered even
-    if the sign-up has already expired. Return False for an active or paused reader, and change nothing.
+    if the sign-up has already expired. Return False for an active or paused subscriber, and change nothing.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state in _READING:
@@ -234,22 +234,22 @@ def _end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> Non
 
 
 def add(session: Session, email: str, preferences: Preferences, now: datetime) -> int:
-    """Add an active reader who gave their consent elsewhere. Return their id.
+    """Add an active subscriber who gave their consent elsewhere. Return their id.
 
-    Raise Conflict if the address is suppressed or belongs to a reader who is not pending.
+    Raise Conflict if the address is suppressed or belongs to a subscriber who is not pending.
     """
-    subscriber, _ = _store_reader(session, email, preferences, now)
+    subscriber, _ = _store_subscriber(session, email, preferences, now)
     activate(session, subscriber, "", now, version=CONSENT_GIVEN_ELSEWHERE)
     record_event(session, "added", subscriber, now)
     return subscriber.id or 0
 
 
 def invite(session: Session, email: str, preferences: Preferences, now: datetime) -> int:
-    """Add a pending reader and mail them a request to confirm. Return their id.
+    """Add a pending subscriber and mail them a request to confirm. Return their id.
 
     Raise Conflict if the address is registered or suppressed, or may not be sent a confirmation now.
     """
-    subscriber, created = _store_reader(session, email, preferences, now)
+    subscriber, created = _store_subscriber(session, email, preferences, now)
     if not created:
         raise Conflict(f"{subscriber.email} is already registered: its state is {subscriber.state}.")
     record_event(session, "signed_up", subscriber, now)
@@ -258,12 +258,12 @@ def invite(session: Session, email: str, preferences: Preferences, now: datetime
     return subscriber.id or 0
 
 
-def _store_reader(
+def _store_subscriber(
     session: Session, email: str, preferences: Preferences, now: datetime
 ) -> tuple[Subscriber, bool]:
-    """Store a pending reader with these preferences. Return the reader, and True if they are new.
+    """Store a pending subscriber with these preferences. Return the subscriber, and True if they are new.
 
-    Raise Conflict if the address is suppressed or belongs to a reader who is not pending.
+    Raise Conflict if the address is suppressed or belongs to a subscriber who is not pending.
     """
     email, preferences = normalise_address(email), check(preferences)
     if suppression.is_suppressed(session, email):

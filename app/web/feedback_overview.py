@@ -36,15 +36,15 @@ def overview(session: Session, subscriber_id: int) -> FeedbackOverview:
     """Load the overview of a subscriber's feedback."""
     feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
     authors = user_profile.liked_authors(feedback)
-    reader = subscribers.get(session, subscriber_id)
-    interests = subscribers.preferences_of(session, reader).interests
+    subscriber = subscribers.get(session, subscriber_id)
+    interests = subscribers.preferences_of(session, subscriber).interests
     return FeedbackOverview(
         liked=tuple(item for item in feedback if item.liked),
         disliked=tuple(item for item in feedback if not item.liked),
         authors=tuple(authors[:AUTHORS_SHOWN]),
         more_authors=max(0, len(authors) - AUTHORS_SHOWN),
         followed=frozenset(followed_authors((name for name, _ in authors), interests)),
-        ignored=tuple(reader.ignored_authors),
+        ignored=tuple(subscriber.ignored_authors),
     )
 
 

@@ -27,13 +27,13 @@ def granted(request: Request, purpose: Purpose, token: str) -> Grant:
     app: Application = request.app.state.paperboy
     grant = app.signer.verify(purpose, token, clock.utcnow())
     with app.db.read() as session:
-        reader = session.get(Subscriber, grant.subscriber_id)
-    if reader is None:
+        subscriber = session.get(Subscriber, grant.subscriber_id)
+    if subscriber is None:
         raise LinkForged
-    if reader.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
+    if subscriber.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
         return grant
     # The unsubscribe links in all e-mails work, however old they are.
-    if grant.epoch != reader.link_epoch and purpose is not Purpose.UNSUBSCRIBE:
+    if grant.epoch != subscriber.link_epoch and purpose is not Purpose.UNSUBSCRIBE:
         raise LinkReplaced
     return grant
 
@@ -68,16 +68,16 @@ def redirect_to_preferences(request: Request, message: str, rest: str = "", *, a
     return RedirectResponse(path, status_code=303, headers=PRIVATE)
 
 
-def feed_path(app: Application, reader: Subscriber) -> str:
+def feed_path(app: Application, subscriber: Subscriber) -> str:
     """Return the path of a subscriber's own feed. It changes only when their links are replaced."""
-    return signed_path(app, Purpose.FEED, reader, reader.created_at)
+    return signed_path(app, Purpose.FEED, subscriber, subscriber.created_at)
 
 
 def signed_path(
-    app: Application, purpose: Purpose, reader: Subscriber, at: datetime, argument: int = 0
+    app: Application, purpose: Purpose, subscriber: Subscriber, at: datetime, argument: int = 0
 ) -> str:
     """Return the path of a link issued at `at`."""
-    token = app.signer.token(purpose, reader.id or 0, at, epoch=reader.link_epoch, argument=argument)
+    token = app.signer.token(purpose, subscriber.id or 0, at, epoch=subscriber.link_epoch, argument=argument)
     return f"/{purpose}/{token}"
 
 

@@ -87,7 +87,7 @@ def local_day(at: datetime, zone: str) -> str:
 def outcome(delivery: Delivery) -> str:
     """Describe the outcome of a digest's delivery to its subscriber."""
     words = _OUTCOMES[delivery.state]
-    # Readers see why a digest was skipped. Only the operator sees the relay's response.
+    # Subscribers see why a digest was skipped. Only the operator sees the relay's response.
     return f"{words}: {delivery.reason}" if delivery.state is DeliveryState.SKIPPED else words
 
 

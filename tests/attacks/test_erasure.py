@@ -243,5 +243,5 @@ def test_suppression_contains_only_a_hash(app: Application, add_secret_reader: i
         (row,) = session.exec(select(Suppression).order_by(col(Suppression.id))).all()
     assert (row.address_hash, row.reason) == (
         suppression.address_hash(ADDRESS),
-        "erased at the reader's wish",
+        "erased on request",
     )

@@ -340,14 +340,14 @@ def test_failed_and_uncertain_deliveries(
 @pytest.mark.parametrize(
     ("fields", "verdict"),
     [
-        ({"state": SubscriberState.PENDING}, "Not sent: the reader has not confirmed the address yet."),
+        ({"state": SubscriberState.PENDING}, "Not sent: the subscriber has not confirmed the address yet."),
         (
             {"state": SubscriberState.PAUSED, "paused_until": NOW + timedelta(days=3)},
-            "Not sent: the reader has paused until 2026-11-23.",
+            "Not sent: the subscriber has paused until 2026-11-23.",
         ),
-        ({"state": SubscriberState.UNSUBSCRIBED}, "Not sent: the reader has unsubscribed."),
+        ({"state": SubscriberState.UNSUBSCRIBED}, "Not sent: the subscriber has unsubscribed."),
         ({"state": SubscriberState.BOUNCING}, "Not sent: mail to the address comes back."),
-        ({"state": SubscriberState.ERASED}, "Not sent: the reader was erased."),
+        ({"state": SubscriberState.ERASED}, "Not sent: the subscriber was erased."),
     ],
 )
 def test_inactive_reader(
@@ -368,11 +368,11 @@ def test_suppressed_address(app: Application, papers: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("days", "verdict"),
     [
-        (-2, "Not sent: the reader had not signed up yet."),
+        (-2, "Not sent: the subscriber had not signed up yet."),
         (0, "Would be sent in the next digest, under “language agents”"),
-        (1, "Not sent: the reader has paused."),
+        (1, "Not sent: the subscriber has paused."),
         (2, "Would be sent in the next digest, under “language agents”"),
-        (3, "Not sent: the reader has unsubscribed."),
+        (3, "Not sent: the subscriber has unsubscribed."),
     ],
 )
 def test_state_of_the_reader_at_an_earlier_time(
@@ -390,7 +390,7 @@ def test_state_of_the_reader_at_an_earlier_time(
     paper, later = str(papers[TITLES[0]]), NOW + 30 * day
     explanation = pipeline.explain(app, later, bob, paper, at=NOW + days * day)
     assert explanation.verdict.startswith(verdict)
-    assert explanation.reader.next_due_at is None
+    assert explanation.subscriber.next_due_at is None
 
 
 def test_state_without_events_uses_the_confirmation(app: Application, papers: dict[str, int]) -> None:
@@ -414,7 +414,7 @@ def test_reasons_for_not_being_a_candidate(app: Application, papers: dict[str, i
         factories.add_unlisted_papers(session, 1, NOW)
     explanation = explain(app, old)
     assert explanation.verdict == (
-        "Not sent: it was last listed on 2026-11-11, and the reader's digests look back to 2026-11-14."
+        "Not sent: it was last listed on 2026-11-11, and the subscriber's digests look back to 2026-11-14."
     )
     assert explanation.interests[0].details.relevance > 0
     assert explanation.rank is None
@@ -431,7 +431,7 @@ def test_a_paper_with_feedback_is_not_sent(app: Application, papers: dict[str, i
         alice = session.exec(select(Subscriber)).one()
         subscribers.set_feedback(session, alice.id or 0, papers[TITLES[0]], liked, NOW)
     explanation = explain(app, papers[TITLES[0]])
-    assert explanation.verdict == "Not sent: the reader has already given feedback on it."
+    assert explanation.verdict == "Not sent: the subscriber has already given feedback on it."
     before = explain(app, papers[TITLES[0]], at=NOW - timedelta(minutes=1))
     assert before.verdict.startswith("Would be sent")
     # All abstracts end alike, so the liked paper is close even to the one on videos.
@@ -464,8 +464,8 @@ def test_merged_paper_is_explained_under_either_id(app: Application, papers: dic
 @pytest.mark.parametrize(
     ("subscriber", "paper", "missing"),
     [
-        ("bob@example.org", "1", "There is no reader with the address bob@example.org."),
-        ("99", "1", "There is no such reader."),
+        ("bob@example.org", "1", "There is no subscriber with the address bob@example.org."),
+        ("99", "1", "There is no such subscriber."),
         (ALICE, "99", "There is no paper 99 in the archive."),
         (ALICE, "2611.99999", "There is no paper 2611.99999 in the archive."),
         (ALICE, "10.1000/none", "There is no paper 10.1000/none in the archive."),
@@ -486,6 +486,6 @@ def test_muted_paper_names_the_muted_text(app: Application, papers: dict[str, in
     update_alice(app, muted=["plan", "no longer: understood"], max_trending=3)
     muted = papers["Language Agents that Plan"]
     explanation = explain(app, muted)
-    assert explanation.verdict == "Not sent: the reader has muted “plan”, which is in it."
+    assert explanation.verdict == "Not sent: the subscriber has muted “plan”, which is in it."
     assert explanation.rank is None
     assert planned_papers(app) == {papers[TITLES[0]]}

@@ -35,7 +35,7 @@ def test_test_digest_is_sent_and_unsubscribed(settings: Settings) -> None:
     findings = run_check(elsewhere, sink)
     assert {finding.level for finding in findings.values()} == {Level.OK}
     (mail,) = sink.received
-    assert mail.recipient == test_mail.READER
+    assert mail.recipient == test_mail.RECIPIENT
     assert mail.raw.count(b"arxiv.org/abs/") > 10
 
 

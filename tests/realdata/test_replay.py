@@ -78,10 +78,10 @@ def test_no_paper_is_sent_twice(app: Application, mail_server: MailServer) -> No
         papers = {number: ledger.paper_ids(digest) for number, digest in stored.items()}
         promised = {paper for numbers in papers.values() for paper in numbers}
         today = queries.canonical_ids(session, promised)
-    by_reader: dict[int, Counter[int]] = defaultdict(Counter)
+    by_subscriber: dict[int, Counter[int]] = defaultdict(Counter)
     for row in rows:
-        by_reader[row.subscriber_id].update(today[number] for number in papers.get(row.id or 0, ()))
-    assert {number for seen in by_reader.values() for number, times in seen.items() if times > 1} == set()
+        by_subscriber[row.subscriber_id].update(today[number] for number in papers.get(row.id or 0, ()))
+    assert {number for seen in by_subscriber.values() for number, times in seen.items() if times > 1} == set()
     assert len({(row.subscriber_id, row.edition) for row in rows}) == len(rows)
     assert {row.state for row in rows} <= {DeliveryState.SENT, DeliveryState.SKIPPED}
     assert all(row.reason for row in rows if row.state is DeliveryState.SKIPPED)
@@ -89,8 +89,10 @@ def test_no_paper_is_sent_twice(app: Application, mail_server: MailServer) -> No
     assert [balance for balance in balances if not balance.is_consistent or balance.unplanned] == []
     assert sum(balance.due for balance in balances) == sum(row.edition in whole for row in rows)
     assert sum(row.state is DeliveryState.SENT for row in rows) == len(mail_server.messages)
-    _check_no_paper_was_received_twice(mail_server, {title for seen in by_reader.values() for title in seen})
-    assert set(by_reader) == set(readers.values())
+    _check_no_paper_was_received_twice(
+        mail_server, {title for seen in by_subscriber.values() for title in seen}
+    )
+    assert set(by_subscriber) == set(readers.values())
 
 
 def _first_due(

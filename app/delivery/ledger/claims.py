@@ -161,9 +161,9 @@ def skip_reason(kind: MailKind, subscriber: SubscriberState, suppressed: str | N
     if suppressed is not None:
         return SkipReason(State.SUPPRESSED, f"the address is suppressed: {suppressed}")
     if subscriber is SubscriberState.ERASED:
-        return SkipReason(State.SKIPPED, "the reader was erased")
+        return SkipReason(State.SKIPPED, "the subscriber was erased")
     if kind is MailKind.DIGEST and subscriber is not SubscriberState.ACTIVE:
-        return SkipReason(State.SKIPPED, f"the reader is {subscriber}")
+        return SkipReason(State.SKIPPED, f"the subscriber is {subscriber}")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Add mails and skipped digests to the ledger; find the papers promised to readers."""
+"""Add mails and skipped digests to the ledger; find the papers promised to subscribers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Entry:
 
 
 def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> list[int | None]:
-    """Add rows and return their ids in order. An id is None if the reader already has this edition."""
+    """Add rows and return their ids in order. An id is None if the subscriber already has this edition."""
     digests = [entry.digest for entry in entries if isinstance(entry.digest, Digest)]
     stored = store(session, digests, now)
     rows: list[dict[str, Any]] = []
@@ -81,7 +81,7 @@ def enqueue(
     digest: Digest | Skip | None = None,
     give_up_at: datetime | None = None,
 ) -> int | None:
-    """Add one mail and return its id, or None if the reader already has this edition.
+    """Add one mail and return its id, or None if the subscriber already has this edition.
 
     `now` is from this machine's clock, which may be wrong. So a mail that is due now, other than a digest, is
     due by the database's clock.
@@ -94,7 +94,7 @@ def enqueue(
 
 
 def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
-    """Delete a reader's planned digests that are not due yet and were never attempted."""
+    """Delete a subscriber's planned digests that are not due yet and were never attempted."""
     not_due = (col(Delivery.due_at) > now, col(Delivery.attempts) == 0)
     digests = (col(Delivery.subscriber_id) == subscriber_id, col(Delivery.kind) == MailKind.DIGEST)
     session.execute(delete(Delivery).where(*digests, *not_due))
@@ -103,7 +103,7 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
 def skipped_since_last_digest(
     session: Session, subscriber_ids: Collection[int], since: datetime
 ) -> dict[int, tuple[SkippedEdition, ...]]:
-    """Return, by reader, the editions skipped since `since` and since the last digest, oldest first."""
+    """Return, by subscriber, the editions skipped since `since` and since the last digest, oldest first."""
     digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, DigestContent.delivery_id)
     due = digests.outerjoin(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
@@ -112,8 +112,10 @@ def skipped_since_last_digest(
         Delivery.due_at >= since,
     )
     skipped: dict[int, tuple[SkippedEdition, ...]] = {}
-    for reader, edition, reason, digest_id in session.execute(due.order_by(col(Delivery.due_at))):
-        skipped[reader] = () if digest_id else (*skipped.get(reader, ()), SkippedEdition(edition, reason))
+    for subscriber, edition, reason, digest_id in session.execute(due.order_by(col(Delivery.due_at))):
+        skipped[subscriber] = (
+            () if digest_id else (*skipped.get(subscriber, ()), SkippedEdition(edition, reason))
+        )
     return skipped
 
 
@@ -130,7 +132,7 @@ def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[
 def paper_ids_promised(
     session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, set[int]]:
-    """Return, by reader, the ids of the papers in digests created at or after `since` (up to `until`).
+    """Return, by subscriber, the ids of the papers in digests created at or after `since` (up to `until`).
 
     Digests that were not sent and will not be sent are left out, unless they may have arrived.
     """

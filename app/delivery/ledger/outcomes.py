@@ -48,11 +48,11 @@ def record_results(
     accepted = [attempt for attempt in attempts if attempt.result.outcome is SendOutcome.ACCEPTED]
     others = [attempt for attempt in attempts if attempt.result.outcome is not SendOutcome.ACCEPTED]
     states = _record_accepted(session, accepted, owner)
-    # Clear the personal data of mails that were in flight when their reader was erased.
+    # Clear the personal data of mails that were in flight when their subscriber was erased.
     recent = (col(Event.kind).in_(ERASING), col(Event.at) > now - 2 * LEASE)
     if session.exec(select(Event.id).where(*recent).limit(1)).first() is not None:
-        reader = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
-        erased = reader.scalar_subquery() == SubscriberState.ERASED
+        subscriber = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
+        erased = subscriber.scalar_subquery() == SubscriberState.ERASED
         of_erased = in_array(session, col(Delivery.id), states.keys()) & erased
         session.connection().execute(update(_DELIVERIES).where(of_erased).values(smtp_text="", subject=""))
     return states | _record_others(session, others, owner, now, policy, on_failed) if others else states
@@ -120,20 +120,20 @@ def _record_others(
     joined = select(Delivery, Subscriber).join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
     selected = joined.where(col(Delivery.id).in_(locked)).execution_options(populate_existing=True)
     states = {}
-    for delivery, reader in sorted(session.exec(selected), key=lambda row: row[0].id or 0):
+    for delivery, subscriber in sorted(session.exec(selected), key=lambda row: row[0].id or 0):
         delivery_id = delivery.id or 0
         attempt = by_id[delivery_id]
-        if reader.state is SubscriberState.ERASED:  # the relay's text may name the reader
+        if subscriber.state is SubscriberState.ERASED:  # the relay's text may name the subscriber
             attempt = attempt._replace(result=attempt.result._replace(text=""), subject="")
         if attempt.result.outcome in NOT_ATTEMPTED:
             if delivery.state in LEASED_STATES:  # otherwise it was ended or held in the meantime
-                _unclaim(session, delivery, reader)
+                _unclaim(session, delivery, subscriber)
         elif delivery.state in OPEN_STATES:
             _apply(delivery, attempt.result, now, policy)
             if attempt.message_id:  # its body was sent: a retry must have the same Message-ID
                 delivery.message_id, delivery.subject = attempt.message_id, attempt.subject
             if attempt.result.outcome is SendOutcome.SENDER_REJECTED:
-                # The pause outlives the reader's erasure, so its reason must not contain an address.
+                # The pause outlives the subscriber's erasure, so its reason must not contain an address.
                 reason = sanitize.redact_addresses(delivery.reason)
                 controls.pause(session, f"the relay refuses us: {reason}", now)
             elif delivery.state is State.FAILED:
@@ -145,10 +145,10 @@ def _record_others(
     return states
 
 
-def _unclaim(session: Session, delivery: Delivery, reader: Subscriber) -> None:
+def _unclaim(session: Session, delivery: Delivery, subscriber: Subscriber) -> None:
     """Return a mail that was not attempted to the queue, or skip it if it must not be sent any more."""
-    suppressed = suppression.reasons_for(session, [reader.email]).get(reader.email)
-    skip = skip_reason(delivery.kind, reader.state, suppressed)
+    suppressed = suppression.reasons_for(session, [subscriber.email]).get(subscriber.email)
+    skip = skip_reason(delivery.kind, subscriber.state, suppressed)
     delivery.attempts -= 1
     if skip:
         transitions.set_state(delivery, skip.state, skip.reason)

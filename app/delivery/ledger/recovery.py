@@ -99,7 +99,7 @@ def expire_leases(
 
 
 def expire_overdue(session: Session, now: datetime) -> Counter[str]:
-    """Expire mails whose `give_up_at` has passed. For a digest, this is when the reader's next one is due."""
+    """Expire mails whose `give_up_at` has passed. A digest expires when the next one is due."""
     rows = _lock_rows(session, _is_overdue(now))
     for delivery in rows:
         why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"

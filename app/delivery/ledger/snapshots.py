@@ -1,4 +1,4 @@
-"""Papers as digests show them: snapshots are stored once a day for all readers, and read back.
+"""Papers as digests show them: snapshots are stored once a day for all subscribers, and read back.
 
 `DigestContent.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "cards",
 "papers", "why", "scores", "reasons"}]}. The items of a section are stored as columns of equal length: "cards"
@@ -26,9 +26,9 @@ from app.storage.database import insert_many_or_ignore
 from app.storage.models import PaperSnapshot
 from app.types import Digest, DigestItem, Section
 
-PER_READER_FIELDS = ("paper_id", "reason", "score")  # of an item; stored with the delivery itself
+PER_SUBSCRIBER_FIELDS = ("paper_id", "reason", "score")  # of an item; stored with the delivery itself
 COLUMNS = ("cards", "papers", "why", "scores")
-SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in PER_READER_FIELDS)
+SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in PER_SUBSCRIBER_FIELDS)
 A_DAY = timedelta(days=1)
 MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 5_000, 50_000  # a few megabytes of memory
 
@@ -130,8 +130,8 @@ class SnapshotStore:
     ) -> list[RestoredDigest]:
         """Return stored digests in the given order, with at most one database query. Skip unreadable items.
 
-        Scores differ between readers. If not `scored`, they are 0, so that readers with the same item and
-        reason share one `DigestItem`.
+        Scores differ between subscribers. Without `scored`, they are 0, so that subscribers with the same
+        item and reason share one `DigestItem`.
         """
         if scored:
             return self._restore(session, stored, scored)

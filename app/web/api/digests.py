@@ -207,7 +207,7 @@ def _to_interests(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
 def _preview_due(app: Application, subscriber_id: int, now: datetime) -> tuple[str, Digest | Skip]:
     previews = pipeline.preview_due(app, now, [subscriber_id])
     if not previews:
-        raise NotFound("There is no such reader.")
+        raise NotFound("There is no such subscriber.")
     return previews[0].edition, previews[0].digest
 
 

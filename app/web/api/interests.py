@@ -25,11 +25,11 @@ class InterestCount(BaseModel):
 
     id: int
     text: str = Field(examples=['"language agents" -game'])
-    readers: int = Field(examples=[12])
+    subscribers: int = Field(examples=[12])
 
 
 class HintOut(BaseModel):
-    """What to tell a reader about an interest. The suggested texts are interests that can replace it."""
+    """What to tell a subscriber about an interest. The suggested texts are interests that can replace it."""
 
     interest: str = Field(examples=["vison language modles"])
     message: str = Field(description="The hint in words, or empty if there is nothing to tell.")
@@ -89,5 +89,5 @@ def list_interests(
     with app.db.read() as session:
         rows = session.exec(statement.order_by(col(InterestQuery.id).desc()).limit(window.limit + 1)).all()
     page, cursor = cut(rows, window, lambda row: row[0])
-    items = [InterestCount(id=number, text=text, readers=readers) for number, text, readers in page]
+    items = [InterestCount(id=number, text=text, subscribers=count) for number, text, count in page]
     return Page(items=items, next_cursor=cursor)

@@ -196,12 +196,12 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
 def get_subscriber(app: Paperboy, _key: CanRead, subscriber_id: Id) -> SubscriberDetail:
     """Return a subscriber with their feedback on papers."""
     with app.db.read() as session:
-        reader = subscribers.get(session, subscriber_id)
+        subscriber = subscribers.get(session, subscriber_id)
         feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
-        response = _to_out(session, [reader])[0]
+        response = _to_out(session, [subscriber])[0]
     return SubscriberDetail(
         **response.model_dump(),
-        ignored_authors=reader.ignored_authors,
+        ignored_authors=subscriber.ignored_authors,
         feedback=[FeedbackOut.model_validate(item) for item in feedback],
     )
 
@@ -213,9 +213,9 @@ def change_subscriber(
     """Change a subscriber's preferences. If given, `interests` and `muted` replace the whole lists."""
     with app.db.write() as session:
         before = subscribers.preferences_of(session, subscribers.get(session, subscriber_id))
-        reader = subscribers.change(session, subscriber_id, body.applied_to(before), now)
+        subscriber = subscribers.change(session, subscriber_id, body.applied_to(before), now)
         audit_log.record(session, key.name, "subscriber.change", subscriber_id, now)
-        return _to_out(session, [reader])[0]
+        return _to_out(session, [subscriber])[0]
 
 
 @router.post("/{subscriber_id}/pause", responses=problems.responses(404, 409))
@@ -224,27 +224,27 @@ def pause_subscriber(
 ) -> SubscriberOut:
     """Pause a subscriber's digests until a given time, or until the subscriber resumes."""
     with app.db.write() as session:
-        reader = subscribers.pause(session, subscriber_id, body.until, now)
+        subscriber = subscribers.pause(session, subscriber_id, body.until, now)
         audit_log.record(session, key.name, "subscriber.pause", subscriber_id, now)
-        return _to_out(session, [reader])[0]
+        return _to_out(session, [subscriber])[0]
 
 
 @router.post("/{subscriber_id}/resume", responses=problems.responses(404, 409))
 def resume_subscriber(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> SubscriberOut:
     """End a subscriber's pause."""
     with app.db.write() as session:
-        reader = subscribers.resume(session, subscriber_id, now)
+        subscriber = subscribers.resume(session, subscriber_id, now)
         audit_log.record(session, key.name, "subscriber.resume", subscriber_id, now)
-        return _to_out(session, [reader])[0]
+        return _to_out(session, [subscriber])[0]
 
 
 @router.post("/{subscriber_id}/unsubscribe", responses=problems.responses(404, 409))
 def unsubscribe_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> SubscriberOut:
     """Unsubscribe a subscriber. They can sign up again themselves."""
     with app.db.write() as session:
-        reader = subscribers.unsubscribe(session, subscriber_id, now)
+        subscriber = subscribers.unsubscribe(session, subscriber_id, now)
         audit_log.record(session, key.name, "subscriber.unsubscribe", subscriber_id, now)
-        return _to_out(session, [reader])[0]
+        return _to_out(session, [subscriber])[0]
 
 
 @router.post("/{subscriber_id}/new-links", status_code=202, responses=problems.responses(404, 409))

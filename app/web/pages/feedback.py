@@ -57,12 +57,12 @@ def give_feedback(
     request: Request, grant: FeedbackLink, link: FeedbackAction, paper: Paper, action: Text = ""
 ) -> Response:
     """Record the link's feedback, or undo it unless the other link has replaced it."""
-    reader, liked = grant.subscriber_id, link is FeedbackAction.MORE
+    subscriber, liked = grant.subscriber_id, link is FeedbackAction.MORE
     with db(request).write() as session:
         if action != "undo":
-            subscribers.set_feedback(session, reader, paper, liked, clock.utcnow())
-        elif subscribers.feedback_on(session, reader, paper) is liked:
-            subscribers.remove_feedback(session, reader, paper)
+            subscribers.set_feedback(session, subscriber, paper, liked, clock.utcnow())
+        elif subscribers.feedback_on(session, subscriber, paper) is liked:
+            subscribers.remove_feedback(session, subscriber, paper)
     return _feedback_page(request, grant, link, paper, undone=action == "undo")
 
 
@@ -180,13 +180,13 @@ def change_author(
     request: Request, grant: Change, follow: Text = "", aside: Text = "", again: Text = ""
 ) -> Response:
     """Follow an author of liked papers, ignore them, or stop ignoring them."""
-    reader = grant.subscriber_id
+    subscriber = grant.subscriber_id
     with db(request).write() as session:
         if follow:
-            subscribers.follow(session, reader, follow, clock.utcnow())
+            subscribers.follow(session, subscriber, follow, clock.utcnow())
             return redirect_to_preferences(request, "followed")
         change = subscribers.ignore_author if aside else subscribers.unignore_author
-        change(session, reader, aside or again)
+        change(session, subscriber, aside or again)
     return redirect_to_preferences(request, "weighed", "#learned")
 
 

@@ -102,11 +102,11 @@ def own_feed(request: Request, grant: Own) -> Response:
     app, now = _app(request), clock.utcnow()
     limits: Capacity = request.app.state.capacity
     with limits.searches.take(), app.db.read() as session:
-        reader = subscribers.get(session, grant.subscriber_id)
+        subscriber = subscribers.get(session, grant.subscriber_id)
         info = FeedInfo("your papers", "The papers of your digests.", request.url.path.removesuffix(".json"))
         delivered = [  # later digests contain the papers of undelivered ones
             delivery
-            for delivery in subscribers.history(session, reader.id or 0, MAX_DIGESTS)
+            for delivery in subscribers.history(session, subscriber.id or 0, MAX_DIGESTS)
             if delivery.due_at <= now and delivery.state not in ledger.UNDELIVERED
         ]
         stored = ledger.stored_digests(session, [delivery.id for delivery in delivered])

@@ -61,12 +61,12 @@ Erase = Annotated[Grant, allows(Purpose.ERASE)]
 @router.get("/confirm/{token}")
 def ask_confirm(request: Request, grant: Confirm) -> Response:
     with db(request).read() as session:
-        reader = subscribers.get(session, grant.subscriber_id)
+        subscriber = subscribers.get(session, grant.subscriber_id)
         choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
         overview = feedback_overview.overview(session, grant.subscriber_id)
     liked = choices.liked.usable if choices else 0
     return page(
-        request, "confirm.html", reader=reader, preferences=choices.preferences if choices else None,
+        request, "confirm.html", subscriber=subscriber, preferences=choices.preferences if choices else None,
         liked=liked or len(overview.liked), consent=subscribers.CONSENT_TEXT,
     )  # fmt: skip
 
@@ -75,10 +75,10 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
 def confirm(request: Request, grant: Confirm) -> Response:
     now = clock.utcnow()
     with db(request).write() as session:
-        reader = subscribers.confirm(
+        subscriber = subscribers.confirm(
             session, grant.subscriber_id, client_ip(request), now, grant.argument or None
         )
-    return page(request, "confirmed.html", reader=reader, links=_links(request, reader, now))
+    return page(request, "confirmed.html", subscriber=subscriber, links=_links(request, subscriber, now))
 
 
 @router.get("/decline/{token}")
@@ -123,12 +123,12 @@ def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
 
 def _unsubscribe_page(request: Request, grant: Grant) -> Response:
     with db(request).read() as session:
-        reader = subscribers.get(session, grant.subscriber_id)
-    done = reader.state in (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
+        subscriber = subscribers.get(session, grant.subscriber_id)
+    done = subscriber.state in (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
     # E-mails get forwarded, so most of the local part is hidden.
-    name, _, domain = reader.email.rpartition("@")
+    name, _, domain = subscriber.email.rpartition("@")
     masked = f"{name[:1] if len(name) > 2 else ''}…@{domain}"
-    address = "" if reader.state is SubscriberState.ERASED else masked
+    address = "" if subscriber.state is SubscriberState.ERASED else masked
     return page(request, "unsubscribe.html", done=done, masked_address=address)
 
 
@@ -221,8 +221,8 @@ def change(
 def preview_stored(request: Request, grant: Change) -> Response:
     """Preview the digest for the stored preferences. Other pages link here."""
     with db(request).read() as session:
-        reader = subscribers.get(session, grant.subscriber_id)
-        form = forms.filled_form(subscribers.preferences_of(session, reader))
+        subscriber = subscribers.get(session, grant.subscriber_id)
+        form = forms.filled_form(subscribers.preferences_of(session, subscriber))
     form, digest_preview = preview.validate_and_preview(request, form)
     return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
 
@@ -332,13 +332,15 @@ def _pause_page(
     request: Request, grant: Grant, *, done: bool = False, typed: str = "", problem: str = ""
 ) -> Response:
     with db(request).read() as session:
-        reader = subscribers.get(session, grant.subscriber_id)
-    until = _pause_form(reader, clock.utcnow(), typed, problem)
-    return page(request, "pause.html", status=422 if problem else 200, reader=reader, done=done, until=until)
+        subscriber = subscribers.get(session, grant.subscriber_id)
+    until = _pause_form(subscriber, clock.utcnow(), typed, problem)
+    return page(
+        request, "pause.html", status=422 if problem else 200, subscriber=subscriber, done=done, until=until
+    )
 
 
-def _pause_form(reader: Subscriber, now: datetime, typed: str = "", problem: str = "") -> forms.PauseForm:
-    first, last = subscribers.pause_date_range(ZoneInfo(reader.zone), now)
+def _pause_form(subscriber: Subscriber, now: datetime, typed: str = "", problem: str = "") -> forms.PauseForm:
+    first, last = subscribers.pause_date_range(ZoneInfo(subscriber.zone), now)
     return forms.PauseForm(first, last, typed.strip()[:MAX_DATE_CHARS], problem)
 
 
@@ -356,35 +358,35 @@ def _preferences_page(
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     with app.db.read() as session:
-        reader = subscribers.get(session, grant.subscriber_id)
-        form = form or forms.filled_form(subscribers.preferences_of(session, reader))
+        subscriber = subscribers.get(session, grant.subscriber_id)
+        form = form or forms.filled_form(subscribers.preferences_of(session, subscriber))
         history = subscribers.history(session, grant.subscriber_id)
         stored = ledger.stored_digests(session, [delivery.id for delivery in history])
         overview = feedback_overview.overview(session, grant.subscriber_id)
         interest_reader = InterestReader(app.models.current(session))
         links = {
-            delivery.id: signed_path(app, Purpose.VIEW, reader, delivery.created_at, delivery.id or 0)
+            delivery.id: signed_path(app, Purpose.VIEW, subscriber, delivery.created_at, delivery.id or 0)
             for delivery in history
             if delivery.id in stored
         }
     return page(
         request, "preferences.html", status=digest_preview.status if digest_preview else status,
-        headers=digest_preview.headers if digest_preview else None, preview=digest_preview, reader=reader,
-        form=form, message=message, feedback_message=feedback_message,
+        headers=digest_preview.headers if digest_preview else None, preview=digest_preview,
+        subscriber=subscriber, form=form, message=message, feedback_message=feedback_message,
         hints=[hint for row in form.rows if (hint := interest_reader.hint(row.text))],
-        feedback=overview, until=_pause_form(reader, now, *pause),
-        links=_links(request, reader, now), zones=forms.zones(),
+        feedback=overview, until=_pause_form(subscriber, now, *pause),
+        links=_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],
         history=[(delivery, links.get(delivery.id or 0, "")) for delivery in history],
         suggestions=request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip
 
 
-def _links(request: Request, reader: Subscriber, now: datetime) -> dict[str, str]:
+def _links(request: Request, subscriber: Subscriber, now: datetime) -> dict[str, str]:
     """Return the links for the preferences page. Links to download or erase data are e-mailed instead."""
     app: Application = request.app.state.paperboy
     return {
-        "preferences": signed_path(app, Purpose.PREFERENCES, reader, now),
-        "unsubscribe": signed_path(app, Purpose.UNSUBSCRIBE, reader, now),
-        "feed": feed_path(app, reader),
+        "preferences": signed_path(app, Purpose.PREFERENCES, subscriber, now),
+        "unsubscribe": signed_path(app, Purpose.UNSUBSCRIBE, subscriber, now),
+        "feed": feed_path(app, subscriber),
     }

@@ -110,7 +110,7 @@ def test_mail_is_withdrawn_when_the_reader_unsubscribes(app: Application, now: d
 
     asyncio.run(run())
     assert states_by_name(app) == {"alice": "skipped", "bob": "sent"}
-    assert deliveries_by_name(app)["alice"].reason == "the reader is unsubscribed"
+    assert deliveries_by_name(app)["alice"].reason == "the subscriber is unsubscribed"
 
 
 @pytest.mark.usefixtures("no_background_work")

@@ -218,7 +218,7 @@ def test_explanation_accepts_arxiv_id_doi_and_url(
 @pytest.mark.parametrize(
     ("path", "missing"),
     [
-        ("/subscribers/99/explain/1", "There is no such reader."),
+        ("/subscribers/99/explain/1", "There is no such subscriber."),
         ("/subscribers/1/explain/99", "There is no paper 99 in the archive."),
         ("/subscribers/1/explain/2611.99999", "There is no paper 2611.99999 in the archive."),
         ("/subscribers/1/explain/10.1000/none", "There is no paper 10.1000/none in the archive."),

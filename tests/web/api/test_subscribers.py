@@ -202,7 +202,7 @@ def test_interests_are_counted_over_active_subscribers(app: Application, alice: 
             session, "carol@example.org", ["robots", "100% recall"], NOW, state="unsubscribed"
         )
     counted = call("GET", "/interests").json()["items"]
-    assert {each["text"]: each["readers"] for each in counted} == {
+    assert {each["text"]: each["subscribers"] for each in counted} == {
         "language agents": 2,
         "robots": 1,
         "100% recall": 0,

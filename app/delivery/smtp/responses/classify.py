@@ -126,7 +126,7 @@ def _one_line(text: str) -> str:
 
 
 # The sender's address, authentication or reputation: the relay would refuse the next mail as well. This stops
-# all mail, so texts that may come from one reader's own filter must not count.
+# all mail, so texts that may come from one subscriber's own filter must not count.
 _OUR_FAULT = frozenset({Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.NO_RELAYING, Reason.REQUIRE_PTR})
 _OUR_FAULT_WORDS = re.compile(
     r"\b(blocklist|blacklist|block list|spamhaus|barracuda)\b|authentication (is )?required|not authenticated"
@@ -152,7 +152,7 @@ def classify(code: int, text: str) -> SendOutcome:
         return SendOutcome.HARD_BOUNCE
     if diagnosis.reason is Reason.MAILBOX_FULL:
         return SendOutcome.MAILBOX_FULL
-    # 5.7.1 only means that some policy refused the mail. One reader's filter must not stop all mail.
+    # 5.7.1 only means that some policy refused the mail. One subscriber's filter must not stop all mail.
     is_our_fault = diagnosis.reason in _OUR_FAULT or _OUR_FAULT_WORDS.search(text) or code in _OUR_FAULT_CODES
     return (
         SendOutcome.SENDER_REJECTED
