@@ -170,6 +170,14 @@ def keywords(session: Session, since: date) -> Counter[str]:
     return Counter(" ".join(keyword.split()).lower() for words in rows for keyword in words)
 
 
+def titles(session: Session, first: date, last: date, limit: int) -> Sequence[str]:
+    """Return the newest `limit` titles of the papers that were last listed from `first` to `last`."""
+    shown = col(Paper.withdrawn_at).is_(None), col(Paper.merged_into_id).is_(None)
+    days = col(Paper.last_listed_on) >= first, col(Paper.last_listed_on) <= last
+    newest = select(Paper.title).where(*shown, *days).order_by(col(Paper.last_listed_on).desc())
+    return session.exec(newest.order_by(col(Paper.id).desc()).limit(limit)).all()
+
+
 def search(
     session: Session, text: str = "", *, day: date | None = None, source_id: int | None = None,
     limit: int = 50, before: int | None = None,

@@ -21,7 +21,8 @@ from app.text.tokenizer import WORD, content_stems, fold_accents, stem_all, with
 MIN_KNOWN = 2  # a word in this many papers is an English one
 MIN_TOPIC_PAPERS = 2
 MAX_TOPIC_WORDS = 3
-MAX_TOPICS = 4
+MAX_TOPICS = 4  # in a hint
+MAX_VARIED_TOPICS = 8
 SHARE_OF_LONGER = 0.7  # a topic is left out if this share of its papers continue it in the same way
 SHARED_LETTERS = 5  # at the beginning of words that are probably related, such as "protein" and "proteomics"
 MAX_WORDS_TO_SHORTEN = 6
@@ -165,6 +166,16 @@ class TopicIndex:
     def commonest(self) -> list[str]:
         """Return the topics with most papers."""
         return [spelling for _, spelling in self._topics[:MAX_TOPICS]]
+
+    def varied(self, titles: Iterable[str]) -> list[str]:
+        """Return topics that share no word: those of `titles` first, then the others with most papers."""
+        runs = {stems for title in titles for stems, _ in _title_runs(title)}
+        chosen, words = list[str](), set[str]()
+        for stems, spelling in sorted(self._topics, key=lambda topic: topic[0] not in runs):
+            if words.isdisjoint(stems):
+                chosen.append(spelling)
+                words.update(stems)
+        return chosen[:MAX_VARIED_TOPICS]
 
 
 def _title_runs(title: str) -> Iterable[tuple[tuple[str, ...], str]]:

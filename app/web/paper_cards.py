@@ -13,13 +13,16 @@ from sqlmodel import Session
 from app.papers import display, queries
 from app.papers.queries import ListingView
 from app.relevance import trending
+from app.relevance.suggestions import TopicIndex
 from app.storage.database import Database
 from app.types import PaperView, Trend, VoteSample
 
 SUGGEST_FROM = timedelta(days=60)
 KEEP_NEWEST = timedelta(minutes=1)
 ON_FRONT = 10  # papers
+TOPIC_DAYS, TOPIC_TITLES = timedelta(days=6), 500  # topics are counted in the newest titles of a week
 KEEP_SUGGESTIONS = timedelta(minutes=10)
+MIN_CHART_POINTS = 5  # fewer say no more than the description
 WIDTH, HEIGHT = 240, 60  # of a chart, in its own units
 
 
@@ -64,6 +67,7 @@ class Day:
     page: int
     pages: int
     first: int  # rank of the first card
+    topics: tuple[str, ...]
 
     @property
     def week(self) -> Week:
@@ -80,11 +84,12 @@ class WeekPapers:
     total: int
     before: Week | None
     after: Week | None
+    topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class VoteChart:
-    """Votes over time: the points of a line in a box of WIDTH × HEIGHT, and a description."""
+    """Votes over time: the points of a line in a box of WIDTH × HEIGHT, if enough, and a description."""
 
     points: tuple[tuple[float, float], ...]
     description: str
@@ -120,22 +125,31 @@ def papers_of_day(session: Session, day: date, limit: int, now: datetime, page: 
     start = (page - 1) * limit
     page_cards = tuple(_card(paper, trends[paper.id]) for paper in ranked[start : start + limit])
     before, after = queries.neighbouring_days(session, day)
-    return Day(day, page_cards, len(papers), before, after, page, math.ceil(len(papers) / limit), start + 1)
+    pages = math.ceil(len(papers) / limit)
+    topics = _topics(session, day - TOPIC_DAYS, day, (paper.title for paper in papers))
+    return Day(day, page_cards, len(papers), before, after, page, pages, start + 1, topics)
 
 
 def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekPapers:
     """Load the `limit` most upvoted papers listed in a week."""
     ids, total = queries.most_voted(session, week.first, week.last, limit)
+    shown = cards(queries.in_given_order(session, ids), now)
     before, _ = queries.neighbouring_days(session, week.first)
     _, after = queries.neighbouring_days(session, week.last)
     return WeekPapers(
         week,
         tuple(queries.days_between(session, week.first, week.last)),
-        cards(queries.in_given_order(session, ids), now),
+        shown,
         total,
         week_of(before) if before else None,
         week_of(after) if after else None,
+        _topics(session, week.first, week.last, (card.paper.title for card in shown)),
     )
+
+
+def _topics(session: Session, first: date, last: date, titles: Iterable[str]) -> tuple[str, ...]:
+    """Return frequent topics from `first` to `last`, beginning with those of these titles."""
+    return tuple(TopicIndex(queries.titles(session, first, last, TOPIC_TITLES)).varied(titles))
 
 
 def paper_page(session: Session, paper_id: int, related: Iterable[PaperView], now: datetime) -> PaperPage:
@@ -157,14 +171,18 @@ def _card(paper: PaperView, trend: Trend) -> PaperCard:
 
 
 def vote_chart(votes: Sequence[VoteSample]) -> VoteChart | None:
-    """Return a chart from the first to the last sample, or None for fewer than two samples."""
+    """Return a chart from the first to the last sample, or None for fewer than two samples.
+
+    With fewer than MIN_CHART_POINTS samples, it has no points.
+    """
     if len(votes) < 2:
         return None
     first, last = votes[0], votes[-1]
     span, most = last.at - first.at, max(point.upvotes for point in votes) or 1
+    drawn = votes if len(votes) >= MIN_CHART_POINTS else ()
     points = (
         (round(WIDTH * ((point.at - first.at) / span), 1), round(HEIGHT * (1 - point.upvotes / most), 1))
-        for point in votes
+        for point in drawn
     )
     start = "1 vote" if first.upvotes == 1 else f"{first.upvotes} votes"
     if first.at.date() != last.at.date():

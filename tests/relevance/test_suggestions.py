@@ -138,6 +138,7 @@ def test_topics_are_runs_of_words_in_several_titles() -> None:
     assert topics.nearest("proteomics") == ["Protein Structure Prediction"]
     assert topics.nearest("gardening models") == ["Diffusion Models"]
     assert topics.nearest("gardening") == []
+    assert topics.varied(TITLES[:1]) == ["Protein Structure Prediction", "Diffusion Models"]
 
 
 def test_hints_in_words() -> None:

@@ -154,10 +154,12 @@ def search(
     if not (parsed.problems or missing):
         with capacity.searches.take():
             results = archive.search(parsed.query, parsed.paper_filter, first, RESULTS_PER_PAGE)
+    newest = request.app.state.newest_day.get(clock.utcnow())
     return page(
         request, "search.html", status=422 if parsed.problems else 200, headers=PUBLIC_REFERRER, form=form,
         problems=parsed.problems, missing=missing, empty=empty, sources=sources, results=results,
         cards=paper_cards.cards(results.papers, clock.utcnow()), first=first + 1,
+        topics=newest.topics if newest else (),
         pages=math.ceil(results.total / RESULTS_PER_PAGE),
     )  # fmt: skip
 

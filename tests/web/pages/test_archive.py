@@ -131,8 +131,13 @@ def test_votes_are_shown_as_chart_and_text(app: Application, client: TestClient)
         first.at = AT
         fields = {"paper_id": number, "original_paper_id": number, "source_id": first.source_id}
         session.add(VoteCount(**fields, at=AT + timedelta(days=2), upvotes=140))
-    page = client.get(f"/paper/{number}").text
     words = "From 3 votes on 19 November 2026 to 140 on 21 November 2026."
+    two_samples = paper_cards.vote_chart([VoteSample(AT, 3), VoteSample(AT + timedelta(days=2), 140)])
+    assert two_samples == paper_cards.VoteChart((), words)  # too few for a curve
+    with app.db.write() as session:
+        for hours in (1, 2, 3):
+            session.add(VoteCount(**fields, at=AT + timedelta(hours=hours), upvotes=10 * hours))
+    page = client.get(f"/paper/{number}").text
     assert f'role="img" viewBox="-2 -3 246 66" aria-label="Votes. {words}"' in page
     assert f'<p class="hint">{words}</p>' in page
     assert "style=" not in page
@@ -182,12 +187,12 @@ def test_cards_link_the_paper_page(app: Application, client: TestClient) -> None
 
 def test_vote_chart_is_to_scale() -> None:
     """Time runs from left to right, votes from zero at the bottom to the maximum at the top."""
-    hours = {0: 30, 6: 60, 24: 120}
+    hours = {0: 30, 6: 60, 12: 60, 18: 90, 24: 120}
     chart = paper_cards.vote_chart(
         [VoteSample(AT + timedelta(hours=hour), votes) for hour, votes in hours.items()]
     )
     assert chart
-    assert chart.points == ((0, 45), (60, 30), (240, 0))
+    assert chart.points == ((0, 45), (60, 30), (120, 30), (180, 15), (240, 0))
     assert chart.description == "From 30 votes on 19 November 2026 to 120 on 20 November 2026."
 
 
@@ -197,18 +202,21 @@ def test_no_vote_chart_for_a_single_sample(votes: list[VoteSample]) -> None:
 
 
 def test_vote_chart_of_zero_votes() -> None:
-    chart = paper_cards.vote_chart([VoteSample(AT, 0), VoteSample(AT + timedelta(hours=1), 0)])
+    chart = paper_cards.vote_chart([VoteSample(AT + timedelta(hours=hour), 0) for hour in range(5)])
     assert chart
-    assert chart.points == ((0, 60), (240, 60))
+    assert chart.points == ((0, 60), (60, 60), (120, 60), (180, 60), (240, 60))
 
 
 def test_vote_chart_svg_has_the_coordinates(app: Application) -> None:
     """The line passes through every sample, and the dot is at the last one."""
-    chart = paper_cards.vote_chart([VoteSample(AT, 1), VoteSample(AT + timedelta(hours=1), 4)])
+    chart = paper_cards.vote_chart([VoteSample(AT + timedelta(hours=hour), hour or 1) for hour in range(5)])
     module = templating.environment(app.settings).get_template("paper_macros.html").module
     markup = str(module.vote_chart(chart))  # type: ignore[attr-defined]
-    assert '<polyline class="line" points="0.0,45.0 240.0,0.0"/>' in markup
-    assert '<polygon class="under" points="0,60 0.0,45.0 240.0,0.0 240,60"/>' in markup
+    assert '<polyline class="line" points="0.0,45.0 60.0,45.0 120.0,30.0 180.0,15.0 240.0,0.0"/>' in markup
+    assert (
+        '<polygon class="under" points="0,60 0.0,45.0 60.0,45.0 120.0,30.0 180.0,15.0 240.0,0.0 240,60"/>'
+        in markup
+    )
     assert '<circle cx="240.0" cy="0.0" r="3"/>' in markup
     assert 'aria-label="Votes. From 1 vote to 4 on 19 November 2026."' in markup
 
@@ -418,11 +426,27 @@ def test_links_to_the_newest_day_and_week(app: Application, client: TestClient) 
     """Every page has them, also on a Sunday."""
     add_papers(app, record(1), record(2, DAY - timedelta(days=40)))
     page = client.get("/").text
-    assert '<a href="/day">Latest day</a>' in page
-    assert '<a href="/week">Latest week</a>' in page
+    assert '<a href="/day"><span class="desk">Latest day</span>' in page
+    assert '<a href="/week"><span class="desk">Latest week</span>' in page
+    assert "aria-current" not in page
     for path, newest in (("/day", "/day/2026-11-19"), ("/week", "/week/2026-W47")):
         answer = client.get(path, follow_redirects=False)
         assert (answer.status_code, answer.headers["location"]) == (302, newest)
+        assert f'<a href="{path}" aria-current="page">' in client.get(path).text
+
+
+def test_lists_lead_to_topics_and_sign_up(app: Application, client: TestClient) -> None:
+    """Topics of the day come first, then others of the week; a search is filled into the sign-up form."""
+    titles = ["Sparse Attention Maps", "Sparse Attention Again", "World Models at Home", "World Models"]
+    days = [DAY - timedelta(days=1)] * 2 + [DAY] * 2
+    add_papers(app, *(record(n, day, title=t) for n, (t, day) in enumerate(zip(titles, days, strict=True))))
+    for path in ("/", f"/day/{DAY}", "/week/2026-W47", "/search?q=zebras"):
+        page = client.get(path).text
+        first, second = page.index("World Models<"), page.index("Sparse Attention<")
+        assert first < second or "/week/" in path
+    assert '<a href="/search?q=World+Models">' in page
+    assert 'name="interest" value="zebras"' in page
+    assert '<a href="/?interest=zebras#join">get them by e-mail</a>' in page
 
 
 def test_days_with_only_withdrawn_papers_are_not_linked(app: Application, client: TestClient) -> None:
