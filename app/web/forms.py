@@ -189,6 +189,14 @@ def non_empty_lines(text: str) -> str:
     return "\n".join(islice(non_empty, MAX_LINES))
 
 
+def add_interest(form: PreferencesForm, text: str) -> PreferencesForm:
+    """Add an interest to the typed ones, if it is not among them and the form has room."""
+    rows = interest_rows([text])
+    if len(form.rows) >= MAX_INTERESTS or any(row.text == text for row in form.rows):
+        return form
+    return replace(form, rows=(*form.rows, *rows))
+
+
 def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
     """Split an interest that looks like several, if the form has room for the parts."""
     text = query_language.normalise(text[:MAX_INTEREST_CHARS])

@@ -32,6 +32,7 @@ DEFAULT_DIGEST_SIZE = 10  # papers
 NARROW = 2  # papers in two weeks
 
 BUILDER_LIFETIME = timedelta(minutes=1)  # previews during this time share the papers that a builder loaded
+_KEEP = {"HX-Reswap": "none"}  # htmx keeps the last preview and shows only the message
 MAX_MATCHED = 300  # interests per builder: each takes a row with a value per paper from three weeks
 
 
@@ -84,10 +85,11 @@ def validate_and_preview(
     except TooManyRequests as error:
         wait = "a second" if error.retry_after == 1 else f"{error.retry_after} seconds"
         problem = f"Too many requests. The next preview is available in {wait}."
-        return form, Preview(error=problem, status=429, headers={"Retry-After": str(error.retry_after)})
+        headers = _KEEP | {"Retry-After": str(error.retry_after)}
+        return form, Preview(error=problem, status=429, headers=headers)
     except Exception:
         log.exception("preview failed")
-        return form, Preview(error="The preview failed. We have logged the error.", status=500)
+        return form, Preview(error="The preview failed. We have logged the error.", status=500, headers=_KEEP)
 
 
 class Previews:

@@ -181,6 +181,28 @@ def test_pages_can_be_printed(live_server: Live, page: Page, paths: dict[str, st
     assert box["height"] > 10
 
 
+@pytest.mark.once
+def test_layout(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """The navigation is one row, short pages end at the bottom, and fields of the search do not touch."""
+    for width in (375, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        for name in ("front", "day", "error", "manage"):
+            page.goto(live_server.url + paths[name])
+            tops = {link.bounding_box()["y"] for link in page.locator("nav[aria-label=Site] a:visible").all()}  # type: ignore[index]
+            assert len(tops) == 1, name
+            bottom = page.evaluate("document.querySelector('.foot').getBoundingClientRect().bottom")
+            assert bottom == 900 or page.evaluate("document.documentElement.scrollHeight") > 900, name
+        page.goto(live_server.url + paths["search"])
+        day, source = page.locator("#day").bounding_box(), page.locator("#source").bounding_box()
+        assert day
+        assert source
+        assert source["x"] - day["x"] - day["width"] >= 8
+    page.goto(live_server.url + paths["day"])
+    side = page.locator(".side").bounding_box()
+    assert side
+    assert side["x"] + side["width"] > 1150
+
+
 def test_form_errors_are_visible_and_focused(live_server: Live, page: Page) -> None:
     page.goto(live_server.url)
     page.get_by_label("E-mail address").fill("nobody")
@@ -195,10 +217,8 @@ def test_form_errors_are_visible_and_focused(live_server: Live, page: Page) -> N
 def test_sign_up_form_helps(live_server: Live, page: Page) -> None:
     """The browser's zone is selected, the weekday shown only when needed, and new lines added."""
     page.goto(live_server.url)
-    way = page.get_by_role("link", name="Get your digest")
-    expect(way).to_be_hidden()  # the form stands beside it
     page.set_viewport_size({"width": 375, "height": 667})
-    expect(way).to_be_in_viewport(ratio=1)
+    expect(page.get_by_label("Interest 1")).to_be_in_viewport(ratio=1)
     page.set_viewport_size({"width": 1280, "height": 800})
     expect(page.get_by_label("Time zone")).to_have_value("Asia/Tokyo")
     expect(page.get_by_label("On if weekly")).to_be_hidden()

@@ -60,6 +60,52 @@ def test_preview_while_typing(url: str, page: Page) -> None:
     expect(page).to_have_url(url + "/")
 
 
+def test_topic_fills_in_an_interest(url: str, page: Page, live_server: Live) -> None:
+    """Pressing it again removes it. The headline does not move, and a phone shows titles near the form."""
+    with live_server.app.db.write() as session:
+        source, now = factories.add_source(session, clock.utcnow(), "another"), clock.utcnow()
+        for part in ("One", "Two"):
+            factories.add_paper(session, source, f"World Models, Part {part}", now.date(), now)
+    page.goto(url)
+    headline = page.get_by_role("heading", level=1)
+    before = headline.bounding_box()
+    topic = page.get_by_role("button", name="World Models")
+    topic.click()
+    expect(page.get_by_label("Interest 1")).to_have_value("World Models")
+    expect(topic).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("region", name="Preview of your digest")).to_be_in_viewport()
+    assert headline.bounding_box() == before
+    assert axe.violations(page) == []
+    page.set_viewport_size({"width": 375, "height": 812})
+    expect(page.locator("#glance")).to_contain_text("World Models, Part")
+    expect(page.get_by_label("Interest 1")).to_be_in_viewport()
+    topic.click()
+    expect(page.get_by_label("Interest 1")).to_have_value("")
+    expect(topic).to_have_attribute("aria-pressed", "false")
+
+
+def test_preview_stays_when_the_next_one_fails(url: str, browser: Browser) -> None:
+    """The message is shown near the fields, whether the service refuses or cannot be reached."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(url + "/?interest=agents")
+    preview = page.get_by_role("region", name="Preview of your digest")
+    expect(preview).to_be_visible()
+    refusal = '<p id="preview-said" hx-swap-oob="innerHTML">Too many requests.</p>'
+    answers = [{"status": 429, "body": refusal, "headers": {"HX-Reswap": "none"}}, None]
+
+    def answer(route: Route) -> None:
+        response = answers.pop(0)
+        route.fulfill(**response) if response else route.abort()  # type: ignore[arg-type]
+
+    page.route("**/preview", answer)
+    for typed, said in (("video", "Too many requests."), ("robots", "The preview could not be updated.")):
+        page.get_by_label("Interest 1").fill(typed)
+        expect(page.locator("#preview-said")).to_contain_text(said)
+        expect(preview).to_contain_text("Language Agents")
+    context.close()
+
+
 def test_last_input_is_shown(url: str, page: Page) -> None:
     """Only one request runs at a time, and the preview matches the final text."""
     routes: list[Route] = []

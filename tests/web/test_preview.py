@@ -103,6 +103,19 @@ def test_counts_are_described_in_words(total: int, days: int, words: str) -> Non
 
 
 @pytest.mark.usefixtures("sample_papers")
+def test_topic_is_added_to_the_interests(client: TestClient) -> None:
+    """A button in the form does so without scripts, once, if there is room."""
+    page = client.get("/").text
+    assert '<button class="small quiet" name="add" value="Language Agents" formaction="/preview#' in page
+    for typed, added in (("video", ["video", "Language Agents"]), ("Language Agents", ["Language Agents"])):
+        answer = client.post("/preview", data={"interest": typed, "add": "Language Agents"}).text
+        assert re.findall('name="interest" value="([^"]+)"', answer) == added
+    full = [f"topic {number}" for number in range(20)]
+    answer = client.post("/preview", data={"interest": full, "add": "Agents"}).text
+    assert re.findall('name="interest" value="([^"]+)"', answer) == full
+
+
+@pytest.mark.usefixtures("sample_papers")
 def test_suggested_interest_replaces_the_typed_one(client: TestClient, alice: int, link: Link) -> None:
     """One button does so, without scripts, in the sign-up form and in the preferences."""
     typed = ["video", "langauge agents"]
@@ -350,10 +363,13 @@ def test_rate_limited_preview_keeps_the_form(app: Application, monkeypatch: pyte
         preview_fragment(client, "agents")
         preview_fragment(client, "video")
         refused = client.post("/preview", data=FORM)
+        fragment = client.post("/preview", data=FORM, headers=SCRIPT)
         signed_up = client.post("/subscribe", data={**FORM, "email": "carol@example.org"})
     assert refused.status_code == 429
     assert 0 < int(refused.headers["retry-after"]) <= 60
     assert "Too many requests. The next preview is available in" in refused.text
+    assert fragment.headers["hx-reswap"] == "none"  # the last preview stays
+    assert re.findall(r'id="([\w-]+)"', fragment.text) == ["preview-said"]
     assert "You can still submit the form." in refused.text
     assert 'value="carol@example"' in refused.text
     assert signed_up.status_code == 200

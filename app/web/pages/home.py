@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app import clock, subscribers
@@ -23,17 +23,22 @@ from app.web.preview import Preview
 from app.web.proof_of_work import LONGEST_PAUSE, Admission
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
-from app.web.security import PUBLIC_REFERRER, client_ip, same_site
+from app.web.security import PUBLIC_REFERRER, client_ip, same_site, visitor
 from app.web.templating import page
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 
 @router.get("/")
-def front(request: Request) -> Response:
-    """Show the sign-up form and the newest papers."""
+def front(request: Request, interest: Annotated[list[str], Query()] = []) -> Response:  # noqa: B006
+    """Show the sign-up form and the newest papers. Other pages link here with interests to fill in."""
     settings = request.app.state.paperboy.settings
-    form = PreferencesForm(zone=settings.default_zone, hour=str(settings.default_hour))
+    rows = forms.interest_rows(interest)
+    form = PreferencesForm(rows=rows, zone=settings.default_zone, hour=str(settings.default_hour))
+    if rows:
+        capacity: Capacity = request.app.state.capacity
+        capacity.page_limit.hit(visitor(request))
+        return _front_page(request, form)
     return public_page(request, ("/",), lambda: _front_page(request, form))
 
 
@@ -105,8 +110,10 @@ def preview(
     form: Annotated[PreferencesForm, Depends(sign_up_form)],
     split: Text = "",
     change: Text = "",
+    add: Text = "",
 ) -> Response:
     """Preview the digest for a form. Return only the preview to htmx, otherwise the whole page."""
+    form = forms.add_interest(form, add)
     form, result = previews.validate_and_preview(request, form, split, change)
     if "hx-request" not in request.headers:
         return _front_page(request, form, result.status, result)

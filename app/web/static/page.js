@@ -49,6 +49,7 @@ document.addEventListener("htmx:afterSwap", () => {
     const problem = problems.find((item) => item.dataset.field === name);
     document.getElementById("problem-" + name)?.remove();
     if (field) clearProblem(field, name + "-hint");
+    if (field && problem) field.closest("details").open = true;
     if (field && problem) field.closest(".field").append(markProblem(field, name, { textContent: problem.textContent }));
   }
 });
@@ -69,6 +70,27 @@ for (const lines of document.querySelectorAll("[data-lines]")) {
       field.value = field.tagName === "SELECT" ? "1" : "";
     }
     lines.append(added);
+  });
+}
+
+// Pressing a topic fills in an interest; pressing it again removes it.
+for (const topic of document.querySelectorAll("button[name=add]")) {
+  topic.addEventListener("click", (event) => {
+    event.preventDefault();
+    const fields = [...topic.form.querySelectorAll("input[name=interest]")];
+    const filled = fields.find((field) => field.value === topic.value);
+    const field = filled ?? fields.find((field) => !field.value.trim());
+    if (!field) return;
+    field.value = filled ? "" : topic.value;
+    topic.setAttribute("aria-pressed", String(!filled));
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+}
+
+// Say why a preview is out of date.
+for (const failure of ["htmx:sendError", "htmx:timeout"]) {
+  document.addEventListener(failure, () => {
+    document.getElementById("preview-said").textContent = "The preview could not be updated. You can still submit the form.";
   });
 }
 
