@@ -102,6 +102,8 @@ _SMTP_REPLY = re.compile(
     re.IGNORECASE,
 )
 
+_NEXT_LINE_OF_TRANSCRIPT = re.compile(r"[ \t]{0,20}(?:>>>|In:|---|[245]\d\d (?!\d\.\d))")
+
 
 def quoted_smtp_reply(text: str) -> str:
     """Return the first SMTP refusal in a text, up to the end of its paragraph, or an empty string."""
@@ -110,8 +112,8 @@ def quoted_smtp_reply(text: str) -> str:
         if match := _SMTP_REPLY.search(line.strip()):
             reply = [line.strip()[match.end() :]]
             for following in lines[number + 1 : number + 9]:
-                # In an SMTP transcript, the next command also ends the reply.
-                if not following.strip() or following.lstrip().startswith((">>>", "In:", "---")):
+                # In an SMTP transcript, the next command or reply also ends the reply.
+                if not following.strip() or _NEXT_LINE_OF_TRANSCRIPT.match(following):
                     break
                 reply.append(following.strip())
             return " ".join(reply)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from app.bounces import free_text, mime_parser
 from app.bounces.mime_parser import Part
 from app.delivery.smtp import responses
-from app.delivery.smtp.responses import Reason
+from app.delivery.smtp.responses import Action, Reason
 from app.links import RETURN_PATH_DIGITS
 from app.text import sanitize
 
@@ -60,9 +60,10 @@ class Notice:
     reason: Reason = Reason.UNDEFINED
     hard: bool | None = None  # None: not a bounce
     diagnostic: str = ""
-    action: str = ""  # Action field (RFC 3464), or the type of a feedback report
+    reported: str = ""  # Action field (RFC 3464), or the type of a feedback report
     return_paths: tuple[str, ...] = ()  # those that look like ours, most trusted first
     message_id: str = ""  # of the returned message
+    action: Action = Action.IGNORE
 
 
 def parse(raw: bytes) -> tuple[Notice, ...]:
@@ -86,7 +87,7 @@ def parse(raw: bytes) -> tuple[Notice, ...]:
             notice,
             recipient=printable_line(notice.recipient, 320),
             diagnostic=printable_line(notice.diagnostic, MAX_DIAGNOSTIC),
-            action=printable_line(notice.action, 40),
+            reported=printable_line(notice.reported, 40),
             return_paths=paths,
             message_id=message_id[0] if message_id else "",
         )
@@ -133,7 +134,9 @@ def _complaint(feedback_type: str, recipient: str, text: str) -> Notice:
     kind = {"opt-out": Kind.OPT_OUT, "opt-out-list": Kind.OPT_OUT, "abuse": Kind.COMPLAINT}.get(
         feedback_type, Kind.REPORT
     )
-    return Notice(kind, address[0] if address else "", "", Reason.FEEDBACK, None, text, feedback_type)
+    action = Action.IGNORE if kind is Kind.REPORT else Action.COMPLAINT
+    recipient = address[0] if address else ""
+    return Notice(kind, recipient, "", Reason.FEEDBACK, None, text, feedback_type, action=action)
 
 
 # --- delivery status notices
@@ -200,11 +203,13 @@ def _group_notice(group: dict[str, list[str]], recipient: str, context: str, lim
     diagnosis = responses.diagnose(diagnostic, context, status=status, delayed=delayed, own=own, field=field)
     if diagnosis.reason is Reason.FILTERED and group.get("x-powermta-bouncecategory") == ["bad-mailbox"]:
         # PowerMTA's own field.
-        diagnosis = replace(diagnosis, reason=Reason.USER_UNKNOWN, hard=not delayed)
+        action_now = Action.COUNT if delayed else Action.SUPPRESS
+        diagnosis = replace(diagnosis, reason=Reason.USER_UNKNOWN, hard=not delayed, action=action_now)
     shown_text = diagnostic or context or group.get("status", [""])[0]
     kind = Kind.DELAYED if delayed else Kind.BOUNCE
+    status = diagnosis.status or status
     return Notice(
-        kind, recipient, diagnosis.status or status, diagnosis.reason, diagnosis.hard, shown_text, action
+        kind, recipient, status, diagnosis.reason, diagnosis.hard, shown_text, action, action=diagnosis.action
     )
 
 
@@ -273,9 +278,8 @@ def _parse_free_text(mail: Part) -> tuple[Notice, ...]:
         elsewhere = f"{about}\n{context}\n{mail.header('subject')}"
         diagnosis = responses.diagnose(reply, elsewhere, delayed=delayed)
         kind = Kind.DELAYED if delayed else Kind.BOUNCE
-        notices.append(
-            Notice(kind, diagnostic.recipient, diagnosis.status, diagnosis.reason, diagnosis.hard, reply)
-        )
+        details = (diagnosis.status, diagnosis.reason, diagnosis.hard, reply)
+        notices.append(Notice(kind, diagnostic.recipient, *details, action=diagnosis.action))
     return tuple(notices)
 
 

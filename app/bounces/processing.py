@@ -16,7 +16,7 @@ from sqlmodel import Session
 
 from app import bounces, subscribers
 from app.bounces import BouncedDelivery, Kind, Notice
-from app.delivery.smtp import responses
+from app.delivery.smtp.responses import Action
 from app.errors import MailboxError
 from app.links import LinkSigner
 from app.settings import Settings
@@ -173,7 +173,7 @@ def _one_notice_per_delivery(
     """Yield notices without a delivery, then one notice for each delivery.
 
     An address that forwards to several others can cause several notices for one message. Prefer the notice
-    about the subscriber's own address, then one that is not a hard bounce.
+    about the subscriber's own address, then one that does not suppress the address.
     """
     preferred: dict[int, tuple[tuple[bool, bool], Notice, BouncedDelivery]] = {}
     for notice in notices:
@@ -182,7 +182,7 @@ def _one_notice_per_delivery(
         if delivery is None:
             yield notice, None
             continue
-        order = (notice.recipient.lower() != delivery.email.lower(), notice.hard is True)
+        order = (notice.recipient.lower() != delivery.email.lower(), notice.action is Action.SUPPRESS)
         other = preferred.get(delivery.delivery_id)
         if other is None or order < other[0]:
             preferred[delivery.delivery_id] = (order, notice, delivery)
@@ -204,8 +204,8 @@ def _apply_notice(session: Session, notice: Notice, delivery: BouncedDelivery | 
             return "known"  # the subscriber may have resubscribed since
         subscribers.unsubscribe(session, delivery.subscriber_id, now)
         return "opt_outs" if opts_out else "complaints"
-    if notice.hard:
+    if notice.action is Action.SUPPRESS:
         return "hard" if bounces.record_hard(*event) else "known"
-    if notice.reason in responses.NOT_ABOUT_RECIPIENT:
+    if notice.action is Action.OURS:
         return "not_the_readers" if bounces.record_sender_rejection(*event) else "known"
     return "soft" if bounces.record_soft(*event) else "known"

@@ -14,7 +14,7 @@ from typing import Any
 from app.bounces import mime_parser, notices
 from app.bounces.notices import MAX_DIAGNOSTIC, Kind, Notice, printable_line, return_paths_in
 from app.delivery.smtp import responses
-from app.delivery.smtp.responses import Reason
+from app.delivery.smtp.responses import Action, Reason
 
 MAX_REPLY = 1_000  # characters of an SMTP reply; one line can have at most 512
 MAX_EVENTS = 10_000  # per request; relays send fewer even in the largest body that we accept
@@ -183,10 +183,11 @@ def _bounce(
     """Build a bounce. `declared` is whether the relay calls it permanent, or None if it does not say."""
     diagnostic = diagnostic[:MAX_REPLY].removeprefix("smtp; ").removeprefix("smtp;")
     diagnosis = responses.diagnose(diagnostic, status=responses.status_in(status), field=True)
-    uncertain = diagnosis.reason in _UNCERTAIN
-    hard = declared if uncertain and declared is not None else diagnosis.hard
-    reason = Reason.USER_UNKNOWN if hard and uncertain else diagnosis.reason
-    details = {"status": diagnosis.status, "reason": reason, "hard": hard}
+    reason, hard, action = diagnosis.reason, diagnosis.hard, diagnosis.action
+    if declared is not None and reason in _UNCERTAIN:
+        hard, action = declared, Action.SUPPRESS if declared else Action.COUNT
+        reason = Reason.USER_UNKNOWN if declared else reason
+    details = {"status": diagnosis.status, "reason": reason, "hard": hard, "action": action}
     return _notice(Kind.BOUNCE, recipient, diagnostic, paths, message_id, **details)
 
 
@@ -194,7 +195,8 @@ def _complaint(
     recipient: str, opts_out: bool, diagnostic: str, paths: tuple[str, ...], message_id: str
 ) -> Notice:
     kind = Kind.OPT_OUT if opts_out else Kind.COMPLAINT
-    return _notice(kind, recipient, diagnostic, paths, message_id, reason=Reason.FEEDBACK)
+    details = {"reason": Reason.FEEDBACK, "action": Action.COMPLAINT}
+    return _notice(kind, recipient, diagnostic, paths, message_id, **details)
 
 
 def _delivered(recipient: str, diagnostic: str, paths: tuple[str, ...], message_id: str) -> Notice:

@@ -1,4 +1,4 @@
-"""bounces: parse bounce messages. Print the recipients, the reasons, and whether they are permanent."""
+"""bounces: parse bounce messages. Print the recipients, the reasons, and what follows from each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bounces(
         bool, typer.Option("--json", help="One JSON object per line, one line per file.")
     ] = False,
 ) -> None:
-    """Parse bounce messages. Print recipients, reasons, and whether they are permanent. Change nothing.
+    """Parse bounce messages. Print recipients, reasons, and what follows from each. Change nothing.
 
     Exit code 1 if a file could not be read. The results for the other files are still printed.
     """
@@ -37,7 +37,7 @@ def bounces(
         for result in results:
             typer.echo(json.dumps(result, ensure_ascii=False))
     else:
-        columns = ("file", "recipient", "status", "reason", "hard", "said")
+        columns = ("file", "recipient", "status", "reason", "action", "hard", "said")
         rows = [{**result, "said": result.get("error", result.get("said"))} for result in results]
         labels = {True: "yes", False: "no", None: "–"}
         cells = [[row.get(column) for column in columns] for row in rows]
@@ -53,6 +53,7 @@ def _notice_object(notice: Notice) -> dict[str, Any]:
         "reason": notice.reason.value,
         "hard": notice.hard,
         "kind": notice.kind.value,
-        "action": notice.action,
+        "action": notice.action.value,
+        "reported": notice.reported,
         "said": notice.diagnostic,
     }

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.bounces import Kind, Notice, notices, parse_mail
-from app.delivery.smtp.responses import Reason
+from app.delivery.smtp.responses import Action, Reason
 from tests.bounces.mails import PERSONAL_MAIL, complaint, dsn, vacation
 from tests.support.mutations import mutate
 
@@ -32,7 +32,7 @@ def test_delivery_status_notice() -> None:
     """Check every field (RFC 3464) and the return path."""
     assert parse_one(dsn(US)) == Notice(
         Kind.BOUNCE, "alice@example.org", "5.1.1", Reason.USER_UNKNOWN, True,
-        "550 5.1.1 <alice@example.org>... User unknown", "failed", (US,),
+        "550 5.1.1 <alice@example.org>... User unknown", "failed", (US,), action=Action.SUPPRESS,
     )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_feedback_report_is_a_complaint() -> None:
     """A feedback report (RFC 5965) is not a bounce."""
     notice = parse_one(complaint("fbl@paperboy.test", returned=US))
     assert (notice.kind, notice.hard, notice.reason) == (Kind.COMPLAINT, None, Reason.FEEDBACK)
-    assert (notice.recipient, notice.action, notice.return_paths) == ("alice@example.org", "abuse", (US,))
+    assert (notice.recipient, notice.reported, notice.return_paths) == ("alice@example.org", "abuse", (US,))
 
 
 @pytest.mark.parametrize(

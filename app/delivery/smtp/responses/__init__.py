@@ -14,5 +14,5 @@ classify         status, text and command → `Diagnosis` of a notice, `SendOutc
 
 from app.delivery.smtp.responses.classify import Diagnosis, classify, diagnose
 from app.delivery.smtp.responses.phrase_matching import mentions_failure
-from app.delivery.smtp.responses.reasons import HARD, NOT_ABOUT_RECIPIENT, Reason
+from app.delivery.smtp.responses.reasons import HARD, NOT_ABOUT_RECIPIENT, Action, Reason
 from app.delivery.smtp.responses.status_codes import status_in

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from app.delivery.smtp.responses.phases import Phase
-from app.delivery.smtp.responses.phrase_matching import phase_in, reason_in
-from app.delivery.smtp.responses.reasons import HARD, HARD_BY_STATUS, Reason
+from app.delivery.smtp.responses.phrase_matching import phase_in, reason_in, topic_in
+from app.delivery.smtp.responses.reasons import HARD, HARD_BY_STATUS, NOT_ABOUT_RECIPIENT, Action, Reason
 from app.delivery.smtp.responses.status_codes import GENERIC_CODES, SPECIFIC_CODES, more_specific, status_in
 from app.types import SendOutcome
 
@@ -19,7 +19,8 @@ class Diagnosis:
     """The meaning of a refusal of one recipient."""
 
     reason: Reason
-    hard: bool
+    hard: bool  # nobody is there, and more than the text confirms it
+    action: Action
     status: str = ""
     text: str = ""  # the refusal itself, on one line
 
@@ -36,7 +37,7 @@ _OVERRIDES_USER_UNKNOWN = frozenset(
         Reason.MAILBOX_FULL, Reason.REQUIRE_PTR, Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.SPEEDING,
         Reason.TOO_MANY_CONNECTIONS, Reason.NO_RELAYING, Reason.SPAM_DETECTED, Reason.FILTERED,
         Reason.HAS_MOVED, Reason.SUSPEND, Reason.MAILER_ERROR, Reason.VIRUS_DETECTED,
-        Reason.MESSAGE_TOO_BIG, Reason.BLOCKED,
+        Reason.MESSAGE_TOO_BIG, Reason.BLOCKED, Reason.NETWORK_ERROR,
     }
 )  # fmt: skip
 # If a quoted reply has the reason on the left, the text around it decides if it names one on the right.
@@ -44,6 +45,11 @@ _OVERRIDES_FROM_AROUND: dict[Reason | None, frozenset[Reason]] = {
     Reason.USER_UNKNOWN: frozenset({Reason.SUSPEND, Reason.MAILBOX_FULL, Reason.HAS_MOVED}),
     Reason.SYSTEM_ERROR: _OVERRIDES_USER_UNKNOWN | {Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN},
 }
+# A failure that may pass, unless the status is about the address.
+_MAY_PASS = re.compile(
+    r"\btemporar|\btry again|\b(?:try|again) later\b|\bdeferred\b|\bname ?server (?:reply|error|fail|time)",
+    re.IGNORECASE,
+)
 # IronPort gateways wrap the reply that they received in their own.
 _WRAPPED = re.compile(r"\b(?:\d\.[\dx]\.\d - )?unknown (?:address )?error (\d{3})-?(?=')", re.IGNORECASE)
 _CODE = re.compile(r"(?:^|[\s:;,(\[<>\"'])([245][0-7]\d)(?=[\s:;,-]|$)")
@@ -72,18 +78,26 @@ def diagnose(
     reason = _reason(refusal, around, best, phase)
     if reason is Reason.HOST_UNKNOWN and best.startswith("4"):
         reason = Reason.NETWORK_ERROR  # a name server failed for a while
+    transient = delayed or (best.startswith("4") and reason in HARD_BY_STATUS)
+    action = _action(reason, transient or (best[2:3] != "1" and bool(_MAY_PASS.search(refusal))))
     if reason is Reason.USER_UNKNOWN and not (own or _is_confirmed(refusal or around, best, phase, field)):
         reason = Reason.FILTERED
-    transient = delayed or (best.startswith("4") and reason in HARD_BY_STATUS)
-    return Diagnosis(reason, reason in HARD and not transient, best, refusal)
+    return Diagnosis(reason, reason in HARD and not transient, action, best, refusal)
+
+
+def _action(reason: Reason, transient: bool) -> Action:
+    if reason in HARD and not transient:
+        return Action.SUPPRESS
+    return Action.OURS if reason in NOT_ABOUT_RECIPIENT else Action.COUNT
 
 
 def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
     code = status.partition(".")[2]
     by_text, by_text_around = reason_in(refusal), reason_in(around)
     by_status = SPECIFIC_CODES.get(code)
-    if by_status is Reason.USER_UNKNOWN and by_text in _OVERRIDES_USER_UNKNOWN:
-        return by_text
+    if by_status is Reason.USER_UNKNOWN:
+        other = by_text or topic_in(refusal)
+        return other if other in _OVERRIDES_USER_UNKNOWN else by_status
     if code == "4.7":  # the server gave up; the last refusal says why
         specific = (reason for reason in (by_text, by_text_around) if reason in _OVERRIDES_USER_UNKNOWN)
         return next(specific, Reason.EXPIRED)
@@ -94,6 +108,7 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
         or by_text
         or _BY_CODE.get(_reply_code(refusal))
         or _BY_PHASE.get(phase)
+        or topic_in(refusal)
         or by_text_around
         or GENERIC_CODES.get(code)
         or (Reason.EXPIRED if status.startswith("4") else None)
@@ -146,9 +161,8 @@ def classify(code: int, text: str) -> SendOutcome:
     status = status_in(text)
     if _OUR_FAULT_STATUS.fullmatch(status):
         return SendOutcome.SENDER_REJECTED
-    # The reply is the relay's own and concerns one recipient, so it does not need confirmation.
-    diagnosis = diagnose(f"{code} {text}", own=True)
-    if diagnosis.hard:
+    diagnosis = diagnose(f"{code} {text}")
+    if diagnosis.action is Action.SUPPRESS:
         return SendOutcome.HARD_BOUNCE
     if diagnosis.reason is Reason.MAILBOX_FULL:
         return SendOutcome.MAILBOX_FULL

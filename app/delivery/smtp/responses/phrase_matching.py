@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from app.delivery.smtp.responses import phases, phrases
 from app.delivery.smtp.responses.phases import Phase
+from app.delivery.smtp.responses.phrases import PHRASES_BY_REASON, WORDS_BY_REASON
 from app.delivery.smtp.responses.reasons import Reason
 
 _CONTINUED = re.compile(r"\n {12}")
@@ -16,31 +18,44 @@ _ABBREVIATIONS = {
 }
 
 
-def _alternatives(block: str) -> str:
-    """Return the phrases in a block as one regular expression."""
-    expression = "|".join(line.strip() for line in _CONTINUED.sub("", block).strip().split("\n"))
+def phrases_in(block: str) -> list[str]:
+    """Return the phrases in a block, one per line."""
+    return [line.strip() for line in _CONTINUED.sub("", block).strip().split("\n")]
+
+
+def compile_phrase(phrase: str) -> re.Pattern[str]:
+    """Compile one phrase, or several alternatives."""
     for name, choice in _ABBREVIATIONS.items():
-        expression = expression.replace(
-            name, "(?:" + "".join(line.strip() for line in choice.split("\n")) + ")"
-        )
-    return re.sub(r"<(\d+)>", r"[^.]{0,\1}", expression)
+        phrase = phrase.replace(name, "(?:" + "".join(line.strip() for line in choice.split("\n")) + ")")
+    return re.compile(re.sub(r"<(\d+)>", r"[^.]{0,\1}", phrase), re.IGNORECASE)
 
 
-_PHRASES = {
-    reason: re.compile(_alternatives(block), re.IGNORECASE)
-    for reason, block in phrases.PHRASES_BY_REASON.items()
-}
-_PHASE = re.compile(
-    "|".join(f"(?P<{phase}>{_alternatives(block)})" for phase, block in phases.PHASES.items()), re.IGNORECASE
-)
-_FAILURE = re.compile(_alternatives(phases.FAILURE), re.IGNORECASE)
-_DOT_INSIDE = re.compile(r"\.(?=\S)")
+def compile_reasons(blocks: Mapping[Reason, Sequence[str]]) -> dict[Reason, re.Pattern[str]]:
+    """Compile the phrases of each reason."""
+    return {reason: compile_phrase("|".join(block)) for reason, block in blocks.items() if block}
+
+
+def compile_phases(blocks: Mapping[Phase, Sequence[str]]) -> re.Pattern[str]:
+    """Compile the phrases of all phases, each as a named group."""
+    return compile_phrase("|".join(f"(?P<{phase}>{'|'.join(block)})" for phase, block in blocks.items()))
+
+
+_PHRASES = compile_reasons({reason: phrases_in(block) for reason, block in PHRASES_BY_REASON.items()})
+_WORDS = compile_reasons({reason: phrases_in(block) for reason, block in WORDS_BY_REASON.items()})
+_PHASE = compile_phases({phase: phrases_in(block) for phase, block in phases.PHASES.items()})
+_FAILURE = compile_phrase("|".join(phrases_in(phases.FAILURE)))
+DOT_INSIDE = re.compile(r"\.(?=\S)")
 
 
 def reason_in(text: str) -> Reason | None:
     """Return the reason that a text names, or None. The text must be one line."""
-    text = _DOT_INSIDE.sub("·", text)  # only a dot at the end of a word ends a sentence
+    text = DOT_INSIDE.sub("·", text)  # only a dot at the end of a word ends a sentence
     return next((reason for reason, phrase in _PHRASES.items() if phrase.search(text)), None)
+
+
+def topic_in(text: str) -> Reason | None:
+    """Return the reason that the words of a text suggest, or None."""
+    return next((reason for reason, words in _WORDS.items() if words.search(text)), None)
 
 
 def phase_in(text: str) -> Phase:

@@ -79,7 +79,6 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         too much mail(?:box)? data
         too many (?:messages|e?-?mails) (?:in|on)[ ]
         \b(?:not enough|insufficient|no)<20>\b(?:space|room)<20>\b(?:mail ?box|inbox)
-        number of messages in <30>mailbox exceed
         bo[iî]te<60>\b<full>\b
         (?:mail ?box|account|storage) limit
         exceeded <20>\bstorage\b
@@ -126,9 +125,7 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         scored? <20>spam
         rejected as spam
         high probability of spam
-        mail re[jfv]e?t[eé]
         (?:do not|don't) accept spam
-        \bofr_506\b
         \bbulk mail\b
     """,
     Reason.NO_RELAYING: r"""
@@ -138,10 +135,8 @@ PHRASES_BY_REASON: dict[Reason, str] = {
             will not)\b(?: to)? relay\b
         \bnot? (?:an )?(?:open )?relay(?:ing)?\b
         (?:not|isn't) in my list of allowed rcpthosts
-        insecure mail relay
         attempt(?:s|ed|ing)? to relay
         (?:not|n't) (?:allowed|permitted)<20>\brelay
-        (?:e-?mail )?address is not verified
         not (?:a )?(?:local|hosted) (?:domain|host)
     """,
     Reason.REQUIRE_PTR: r"""
@@ -152,18 +147,15 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         cannot (?:find|resolve) your (?:reverse )?(?:hostname|ip)
         ip name lookup failed
         not (?:found )?in (?:the )?reverse
-        unverif(?:y|i)able sending ip
         (?:hostname|name|ip) lookup<20>\byour\b<30>\bfail
         client host rejected: cannot find
     """,
     Reason.AUTH_FAILURE: r"""
-        \b(?:spf|dmarc|domainkeys)\b
-        \bdkim\b<60>\b(?:fail|pass|invalid|required|check)
+        \b(?:spf|dkim|dmarc|domainkeys)\b
         unauthenticated (?:e-?mail|mail|message)
         sender is unauthenticated
         \bopenspf\b
         authentication information
-        multiple authentication checks failed
         sender policy framework
     """,
     Reason.VIRUS_DETECTED: r"""
@@ -173,23 +165,15 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         \b(?:contains?|found|detected)(?: an?)? (?:virus|malware|worm|trojan)
     """,
     Reason.MAILER_ERROR: r"""
-        command output:
-        mailer error
-        \bpipe to\b
-        (?:child process|pipe transport)\b<60>\breturned
-        unknown mailer
-        (?:procmail|maildrop|vdelivermail|deliver(?:y)? agent)\b<60>\b(?:fail|error|couldn't|cannot|
-            exit)
-        died with (?:signal|status)
-        exit(?:ed)? (?:with )?(?:status|code)
+        \b(?:command output|mailer error|pipe to|child process|pipe transport|unknown mailer|procmail|
+            maildrop)\b
+        (?:vdelivermail|deliver(?:y)? agent)\b<60>\b(?:fail|error|couldn't|cannot|exit)
+        \b(?:died|exit(?:ed)?) (?:with )?(?:signal|status|code)
     """,
     Reason.NOT_ACCEPT: r"""
         (?:host|domain|server|system|site|machine)\b<30>\b(?:does|do|will|is) ?(?:not|n't|
             never) (?:accept|receiv|accepting)\w{0,4}(?: any)? e?-?mail
-        \bnull ?mx\b
-        indicated no smtp service
-        no mx found
-        type=mx: malformed or unexpected name server reply
+        \bnull ?mx\b|\bno mx\b(?! or)|\bmx\b<40>\bno smtp service
         no mail (?:service|server) here
         does not (?:accept|receive) (?:any )?mail\b(?! from)
     """,
@@ -216,9 +200,9 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         please (?:use|send)<40>\binstead
     """,
     Reason.FILTERED: r"""
-        recipient(?:'s)? preferences
-        (?:refused|rejected|blocked|not accepted) by (?:the )?(?:recipient|user|addressee)
-        (?:user|recipient|addressee) (?:does not|doesn't) (?:want|accept|have an? [^ ]{1,100} account)
+        \b(?:refused|rejected|blocked|not accepted) (?:by|due to)(?: the)? (?:recipient|user|addressee)
+        (?:user|recipient|addressee) (?:does not|doesn't) (?:want|accept)
+        5·[07]·[01][^\n]{0,340}\brecipient address rejected ?: access denied
         (?:user|recipient|addressee) (?:has )?(?:refuse|reject|block)(?:s|ed)\b<20>\b(?:mail|messages?|you)\b
         not on (?:the )?(?:white|allow) ?list
         restricts? (?:incoming )?mail
@@ -241,22 +225,15 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         sender(?:'s)?(?: e-?mail)? (?:address|domain|verify|is|was|not|id)?\s?<20>\b(?:rejected|refused|
             denied|failed|invalid|blocked|callout|not (?:allowed|accepted|exist|found))
         (?:domain of )?sender address [^\s]{1,200} (?:does not (?:exist|resolve))
-        domain of sender
         \bsender\b<20>\bunknown\b
         verification failed for (?:the )?sender
-        rejected mail from
         denied by mail from
-        sender domain
         envelope[- ]sender
-        from: ?\s?domain
         invalid (?:sender|from)
-        mail from [^\s]{1,200} rejected
         not (?:a |are |an )?(?:registered|member|subscribed|authori[sz]ed|allowed|
             permitted)<40>\b(?:gateway user|mailing list|of th|to (?:post|send))
         only (?:members|subscribers) (?:can|may)
-        groups.google.com/
         not(?: be)? authori[sz]ed to (?:post|send)
-        recipient address(?:es)? rejected ?: access denied
     """,
     Reason.BLOCKED: r"""
         \b(?:client (?:host|address)|ip(?: address)?|your (?:host|ip|server|network|mail server)|
@@ -265,25 +242,17 @@ PHRASES_BY_REASON: dict[Reason, str] = {
             not (?:allowed|welcome|accepted))
         (?<!not )\b(?:blocked|listed|blacklisted|denied) (?:using|by|at|in|for|on|-|see)\b
         \b(?:rbl|dnsbl|dnswl|spamhaus|spamcop|barracuda|sorbs|abuseat|block ?list|black ?list)\b
-        banned sending
-        denied \[
         server refused connection
         \b(?:helo|ehlo)\b<40>\b(?:rejected|refused|denied|invalid|not|unknown)\b
         (?<!indicated )no smtp service
         \d[\d·:]{6,40}\]? is (?:on|in) (?:the|an?|our)\b
         \bdynamic (?:ip|address)
         connection denied
+        denied \[
         (?:mail|messages?) from \d[\d.·:]{6,40} (?:not allowed|refused|rejected)
-        unwanted messages
-        invalid ip for sending
-        blocked ip
         refused to talk to me
-        service refused
         connection refused
-        smtp server of your isp
         access denied\b.{0,20}\bip
-        blocked - see
-        please use <30>(?:smtp|isp|mail server)
     """,
     Reason.MESSAGE_TOO_BIG: r"""
         (?:message|mail|size|file|line)s?\b<60>\b(?:too (?:big|large)|exceed(?:s|ed)? <40>(?:size|
@@ -303,14 +272,13 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         \b(?:host|domain)(?: name)?(?: or domain name)?\b[^.:;\[]{0,60}\b(?:unknown|not found|not exist|
             does(?:n't| not) exist|unrouteable|(?:can ?not|can't|could not|couldn't) be (?:found|resolved))
         (?:could not|couldn't|can ?not|can't|unable to) (?:find|resolve|look up) (?:the |a )?(?:domain|host)\b
-        domain is not reachable
-        \b(?:unknown|no such|invalid|bad|nonexistent) (?:host|domain|destination|mail ?server)\b
-        unroute?able (?:mail )?(?:domain|address)(?!\?)
+        \b(?:unknown|no such|invalid|bad|illegal|non-?existent|unroute?able)(?: mail)? (?:host|
+            domain|destination|
+            mail ?server|(?<=ble )address)\b(?!\?)
         nxdomain
         no mx (?:or a )?(?:record|host)
         host found but no data record
         domain[^.:;]{0,40}existiert nicht
-        illegal host
         name or service not known
         couldn't find any host
         all relevant mx records point to non-existent
@@ -321,8 +289,10 @@ PHRASES_BY_REASON: dict[Reason, str] = {
              smtp){0,2} <who>\b(?! (?:agent|name or password))
         (?<!sender )\b<who>\b(?:\(s\))?(?![^.:]{0,60}\b(?:header|password|credential|authentication|
             sender|for spf))[^.:]{0,60}[:,-]{0,2} ?\b<gone>
-        \b(?:no|not a|isn't a|is not a)(?: valid| known| registered| local| such)? (?:mail ?box|user|
-            recipient|account|address)\b(?! (?:space|quota|size|limit|specified|given))
+        \b(?:no|not an?|isn't an?|does(?: not|n't) have an?)(?: valid| known| registered|
+             local| such| \S{1,100})? (?:
+            mail ?box|user|recipient|account|address)\b(?! (?:space|quota|size|limit|specified|given))
+        5·4·1 (?:\S{1,320} )?recipient address rejected
         \bnobody (?:by|with|here)\b
         (?:unable to|can(?:not|'t)|could not|failed to) (?:find|locate|verify) (?:the |your )?(?:recipient|
             user|mail ?box|\S{1,100}@)
@@ -337,9 +307,7 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         ディレクトリのリストにありません|見つかりません|宛先不明|存在しません
         unknown local[- ]part
         validrcptto
-        (?:does not have an?|doesn't have an?|has no) (?:mail ?box|account)
         recip(?:ient)?notfound
-        delivery userid
         not our customer
     """,
     Reason.NOT_COMPLIANT: r"""
@@ -352,9 +320,6 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         message is not rfc
     """,
     Reason.CONTENT_ERROR: r"""
-        improper use of 8-?bit
-        duplicate header
-        media error
         (?:malformed|invalid|bad) (?:mime|header|message (?:structure|format))
         (?:header|body|message|mail)s?\b<30>\b(?:illegal|invalid|forbidden|8-?bit|non-ascii) character
         (?:illegal|invalid|forbidden|prohibited) attachment
@@ -369,15 +334,13 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         loop detected
         (?:dns|mx|cname|name|host)\b<20>\blookup failed temporarily
         temporary failure in (?:mx|dns|name)
-        lost connection
-        network (?:is )?(?:error|down)
+        \b(?:connection|network)(?: is)? (?:reset|dropped|closed|lost|error|down)|\blost connection
         dns (?:query|lookup|error)<20>\b(?:fail|error)
         name (?:service|server) (?:error|lookup failure|reply)
         (?:mail|routing|forwarding) loop
         loops? back
         too many (?:hops|received)
         hop count
-        connection (?:reset|dropped|closed|lost)
         bad connection
     """,
     Reason.EXPIRED: r"""
@@ -385,7 +348,6 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         \bexpired\b
         (?:could not|not|hasn't|has not|not yet) (?:be|been)(?: able to be)? delivered (?:for|within|
             after|in)
-        multiple retries
         giving up
         (?:not|isn't|is not) respond
         unable to (?:connect|reach)
@@ -395,7 +357,6 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         still being retried
         retry time
         (?:host name|hostname) lookup failure
-        was not delivered within
         too old
         (?:in|on) the queue (?:for )?too long
         queue (?:life)?time
@@ -410,7 +371,6 @@ PHRASES_BY_REASON: dict[Reason, str] = {
     Reason.SECURITY_ERROR: r"""
         \b(?:authentication|authorization|tls|encryption|starttls)\b<40>\b(?:required|failed|needed|
             not supported)
-        unauthenticated senders
         must authenticate
         not authenticated
         security (?:reasons|violation|policy)
@@ -419,13 +379,10 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         sender not (?:permitted|authenticated)
     """,
     Reason.SYNTAX_ERROR: r"""
-        malformed address
-        syntax error
+        \b(?:malformed|syntax error|incorrectly constructed|may not follow|must precede)\b
         (?:command|parameter)<30>\b(?:unrecogni[sz]ed|not (?:implemented|recogni[sz]ed|supported))
         bad (?:sequence|syntax)
         (?:unrecogni[sz]ed|unknown|invalid) command
-        must precede
-        incorrectly constructed
     """,
     Reason.SYSTEM_ERROR: r"""
         (?:service|server|system|mail ?box)\b<20>\b(?:unavailable|not available|busy|error|down|problem)
@@ -433,15 +390,56 @@ PHRASES_BY_REASON: dict[Reason, str] = {
         temporary <20>\b(?:failure|error|problem)
         (?:permanent|transient) exception
         i/o error
-        could not load
-        insufficient (?:permission|system)
         (?:local|write|configuration|config|processing) (?:error|failure)
-        queue file
         transport error
         unable to (?:process|create|open)
         permission denied
-        try again later
+        \b(?:try|essayer|r[eé]essayer)(?: again)? (?:later|plus tard)
         out of memory
         resources? (?:temporarily )?unavailable
+    """,
+}
+
+# Words that show what a refusal is about if none of the phrases above matches. The order matters here, too.
+WORDS_BY_REASON: dict[Reason, str] = {
+    Reason.VIRUS_DETECTED: r"""
+        \b(?:virus|worm|malware|trojan|infected)
+    """,
+    Reason.SPAM_DETECTED: r"""
+        spam|\b(?:junk|unsolicited|phishing|bulk|ube|uce)\b
+    """,
+    Reason.AUTH_FAILURE: r"""
+        \b(?:dkim|dmarc|spf|arc)\b|authenticat|\bverif(?:ied|ication)\b
+    """,
+    Reason.REQUIRE_PTR: r"""
+        \b(?:ptr|rdns|reverse)\b|\bip\b<20>\b(?:name|lookup)
+    """,
+    Reason.NO_RELAYING: r"""
+        \brelay(?:ing)?\b
+    """,
+    Reason.SPEEDING: r"""
+        too (?:many|much|fast|quickly)\b(?! hops)|\b(?:rate|frequency|volume|limit(?:s|ed)?|throttl\w{1,4}|
+            per (?:hour|minute|day|second))\b
+    """,
+    Reason.BLOCKED: r"""
+        \b(?:black|block|deny|access) ?list
+        \b(?:blocked|blacklisted|banned|blocking|unblock|delist\w{0,3}|listed)\b
+        \b(?:ip|helo|ehlo|rbl|dnsbl)\b(?!=)
+        \byour (?:isp|server|host|network|provider|mail ?server)\b
+        \bcomplain(?:ts?|ed)
+    """,
+    Reason.CONTENT_ERROR: r"""
+        \b(?:content|headers?|attachments?|mime|characters?|8-?bit|charset|encoding|body)\b
+    """,
+    Reason.REJECTED: r"""
+        \bsend(?:er|ers|ing)\b|\b(?:not|cannot|can't)\b<30>\bsend\b|\bmail from\b|\bfrom:|\breturn[- ]path\b
+        \b(?:groups?|lists?|members?|post(?:ing)?|subscri\w{1,6})\b
+    """,
+    Reason.SECURITY_ERROR: r"""
+        \b(?:access|permission) denied\b
+    """,
+    Reason.POLICY_VIOLATION: r"""
+        \bpolic(?:y|ies)\b|\bprohibit|\bforbid
+        \b(?:(?:e-?)?mails?(?! server)|messages?|transaction)\b<20>\b(?:rejected|refused|denied|not accepted)
     """,
 }

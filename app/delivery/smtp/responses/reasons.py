@@ -45,6 +45,16 @@ class Reason(StrEnum):
     VIRUS_DETECTED = "virusdetected"
 
 
+class Action(StrEnum):
+    """What follows from a notice."""
+
+    SUPPRESS = "suppress"  # the address never takes mail
+    COUNT = "count"  # it may take mail again, but not if this happens too often
+    OURS = "ours"  # about us, our network or this one mail
+    COMPLAINT = "complaint"  # the subscriber does not want our mail
+    IGNORE = "ignore"
+
+
 # No mail will ever reach this address. Any other cause may go away: a mailbox is emptied, an account is
 # reopened, a filter changes, or we correct our own error.
 HARD = frozenset({Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN, Reason.HAS_MOVED, Reason.NOT_ACCEPT})
