@@ -23,6 +23,7 @@ PURE = (
     "bounces.free_text",
     "bounces.mime_parser",
     "bounces.notices",
+    "bounces.unsubscribe_mails",
     "bounces.scoring",
     "bounces.webhooks",
     "delivery.smtp.fair_queue",

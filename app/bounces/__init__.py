@@ -1,14 +1,15 @@
 """Bounce and complaint notices: read them, find the delivery, and apply the consequences.
 
-processing    read the mailbox, the folder and webhooks; apply each notice
-mime_parser   PURE: bounded MIME parsing
-free_text     PURE: parse notices in free text
-notices       PURE: parse a message into notices (RFC 3464, RFC 5965)
-webhooks      PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON
-scoring       PURE: decide when soft bounces suppress an address
-events        record bounces and complaints, suppress addresses
-imap_mailbox  notices in an IMAP mailbox
-folder        notices that a mail server writes into a folder
+processing         read the mailbox, the folder and webhooks; apply each notice
+mime_parser        PURE: bounded MIME parsing
+free_text          PURE: parse notices in free text
+notices            PURE: parse a message into notices (RFC 3464, RFC 5965)
+unsubscribe_mails  PURE: recognise mails that ask to unsubscribe
+webhooks           PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON
+scoring            PURE: decide when soft bounces suppress an address
+events             record bounces and complaints, suppress addresses
+imap_mailbox       notices in an IMAP mailbox
+folder             notices that a mail server writes into a folder
 """
 
 from app.bounces.events import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Event
@@ -15,10 +15,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
 from app import bounces, subscribers
-from app.bounces import BouncedDelivery, Kind, Notice
+from app.bounces import BouncedDelivery, Kind, Notice, unsubscribe_mails
 from app.delivery.smtp.responses import Action
-from app.errors import MailboxError
-from app.links import LinkSigner
+from app.errors import InvalidInput, LinkForged, MailboxError, NotFound
+from app.links import LinkSigner, Purpose
 from app.settings import Settings
 from app.storage import job_runs, locks
 from app.storage.database import Database
@@ -137,7 +137,12 @@ def _process_mail(
 ) -> Counter[str]:
     """Parse a message and apply its notices. Return the outcomes. Count a message that fails as broken."""
     try:
-        counts, rejections = apply(context, bounces.parse_mail(raw), now)
+        request = unsubscribe_mails.parse(raw)
+        outcome = _unsubscribe(context, request, now) if request else None
+        if outcome:
+            counts, rejections = Counter([outcome]), list[Rejection]()
+        else:
+            counts, rejections = apply(context, bounces.parse_mail(raw), now)
     except SQLAlchemyError:
         raise  # the database failed, not the message
     except Exception as error:
@@ -146,6 +151,26 @@ def _process_mail(
         counts, rejections = Counter(broken=1), [Rejection("the mail could not be processed", detail=detail)]
     run.reject(rejections)
     return counts
+
+
+def _unsubscribe(
+    context: BounceContext, request: unsubscribe_mails.UnsubscribeMail, now: datetime
+) -> str | None:
+    """Unsubscribe the reader if a token is valid. Else mail the links to the sender, if it is a reader.
+
+    Return the outcome, or None if the mail concerns no subscriber.
+    """
+    with context.db.write() as session:
+        for token in request.tokens:
+            with suppress(LinkForged, NotFound):
+                grant = context.signer.verify(Purpose.UNSUBSCRIBE, token, now)
+                subscribers.unsubscribe(session, grant.subscriber_id, now)
+                return "unsubscribed"
+        with suppress(NotFound, InvalidInput):
+            subscriber = subscribers.find(session, request.sender)
+            subscribers.send_link(session, subscriber.email, "", now)
+            return "unsubscribe_links"
+    return None
 
 
 def apply(

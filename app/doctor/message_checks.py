@@ -70,6 +70,12 @@ class Mail:
         links = re.findall(r"<(https?://[^>]*)>", self.header("List-Unsubscribe"))
         return links[0] if links else ""
 
+    @property
+    def unsubscribe_address(self) -> str:
+        """The address of the mailto link of List-Unsubscribe, or an empty string."""
+        addresses = re.findall(r"<mailto:([^>?]*)", self.header("List-Unsubscribe"))
+        return addresses[0] if addresses else ""
+
 
 def check(mail: Mail) -> Iterator[Finding]:
     """Run every check. Each yields its problems or, if there are none, a description of the message."""

@@ -1,13 +1,16 @@
-"""Check one-click unsubscribe (RFC 8058) by calling our own web app in process."""
+"""Check one-click unsubscribe (RFC 8058) and the unsubscribe address, with our own web app and folder."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 from starlette.types import ASGIApp
 
+from app import clock, pipeline
 from app.application import Application
 from app.doctor.findings import Finding, error, ok
 from app.doctor.message_checks import REPORT_BUG
@@ -47,6 +50,22 @@ def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iter
     if not problems:
         message = "to the link in the mail unsubscribes; opening the link changes nothing"
         yield ok("one-click", f"one POST ({' and '.join(FORM_ENCODINGS)}) {message}")
+
+
+def check_mailto(app: Application, subscriber_id: int, address: str) -> Iterator[Finding]:
+    """Write a mail to the unsubscribe address into the temporary service's folder, and let it be read."""
+    if not app.settings.bounce_folder:
+        return  # a person reads these mails
+    with app.db.write() as session:
+        session.get_one(Subscriber, subscriber_id).state = SubscriberState.ACTIVE
+    file = Path(app.settings.bounce_folder) / "unsubscribe.eml"
+    file.write_text(f"From: reader@example.org\nTo: <{address}>\nSubject: unsubscribe\n\n")
+    os.utime(file, (0, 0))  # complete
+    pipeline.read_bounces(app, clock.utcnow())
+    if _state(app, subscriber_id) is SubscriberState.UNSUBSCRIBED:
+        yield ok("unsubscribe mail", f"a mail to …@{address.rpartition('@')[2]} unsubscribes its reader")
+    else:
+        yield error("unsubscribe mail", "a mail to the address in the digest has no effect", REPORT_BUG)
 
 
 def _state(app: Application, subscriber_id: int) -> SubscriberState:

@@ -73,6 +73,7 @@ def check(settings: Settings, service: TemporaryService, sink: Sink | None = Non
                 path = urlsplit(app.settings.base_url).path
                 url = mail.unsubscribe_url.replace(path, "", 1) if path else mail.unsubscribe_url
                 yield from oneclick.check(app, service.create_app(app), subscriber_id, url)
+            yield from oneclick.check_mailto(app, subscriber_id, mail.unsubscribe_address)
     except InvalidSettings as fault:
         yield error("mail", f"no mail can be composed: {fault}", "fix the settings that are reported above")
 
@@ -91,7 +92,7 @@ def _running(settings: Settings, service: TemporaryService, port: int) -> Iterat
             "smtp_username": "",
             "smtp_password": "",
             "bounce_mailbox": "",
-            "bounce_folder": "",
+            "bounce_folder": folder if settings.bounce_mailbox or settings.bounce_folder else "",
             "summary_url": "",
             "otel_endpoint": "",
             "scheduler": False,

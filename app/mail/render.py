@@ -9,6 +9,7 @@ This module joins them as text; `composer` joins the same fragments as encoded b
 
 from __future__ import annotations
 
+import hashlib
 import re
 import textwrap
 import unicodedata
@@ -73,6 +74,14 @@ class Fragment:
     text: str
 
 
+def sender_id(domain: str) -> str:
+    """Return the SenderId of a Feedback-ID. Gmail asks for 5 to 15 characters, the same for a domain."""
+    name = re.sub(r"[^a-z0-9]+", "-", domain.lower())
+    if 5 <= len(name) <= 15:
+        return name
+    return f"{name[:8]}-{hashlib.blake2s(domain.encode(), digest_size=3).hexdigest()}"
+
+
 class Renderer:
     """A renderer for all kinds of mail. Share one per process: it caches the compiled templates."""
 
@@ -80,6 +89,8 @@ class Renderer:
         self._settings = settings
         self._signer = signer
         self._templates = template_environment(FOLDER)
+        has_contact = settings.contact_address not in ("", settings.from_address)
+        self._reply_to = {"Reply-To": settings.contact_address} if has_contact else {}
         contact = settings.contact_address or settings.from_address
         self._site = {
             "name": settings.site_name,
@@ -105,7 +116,7 @@ class Renderer:
             subject=subject,
             text=self._render(f"{request.kind}/body.txt", values).strip() + "\n",
             html=self._render(f"{request.kind}/body.mjml", {**values, "subject": subject}),
-            headers={"Auto-Submitted": "auto-generated"},
+            headers={**self._reply_to, "Auto-Submitted": "auto-generated"},
         )
 
     def _digest(self, request: MailRequest, digest: Digest, limits: TextLimits) -> RenderedMail:
@@ -209,12 +220,17 @@ class Renderer:
         """Return the headers that mailbox providers require of bulk mail (RFC 2369, 2919, 8058)."""
         domain, contact = self._settings.mail_domain, self._site["contact"]
         token = unsubscribe.rpartition("/")[2]
+        # Without a mailbox that Paperboy reads, a person reads the mail.
+        mailto = f"unsubscribe+{token}@{domain}?subject=unsubscribe"
+        if not (self._settings.bounce_mailbox or self._settings.bounce_folder):
+            mailto = f"{contact}?subject=unsubscribe%20{token}"
         return {
-            "List-Unsubscribe": f"<{unsubscribe}>, <mailto:{contact}?subject=unsubscribe%20{token}>",
+            **self._reply_to,
+            "List-Unsubscribe": f"<{unsubscribe}>, <mailto:{mailto}>",
             "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
             "List-Id": f"<digest.{domain}>",
             "List-Help": f"<{self._settings.base_url}/>, <mailto:{contact}?subject=help>",
-            "Feedback-ID": f"{edition}:digest:paperboy:{domain.replace('.', '-')}",
+            "Feedback-ID": f"{edition}:digest:paperboy:{sender_id(domain)}",
             "Precedence": "bulk",
         }
 

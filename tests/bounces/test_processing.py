@@ -23,10 +23,11 @@ from app.application import Application
 from app.bounces import processing
 from app.delivery import suppression
 from app.errors import MailboxError
+from app.links import Purpose
 from app.settings import Settings
 from app.storage import locks
 from app.storage.models import Delivery, DeliveryState, Event, JobRun, Subscriber, SubscriberState
-from app.types import SendOutcome, SendResult
+from app.types import MailKind, SendOutcome, SendResult
 from tests.bounces.mails import PERSONAL_MAIL, complaint, dsn, vacation
 from tests.conftest import NOW
 from tests.support import factories
@@ -481,3 +482,42 @@ def test_soft_smtp_refusal_adds_to_the_score(app: Application, verdict: SendOutc
         bounces.record_refusal(session, app.signer.delivery_of(path), alice(app).id or 0, answer, NOW)
     assert suppression_reason(app) == ""
     assert events(app) == ([] if verdict is SendOutcome.UNSENDABLE else ["soft_bounce"])
+
+
+def unsubscribe_mail(to: str, sender: str = ALICE) -> bytes:
+    return f"From: <{sender}>\r\nTo: <{to}>\r\nSubject: unsubscribe\r\n\r\n".encode()
+
+
+def unsubscribe_address(app: Application) -> str:
+    token = app.signer.token(Purpose.UNSUBSCRIBE, alice(app).id or 0, NOW, epoch=99)
+    return f"unsubscribe+{token}@paperboy.test"
+
+
+def test_mail_to_the_unsubscribe_address_in_the_mailbox(app: Application, imap_server: ImapServer) -> None:
+    """Whoever sends it: the token proves whose subscription it is. Old tokens work, too."""
+    imap_server.deliver(unsubscribe_mail(unsubscribe_address(app), "alice@elsewhere.example.org"))
+    assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unsubscribed": 1}
+    assert alice(app).state is SubscriberState.UNSUBSCRIBED
+
+
+def test_mail_to_the_unsubscribe_address_in_the_folder(app: Application, folder: Path) -> None:
+    """It is not an automatic answer, even if its program says so. It is removed."""
+    mail = unsubscribe_mail(unsubscribe_address(app))
+    write_mail(folder, "1", mail.replace(b"\r\n\r\n", b"\r\nAuto-Submitted: auto-replied\r\n\r\n"))
+    assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unsubscribed": 1}
+    assert alice(app).state is SubscriberState.UNSUBSCRIBED
+    assert not list(folder.iterdir())
+
+
+def test_forged_token_or_sender_does_not_unsubscribe(app: Application, folder: Path) -> None:
+    """The reader gets the links by mail, once an hour at most. A stranger's mail is set aside."""
+    forged = f"unsubscribe+{'x' * 51}@paperboy.test"
+    for name in "12":
+        write_mail(folder, name, unsubscribe_mail(forged))
+    write_mail(folder, "3", unsubscribe_mail("unsubscribe@paperboy.test", "mallory@example.org"))
+    counts = pipeline.read_bounces(app, NOW)
+    assert counts == {"mails": 3, "unsubscribe_links": 2, "unknown": 1}
+    assert alice(app).state is SubscriberState.ACTIVE
+    with app.db.read() as session:
+        assert [row.kind for row in session.exec(select(Delivery))] == [MailKind.MANAGE]
+    assert [file.name for file in (folder / "kept").iterdir()] == ["3"]

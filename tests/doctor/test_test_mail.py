@@ -20,6 +20,13 @@ def run_check(settings: Settings, sink: Sink | None = None) -> dict[str, Finding
     return {finding.check: finding for finding in test_mail.check(settings, temporary_service(), sink)}
 
 
+def test_unsubscribe_address_is_tried_where_mails_are_read(settings: Settings) -> None:
+    """The temporary service reads a folder of its own, not the mailbox of the settings."""
+    findings = run_check(settings.model_copy(update={"bounce_mailbox": "imap://me:pw@192.0.2.1"}), Sink())
+    assert findings["unsubscribe mail"].level is Level.OK
+    assert "unsubscribe mail" not in run_check(settings, Sink())
+
+
 def test_test_digest_is_sent_and_unsubscribed(settings: Settings) -> None:
     """It goes only to the sink, whatever relay and database the settings name."""
     sink = Sink()

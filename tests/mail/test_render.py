@@ -17,7 +17,7 @@ from jinja2.exceptions import SecurityError
 from app.errors import DeliveryError
 from app.links import FEEDBACK_ACTIONS, LinkSigner, Purpose
 from app.mail import render
-from app.mail.render import Renderer
+from app.mail.render import Renderer, sender_id
 from app.settings import Settings
 from app.types import Digest, DigestItem, MailKind, MailRequest, RenderedMail, Section
 from tests.support import sample_digest
@@ -305,10 +305,34 @@ def test_list_and_auto_headers(renderer: Renderer, signer: LinkSigner, now: date
     assert headers["List-Id"] == "<digest.paperboy.test>"
     assert headers["Feedback-ID"] == "2026-11-20:digest:paperboy:paperboy-test"
     assert headers["Precedence"] == "bulk"
+    assert headers["Reply-To"] == "help@paperboy.test"
     assert "List-Help" in headers
     assert renderer.render(mail_request(now, kind=MailKind.CONFIRM)).headers == {
-        "Auto-Submitted": "auto-generated"
+        "Auto-Submitted": "auto-generated",
+        "Reply-To": "help@paperboy.test",
     }
+
+
+@pytest.mark.parametrize("setting", ["bounce_mailbox", "bounce_folder"])
+def test_mail_to_unsubscribe_goes_to_the_mailbox_that_is_read(
+    settings: Settings, signer: LinkSigner, now: datetime, setting: str
+) -> None:
+    """The address contains the token and is short enough for a local part (RFC 5321)."""
+    renderer = Renderer(settings.model_copy(update={setting: "imaps://mail.paperboy.test"}), signer)
+    value = renderer.render(mail_request(now, sample_digest.digest())).headers["List-Unsubscribe"]
+    match = re.fullmatch(r"<\S+/(\S+)>, <mailto:(unsubscribe\+(\S+))@paperboy.test\?subject=\w+>", value)
+    assert match
+    assert match[1] == match[3]
+    assert len(match[2]) <= 64
+
+
+@pytest.mark.parametrize(
+    "domain", ["a.io", "example.com", "papers.mail.example.ac.uk", "papers.mail.example.ac.at"]
+)
+def test_sender_id_follows_the_rule_of_gmail(domain: str) -> None:
+    """It has 5 to 15 characters."""
+    assert re.fullmatch(r"[a-z0-9-]{5,15}", sender_id(domain))
+    assert sender_id(domain) != sender_id(f"other.{domain}")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""PURE. Recognise mails that ask to unsubscribe: to the address in List-Unsubscribe, or in plain words.
+
+The address contains a signed token, which proves whose subscription it is, like the link in the digest. The
+sender of any other mail can be forged.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from app.bounces import mime_parser
+from app.links import TOKEN_CHARS
+from app.text import sanitize
+
+_TO = ("to", "cc", "delivered-to", "x-original-to", "envelope-to", "x-envelope-to", "x-delivered-to")
+_ADDRESS = re.compile(r"(?<![\w.+-])unsubscribe(?:\+([\w-]{1,60}))?@", re.IGNORECASE | re.ASCII)
+_REQUEST = re.compile(
+    rf"(?:re:[ \t]?)?unsubscribe(?:[ \t]+([\w-]{{{TOKEN_CHARS}}}))?[ \t.!]{{0,9}}", re.IGNORECASE | re.ASCII
+)
+_AUTOMATIC = ("auto-submitted", "x-autoreply", "x-autorespond", "list-id", "x-failed-recipients")
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeMail:
+    """A request to unsubscribe. Without a valid token, only `sender` says who asks, and it can be forged."""
+
+    tokens: tuple[str, ...]
+    sender: str  # empty: unclear, or an automatic mail
+
+
+def parse(raw: bytes) -> UnsubscribeMail | None:
+    """Return the request in a mail, or None if it is not one."""
+    mail = mime_parser.parse(raw)
+    recipients = " ".join(value for name in _TO for value in mail.headers.get(name, ()))
+    text = next((part.text for part in mail.walk() if part.kind in ("text/plain", "text/html")), "")
+    first_line = next((line.strip() for line in text[:2000].split("\n") if line.strip()), "")
+    addresses = _ADDRESS.findall(recipients)
+    lines = [_REQUEST.fullmatch(line.strip()) for line in (mail.header("subject"), first_line)]
+    requests = [line for line in lines if line]
+    tokens = dict.fromkeys(token for token in (*addresses, *(line[1] for line in requests)) if token)
+    automatic = mail.header("auto-submitted").lower() != "no" and any(map(mail.header, _AUTOMATIC))
+    senders = {match[0] for match in sanitize.EMAIL_ADDRESS.finditer(mail.header("from"))}
+    is_clear = (addresses or requests) and not automatic and len(senders) == 1
+    sender = senders.pop() if is_clear else ""
+    return UnsubscribeMail(tuple(tokens), sender) if tokens or sender else None

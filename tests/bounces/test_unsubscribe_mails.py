@@ -1,0 +1,68 @@
+"""Test mails that ask to unsubscribe: by the address with a token, and by readers' own words."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.bounces import unsubscribe_mails
+from app.bounces.unsubscribe_mails import UnsubscribeMail
+from tests.bounces.mails import PERSONAL_MAIL, dsn, vacation
+
+TOKEN = "Ab-_" * 12 + "xyz"
+ADDRESS = f"unsubscribe+{TOKEN}@paperboy.test"
+ALICE = "alice@example.org"
+
+
+def mail(to: str = "digest@paperboy.test", subject: str = "", text: str = "", headers: str = "") -> bytes:
+    return f"From: Alice <{ALICE}>\r\nTo: <{to}>\r\nSubject: {subject}\r\n{headers}\r\n{text}".encode()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        mail(ADDRESS, "unsubscribe"),
+        mail(ADDRESS),
+        mail(subject=f"unsubscribe {TOKEN}"),
+        mail(headers=f"Delivered-To: {ADDRESS}\r\n"),
+    ],
+)
+def test_token_is_found(raw: bytes) -> None:
+    """Apple Mail writes to the address; other programs copy the subject."""
+    assert unsubscribe_mails.parse(raw) == UnsubscribeMail((TOKEN,), ALICE if b"nsubscribe" in raw else "")
+
+
+def test_token_of_an_automatic_mail() -> None:
+    """A mail program may mark its request as automatic."""
+    raw = mail(ADDRESS, "unsubscribe", headers="Auto-Submitted: auto-generated\r\n")
+    assert unsubscribe_mails.parse(raw) == UnsubscribeMail((TOKEN,), "")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        mail(subject="Unsubscribe"),
+        mail(subject="Re: UNSUBSCRIBE."),
+        mail(subject="hello", text="\r\nunsubscribe\r\n\r\nbest, Alice"),
+        mail("unsubscribe@paperboy.test", "please"),
+    ],
+)
+def test_plain_request(raw: bytes) -> None:
+    assert unsubscribe_mails.parse(raw) == UnsubscribeMail((), ALICE)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        PERSONAL_MAIL,
+        dsn("bounce+00@paperboy.test"),
+        vacation("bounce+00@paperboy.test"),
+        mail(subject="how do I unsubscribe my colleague?", text="I do not want to unsubscribe"),
+        mail(subject="unsubscribe", headers="Auto-Submitted: auto-replied\r\n"),
+        mail(subject="unsubscribe", headers="List-Id: <x.example.org>\r\n"),
+        mail(subject="unsubscribe").replace(b"From: ", b"From: bob@example.org, "),
+    ],
+)
+def test_other_mail_is_no_request(raw: bytes) -> None:
+    """Automatic mails and mails with several senders are not requests."""
+    assert unsubscribe_mails.parse(raw) is None
