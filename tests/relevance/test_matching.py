@@ -489,6 +489,16 @@ def test_title_with_all_words_in_another_order_is_enough() -> None:
     assert index.match([query])[0][1] >= matching.FLOOR
 
 
+def test_weak_matches_keep_their_order() -> None:
+    """Their relevance rises with agreement, and hundreds of them together are not enough to be sent."""
+    details = [LSA_INDEX.details(parse("protein language models for video"), paper.id) for paper in SUBJECTS]
+    weak = [each for each in details if 0 < each.agreement <= matching.MIN_AGREEMENT]
+    relevance = [each.relevance for each in sorted(weak, key=lambda each: each.agreement)]
+    assert len(relevance) > 1
+    assert relevance == sorted(set(relevance))
+    assert 0 < relevance[0] < relevance[-1] < matching.FLOOR / 100
+
+
 def test_broad_interests_have_lower_cut_offs() -> None:
     """More papers of the archive are about reasoning of LLMs than about federated learning."""
     index = matching.MatchIndex([PaperView(1, ANY_ORDER[0])], RelevanceModel.bundled())
