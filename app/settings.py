@@ -72,6 +72,7 @@ class Settings(BaseSettings):
     smtp_messages_per_connection: int = Field(default=100, ge=1)
     when_uncertain: UncertainPolicy = UncertainPolicy.RESEND
     pause_at_failures: int = Field(default=30, ge=1, le=100)  # percent of the last replies
+    pause_at_complaints: float = Field(default=0.3, ge=0, le=100)  # percent of the mails to a receiver
     journal_dir: str = "var/journal"
     journal_fsync: bool = False
 

@@ -7,6 +7,7 @@ notices            PURE: parse a message into notices (RFC 3464, RFC 5965)
 unsubscribe_mails  PURE: recognise mails that ask to unsubscribe
 webhooks           PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON
 scoring            PURE: decide when soft bounces suppress an address
+rates              count bounces and complaints by receiver, pause sending at too many complaints
 events             record bounces and complaints, suppress addresses
 imap_mailbox       notices in an IMAP mailbox
 folder             notices that a mail server writes into a folder

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
 from app import bounces, subscribers
-from app.bounces import BouncedDelivery, Kind, Notice, unsubscribe_mails
+from app.bounces import BouncedDelivery, Kind, Notice, rates, unsubscribe_mails
 from app.delivery.smtp.responses import Action
 from app.errors import InvalidInput, LinkForged, MailboxError, NotFound
 from app.links import LinkSigner, Purpose
@@ -183,6 +183,9 @@ def apply(
         for notice, delivery in _one_notice_per_delivery(session, context.signer, notices):
             outcome = _apply_notice(session, notice, delivery, now)
             counts[outcome] += 1
+            if outcome == "complaints":
+                session.flush()
+                rates.pause_if_excessive(session, now, context.settings.pause_at_complaints)
             if outcome == UNCLAIMED:
                 diagnostic = sanitize.redact_addresses(f"{notice.diagnostic:.300}")
                 # Omit the local part: the record of a run outlives a subscriber's erasure.

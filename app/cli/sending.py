@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from app import clock
+from app.bounces import rates
 from app.cli import output
 from app.delivery import ledger
 from app.digests import reconciliation
@@ -66,6 +68,22 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
     for mails in others:
         output.out().print(f"{_KIND_NAMES[mails.kind]}: {describe_waiting([mails])}")
     print_pauses(pauses)
+
+
+@sending.command("rates")
+def show_rates(
+    days: Annotated[int, typer.Option("--days", min=1, max=31, help="The number of UTC days.")] = 7,
+    as_json: output.AsJson = False,
+) -> None:
+    """Show sent e-mails, bounces and complaints by UTC day and receiver."""
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        found = rates.by_day(session, clock.utcnow(), days)
+    rows = [{**asdict(rate), "complaint_percent": round(rate.complaint_percent, 3)} for rate in found]
+    if as_json:
+        output.print_json(rows)
+        return
+    columns = ("day", "receiver", "sent", "bounces", "complaints", "complaint_percent")
+    output.table(columns, [[row[column] for column in columns] for row in rows])
 
 
 @sending.command()

@@ -10,6 +10,7 @@ from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
+from app.bounces import rates
 from app.delivery import ledger
 from app.digests import planning, reconciliation
 from app.doctor.findings import Finding, Level, error, ok, warning
@@ -50,6 +51,9 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
                 f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
                 f"run `paperboy sending resume{option}` when the reason no longer applies",
             )
+        for rate in rates.excessive(session, now, rates.WARN_PERCENT):
+            fix = "find out why readers do not want these mails; providers refuse mail from .3 % on"
+            yield warning("complaints", rate.describe(), fix)
         for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
             assert key.expires_at is not None  # noqa: S101 - the query compares it
             message = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"

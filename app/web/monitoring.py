@@ -20,6 +20,7 @@ from sqlmodel import Session, col, select
 
 from app import clock
 from app.application import Application
+from app.bounces import rates
 from app.digests import planning, reconciliation
 from app.relevance import model_store
 from app.storage import database
@@ -106,6 +107,10 @@ class _DatabaseCollector(Collector):
             yield _gauge("digest_lateness_seconds", "How long the oldest due digest waits.", late)
             paused = session.exec(select(func.count()).select_from(SendingPause)).one()
             yield _gauge("sending_pauses", "Editions, or everything, that an operator holds back.", paused)
+            today = rates.by_day(session, clock.utcnow(), 1)
+            for name in ("sent", "bounces", "complaints"):
+                numbers = [(rate.receiver, getattr(rate, name)) for rate in today]
+                yield _gauges(f"{name}_today", f"Mails of this UTC day: {name}.", "receiver", numbers)
             sources = session.exec(select(Source).order_by(col(Source.name))).all()
             failures = [(source.name, source.failures) for source in sources]
             yield _gauges("source_failures", "Polls of a source that failed in a row.", "source", failures)

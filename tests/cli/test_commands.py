@@ -382,6 +382,9 @@ def test_send_and_dry_run(run: Run, mail_server: MailServer) -> None:
     assert mail.recipient == "alice@example.org"
     assert "No digest is due" in run("send").stdout
     assert len(mail_server.messages) == 1
+    (rate,) = parse_output(run("sending", "rates", "--json"))
+    assert [rate["receiver"], rate["sent"], rate["complaint_percent"]] == ["others", 1, 0]
+    assert "others" in run("sending", "rates", "--days", "1").stdout
 
 
 @pytest.mark.usefixtures("alice_is_due")

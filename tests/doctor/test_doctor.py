@@ -118,6 +118,7 @@ def test_healthy_service_has_only_good_findings(
         "mail size",
         "mail content",
         "one-click",
+        "unsubscribe mail",
     ]
 
 

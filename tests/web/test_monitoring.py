@@ -63,6 +63,7 @@ def test_metrics_match_the_database(app: Application, client: TestClient, now: d
                 state=DeliveryState.SENT,
                 due_at=now,
                 created_at=now,
+                sent_at=clock.utcnow(),
             )
         )
     with job_runs.record(app.db, "refresh", now):
@@ -76,6 +77,8 @@ def test_metrics_match_the_database(app: Application, client: TestClient, now: d
     assert float(lines['paperboy_subscribers{state="pending"}']) == 0
     assert float(lines['paperboy_deliveries{state="sent"}']) == 1
     assert float(lines["paperboy_papers"]) == 1
+    assert float(lines['paperboy_sent_today{receiver="others"}']) == 1
+    assert float(lines['paperboy_complaints_today{receiver="others"}']) == 0
     assert float(lines['paperboy_source_failures{source="hub \\"A\\""}']) == 2
     assert float(lines['paperboy_source_polled_timestamp_seconds{source="hub \\"A\\""}']) == now.timestamp()
     assert float(lines['paperboy_job_ended_timestamp_seconds{job="refresh"}']) >= now.timestamp()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
+from app.bounces import rates
 from app.delivery import ledger
 from app.digests import planning
 from app.papers import queries
@@ -64,6 +66,27 @@ def get_statistics(
             sources=len(sources),
             sources_failing=sum(failures > 0 for failures in sources),
         )
+
+
+class MailRate(BaseModel):
+    """The mails to a receiver on a UTC day."""
+
+    day: date
+    receiver: str = Field(description="A provider with many domains, or `others`.", examples=["google"])
+    sent: int
+    bounces: int
+    complaints: int
+    complaint_percent: float
+
+
+@router.get("/rates")
+def get_rates(
+    app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 7
+) -> list[MailRate]:
+    """Return sent mails, bounces and complaints by UTC day and receiver, newest day first."""
+    with app.db.read() as session:
+        found = rates.by_day(session, now, days)
+    return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in found]
 
 
 def count_papers(session: Session) -> int:

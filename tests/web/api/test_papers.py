@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from sqlmodel import select
@@ -11,7 +12,7 @@ from sqlmodel import select
 from app.application import Application
 from app.papers import ingest, source_registry
 from app.storage import job_runs
-from app.storage.models import Merge, Source
+from app.storage.models import Delivery, DeliveryState, Merge, Source
 from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 from app.web.api import sources as api_sources
 from tests.conftest import NOW
@@ -186,6 +187,18 @@ def test_statistics(app: Application, alice: int, paper_ids: dict[str, int], cal
     assert (body["sources"], body["sources_failing"]) == (1, 1)
     assert set(body["digests"]) >= {"sent", "deferred", "uncertain"}
     assert body["digest_lateness_seconds"] == 0
+
+
+def test_rates(app: Application, alice: int, call: Call) -> None:
+    """Days without mails have no row."""
+    at = datetime(2026, 11, 20, 8, tzinfo=UTC)
+    with app.db.write() as session:
+        fields = {"state": DeliveryState.SENT, "due_at": at, "created_at": at, "sent_at": at}
+        session.add(Delivery(subscriber_id=alice, edition="2026-11-20", **fields))
+    numbers = {"sent": 1, "bounces": 0, "complaints": 0, "complaint_percent": 0.0}
+    assert call("GET", "/statistics/rates?days=2").json() == [
+        {"day": "2026-11-20", "receiver": "others", **numbers}
+    ]
 
 
 def test_audit_log_can_be_filtered_by_actor_and_action(call: Call) -> None:

@@ -1,0 +1,90 @@
+"""Count sent mails, bounces and complaints by day and receiver. Pause sending at too many complaints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from app.bounces.events import COMPLAINT, HARD, SOFT
+from app.delivery import ledger
+from app.delivery.smtp import fair_queue
+from app.storage.models import Delivery, Event, Subscriber
+
+WINDOW = timedelta(days=7)  # for pausing and warnings
+MIN_COMPLAINTS = 3  # so that one reader of a short list does not stop all mail
+WARN_PERCENT = 0.1  # Gmail and Yahoo ask for less; from .3 % on, they refuse mail
+OTHERS = "others"
+_MAX_QUEUED = timedelta(days=7)  # between the creation of a mail and its delivery
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverRate:
+    """The mails to a receiver, such as `google`, on a day or since a day."""
+
+    day: date
+    receiver: str
+    sent: int
+    bounces: int
+    complaints: int
+
+    @property
+    def complaint_percent(self) -> float:
+        return 100 * self.complaints / max(self.sent, self.complaints, 1)
+
+    def describe(self) -> str:
+        """Describe the complaints, for operators."""
+        percent = f"{self.complaint_percent:.2f} %"
+        since = f"since {self.day:%Y-%m-%d}"
+        return f"{self.complaints} complaints about {self.sent} mails to {self.receiver} ({percent}) {since}"
+
+
+def by_day(session: Session, now: datetime, days: int) -> list[ReceiverRate]:
+    """Return a row for each of the last UTC days and each receiver that had any, newest day first."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    starts = [midnight - timedelta(days=n) for n in range(days)]
+    return [rate for start in starts for rate in between(session, start, start + timedelta(days=1))]
+
+
+def between(session: Session, since: datetime, until: datetime) -> list[ReceiverRate]:
+    """Return a row for each receiver with mails or notices from `since` to before `until`."""
+    is_sqlite = session.get_bind().dialect.name == "sqlite"
+    email = col(Subscriber.email)
+    start = (func.instr if is_sqlite else func.strpos)(email, "@") + 1
+    domain: Any = func.substr(email, start)
+    sent_at = col(Delivery.sent_at)
+    sent = select(domain, func.count()).join(Delivery, col(Delivery.subscriber_id) == Subscriber.id)
+    # The creation is indexed.
+    sent = sent.where(col(Delivery.created_at) >= since - _MAX_QUEUED, sent_at >= since, sent_at < until)
+    notices = select(domain, func.count(func.distinct(Event.delivery_id)))
+    notices = notices.join(Event, col(Event.subscriber_id) == Subscriber.id)
+    notices = notices.where(col(Event.at) >= since, col(Event.at) < until).group_by(domain)
+    columns = []
+    for statement in (
+        sent.group_by(domain),
+        notices.where(col(Event.kind).in_((HARD, SOFT))),
+        notices.where(col(Event.kind) == COMPLAINT),
+    ):
+        counts: Counter[str] = Counter()
+        for name, number in session.exec(statement):
+            receiver = fair_queue.provider_of(f"@{name}")
+            counts[receiver if receiver in fair_queue.PROVIDERS else OTHERS] += number
+        columns.append(counts)
+    receivers = sorted(set().union(*columns))
+    return [ReceiverRate(since.date(), name, *(counts[name] for counts in columns)) for name in receivers]
+
+
+def excessive(session: Session, now: datetime, percent: float) -> list[ReceiverRate]:
+    """Return the receivers whose readers complained about at least `percent` of the last days' mails."""
+    rates = between(session, now - WINDOW, now + timedelta(seconds=1))
+    return [rate for rate in rates if rate.complaints >= MIN_COMPLAINTS and rate.complaint_percent >= percent]
+
+
+def pause_if_excessive(session: Session, now: datetime, percent: float) -> None:
+    """Pause all sending if too many readers complained. `percent` 0: never pause."""
+    for rate in excessive(session, now, percent) if percent else ():
+        ledger.pause(session, rate.describe(), now)

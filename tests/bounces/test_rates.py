@@ -1,0 +1,120 @@
+"""Test the counts of mails, bounces and complaints by receiver, and the pause at too many complaints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlmodel import Session, col, update
+
+from app import bounces
+from app.application import Application
+from app.bounces import processing, rates
+from app.delivery import ledger
+from app.delivery.smtp.fair_queue import provider_of
+from app.doctor import service_state
+from app.doctor.findings import Level
+from app.storage.models import Delivery, DeliveryState
+from tests.bounces.mails import complaint
+from tests.conftest import NOW
+from tests.support import factories
+
+DAY = timedelta(days=1)
+
+
+def add_mails(session: Session, domain: str, count: int, prefix: str = "") -> list[int]:
+    """Add readers at a domain, each with a mail sent an hour ago. Return the ids of the deliveries."""
+    deliveries = []
+    for n in range(count):
+        reader = factories.add_subscriber(session, f"{prefix}reader{n}@{domain}", ["agents"], NOW)
+        at = NOW - timedelta(hours=1)
+        fields = {"state": DeliveryState.SENT, "due_at": at, "created_at": at, "sent_at": at}
+        deliveries.append(Delivery(subscriber_id=reader, edition="2026-11-20", **fields))
+    session.add_all(deliveries)
+    session.flush()
+    return [delivery.id or 0 for delivery in deliveries]
+
+
+def complain(app: Application, delivery_id: int, percent: float = 0.3) -> None:
+    context = app.bounce_context
+    settings = context.settings.model_copy(update={"pause_at_complaints": percent})
+    path = app.signer.return_path(delivery_id, "paperboy.test")
+    mail = complaint("fbl@paperboy.test", returned=path)
+    processing.apply(replace(context, settings=settings), bounces.parse_mail(mail), NOW)
+
+
+def bounce_twice(session: Session, delivery_id: int) -> None:
+    delivery = session.get_one(Delivery, delivery_id)
+    bounces.record_soft(session, delivery_id, delivery.subscriber_id, "550 no", NOW)
+    bounces.record_hard(session, delivery_id, delivery.subscriber_id, "550 no", NOW)
+
+
+def test_rates_by_day_and_receiver(app: Application) -> None:
+    """A mail that bounced softly and then hard is one bounce. Unknown domains are counted together."""
+    with app.db.write() as session:
+        google = add_mails(session, "gmail.com", 3)
+        add_mails(session, "yahoo.co.uk", 1)
+        add_mails(session, "lab.example.org", 1)
+        late = add_mails(session, "aol.com", 1)
+        bounce_twice(session, google[0])
+        yesterday = {"sent_at": NOW - DAY}
+        session.execute(update(Delivery).where(col(Delivery.id) == late[0]).values(**yesterday))
+    complain(app, google[1])
+    with app.db.read() as session:
+        found = rates.by_day(session, NOW, 3)
+    today = NOW.date()
+    assert found == [
+        rates.ReceiverRate(today, "google", 3, 1, 1),
+        rates.ReceiverRate(today, "others", 1, 0, 0),
+        rates.ReceiverRate(today, "yahoo", 1, 0, 0),
+        rates.ReceiverRate(today - DAY, "yahoo", 1, 0, 0),
+    ]
+    assert found[0].complaint_percent == pytest.approx(100 / 3)
+
+
+@pytest.mark.parametrize(
+    ("complaints", "percent", "paused"), [(2, 0.3, 0), (3, 0.3, 1), (3, 0, 0), (3, 80, 0)]
+)
+def test_sending_pauses_at_complaints(app: Application, complaints: int, percent: float, paused: int) -> None:
+    """Two complaints are too few to judge, and a percentage of 0 turns it off."""
+    with app.db.write() as session:
+        ids = add_mails(session, "yahoo.com", 4)
+    for delivery_id in ids[:complaints]:
+        complain(app, delivery_id, percent)
+    with app.db.read() as session:
+        pauses = ledger.pauses(session)
+    assert len(pauses) == paused
+    assert all("3 complaints about 4 mails to yahoo (75.00 %)" in pause.reason for pause in pauses)
+
+
+@pytest.mark.parametrize(
+    ("address", "provider"),
+    [
+        ("a@googlemail.com", "google"),
+        ("a@Hotmail.co.uk", "outlook"),
+        ("a@outlook.com.br", "outlook"),
+        ("a@yahoo.fr", "yahoo"),
+        ("a@aol.com", "yahoo"),
+        ("a@me.com", "icloud"),
+        ("a@gmx.at", "gmx"),
+        ("a@wanadoo.fr", "orange"),
+        ("a@outlook.uni-example.de", "outlook.uni-example.de"),
+        ("a@example.org", "example.org"),
+    ],
+)
+def test_provider_of_national_domains(address: str, provider: str) -> None:
+    assert provider_of(address) == provider
+
+
+def test_doctor_warns_before_sending_pauses(app: Application) -> None:
+    """It names the receiver."""
+    with app.db.write() as session:
+        ids = add_mails(session, "yahoo.com", 4)
+    check = service_state.check
+    assert not [each for each in check(app.db, app.models, NOW) if each.check == "complaints"]
+    for delivery_id in ids[:3]:
+        complain(app, delivery_id, percent=0)
+    (finding,) = [each for each in check(app.db, app.models, NOW) if each.check == "complaints"]
+    assert finding.level is Level.WARNING
+    assert "to yahoo (75.00 %)" in finding.message
