@@ -253,10 +253,13 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
 
 
 def _surnames(authors: Iterable[str]) -> set[str]:
-    """Return the longest word of each name, because order, initials and accents differ between sources."""
+    """Return the longest and the last word of each name.
+
+    Order, initials and accents differ between sources: the longest word of "Yousef Kotp" is not in "Y. Kotp".
+    """
     plain = (unicodedata.normalize("NFKD", name).casefold() for name in authors)
     words = (_PERSON_WORD.findall("".join(c for c in name if not unicodedata.combining(c))) for name in plain)
-    return {max(name_words, key=len) for name_words in words if name_words}
+    return {word for name in words if name for word in (max(name, key=len), name[-1]) if len(word) > 1}
 
 
 class TitleIndex:

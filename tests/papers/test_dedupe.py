@@ -148,6 +148,8 @@ def test_equal_titles_need_a_matching_author_or_abstract() -> None:
     )
     assert dedupe.same_paper_reason(mei, PaperIdentity(TITLE, abstract="We teach pigeons to plan! " * 5))
     assert dedupe.same_paper_reason(mei, PaperIdentity(TITLE))
+    yousef = PaperIdentity(TITLE, authors=("Yousef Kotp",))  # the given name is the longer one
+    assert dedupe.same_paper_reason(yousef, PaperIdentity(TITLE, authors=("Y. Kotp",)))
     assert not dedupe.same_paper_reason(mei, PaperIdentity(TITLE, authors=("Ana Silva",)))
     assert not dedupe.same_paper_reason(
         mei, PaperIdentity(TITLE, authors=("Ana Silva",), abstract="Nothing in common at all.")
