@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from functools import partial
 from typing import Annotated
@@ -151,6 +151,12 @@ def _build_interest(request: Request, text: str, now: datetime) -> CachedRespons
     home, query = "/search?" + urlencode({"q": text}), "?" + urlencode({"interest": text})
     info = FeedInfo(text, description, "/feed", home, query)
     with app.db.read() as session:
+        # Votes as of now, as in the feed of trending papers. The editions show those of their own days.
+        papers = queries.paper_views(session, {item.item.paper_id for item in items})
+        trends = {card.paper.id: card.trend for card in paper_cards.cards(papers, now)}
+        items = [
+            replace(item, item=replace(item.item, trend=trends.get(item.item.paper_id, ""))) for item in items
+        ]
         return _build_feed(request, session, info, items, now)
 
 

@@ -309,6 +309,19 @@ def test_interest_feed_has_matches_with_reasons(app: Application, client: TestCl
     assert client.get(read["home_page_url"]).status_code == 200
 
 
+def test_feeds_agree_on_votes(app: Application, client: TestClient) -> None:
+    """The feed of an interest has the current votes, not those of the day on which a paper was new."""
+    paper = add_paper(app, "Agents that Plan", ago=3, upvotes=10)
+    with app.db.write() as session:
+        first = session.exec(select(VoteCount)).one()
+        first.at -= timedelta(days=3)
+        fields = {"paper_id": paper, "original_paper_id": paper, "source_id": first.source_id}
+        session.add(VoteCount(**fields, at=clock.utcnow() - timedelta(days=1), upvotes=90))
+    for path in ("/feed.json", "/feed.json?interest=agents"):
+        (item,) = parse_json_feed(client.get(path))["items"]
+        assert "90 votes" in item["content_html"], path
+
+
 def test_interest_without_matches_gives_an_empty_feed(app: Application, client: TestClient) -> None:
     add_paper(app, "Agents that Plan")
     read = parse_atom(client.get("/feed.atom", params={"interest": '"<b>zebrafish</b> & co"'}))
