@@ -16,6 +16,7 @@ from app.links import Grant, Purpose
 from app.papers import queries
 from app.relevance import query_language
 from app.storage.models import Paper
+from app.text import tokenizer
 from app.web.feedback_overview import followed_authors
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
@@ -80,17 +81,22 @@ def ask_follow(request: Request, grant: FeedbackLink, paper: PaperId) -> Respons
 
 @router.post("/feedback/{token}/follow/{paper}")
 def follow(
-    request: Request, grant: FeedbackLink, paper: PaperId, author: Text = "", action: Text = ""
+    request: Request,
+    grant: FeedbackLink,
+    paper: PaperId,
+    author: Text = "",
+    other: Text = "",
+    action: Text = "",
 ) -> Response:
-    """Follow one of the paper's authors, or stop following them."""
+    """Follow one of the paper's authors, chosen or typed, or stop following them."""
     try:
         change = subscribers.unfollow if action == "undo" else subscribers.follow
         with db(request).write() as session:
-            if action != "undo" and author not in _paper(session, paper).authors:
-                raise InvalidInput("Choose one of the authors.", "author")
+            if action != "undo":
+                author = _find_author(_paper(session, paper), other.strip() or author)
             change(session, grant.subscriber_id, author, clock.utcnow())
     except InvalidInput as error:
-        return _follow_page(request, grant, paper, problem=str(error), status=422)
+        return _follow_page(request, grant, paper, problem=str(error), typed=other, status=422)
     if action == "undo":
         return _follow_page(request, grant, paper, undone=author)
     return page(request, "followed.html", author=author)
@@ -104,8 +110,21 @@ def _follow_page(
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
     names = [name for name in dict.fromkeys(paper.authors) if query_language.query_for("author", name)]
     offered = names if len(names) <= AUTHORS_SHOWN else [*names[: AUTHORS_SHOWN - 1], names[-1]]
-    values = {"followed": followed_authors(offered, chosen.interests), "problem": "", "undone": "", **values}
-    return page(request, "follow.html", status=status, paper=paper, authors=offered, **values)
+    followed = followed_authors(offered, chosen.interests)
+    values = {"followed": followed, "problem": "", "typed": "", "undone": "", **values}
+    others = [name for name in names if name not in offered]
+    return page(request, "follow.html", status=status, paper=paper, authors=offered, others=others, **values)
+
+
+def _find_author(paper: Paper, typed: str) -> str:
+    """Return the author with this name, however it is spelled. Raise InvalidInput if there is none."""
+    if not typed:
+        raise InvalidInput("Choose one of the authors.", "author")
+    names = {tokenizer.normalized_name(name): name for name in reversed(paper.authors)}
+    name = typed if typed in paper.authors else names.get(tokenizer.normalized_name(typed))
+    if name is None:
+        raise InvalidInput("The paper has no author with this name.", "author")
+    return name
 
 
 def _paper(session: Session, number: int) -> Paper:

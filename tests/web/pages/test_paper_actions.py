@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from app import clock, subscribers
 from app.application import Application
 from app.links import Purpose
+from app.storage.models import Paper
 from app.subscribers import Preferences
 from tests.support import factories
 from tests.web.conftest import Link
@@ -105,6 +106,24 @@ def test_last_interest_cannot_be_undone(
     assert answer.status_code == 422
     assert "Add at least one interest" in answer.text
     assert preferences_of(app, alice).interests == only
+
+
+def test_all_authors_can_be_typed(
+    app: Application, client: TestClient, alice: int, paper: int, link: Link
+) -> None:
+    """Those of a long list who have no button are suggested. Capitals and accents don't matter."""
+    with app.db.write() as session:
+        session.get_one(Paper, paper).authors = [f"Person Numero{n} Émile" for n in range(40)]
+    path = action_path(link, alice, "follow", paper)
+    page = client.get(path).text
+    assert page.count('type="radio"') == 30
+    assert page.count("<option") == 10
+    refused = client.post(path, data={"other": "Nobody Else"})
+    assert refused.status_code == 422
+    assert "The paper has no author with this name." in refused.text
+    assert 'value="Nobody Else"' in refused.text
+    assert client.post(path, data={"other": "person numero35 emile"}).status_code == 200
+    assert preferences_of(app, alice).interests[-1].text == 'author:"Person Numero35 Émile"'
 
 
 def test_missing_paper_or_authors(client: TestClient, alice: int, paper: int, link: Link) -> None:
