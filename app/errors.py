@@ -10,6 +10,7 @@ PaperboyError
 ├── Conflict                the request contradicts the current state
 ├── LinkError               a signed link that does not work
 │   ├── LinkForged
+│   │   └── LinkOfTest      from a test mail
 │   └── LinkExpired         its lifetime has passed
 │       └── LinkReplaced    all of the subscriber's links were replaced
 ├── TooManyRequests         carries retry_after, in seconds
@@ -75,6 +76,10 @@ class LinkError(PaperboyError):
 
 class LinkForged(LinkError):
     """This link is invalid or was made for another purpose."""
+
+
+class LinkOfTest(LinkForged):
+    """This link is from a test mail, which belongs to no subscriber."""
 
 
 class LinkExpired(LinkError):

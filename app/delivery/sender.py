@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Event
 
@@ -33,6 +33,7 @@ MAX_GROUPS_SIGNING = 4  # groups that are being signed while the relay receives 
 SHUTDOWN_GRACE = 10.0  # seconds to wait for the replies to mails in flight when the process is to end
 FIRST_BATCH = 32  # mails; small, so that connections open while the next batch is claimed
 POLL_INTERVAL = 0.1  # seconds
+TEST_NOTE = "This is a test mail. Its links change nothing, because it belongs to no subscriber."
 TUNE_FROM = 100  # mails from which the interpreter is tuned
 
 
@@ -90,9 +91,12 @@ class Sender:
         return +sender_ledger.counts
 
     async def send_test(self, digest: Digest, to: str, now: datetime) -> SendResult:
-        """Send a digest without a ledger entry and return the result."""
+        """Send a digest, marked as a test, without a ledger entry, and return the result."""
+        digest = replace(digest, note=f"{TEST_NOTE} {digest.note}".strip())
         try:
             draft = self.composer.draft(preview_request(digest, to, self.settings.mail_domain, now))
+            head = draft.head.replace(b"\r\nSubject: ", b"\r\nSubject: Test: ", 1)
+            draft = draft._replace(head=head, subject=f"Test: {draft.subject}")
         except Exception as error:
             return _compose_failure(error)
         return await connection_pool.send_one(self.settings, self.composer.sign_and_serialize(draft))

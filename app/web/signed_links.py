@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 
 from app import clock
 from app.application import Application
-from app.errors import LinkForged, LinkReplaced
+from app.errors import LinkForged, LinkOfTest, LinkReplaced
 from app.links import Grant, Purpose
 from app.storage.database import Database
 from app.storage.models import Subscriber, SubscriberState
@@ -23,13 +23,13 @@ _DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
 
 
 def granted(request: Request, purpose: Purpose, token: str) -> Grant:
-    """Return the grant of a signed link. Raise LinkForged, LinkExpired or LinkReplaced."""
+    """Return the grant of a signed link. Raise LinkForged, LinkOfTest, LinkExpired or LinkReplaced."""
     app: Application = request.app.state.paperboy
     grant = app.signer.verify(purpose, token, clock.utcnow())
     with app.db.read() as session:
         subscriber = session.get(Subscriber, grant.subscriber_id)
     if subscriber is None:
-        raise LinkForged
+        raise LinkForged if grant.subscriber_id else LinkOfTest
     if subscriber.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
         return grant
     # The unsubscribe links in all e-mails work, however old they are.

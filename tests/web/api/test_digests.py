@@ -124,6 +124,8 @@ def test_test_mail_goes_only_to_the_given_address(
     (mail,) = mail_server.messages
     assert mail.recipient == "me@example.org"
     assert AGENTS in mail.parsed().get_body(("plain",)).get_content()
+    assert mail.parsed()["Subject"].startswith("Test: ")
+    assert "This is a test mail." in mail.parsed().get_body(("plain",)).get_content()
     assert "alice" not in mail.data.decode()
     assert call("GET", "/deliveries").json()["items"] == []
     assert audit_log() == [("send key", "digest.test", str(alice))]
