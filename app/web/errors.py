@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -20,6 +21,7 @@ from app.errors import (
     InvalidInput,
     LinkExpired,
     LinkForged,
+    LinkOfTest,
     LinkReplaced,
     NotFound,
     NotReady,
@@ -62,6 +64,11 @@ _LINK_PAGES: dict[type[PaperboyError], ErrorPage] = {
         "you copied all of it, or request a new link.",
         offer_link=True,
     ),
+    LinkOfTest: ErrorPage(
+        "This link is from a test mail",
+        "A test mail belongs to no subscriber, so its links change nothing. The same links work in the "
+        "digests of subscribers.",
+    ),
     LinkReplaced: ErrorPage(
         "This link no longer works",
         "It was replaced by a newer link, or it is no longer needed. Open the link in our latest e-mail, or "
@@ -91,8 +98,7 @@ _PAGES = {
     422: ErrorPage("Something in this request is not valid", "Please go back and check it."),
     429: ErrorPage(
         "Too many requests",
-        "We limit requests so that the service stays available for everybody and mailboxes stay safe. "
-        "Please wait a little and try again.",
+        "We limit requests so that the service stays available for everybody and mailboxes stay safe.",
     ),
     500: ErrorPage(
         "Something went wrong on our side", "We have logged the error. Please try again in a little while."
@@ -107,6 +113,12 @@ _PAGES = {
 RETRY_AFTER = 10  # seconds, while the database is busy
 
 log = structlog.get_logger(__name__)
+
+
+def wait_in_words(seconds: int) -> str:
+    """Return a waiting time: "1 second", "40 seconds", "3 minutes"."""
+    count, unit = (seconds, "second") if seconds <= 90 else (math.ceil(seconds / 60), "minute")
+    return f"{count} {unit}" + "s" * (count != 1)
 
 
 def status_of(error: PaperboyError) -> int:
@@ -143,6 +155,10 @@ def _request_error(request: Request, error: Exception) -> Response:
             headers = None
             if isinstance(error, (TooManyRequests, NotReady)):
                 headers = {"Retry-After": str(error.retry_after)}
+            if isinstance(error, TooManyRequests) and request_bodies.parsed(request):
+                return _busy(request, 429, error.retry_after)
+            if isinstance(error, TooManyRequests):
+                detail = f"Please wait {wait_in_words(error.retry_after)}, then try again."
             return _respond(request, status_of(error), detail, headers, _LINK_PAGES.get(type(error)))
         case HTTPException():
             is_default = error.detail == HTTPStatus(error.status_code).phrase
@@ -152,16 +168,21 @@ def _request_error(request: Request, error: Exception) -> Response:
 
 
 def _database_error(request: Request, error: Exception) -> Response:
-    """Return a page with a button that submits the same form again."""
     if not is_unavailable(error):
         raise error
     log.error("database unavailable", path=request.url.path, error=str(getattr(error, "orig", error)))
+    return _busy(request, 503, RETRY_AFTER)
+
+
+def _busy(request: Request, status: int, retry_after: int) -> Response:
+    """Return a page with a button that submits the same form again."""
     # The page has a form: with no-referrer, browsers would not send its Origin. Other sites get no referrer.
-    headers = {"Retry-After": str(RETRY_AFTER), "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
+    headers = {"Retry-After": str(retry_after), "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
     form = request_bodies.parsed(request) or FormData()
     fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+    values = {"status_code": status, "wait": wait_in_words(retry_after), "method": request.method}
     return page(
-        request, "busy.html", status=503, headers=headers, method=request.method, fields=fields,
+        request, "busy.html", status=status, headers=headers, **values, fields=fields,
         file_lost=any(getattr(value, "filename", "") for value in form.values()),
     )  # fmt: skip
 

@@ -12,9 +12,11 @@ from sqlmodel import col, func, select
 from app import clock, main, subscribers
 from app.application import Application
 from app.delivery import suppression
+from app.errors import TooManyRequests
 from app.papers import ingest
 from app.storage.models import Delivery, Event, FormSubmission, Source, Subscriber, SubscriberState
 from app.types import EmptyDigestPolicy, MailKind, PaperRecord, ParseResult, SourceKind
+from app.web.rate_limits import Capacity, RateLimiter
 from tests.support.mail_server import MailServer
 from tests.web.conftest import ALICE, WANTED
 
@@ -255,6 +257,24 @@ def test_mails_to_one_address_are_limited(app: Application, client: TestClient) 
     """The limit holds for any client and for known and unknown addresses."""
     answers = [client.post("/manage", data={"email": "new@example.org"}).status_code for _ in range(6)]
     assert answers == [200] * 5 + [429]
+
+
+def test_refused_form_can_be_sent_again(client: TestClient) -> None:
+    """The page says how long to wait, and its button sends the same fields."""
+    limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
+    limits.page_limit = RateLimiter(0, 100)
+    refused = client.get("/?interest=agents")
+    assert "Please wait 2 minutes, then try again." in refused.text
+
+    def refuse(*_arguments: object) -> None:
+        raise TooManyRequests(retry_after=40)
+
+    client.app.state.admission.admit = refuse  # type: ignore[attr-defined]
+    refused = client.post("/subscribe", data=FORM)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "40")
+    assert "Please send the form again in 40 seconds. Everything you entered is kept." in refused.text
+    assert refused.text.count('name="interest"') == 3
+    assert 'name="email" value="carol@example.org"' in refused.text
 
 
 def test_link_request_requires_an_address(client: TestClient) -> None:
