@@ -180,6 +180,11 @@ class DigestBuilder:
         except Exception as error:
             return _log_failure(subscriber, error)
 
+    @property
+    def added_note(self) -> str:
+        """The note in the first digest of a subscriber whom the operator added."""
+        return wording.added_note(self._settings.site_name, self._settings.contact_address)
+
     def preview(
         self,
         edition: str,

@@ -20,6 +20,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app import subscribers
 from app.delivery import ledger
 from app.delivery.ledger import Entry
+from app.digests import wording
 from app.digests.builder import DigestBuilder, DigestContext, DigestRequest
 from app.errors import ClockError
 from app.papers import queries
@@ -250,10 +251,14 @@ def _compose(
         else:
             due_requests.append(replace(request, following_due=following_due))
     entries = []
+    added = {row.id or 0 for row in rows if row.consent_version == subscribers.CONSENT_GIVEN_ELSEWHERE}
+    not_welcomed = added - ledger.with_digest(session, added)
     ranked_papers = builder.ranked(due_requests)
     for request, ranked, times in zip(due_requests, ranked_papers, due_times, strict=True):
         edition, due, following_due = times
         digest = builder.digest(request.subscriber, edition, ranked)
+        if request.subscriber.id in not_welcomed and isinstance(digest, Digest):
+            digest = replace(digest, note=wording.join(builder.added_note, digest.note))
         entries.append(Entry(request.subscriber.id or 0, edition, due, digest, give_up_at=following_due))
     return requests, entries
 

@@ -53,6 +53,27 @@ def change_preferences(app: Application, now: datetime, **fields: object) -> Non
         subscribers.change(session, 1, Preferences(**fields), now)  # type: ignore[arg-type]
 
 
+def test_first_digest_says_who_added_the_subscriber(app: Application, mail_server: MailServer) -> None:
+    """Only for those whom the operator added, and only once."""
+    alice = 1
+    with app.db.write() as session:
+        bob = subscribers.add(session, "bob@example.org", Preferences(interests=(Interest("video"),)), AHEAD)
+    pipeline.send_due(app, HOUR)
+    with app.db.write() as session:
+        source = factories.add_source(session, NOW, "another")
+        factories.add_paper(session, source, "Video Games", (NOW + DAY).date(), NOW + DAY)
+    pipeline.plan(app, HOUR + DAY)
+    notes: dict[int, list[str]] = {alice: [], bob: []}
+    for row in deliveries(app):
+        if row.state is DeliveryState.SKIPPED:
+            continue
+        notes[row.subscriber_id].append(factories.load_digest(app, row).note)
+    assert not any(notes[alice])
+    assert [note.split(".")[0] for note in notes[bob]] == ["Welcome", ""]
+    assert "the operator of Paperboy" in notes[bob][0]
+    assert len(mail_server.messages) == 2
+
+
 # --- ahead of the hour
 
 

@@ -33,6 +33,7 @@ from app.delivery.ledger.entries import (
     enqueue,
     paper_ids_promised,
     skipped_since_last_digest,
+    with_digest,
     withdraw,
 )
 from app.delivery.ledger.outcomes import OnFailed, record_results, retry_delay

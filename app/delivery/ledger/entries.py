@@ -100,6 +100,16 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
     session.execute(delete(Delivery).where(*digests, *not_due))
 
 
+def with_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
+    """Return those of these subscribers who were sent a digest or will be."""
+    digests = select(Delivery.subscriber_id).where(
+        col(Delivery.subscriber_id).in_(subscriber_ids),
+        Delivery.kind == MailKind.DIGEST,
+        col(Delivery.state).not_in(UNDELIVERED),
+    )
+    return set(session.exec(digests.distinct())) if subscriber_ids else set()
+
+
 def skipped_since_last_digest(
     session: Session, subscriber_ids: Collection[int], since: datetime
 ) -> dict[int, tuple[SkippedEdition, ...]]:
