@@ -21,6 +21,7 @@ from app.subscribers.account import (
     pause_date_range,
     resubscribe,
     resume,
+    send_first_now,
     unfollow,
     unmute,
 )
@@ -55,6 +56,7 @@ from app.subscribers.preferences import (
 from app.subscribers.privacy import erase, export, new_links, request_erasure, request_export, unsubscribe
 from app.subscribers.repository import find, get, history, preferences_of, state_at
 from app.subscribers.signup import (
+    CONSENT_GIVEN_ELSEWHERE,
     CONSENT_TEXT,
     add,
     allow_again,

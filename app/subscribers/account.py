@@ -16,6 +16,7 @@ from app.storage.models import SubscriberState as State
 from app.subscribers.preferences import Preferences, check
 from app.subscribers.repository import (
     get_for_update,
+    history,
     preferences_of,
     record_event,
     require_not_erased,
@@ -85,6 +86,20 @@ def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: date
     unmuted = {query_language.normalise(text).casefold() for text in texts}
     muted = tuple(text for text in preferences.muted if text.casefold() not in unmuted)
     change(session, subscriber_id, replace(preferences, muted=muted), now)
+
+
+def send_first_now(session: Session, subscriber_id: int, now: datetime) -> bool:
+    """Make the first digest due now. Return False, and change nothing, if there was a digest or none is due.
+
+    Its edition is today's, so the digest of the schedule is not sent on the same day.
+    """
+    subscriber = get_for_update(session, subscriber_id)
+    if subscriber.next_due_at is None or history(session, subscriber_id, 1):
+        return False
+    subscriber.next_due_at = min(subscriber.next_due_at, now)
+    record_event(session, "first_asked", subscriber, now)
+    session.add(subscriber)
+    return True
 
 
 def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:

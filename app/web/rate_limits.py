@@ -34,6 +34,7 @@ PAGES_A_MINUTE = 240  # per visitor; cached pages are not counted
 PREVIEWS_A_MINUTE = 60  # per visitor: as fast as anybody types, with occasional pauses
 SEARCHES_A_MINUTE = 30  # per visitor
 FEEDS_A_MINUTE = 30  # per visitor; cached feeds are not counted
+FIRST_DIGESTS_AN_HOUR = 10  # per visitor: each subscriber can request only one
 PASTES_AN_HOUR = 20  # per subscriber: parsing a file full of LaTeX may take six seconds
 
 
@@ -152,6 +153,7 @@ class Capacity:
         self.preview_limit = RateLimiter(PREVIEWS_A_MINUTE, MINUTE)
         self.search_limit = RateLimiter(SEARCHES_A_MINUTE, MINUTE)
         self.feed_limit = RateLimiter(FEEDS_A_MINUTE, MINUTE)
+        self.first_digest_limit = RateLimiter(FIRST_DIGESTS_AN_HOUR, HOUR)
         self.paste_limit = RateLimiter(PASTES_AN_HOUR, HOUR)
 
 

@@ -25,7 +25,7 @@ from app.web.forms import PreferencesForm, Text, Texts
 from app.web.preview import Preview
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
-from app.web.security import MAIL_CSP, client_ip
+from app.web.security import MAIL_CSP, client_ip, visitor
 from app.web.signed_links import PRIVATE, allows, db, feed_path, page, redirect_to_preferences, signed_path
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -35,6 +35,9 @@ MAX_DATE_CHARS = 20  # of an invalid date that is shown again
 MESSAGES = {
     "saved": "Saved.",
     "followed": "You now follow one more author. See your interests.",
+    "first": "Your first digest is on its way. If no papers match today, there is none, and “Your digests” "
+    "below says why.",
+    "later": "You already got a digest. The next one is sent at the time in your schedule.",
     "paused": "Paused.",
     "resumed": "Your digests have resumed.",
     "back": "Welcome back. You are subscribed again.",
@@ -78,7 +81,9 @@ def confirm(request: Request, grant: Confirm) -> Response:
         subscriber = subscribers.confirm(
             session, grant.subscriber_id, client_ip(request), now, grant.argument or None
         )
-    return page(request, "confirmed.html", subscriber=subscriber, links=_links(request, subscriber, now))
+        is_first = not subscribers.history(session, grant.subscriber_id, 1)
+    links = _links(request, subscriber, now)
+    return page(request, "confirmed.html", subscriber=subscriber, links=links, is_first=is_first)
 
 
 @router.get("/decline/{token}")
@@ -252,6 +257,18 @@ def pause_from_preferences(request: Request, grant: Change, until: Text = "", ac
     except InvalidPreference as error:
         return _preferences_page(request, grant, pause=(until, str(error)), status=422)
     return redirect_to_preferences(request, "resumed" if action == "resume" else "paused")
+
+
+@router.post("/preferences/{token}/first")
+def send_first_digest(request: Request, grant: Change, later: BackgroundTasks) -> Response:
+    """Send a new subscriber's first digest now. The ledger has one row for today, so it is sent once."""
+    capacity: Capacity = request.app.state.capacity
+    capacity.first_digest_limit.hit(visitor(request))
+    with db(request).write() as session:
+        is_due = subscribers.send_first_now(session, grant.subscriber_id, clock.utcnow())
+    if is_due:
+        later.add_task(background.send_due, request)
+    return redirect_to_preferences(request, "first" if is_due else "later")
 
 
 @router.post("/preferences/{token}/return")

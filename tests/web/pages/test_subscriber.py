@@ -14,12 +14,14 @@ import time_machine
 from fastapi.testclient import TestClient
 from sqlmodel import Session, select
 
-from app import clock, subscribers
+from app import clock, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
+from app.digests import reconciliation
 from app.links import LIFETIMES, Purpose
 from app.storage.models import (
     Delivery,
+    DeliveryState,
     Event,
     FeedbackRow,
     InterestRow,
@@ -29,9 +31,10 @@ from app.storage.models import (
     Suppression,
 )
 from app.types import EmptyDigestPolicy, MailKind, Skip
+from app.web import rate_limits
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
-from tests.web.conftest import ALICE, WANTED, Link
+from tests.web.conftest import ALICE, BOB, WANTED, Link
 
 PURPOSES = list(Purpose)
 READ_ONLY = (Purpose.VIEW, Purpose.FEED)
@@ -513,6 +516,46 @@ def test_confirmation_page_announces_the_first_digest(
         page = client.post(link(Purpose.CONFIRM, pending)).text
         assert "Your first digest is due on" in page
         assert ("If no papers match by then" in page) is later
+
+
+def test_first_digest_is_sent_on_request(
+    app: Application, mail_server: MailServer, client: TestClient, pending: int, link: Link
+) -> None:
+    """It goes through the ledger: once, and the digest of the schedule does not follow on the same day."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        factories.add_paper(session, factories.add_source(session, now), "Diffusion Models", now.date(), now)
+    button = re.search(
+        r'action="(/preferences/[^"]+/first)"', client.post(link(Purpose.CONFIRM, pending)).text
+    )
+    assert button
+    sent = client.post(button[1]).text
+    assert "Your first digest is on its way." in sent
+    again = client.post(button[1]).text
+    assert "You already got a digest." in again
+    assert [mail.recipient for mail in mail_server.messages] == [BOB, BOB]  # confirm, digest
+    pipeline.send_due(app, now + timedelta(hours=23))
+    with app.db.read() as session:
+        (row,) = subscribers.history(session, pending)
+        assert row.state is DeliveryState.SENT
+        assert subscribers.get(session, pending).next_due_at > row.due_at  # type: ignore[operator]
+        assert reconciliation.reconcile_recent(session, now).is_consistent
+    assert button[1] not in client.post(link(Purpose.CONFIRM, pending)).text
+
+
+def test_requests_for_first_digests_are_limited(client: TestClient, alice: int, link: Link) -> None:
+    path = link(Purpose.PREFERENCES, alice) + "/first"
+    answers = [client.post(path) for _ in range(rate_limits.FIRST_DIGESTS_AN_HOUR + 1)]
+    assert answers[-1].status_code == 429
+    assert "wait" in answers[-1].text
+    assert {answer.status_code for answer in answers[:-1]} == {200}
+
+
+def test_links_of_test_mails_are_explained(app: Application, client: TestClient) -> None:
+    token = app.signer.token(Purpose.PREFERENCES, 0, clock.utcnow())
+    answer = client.get(f"/preferences/{token}")
+    assert answer.status_code == 403
+    assert "This link is from a test mail" in answer.text
 
 
 def test_alias_of_a_time_zone_is_kept(app: Application, client: TestClient, link: Link) -> None:
