@@ -69,6 +69,7 @@ class Purpose(StrEnum):
     VIEW = "view"  # one digest in the browser; the argument is the delivery's id
     FEEDBACK = "feedback"  # like, dislike, mute or follow; the rest of the path names the action and paper
     FEED = "feed"  # the papers in the digests, for a feed reader
+    ADDRESS = "address"  # confirm a change of address, with the old address and then with the new one
     EXPORT = "export"
     ERASE = "erase"
 
@@ -77,6 +78,7 @@ FEEDBACK_ACTIONS = ("like", "dislike", "mute", "follow")  # the feedback links o
 LIFETIMES = {
     Purpose.CONFIRM: timedelta(days=7),
     Purpose.DECLINE: timedelta(days=30),
+    Purpose.ADDRESS: timedelta(days=2),
     Purpose.EXPORT: timedelta(hours=2),
     Purpose.ERASE: timedelta(hours=2),
 }  # other links work until the subscriber's link epoch is incremented

@@ -362,6 +362,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < now - RUNS_KEPT))
             run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
             run.counts["cards"] += ledger.prune_snapshots(session, old)
+            subscribers.expire_changes(session, now)
             run.counts["requests"] += subscribers.prune_form_submissions(session, now)
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             hit_counters.prune(session, now)

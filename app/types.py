@@ -47,6 +47,7 @@ class MailKind(StrEnum):
     EXPORT = "export"  # the link that downloads the data stored about a subscriber
     ERASE = "erase"
     NEW_LINKS = "new_links"  # all links sent before were revoked
+    ADDRESS = "address"  # confirm a change of address
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ _KIND_NAMES = {
     MailKind.EXPORT: "Links to download",
     MailKind.ERASE: "Links to erase",
     MailKind.NEW_LINKS: "New links",
+    MailKind.ADDRESS: "Changes of address",
 }
 
 

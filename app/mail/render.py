@@ -47,6 +47,7 @@ LINKS = {
     MailKind.EXPORT: (Purpose.EXPORT,),
     MailKind.ERASE: (Purpose.ERASE, Purpose.UNSUBSCRIBE),
     MailKind.NEW_LINKS: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE),
+    MailKind.ADDRESS: (Purpose.ADDRESS,),
 }
 
 

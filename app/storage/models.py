@@ -52,6 +52,7 @@ class SubscriberState(StrEnum):
 class RequestKind(StrEnum):
     SIGN_UP = "sign_up"
     LINK = "link"  # to the preferences
+    ADDRESS = "address"  # confirm the new address of a subscriber
 
 
 class DeliveryState(StrEnum):
@@ -252,6 +253,15 @@ class FormSubmission(Row, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
     processed_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
     declined_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class AddressChange(Row, table=True):
+    """A change of a subscriber's address that is not complete. It is deleted then, or when it expires."""
+
+    subscriber_id: int = Field(primary_key=True, foreign_key="subscriber.id", ondelete="CASCADE")
+    email: str = Field(index=True, max_length=320)  # the new address, normalised
+    requested_at: datetime = Field(sa_type=UtcDateTime)
+    approved_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # with the old address
 
 
 class InterestQuery(Row, table=True):

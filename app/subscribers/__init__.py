@@ -6,6 +6,7 @@ feedback          likes, dislikes and pasted papers
 form_submissions  submitted public forms, limits on mail to one mailbox, remembered declines
 signup            sign up, confirm, decline, request a link
 account           change preferences, follow authors, mute words, pause, resume, resubscribe
+address           change the address, confirmed with the old one and the new one
 privacy           unsubscribe, new links, export, erase
 repository        find and lock rows, record events, set the next due date, enqueue service mails
 schedule          PURE: when a subscriber is due, in their time zone
@@ -25,6 +26,7 @@ from app.subscribers.account import (
     unfollow,
     unmute,
 )
+from app.subscribers.address import confirm_change, expire_changes, open_change, request_change
 from app.subscribers.feedback import (
     MatchedReferences,
     feedback_for_ranking,

@@ -13,7 +13,7 @@ from app.delivery import ledger, suppression
 from app.errors import Conflict
 from app.links import LIFETIMES, Purpose
 from app.storage import audit_log
-from app.storage.models import Delivery, DigestContent, Event, Subscriber
+from app.storage.models import AddressChange, Delivery, DigestContent, Event, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import feedback, form_submissions
 from app.subscribers.preferences import Preferences
@@ -103,6 +103,7 @@ def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
     subscriber.link_epoch += 1  # invalidate all links in earlier mails, except unsubscribe links
     store_preferences(session, subscriber, Preferences())
     feedback.forget(session, identity)
+    session.execute(delete(AddressChange).where(col(AddressChange.subscriber_id) == identity))
     form_submissions.close(session, identity)
     session.execute(update(Event).where(col(Event.subscriber_id) == identity).values(detail=""))
     own_rows = col(Delivery.subscriber_id) == identity
@@ -131,6 +132,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
             row | {"digest": digests.get(number, {})} for number, row in zip(ids, rows, strict=True)
         ],
         "feedback": [asdict(item) | {"at": item.at.isoformat()} for item in rated],
+        "new_address": change.email if (change := session.get(AddressChange, subscriber_id)) else "",
         "unconfirmed": form_submissions.export(session, subscriber_id),
         "events": _rows(session, Event, subscriber_id, _INTERNAL_FIELDS["event"]),
         "do_not_mail": suppression.is_suppressed(session, subscriber.email),

@@ -77,7 +77,7 @@ def process(session: Session, request_id: int, now: datetime) -> int | None:
     if request is None:
         return None
     advisory_lock(session, f"mailbox {request.mailbox}")
-    answer = _answer_sign_up if request.kind is RequestKind.SIGN_UP else _answer_link
+    answer = _ANSWERS[request.kind]
     delivery_id, subscriber_id = answer(session, request, now)
     form_submissions.finish(request, now, delivery_id, subscriber_id)
     session.add(request)
@@ -126,6 +126,23 @@ def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _A
     return enqueue_requested_mail(
         session, subscriber, MailKind.CONFIRM, now, lifetime=lifetime
     ), subscriber.id
+
+
+def _answer_address(session: Session, request: FormSubmission, now: datetime) -> _Answer:
+    """Ask the owner of a subscriber's new address to confirm, if the address has no subscriber yet."""
+    holder = _find(session, request.email)
+    if (holder is not None and holder.state is not State.PENDING) or not _may_confirm(session, request, now):
+        return _NOTHING
+    holder, _ = _get_or_create(session, request.email, now)
+    lifetime = LIFETIMES[Purpose.ADDRESS]
+    return enqueue_mail(session, holder, MailKind.ADDRESS, now, lifetime, f"-{token_hex(4)}"), None
+
+
+_ANSWERS = {
+    RequestKind.SIGN_UP: _answer_sign_up,
+    RequestKind.LINK: _answer_link,
+    RequestKind.ADDRESS: _answer_address,
+}
 
 
 def _may_confirm(session: Session, request: FormSubmission, now: datetime) -> bool:

@@ -206,7 +206,7 @@ def upgrade() -> None:
     )
     op.create_table('form_submission',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
-    sa.Column('kind', sa.Enum('sign_up', 'link', name='requestkind', native_enum=False, create_constraint=True, length=20), nullable=False),
+    sa.Column('kind', sa.Enum('sign_up', 'link', 'address', name='requestkind', native_enum=False, create_constraint=True, length=20), nullable=False),
     sa.Column('mailbox', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
     sa.Column('email', sqlmodel.sql.sqltypes.AutoString(length=320), nullable=False),
     sa.Column('visitor', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
@@ -227,10 +227,21 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_form_submission_processed_at'), ['processed_at'], unique=False)
         batch_op.create_index(batch_op.f('ix_form_submission_subscriber_id'), ['subscriber_id'], unique=False)
 
+    op.create_table('address_change',
+    sa.Column('subscriber_id', sa.Integer(), nullable=False),
+    sa.Column('email', sqlmodel.sql.sqltypes.AutoString(length=320), nullable=False),
+    sa.Column('requested_at', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('approved_at', sa.DateTime(timezone=True), nullable=True),
+    sa.ForeignKeyConstraint(['subscriber_id'], ['subscriber.id'], name=op.f('fk_address_change_subscriber_id_subscriber'), ondelete='CASCADE'),
+    sa.PrimaryKeyConstraint('subscriber_id', name=op.f('pk_address_change'))
+    )
+    with op.batch_alter_table('address_change', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_address_change_email'), ['email'], unique=False)
+
     op.create_table('delivery',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
     sa.Column('subscriber_id', sa.Integer(), nullable=False),
-    sa.Column('kind', sa.Enum('digest', 'confirm', 'manage', 'export', 'erase', 'new_links', name='mailkind', native_enum=False, create_constraint=True, length=20), nullable=False),
+    sa.Column('kind', sa.Enum('digest', 'confirm', 'manage', 'export', 'erase', 'new_links', 'address', name='mailkind', native_enum=False, create_constraint=True, length=20), nullable=False),
     sa.Column('edition', sqlmodel.sql.sqltypes.AutoString(length=40), nullable=False),
     sa.Column('state', sa.Enum('pending', 'claimed', 'committing', 'sent', 'deferred', 'failed', 'suppressed', 'uncertain', 'skipped', name='deliverystate', native_enum=False, create_constraint=True, length=20), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
@@ -440,6 +451,10 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f('ix_form_submission_created_at'))
 
     op.drop_table('form_submission')
+    with op.batch_alter_table('address_change', schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f('ix_address_change_email'))
+
+    op.drop_table('address_change')
     op.drop_table('suppression')
     with op.batch_alter_table('subscriber', schema=None) as batch_op:
         batch_op.drop_index('ix_subscriber_paused_until')

@@ -343,6 +343,7 @@ def test_sender_id_follows_the_rule_of_gmail(domain: str) -> None:
         (MailKind.EXPORT, {"export"}),
         (MailKind.ERASE, {"erase", "unsubscribe"}),
         (MailKind.NEW_LINKS, {"preferences", "pause", "unsubscribe"}),
+        (MailKind.ADDRESS, {"address"}),
     ],
 )
 def test_service_mails(

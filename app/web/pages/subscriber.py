@@ -16,10 +16,10 @@ from sqlmodel import Session
 from app import clock, subscribers
 from app.application import Application
 from app.delivery import ledger
-from app.errors import InvalidPreference, LinkForged, NotFound
+from app.errors import InvalidAddress, InvalidPreference, LinkForged, NotFound
 from app.links import Grant, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
-from app.storage.models import Delivery, Subscriber, SubscriberState
+from app.storage.models import AddressChange, Delivery, Subscriber, SubscriberState
 from app.web import background, feedback_overview, forms, preview
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.preview import Preview
@@ -43,6 +43,9 @@ MESSAGES = {
     "back": "Welcome back. You are subscribed again.",
     "exporting": "We sent you an e-mail with a link to download your data. "
     f"It works for {lifetime_in_words(Purpose.EXPORT)}. We send this e-mail at most once an hour.",
+    "address": "We sent an e-mail to your current address. Press the button in it, then the one in the "
+    f"e-mail to your new address. Each works for {lifetime_in_words(Purpose.ADDRESS)}. We send this "
+    "e-mail at most once an hour.",
     "erasing": "We sent you an e-mail with a link to erase your data. "
     f"It works for {lifetime_in_words(Purpose.ERASE)}. We send this e-mail at most once an hour.",
 }
@@ -56,6 +59,7 @@ Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
 View = Annotated[Grant, allows(Purpose.VIEW)]
 Export = Annotated[Grant, allows(Purpose.EXPORT)]
 Erase = Annotated[Grant, allows(Purpose.ERASE)]
+ConfirmAddress = Annotated[Grant, allows(Purpose.ADDRESS)]
 
 
 # --- sign-up
@@ -162,6 +166,53 @@ def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
     with db(request).write() as session:
         subscribers.erase(session, grant.subscriber_id, clock.utcnow(), suppress=keep_off == "yes")
     return page(request, "erase.html", done=True, suppressed=keep_off == "yes")
+
+
+# --- change the address
+
+
+@router.post("/preferences/{token}/address")
+def mail_address_change(
+    request: Request, grant: Change, later: BackgroundTasks, email: Text = ""
+) -> Response:
+    """Ask the owner of the old address to confirm. The response does not depend on who has the new one."""
+    try:
+        _mail_later(
+            request,
+            grant,
+            later,
+            lambda session, number, now: subscribers.request_change(session, number, email, now),
+        )
+    except InvalidAddress as error:
+        return _preferences_page(request, grant, address=(email, str(error)), status=422)
+    return redirect_to_preferences(request, "address")
+
+
+@router.get("/address/{token}")
+def ask_address(request: Request, grant: ConfirmAddress) -> Response:
+    with db(request).read() as session:
+        change = subscribers.open_change(session, grant.subscriber_id, clock.utcnow())
+    return _address_page(request, grant, change)
+
+
+@router.post("/address/{token}")
+def confirm_address(request: Request, grant: ConfirmAddress, later: BackgroundTasks) -> Response:
+    """Confirm with one of both addresses. With the second one, the address changes."""
+    now = clock.utcnow()
+    with db(request).write() as session:
+        change = subscribers.open_change(session, grant.subscriber_id, now)
+        request_id = subscribers.confirm_change(session, grant.subscriber_id, client_ip(request), now)
+    if request_id is not None:
+        later.add_task(background.answer_form, request, request_id)
+    return _address_page(request, grant, change, done=True)
+
+
+def _address_page(
+    request: Request, grant: Grant, change: AddressChange | None, *, done: bool = False
+) -> Response:
+    is_new = change is not None and change.subscriber_id != grant.subscriber_id
+    is_approved = change is not None and change.approved_at is not None and not is_new and not done
+    return page(request, "address.html", change=change, is_new=is_new, is_approved=is_approved, done=done)
 
 
 # --- preferences and pauses
@@ -369,6 +420,7 @@ def _preferences_page(
     message: str = "",
     feedback_message: str = "",
     pause: tuple[str, str] = ("", ""),  # end date as typed, and its error
+    address: tuple[str, str] = ("", ""),  # new address as typed, and its error
     digest_preview: Preview | None = None,
     status: int = 200,
 ) -> Response:
@@ -391,7 +443,7 @@ def _preferences_page(
         headers=digest_preview.headers if digest_preview else None, preview=digest_preview,
         subscriber=subscriber, form=form, message=message, feedback_message=feedback_message,
         hints=[hint for row in form.rows if (hint := interest_reader.hint(row.text))],
-        feedback=overview, until=_pause_form(subscriber, now, *pause),
+        address=address, feedback=overview, until=_pause_form(subscriber, now, *pause),
         links=_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],
         history=[(delivery, links.get(delivery.id or 0, "")) for delivery in history],

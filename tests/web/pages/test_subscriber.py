@@ -558,6 +558,28 @@ def test_links_of_test_mails_are_explained(app: Application, client: TestClient)
     assert "This link is from a test mail" in answer.text
 
 
+def test_address_is_changed_by_two_mailed_links(
+    app: Application, mail_server: MailServer, client: TestClient, alice: int, link: Link
+) -> None:
+    """An invalid address is shown again with its error."""
+    path = link(Purpose.PREFERENCES, alice) + "/address"
+    wrong = client.post(path, data={"email": "nobody"})
+    assert wrong.status_code == 422
+    assert 'id="new-address" name="email" type="email" value="nobody"' in wrong.text
+    assert "We sent an e-mail to your current address." in client.post(path, data={"email": BOB}).text
+    for recipient, heading in ((ALICE, "Now check your new mailbox"), (BOB, "Your digests move to this")):
+        mail = mail_server.messages[-1]
+        assert mail.recipient == recipient
+        text = mail.parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
+        confirmation = re.search(r"https://paperboy\.test(/address/\S{51})\s", text)
+        assert confirmation
+        assert BOB in client.get(confirmation[1]).text
+        assert heading in client.post(confirmation[1]).text
+    with app.db.read() as session:
+        assert subscribers.get(session, alice).email == BOB
+    assert client.get(path.removesuffix("/address")).status_code == 410
+
+
 def test_alias_of_a_time_zone_is_kept(app: Application, client: TestClient, link: Link) -> None:
     """Each zone is offered under one name, but a stored alias stays selected."""
     with app.db.write() as session:
