@@ -1,4 +1,4 @@
-"""Check DNS records: MX, SPF, DKIM and DMARC for our domain, and PTR for the relay."""
+"""Check DNS records: MX, SPF, DKIM, DMARC, MTA-STS and TLS-RPT for our domain, and PTR for the relay."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def check(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> 
         "dkim": _check_dkim,
         "dmarc": _check_dmarc,
         "ptr": _check_ptr,
+        "mta-sts": _check_tls_policies,
     }.items():
         try:
             yield from check_records(settings, lookup)
@@ -190,7 +191,34 @@ def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
             yield warning("dmarc", f"the record of {name} has no valid policy", fix)
             return
         alignment = "From, return path and signatures are all on that domain, so SPF or DKIM alone is enough"
-        yield ok("dmarc", f"the policy of {domain} is {policy.lower()} (from {name}); {alignment}")
+        advice = (
+            "" if tags.get("rua") else f"add rua=mailto:postmaster@{domain} to receive reports of forgeries"
+        )
+        yield ok("dmarc", f"the policy of {domain} is {policy.lower()} (from {name}); {alignment}", advice)
+
+
+def _check_tls_policies(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
+    """Suggest records that concern mail to the domain, such as bounces. No sender must have them."""
+    domain = settings.mail_domain
+    for check_name, name, version, purpose, advice in (
+        (
+            "mta-sts",
+            f"_mta-sts.{domain}",
+            "v=stsv1",
+            "makes servers send bounces by verified TLS only (RFC 8461)",
+            f"publish _mta-sts.{domain}: v=STSv1; id=1, and serve https://mta-sts.{domain}/.well-known/mta-sts.txt",
+        ),
+        (
+            "tls-rpt",
+            f"_smtp._tls.{domain}",
+            "v=tlsrptv1",
+            "brings reports of failed TLS connections (RFC 8460)",
+            f"publish _smtp._tls.{domain}: v=TLSRPTv1; rua=mailto:postmaster@{domain}",
+        ),
+    ):
+        found = any(text.replace(" ", "").lower().startswith(version) for text in lookup.texts(name))
+        state = "has a record" if found else "has no record"
+        yield ok(check_name, f"{name} {state}, which {purpose}", "" if found else advice)
 
 
 def _check_ptr(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:

@@ -59,11 +59,25 @@ def test_complete_zone_has_only_good_findings(settings: Settings, name_server: N
     """All checks run."""
     findings = run_check(settings, name_server)
     assert {name: each.level for name, each in findings.items()} == dict.fromkeys(
-        ("mx", "spf", "dkim rsa1", "dkim ed255191", "dmarc", "ptr"), Level.OK
+        ("mx", "spf", "dkim rsa1", "dkim ed255191", "dmarc", "ptr", "mta-sts", "tls-rpt"), Level.OK
     )
     assert f"lists the relay's address ({RELAY})" in findings["spf"].message
     assert "quarantine" in findings["dmarc"].message
     assert "mail.paperboy.io, which resolves back" in findings["ptr"].message
+
+
+def test_useful_records_are_suggested(settings: Settings, name_server: NameServer) -> None:
+    """Without them, everything works. With them, nothing is suggested."""
+    advised = ("dmarc", "mta-sts", "tls-rpt")
+    findings = run_check(settings, name_server)
+    assert "rua=mailto:postmaster@paperboy.io" in findings["dmarc"].fix
+    assert "https://mta-sts.paperboy.io/" in findings["mta-sts"].fix
+    assert "_smtp._tls.paperboy.io: v=TLSRPTv1" in findings["tls-rpt"].fix
+    name_server.set("_dmarc.paperboy.io", "TXT", "v=DMARC1; p=none; rua=mailto:x@paperboy.io")
+    name_server.set("_mta-sts.paperboy.io", "TXT", "v=STSv1; id=20261123")
+    name_server.set("_smtp._tls.paperboy.io", "TXT", "v=TLSRPTv1; rua=mailto:x@paperboy.io")
+    findings = run_check(settings, name_server)
+    assert [findings[name].fix for name in advised] == ["", "", ""]
 
 
 def test_local_domains_are_not_queried(settings: Settings, name_server: NameServer) -> None:

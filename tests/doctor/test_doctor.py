@@ -108,6 +108,8 @@ def test_healthy_service_has_only_good_findings(
         "dkim s1",
         "dmarc",
         "ptr",
+        "mta-sts",
+        "tls-rpt",
         "mail",
         "mail headers",
         "mail unsubscribe",
