@@ -177,6 +177,7 @@ class PaperView:
     listed_on: tuple[date, ...] = ()  # every day on which a source listed it, oldest first
     upvotes: int = 0
     comments: int = 0
+    stars: int = 0  # of its code
     votes: tuple[VoteSample, ...] = ()  # oldest first; empty if no source has votes
     sources: tuple[str, ...] = ()
 
@@ -192,6 +193,7 @@ class Trend:
 
     score: float
     words: str
+    note: str = ""  # the words without the number of votes: "+21 since yesterday"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,10 @@ class DigestItem:
     score: float = 0.0
     summary_by: str = ""  # the language model that wrote the summary; empty if from a source or the abstract
     organization: str = ""
+    short_authors: str = ""  # "Ada Lovelace +6"
+    votes: int = 0
+    trend_note: str = ""
+    stars: int = 0  # of its code
 
 
 @dataclass(frozen=True, slots=True)

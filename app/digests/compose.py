@@ -69,13 +69,14 @@ def _item(selected: SelectedPaper, pool: CandidatePool, reason: str) -> DigestIt
     paper = selected.paper
     fields = pool.card_fields.get(paper.id)
     if fields is None:
+        trend = pool.trend(paper)
         fields = pool.card_fields[paper.id] = {
             "paper_id": paper.id,
             "title": paper.title,
             "authors": display.byline(paper.authors, paper.author_count),
             "organization": paper.organization,
             "summary": display.summary(paper),
-            "trend": pool.trend(paper).words,
+            "trend": trend.words,
             "url": paper.url,
             "pdf_url": paper.pdf_url,
             "code_url": paper.code_url,
@@ -83,5 +84,9 @@ def _item(selected: SelectedPaper, pool: CandidatePool, reason: str) -> DigestIt
             "published_on": paper.published_on.isoformat() if paper.published_on else "",
             "comments": paper.comments,
             "summary_by": paper.tldr_by,
+            "short_authors": display.short_byline(paper.authors, paper.author_count),
+            "votes": paper.upvotes,
+            "trend_note": trend.note,
+            "stars": paper.stars,
         }
     return DigestItem(reason=reason, score=round(selected.score, 4), **fields)

@@ -19,6 +19,14 @@ def byline(authors: Sequence[str], count: int) -> str:
     return " and ".join(filter(None, [", ".join(first[:-1]), *first[-1:]]))
 
 
+def short_byline(authors: Sequence[str], count: int) -> str:
+    """Return the names of one or two authors, or the first one and the number of the others."""
+    total = max(count, len(authors))
+    if not authors or total <= len(authors) <= 2:
+        return ", ".join(authors) or byline(authors, count)
+    return f"{authors[0]} +{total - 1}"
+
+
 def summary(paper: PaperView) -> str:
     """Return the paper's summary if it is short enough, otherwise its most informative sentence."""
     if 0 < len(paper.tldr) <= summarizer.LIMIT:

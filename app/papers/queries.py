@@ -52,6 +52,7 @@ class VoteRow(NamedTuple):
     at: datetime
     upvotes: int
     comments: int
+    stars: int
 
 
 def is_empty(session: Session) -> bool:
@@ -354,6 +355,7 @@ def _view(
         listed_on=tuple(sorted(days)),
         upvotes=points[-1].upvotes if points else 0,
         comments=sum({row.source_id: row.comments for row in votes}.values()),  # the latest from each source
+        stars=max({row.source_id: row.stars for row in votes}.values(), default=0),
         votes=points,
         sources=tuple(sorted(sources)),
     )

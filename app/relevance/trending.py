@@ -34,7 +34,7 @@ def trends(papers: Sequence[PaperView], now: datetime) -> dict[int, Trend]:
     for paper in papers:
         if paper.votes:
             votes = votes_of_day[paper.first_listed_on]
-            scored[paper.id] = Trend(percentile(paper.upvotes, votes), _words(paper, votes, now))
+            scored[paper.id] = Trend(percentile(paper.upvotes, votes), *_words(paper, votes, now))
     return scored
 
 
@@ -52,21 +52,27 @@ def is_well_voted(trend: Trend) -> bool:
     return bool(trend.words) and trend.score > 0.5
 
 
-def _words(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> str:
-    """Return a paper's votes in words, with its recent gain if that is large and its rank if it is high."""
+def _words(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tuple[str, str]:
+    """Return a paper's votes in words, with its recent gain if that is large and its rank if it is high.
+
+    Also return the gain and the rank alone.
+    """
     if not paper.upvotes:
-        return ""
+        return "", ""
+    notes = []
     words = "1 vote" if paper.upvotes == 1 else f"{paper.upvotes} votes"
     earlier = [
         sample
         for sample in paper.votes
         if sample.at.date() < now.date() and now - sample.at <= MOMENTUM_WINDOW
     ]
-    if earlier and paper.upvotes - earlier[-1].upvotes >= MIN_GAIN:
+    if earlier and (gain := paper.upvotes - earlier[-1].upvotes) >= MIN_GAIN:
         days = (now.date() - earlier[-1].at.date()).days
         since = "since yesterday" if days == 1 else f"in {days} days"
         words = f"{earlier[-1].upvotes} → {paper.upvotes} votes {since}"
+        notes.append(f"+{gain} {since}")
     rank = len(votes_of_day) - bisect_left(votes_of_day, paper.upvotes)  # tied papers share the lowest rank
     if len(votes_of_day) >= MIN_DAY_SIZE and rank <= TOP_SHARE * len(votes_of_day):
         words += ", among the top 10 % of its day"
-    return words
+        notes.append("top 10 % of its day")
+    return words, ", ".join(notes)

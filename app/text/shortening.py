@@ -35,6 +35,14 @@ def shorten(text: str, chars: int) -> str:
     return (end_with_content(text[:at]) if at > chars * 0.6 else text[: chars - 1].rstrip(_MARKS)) + "…"
 
 
+def shorten_at_clause(text: str, chars: int) -> str:
+    """Shorten a text to at most `chars` characters, after a clause if that loses little, and add "…"."""
+    if len(text) <= chars:
+        return text
+    at = max(text.rfind(mark, 0, chars) for mark in (", ", "; ", " – ", " — "))
+    return end_with_content(text[:at]) + "…" if at > chars * 0.6 else shorten(text, chars)
+
+
 def end_with_content(text: str) -> str:
     """Remove marks and function words from the end of a text. Return it unchanged if nothing would remain."""
     rest = text.rstrip(_MARKS)

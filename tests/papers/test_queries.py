@@ -17,10 +17,16 @@ TODAY = NOW.date()
 
 
 def add_vote(
-    session: Session, paper_id: int, source_id: int, at: datetime, upvotes: int, comments: int = 0
+    session: Session,
+    paper_id: int,
+    source_id: int,
+    at: datetime,
+    upvotes: int,
+    comments: int = 0,
+    stars: int = 0,
 ) -> None:
     at_paper = {"paper_id": paper_id, "original_paper_id": paper_id, "source_id": source_id}
-    session.add(VoteCount(**at_paper, at=at, upvotes=upvotes, comments=comments))
+    session.add(VoteCount(**at_paper, at=at, upvotes=upvotes, comments=comments, stars=stars))
     session.flush()
 
 
@@ -44,12 +50,12 @@ def test_votes_of_several_sources_are_summed_over_time(app: Application) -> None
     with app.db.write() as session:
         first, second = factories.add_source(session, NOW), factories.add_source(session, NOW, "Another")
         number = factories.add_paper(session, first, "Paper", TODAY, NOW, upvotes=3)
-        add_vote(session, number, second.id or 0, NOW + timedelta(hours=1), 5, comments=2)
+        add_vote(session, number, second.id or 0, NOW + timedelta(hours=1), 5, comments=2, stars=7)
         add_vote(session, number, first.id or 0, NOW + timedelta(hours=2), 40, comments=1)
         add_vote(session, number, first.id or 0, NOW + timedelta(hours=3), 38)
         (paper,) = queries.paper_views(session, [number])
     assert [point.upvotes for point in paper.votes] == [3, 8, 45, 45]
-    assert (paper.upvotes, paper.comments) == (45, 2)
+    assert (paper.upvotes, paper.comments, paper.stars) == (45, 2, 7)
 
 
 def test_merged_ids_resolve_to_the_remaining_paper(app: Application) -> None:

@@ -29,25 +29,27 @@ def test_score_is_the_percentile_of_the_day(now: datetime) -> None:
 
 
 @pytest.mark.parametrize(
-    ("series", "words"),
+    ("series", "words", "note"),
     [
-        ([(1, 3), (0, 140)], "3 → 140 votes since yesterday"),
-        ([(3, 3), (2, 40), (0, 140)], "40 → 140 votes in 2 days"),
-        ([(5, 3), (0, 140)], "140 votes"),  # too long ago to be momentum
-        ([(1, 138), (0, 140)], "140 votes"),  # too few to mention
-        ([(0, 1)], "1 vote"),
-        ([(0, 0)], ""),
+        ([(1, 3), (0, 140)], "3 → 140 votes since yesterday", "+137 since yesterday"),
+        ([(3, 3), (2, 40), (0, 140)], "40 → 140 votes in 2 days", "+100 in 2 days"),
+        ([(5, 3), (0, 140)], "140 votes", ""),  # too long ago to be momentum
+        ([(1, 138), (0, 140)], "140 votes", ""),  # too few to mention
+        ([(0, 1)], "1 vote", ""),
+        ([(0, 0)], "", ""),
     ],
 )
-def test_momentum_text(now: datetime, series: list[tuple[int, int]], words: str) -> None:
+def test_momentum_text(now: datetime, series: list[tuple[int, int]], words: str, note: str) -> None:
     """The words name a gain since an earlier day that is recent and more than noise."""
-    assert trending.trends([paper_with_votes(1, now, *series)], now)[1].words == words
+    trend = trending.trends([paper_with_votes(1, now, *series)], now)[1]
+    assert (trend.words, trend.note) == (words, note)
 
 
 def test_top_tenth_of_a_large_day_is_named(now: datetime) -> None:
     """The top tenth is named only on a day with enough papers."""
     large = [paper_with_votes(n, now, (0, n * 10)) for n in range(1, 13)]
     assert trending.trends(large, now)[12].words == "120 votes, among the top 10 % of its day"
+    assert trending.trends(large, now)[12].note == "top 10 % of its day"
     assert trending.trends(large[-3:], now)[12].words == "120 votes"
 
 

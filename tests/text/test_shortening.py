@@ -25,6 +25,19 @@ def test_shorten(text: str, chars: int, shortened: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "chars", "shortened"),
+    [
+        ("reads pages, and stops", 22, "reads pages, and stops"),
+        ("reads pages, and stops early", 15, "reads pages…"),
+        ("a, reads pages and stops early", 18, "a, reads pages…"),  # the clause is too short
+    ],
+)
+def test_shorten_at_clause(text: str, chars: int, shortened: str) -> None:
+    """Texts are cut after a clause if most of them remains, otherwise between words."""
+    assert shortening.shorten_at_clause(text, chars) == shortened
+
+
+@pytest.mark.parametrize(
     ("title", "short"),
     [
         ("Bookmark: Reading Long Documents Page by Page", "Bookmark"),
