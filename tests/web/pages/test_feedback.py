@@ -95,6 +95,10 @@ def test_feedback_is_recorded_by_post_only(
         assert "Saved" in client.post(path).text
         assert feedback_of(app, alice) == {TITLE: action is FeedbackAction.MORE}
     assert "Undo" in client.get(path).text
+    for other in ("mute", "follow"):
+        other_path = path.replace(f"/{action}/", f"/{other}/")
+        assert f'href="{other_path}"' in page
+        assert client.get(other_path).status_code == 200
     for _ in range(2):
         assert "Your feedback was removed." in client.post(path, data={"action": "undo"}).text
         assert feedback_of(app, alice) == {}
