@@ -74,7 +74,8 @@ class Purpose(StrEnum):
     ERASE = "erase"
 
 
-FEEDBACK_ACTIONS = ("like", "dislike", "mute", "follow")  # the feedback links of a card
+DIGEST_ACTIONS = ("like", "dislike")  # the feedback links of a card; their pages link to the others
+FEEDBACK_ACTIONS = (*DIGEST_ACTIONS, "mute", "follow")
 LIFETIMES = {
     Purpose.CONFIRM: timedelta(days=7),
     Purpose.DECLINE: timedelta(days=30),

@@ -34,6 +34,7 @@ PURE = (
     "digests.selection",
     "digests.wording",
     "links",
+    "mail.marks",
     "mail.subject_line",
     "papers.bibliography",
     "papers.dedupe",

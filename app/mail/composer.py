@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import importlib.metadata
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -16,7 +17,7 @@ from markupsafe import escape
 from app import links
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
-from app.mail import dkim, fragments, message, render, subject_line
+from app.mail import dkim, fragments, marks, message, render, subject_line
 from app.mail.fragments import Fragments, Line, SectionLayout, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK
 from app.mail.render import LIMIT_STEPS, MAX_HTML_BYTES, Renderer
@@ -26,7 +27,7 @@ from app.types import Digest, MailKind, MailRequest, OutgoingMail
 
 # The tokens in a digest: one for the links in all cards, and one for each link in the footer. All but
 # the last identify only the subscriber; VIEW also identifies the delivery.
-_SUBSCRIBER_TOKENS = (Purpose.FEEDBACK, Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE)
+_SUBSCRIBER_TOKENS = (Purpose.FEEDBACK, Purpose.PREFERENCES, Purpose.UNSUBSCRIBE)
 _SUBSCRIBER_LINKS = [(purpose, 0) for purpose in _SUBSCRIBER_TOKENS]
 _TOKENS = [*(purpose.value for purpose in _SUBSCRIBER_TOKENS), Purpose.VIEW.value]
 _PREVIEW_TITLES = [f"preview_title{number}" for number in range(render.PREVIEW_TITLES)]
@@ -168,7 +169,8 @@ class Composer:
         subject = self._fragments.subject(tuple(card.title for card in cards[:2]), len(cards))
         in_preview = cards[subject.named :][: render.PREVIEW_TITLES]
         note = self._fragments.note(digest.note)
-        shell = self._fragments.shell(request.edition, len(in_preview), bool(note.text))
+        is_odd = sum([card.link_count for card in cards]) % 2 == 1
+        shell = self._fragments.shell(request.edition, len(in_preview), bool(note.text), is_odd)
         intro = self._fragments.intro(len(cards), digest.considered)
         if _PLAIN_ADDRESS.fullmatch(request.email):
             address = request.email.encode() + SOFT_BREAK
@@ -218,18 +220,23 @@ class Composer:
 
 
 def _join_sections(layout: SectionLayout, token: bytes) -> tuple[list[bytes], list[bytes]]:
-    """Return the text and the HTML of all sections, with the token in each feedback link."""
+    """Return the text of all sections, numbered, and their HTML with the token in each feedback link."""
     text: list[bytes] = []
     html: list[bytes] = []
+    numbers = itertools.count(1)
     for heading, cards in layout:
         text.append(heading.text)
         html.append(heading.html)
         for card in cards:
-            before, second, third, fourth, after = card.text
-            text += (before, token, second, token, third, token, fourth, token, after)
-            before, second, third, fourth, after = card.html
-            html += (before, token, second, token, third, token, fourth, token, after)
+            text += (_number(next(numbers)), card.text)
+            before, between, after = card.html
+            html += (before, token, between, token, after)
     return text, html
+
+
+@lru_cache
+def _number(number: int) -> bytes:
+    return message.quoted_printable_lines(render.number_text(number))
 
 
 def _fill_shell(
@@ -251,7 +258,7 @@ def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
     state.update(repr((shared_settings, versions, [(key.selector, key.public) for key in keys])).encode())
     code = [
         Path(str(module.__file__))
-        for module in (dkim, fragments, message, render, subject_line, shortening, links)
+        for module in (dkim, fragments, marks, message, render, subject_line, shortening, links)
     ]
     for path in [Path(__file__), *code, *sorted(render.FOLDER.rglob("*.*"))]:
         state.update(path.read_bytes())

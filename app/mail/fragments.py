@@ -7,17 +7,17 @@ is composed by concatenating fragments and values. When decoded, it equals the o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from markupsafe import escape
 
-from app.links import FEEDBACK_ACTIONS, TOKEN_CHARS, LinkSigner, Purpose
-from app.mail import message, render, subject_line
-from app.mail.render import LIMIT_STEPS, Fragment, Renderer, TextLimits
+from app.links import TOKEN_CHARS, LinkSigner, Purpose
+from app.mail import marks, message, render, subject_line
+from app.mail.render import LIMIT_STEPS, DigestCard, Fragment, Renderer, TextLimits
 from app.types import DigestItem, MailKind, Section
 
 # Together, the caches use at most a few hundred megabytes, regardless of the number of readers.
@@ -28,6 +28,9 @@ _cache_key = attrgetter("reason", *_SHARED_FIELDS)
 _TOKENS = {purpose.value for purpose in Purpose}
 _PLACEHOLDER = re.compile("\x01(\\w+)\x02")  # texts contain no control characters: see render.one_line
 _ANY_TOKEN = "T" * TOKEN_CHARS
+
+
+TemplatePieces = tuple[Any, ...]  # encoded text (bytes), alternating with placeholder names (str)
 
 
 class Line(NamedTuple):
@@ -47,26 +50,27 @@ class Subject(NamedTuple):
 
 
 class EncodedPaper(NamedTuple):
-    """A card without its reason: the pieces around the reason and the tokens in its links."""
+    """A card without what depends on its reason: the marked title and summary, and the rest of the reason."""
 
-    title: str
+    item: DigestItem
     preview_title: bytes
-    html: tuple[bytes, ...]
-    text: tuple[bytes, ...]
+    html: TemplatePieces
+    text: TemplatePieces
+    link_count: int
 
 
 class EncodedCard(NamedTuple):
-    """A card: the pieces before, between and after the tokens in its links."""
+    """A card: its HTML before, between and after the tokens in its links, and its text after the number."""
 
     title: str
     preview_title: bytes
     preview_reason: bytes
-    html: tuple[bytes, bytes, bytes, bytes, bytes]
-    text: tuple[bytes, bytes, bytes, bytes, bytes]
+    html: tuple[bytes, bytes, bytes]
+    text: bytes
+    link_count: int
 
 
 SectionLayout = list[tuple[Line, list[EncodedCard]]]  # each section's heading and cards
-TemplatePieces = tuple[Any, ...]  # encoded text (bytes), alternating with placeholder names (str)
 
 
 class Shell(NamedTuple):
@@ -84,7 +88,8 @@ class Fragments:
         self._renderer = renderer
         self._signer = signer
         self._cards_by_item: list[dict[int, tuple[DigestItem, EncodedCard | None]]] = [
-            {} for _ in LIMIT_STEPS
+            {}
+            for _ in range(2 * len(LIMIT_STEPS))  # for each step: rows, then leads
         ]
         # Not decorators: those would keep every instance alive, and share one cache among all of them.
         sizes = {"_card": MAX_CACHED_CARDS, "_paper": MAX_CACHED_PAPERS, "shell": MAX_CACHED_SHELLS}
@@ -94,7 +99,7 @@ class Fragments:
 
     def layout(self, sections: Sequence[Section], step: int) -> SectionLayout:
         """Return the sections with their displayable cards, using the text limits in LIMIT_STEPS[step]."""
-        layout, cached_by_id = [], self._cards_by_item[step].get
+        layout, cached_by_id = list[tuple[Line, list[EncodedCard]]](), self._cards_by_item[2 * step].get
         for section in sections:
             cards = [
                 # Look up by identity, because the ledger restores the same object for many readers.
@@ -104,39 +109,56 @@ class Fragments:
                 for item in section.picks
             ]
             if usable := [card for card in cards if card]:
+                if not layout and (lead := self._lead(section, cards, step)):
+                    usable[0] = lead
                 layout.append((self._heading(section.interest, section.heading), usable))
         return layout
 
-    def _cached_card(self, item: DigestItem, step: int) -> EncodedCard | None:
+    def _lead(self, section: Section, cards: Sequence[EncodedCard | None], step: int) -> EncodedCard | None:
+        """Return the first displayable card of the first section as the lead."""
+        item = next(item for item, card in zip(section.picks, cards, strict=True) if card)
+        cached = self._cards_by_item[2 * step + 1].get(id(item))
+        return cached[1] if cached and cached[0] is item else self._cached_card(item, step, is_lead=True)
+
+    def _cached_card(self, item: DigestItem, step: int, *, is_lead: bool = False) -> EncodedCard | None:
         """Encode a card and cache it. Return None if it cannot be shown: the message is sent without it."""
         try:
-            card = self._card(_cache_key(item), LIMIT_STEPS[step])
+            card = self._card(_cache_key(item), LIMIT_STEPS[step], is_lead)
         except Exception:
             card = None
-        cache = self._cards_by_item[step]
+        cache = self._cards_by_item[2 * step + is_lead]
         if len(cache) >= MAX_CACHED_ITEMS:
             cache.clear()
         cache[id(item)] = item, card
         return card
 
-    def _card(self, key: tuple[Any, ...], limits: TextLimits) -> EncodedCard:
-        reason, shared = key[0], key[1:]
-        paper = self._paper(shared, limits)
-        preview_reason, line = self._reason(reason, limits.reason)
-        html, text = _with_reason(line.html, paper.html), _with_reason(line.text, paper.text)
-        return EncodedCard(paper.title, paper.preview_title, preview_reason, html, text)
+    def _card(self, key: tuple[Any, ...], limits: TextLimits, is_lead: bool) -> EncodedCard:
+        paper = self._paper(key[1:], limits, is_lead)
+        item = replace(paper.item, reason=render.truncated_line(key[0], limits.reason))
+        marked = marks.mark(item)
+        line = self._reason(marked.reason)
+        values = {
+            "title": message.quoted_printable_lines(marked.title), "reason": line.html,
+            "summary": message.quoted_printable_lines(marked.summary),
+        }  # fmt: skip
+        before, between, after = _fill(paper.html, values)
+        (text,) = _fill(paper.text, {"reason": line.text})
+        preview_reason = _encode_html(render.preview_reason(item.reason))
+        return EncodedCard(
+            item.title, paper.preview_title, preview_reason, (before, between, after), text, paper.link_count
+        )
 
-    def _paper(self, shared: tuple[Any, ...], limits: TextLimits) -> EncodedPaper:
+    def _paper(self, shared: tuple[Any, ...], limits: TextLimits, is_lead: bool) -> EncodedPaper:
         without_reason = DigestItem(**dict(zip(_SHARED_FIELDS, shared, strict=True)), reason="")
-        item = render.fit_to_limits(without_reason, limits)
+        item = render.fit_to_limits(without_reason, limits, is_lead=is_lead)
         links = self._signer.feedback_links(item.paper_id, _placeholder(Purpose.FEEDBACK))
-        card = self._renderer.card(item, _placeholders("reason"), links)
+        title, summary = escape(_placeholder("title")), escape(_placeholder("summary"))
+        card = self._renderer.card(DigestCard(item, title, summary, _placeholders("reason"), is_lead), links)
         preview_title = _encode_html(render.preview_title(item.title))
-        return EncodedPaper(item.title, preview_title, _split_card(card.html), _split_card(card.text))
+        return EncodedPaper(item, preview_title, _split(str(card.html)), _split(card.text), card.link_count)
 
-    def _reason(self, reason: str, chars: int) -> tuple[bytes, Line]:
-        short = render.truncated_line(reason, chars)
-        return _encode_html(render.preview_reason(short)), _encode_line(self._renderer.reason(short))
+    def _reason(self, reason: str) -> Line:
+        return _encode_line(self._renderer.reason(reason))
 
     def _heading(self, interest: str, heading: str) -> Line:
         return _encode_line(self._renderer.heading(interest, heading))
@@ -155,7 +177,7 @@ class Fragments:
         """Encode the note above the sections."""
         return _encode_line(render.note_fragment(note))
 
-    def shell(self, edition: str, preview_title_count: int, has_note: bool) -> Shell:
+    def shell(self, edition: str, preview_title_count: int, has_note: bool, is_odd: bool) -> Shell:
         """Encode everything except the sections, with `preview_title_count` titles in the preview."""
         shell = self._renderer.shell(
             edition,
@@ -170,6 +192,7 @@ class Fragments:
                 purpose.value: self._signer.link(purpose, _placeholder(purpose))
                 for purpose in render.LINKS[MailKind.DIGEST]
             },
+            is_odd=is_odd,
         )
         unsubscribe = self._signer.link(Purpose.UNSUBSCRIBE, _ANY_TOKEN)
         list_headers = self._renderer.list_headers(edition, unsubscribe)
@@ -202,16 +225,15 @@ def _split(text: str, *, is_end: bool = False) -> TemplatePieces:
     return (encoded[0], *(part for pair in zip(names, encoded[1:], strict=True) for part in pair))
 
 
-def _split_card(text: str) -> tuple[bytes, ...]:
-    first, *names_and_parts = _split(str(text))
-    if names_and_parts[::2] != ["reason", *(Purpose.FEEDBACK for _ in FEEDBACK_ACTIONS)]:
-        raise ValueError("the template of a card must show the reason, and then its four feedback links")
-    return (first, *names_and_parts[1::2])
-
-
-def _with_reason(reason: bytes, card: tuple[bytes, ...]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    above, below, second, third, fourth, after = card
-    return above + reason + below, second, third, fourth, after
+def _fill(pieces: TemplatePieces, values: Mapping[str, bytes]) -> list[bytes]:
+    """Replace the placeholders in `values`. Return the pieces around the remaining ones."""
+    filled = [pieces[0]]
+    for name, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+        if name in values:
+            filled[-1] += values[name] + piece
+        else:
+            filled.append(piece)
+    return filled
 
 
 def _split_shell(text: str) -> tuple[TemplatePieces, TemplatePieces]:

@@ -62,8 +62,14 @@ def plain_text(mail: Received) -> str:
     return str(body.get_content())
 
 
+def html_part(mail: Received) -> str:
+    body = mail.parsed().get_body(("html",))
+    assert body
+    return str(body.get_content())
+
+
 def link_to(mail: Received, purpose: str) -> str:
-    match = re.search(rf"http://127\.0\.0\.1:\d+/{purpose}/\S+", plain_text(mail))
+    match = re.search(rf"http://127\.0\.0\.1:\d+/{purpose}/[^\s\"]+", html_part(mail))
     assert match, plain_text(mail)
     return match.group()
 
@@ -97,15 +103,16 @@ def give_feedback(app: Application, page: Page, digest: Received) -> None:
     expect(page.get_by_role("status")).to_have_text("Your feedback was removed.")
     assert feedback_of_alice(app) == []
     page.goto(link_to(digest, "view"))  # the cards have the same links there
-    page.get_by_role("link", name="More like this").first.click()
+    page.get_by_role("link", name="More").first.click()
     page.get_by_role("button", name="More like this").click()
     expect(page.get_by_text("Saved")).to_be_visible()
     assert feedback_of_alice(app) == [(FITTING, True)]
 
 
 def mute_and_follow(app: Application, page: Page, digest: Received) -> None:
-    """Follow the links of the received mail: each has a button and an undo."""
-    page.goto(link_to(digest, r"feedback/[\w-]+/mute"))
+    """Follow the links on the page of More: each has a button and an undo."""
+    page.goto(link_to(digest, r"feedback/[\w-]+/like"))
+    page.get_by_role("link", name="mute a word").click()
     page.get_by_role("radio", name="Plan Ahead").check()
     page.get_by_role("button", name="Mute").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Plan Ahead")
@@ -113,7 +120,8 @@ def mute_and_follow(app: Application, page: Page, digest: Received) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("No longer muted")
     assert preferences_of_alice(app).muted == ()
-    page.goto(link_to(digest, r"feedback/[\w-]+/follow"))
+    page.goto(link_to(digest, r"feedback/[\w-]+/like"))
+    page.get_by_role("link", name="follow an author").click()
     page.get_by_role("button", name="Follow").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
     assert preferences_of_alice(app).interests[-1].text == 'author:"Ada Lovelace"'
@@ -175,8 +183,8 @@ def test_from_sign_up_to_the_last_mail(
         assert len(mail_server.messages) == 2
         digest = mail_server.messages[1]
         assert FITTING in str(digest.parsed()["Subject"])
-        assert "Why: “Language Agents” in the title" in plain_text(digest)
-        fitting, trending = plain_text(digest).split("Trending beyond your interests")
+        assert ">Language Agents</span>" in html_part(digest)
+        fitting, trending = plain_text(digest).split("TRENDING BEYOND YOUR INTERESTS")
         assert FITTING in fitting
         assert OTHER not in fitting
         assert OTHER in trending

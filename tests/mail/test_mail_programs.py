@@ -13,6 +13,7 @@ from app.links import LinkSigner
 from app.mail import render
 from app.mail.render import Renderer
 from app.settings import Settings
+from app.text.shortening import shorten_at_clause
 from app.types import Digest, MailKind, MailRequest, Section
 from tests.support import html_features, sample_digest
 
@@ -26,9 +27,11 @@ ROW = re.compile(
 # all others pass over (-ms-…, mso-…, xmlns), and what is there for machines (meta, class, type).
 UNTOLD = {
     "css -ms-interpolation-mode", "css -ms-text-size-adjust", "css -webkit-text-size-adjust", "css color",
-    "css font-family", "css mso-padding-alt", "css mso-table-lspace", "css mso-table-rspace",
+    "css font-family", "css font-style",
+    "css mso-padding-alt", "css mso-table-lspace", "css mso-table-rspace",
     "css pseudo-class-root", "css supported-color-schemes", "html a", "html aria-roledescription",
-    "html bgcolor", "html border", "html br", "html class", "html content", "html head", "html html",
+    "html bgcolor", "html border", "html br", "html class", "html colspan",
+    "html content", "html head", "html html",
     "html http-equiv", "html meta", "html meta-format-detection", "html meta-supported-color-schemes",
     "html meta-viewport", "html title", "html type", "html vertical-align", "html xmlns", "html xmlns:o",
     "html xmlns:v",
@@ -118,15 +121,18 @@ def test_unstyled_mail_is_readable(mails: dict[str, str]) -> None:
     for html in mails.values():
         assert not any(re.search(r"»\s*«", line) for line in UnstyledText(html).lines)
     lines, first = UnstyledText(mails["digest"]).lines, sample_digest.digest().sections[0].picks[0]
-    trend = f"▲ {first.trend} · 12 comments"
-    assert lines[(start := lines.index(trend)) : start + 7] == [
-        trend,
+    facts = "140 votes · Mei Tanaka +5 · +137 since yesterday · 12 comments"
+    second = sample_digest.digest().sections[0].picks[1]
+    assert lines[(start := lines.index(f"«{first.title}»")) : start + 9] == [
         f"«{first.title}»",
-        f"{first.authors} · 19 Nov 2026",
-        first.summary,
-        f"Why: {first.reason}",
-        "«Abstract» · «PDF» · «Code»",
-        "«More like this» · «Less like this» · «Mute a word» · «Follow an author»",
+        shorten_at_clause(first.summary, 320),
+        first.reason,
+        f"{facts} «PDF» · «Code» ★ 2.2k · «More» · «Less»",
+        "38",
+        "votes",
+        f"«{second.title}»",
+        second.summary,
+        second.reason,
     ]
 
 
@@ -135,9 +141,13 @@ def test_unstyled_mail_starts_with_the_preview_text(mails: dict[str, str]) -> No
     best, first, second, *_ = sample_digest.digest().picks
     also = f"{render.preview_title(first.title)} · {render.preview_title(second.title)}"
     assert {name: UnstyledText(html).lines[:3] for name, html in mails.items()} == {
-        "digest": [f"Also in this digest: {also}", "«Paperboy»", "Friday, 20 November 2026"],
+        "digest": [
+            f"Also in this digest: {also}",
+            "Paperboy",
+            "Friday, 20 November 2026",
+        ],
         "a week": [f"Why: {best.reason}", "«Paperboy»", "Week 47 of 2026"],
-        "alone": ["«Paperboy»", "Friday, 20 November 2026", "1 paper for you."],
+        "alone": ["Paperboy", "Friday, 20 November 2026", "1 paper for you."],
         "confirm": ["Confirm your address to get your digests.", "«Paperboy»", "Hello,"],
         "manage": ["Change your interests, your schedule and the number of papers.", "«Paperboy»", "Hello,"],
         "erase": ["This cannot be undone.", "«Paperboy»", "Hello,"],

@@ -15,10 +15,11 @@ from jinja2 import UndefinedError
 from jinja2.exceptions import SecurityError
 
 from app.errors import DeliveryError
-from app.links import FEEDBACK_ACTIONS, LinkSigner, Purpose
+from app.links import DIGEST_ACTIONS, LinkSigner, Purpose
 from app.mail import render
 from app.mail.render import Renderer, sender_id
 from app.settings import Settings
+from app.text.shortening import shorten_at_clause
 from app.types import Digest, DigestItem, MailKind, MailRequest, RenderedMail, Section
 from tests.support import sample_digest
 
@@ -77,20 +78,28 @@ class HtmlOutline(HTMLParser):
 
 
 def test_both_parts_contain_every_field(renderer: Renderer, now: datetime) -> None:
-    """Check title, authors, votes, summary, reason and links of each paper, its interest, and the note."""
+    """Check the texts, counts and links of each paper, its interest, and the note."""
     mail = renderer.render(mail_request(now, sample_digest.digest()))
     outline = HtmlOutline(mail.html)
     text = " ".join(mail.text.split())
+    lead = sample_digest.digest().picks[0]
     for section in sample_digest.digest().sections:
         assert section.interest in outline.words
-        assert section.interest in mail.text.splitlines() or not section.interest
+        assert section.interest.upper() in mail.text.splitlines() or not section.interest
         for pick in section.picks:
-            for words in (pick.title, pick.authors, pick.organization, pick.trend, pick.summary, pick.reason):
+            summary = shorten_at_clause(pick.summary, 320 if pick is lead else 180)
+            comments = f"{pick.comments} comments" if pick.comments > 1 else ""
+            facts = (pick.short_authors, pick.organization, pick.trend_note, comments)
+            for words in (pick.title, summary, pick.reason, *facts):
                 assert words in outline.words
                 assert words in text
-            for url in filter(None, (pick.url, pick.pdf_url, pick.code_url, pick.project_url)):
-                assert url in mail.text
+            assert f"{pick.votes} votes" in text or not pick.votes
+            assert f"{pick.votes}" in outline.words or not pick.votes
+            for url in filter(None, (pick.url, pick.pdf_url, pick.code_url or pick.project_url)):
                 assert url in list(outline.links())
+            assert mail.text.splitlines().count(f"    {pick.url}") == 1
+    assert "Code ★ 2.2k" in outline.words
+    assert "code ★ 2.2k" in text
     for words in (
         sample_digest.digest().note,
         "8 papers for you, chosen from 214.",
@@ -102,22 +111,22 @@ def test_both_parts_contain_every_field(renderer: Renderer, now: datetime) -> No
 
 
 @pytest.mark.parametrize(
-    ("interest", "heading", "render_digest"),
+    ("interest", "heading", "words"),
     [
-        ("retrieval", "", ("Your interest", "retrieval")),
-        ('author:"Hongtao Wu"', "", ("Your interest", "Papers by Hongtao Wu")),
-        ("cat:cs.CL", "", ("Your interest", "Papers in cs.CL")),
-        ("", "", ("Trending beyond your interests",)),
-        ("", "Trending now", ("Trending now",)),
+        ("retrieval", "", "retrieval"),
+        ('author:"Hongtao Wu"', "", "Papers by Hongtao Wu"),
+        ("cat:cs.CL", "", "Papers in cs.CL"),
+        ("", "", "Trending beyond your interests"),
+        ("", "Trending now", "Trending now"),
     ],
 )
 def test_section_heading_is_the_same_in_both_parts(
-    renderer: Renderer, interest: str, heading: str, render_digest: tuple[str, ...]
+    renderer: Renderer, interest: str, heading: str, words: str
 ) -> None:
-    """The text part underlines it."""
+    """The text part has it in capitals."""
     rendered = renderer.heading(interest, heading)
-    assert tuple(re.findall(r">([^<]+)<", rendered.html)) == render_digest
-    assert rendered.text.split("\n") == ["", "", render_digest[-1], "=" * len(render_digest[-1]), ""]
+    assert re.findall(r">([^<]+)<", rendered.html) == [words]
+    assert rendered.text.split("\n") == ["", "", words.upper(), ""]
 
 
 def test_rendering_is_deterministic(settings: Settings, signer: LinkSigner, now: datetime) -> None:
@@ -204,24 +213,30 @@ def test_large_digest_is_below_the_gmail_limit(renderer: Renderer, now: datetime
             f"{n} " + "A Title of Considerable Length with ℝ³ " * 4,
             authors="Ines Duarte, Tomás Novák, Wei Zhang, Priya Raman and 211 more",
             summary=sample_digest.LONG * 3,
-            trend="140 votes, up from 3 yesterday",
+            votes=140,
+            trend_note="+137 since yesterday",
             code_url=f"https://github.com/example-organisation/a-repository-{n}",
             project_url=f"https://example-organisation.github.io/a-project-{n}",
         )
         for n in range(25)
     ]
     mail = render_digest(renderer, now, *picks)
-    assert len(HtmlOutline(mail.html).words) > 25 * 600
+    assert len(HtmlOutline(mail.html).words) > 25 * 300
     assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
 
 
 def test_the_largest_digest_keeps_most_of_each_summary(renderer: Renderer, now: datetime) -> None:
-    """Thirty papers with every line of a card are under 100 kB."""
-    usual = {"trend": "140 votes, up from 3 yesterday", "code_url": "https://github.com/example/repository"}
+    """Thirty papers with every line of a card are under 100 kB, without shorter summaries."""
+    usual = {
+        "votes": 140,
+        "trend_note": "+137 since yesterday",
+        "code_url": "https://github.com/example/repository",
+    }
     picks = [sample_digest.pick(n, f"{n} " + "A Title of Usual Length " * 3, **usual) for n in range(30)]
     mail = render_digest(renderer, now, *(replace(pick, summary=sample_digest.LONG * 2) for pick in picks))
     assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
-    assert len(HtmlOutline(mail.html).words) > 30 * 600
+    summary = shorten_at_clause(sample_digest.LONG * 2, 180)
+    assert HtmlOutline(mail.html).words.count(summary) == 29  # the lead has more of it
 
 
 def test_a_digest_in_a_wide_script_gets_shorter_summaries(renderer: Renderer, now: datetime) -> None:
@@ -237,33 +252,33 @@ def test_a_digest_in_a_wide_script_gets_shorter_summaries(renderer: Renderer, no
 
 
 def test_right_to_left_text(renderer: Renderer, now: datetime) -> None:
-    """The direction is set in markup that old mail programs support, and a date stays behind a name."""
+    """The direction is set in markup that old mail programs support, and a count stays behind a name."""
     mail = renderer.render(mail_request(now, sample_digest.digest()))
     assert mail.html.count('dir="rtl"') == mail.html.count("text-align:right") == 2
     for part in (HtmlOutline(mail.html).words, mail.text):
-        assert "נועה כהן\u200e · 19 Nov 2026" in part
+        assert "נועה כהן\u200e · 5 comments" in part
         assert "Priya Raman\u200e" not in part
 
 
 def test_dark_mode_and_phone_layout(renderer: Renderer, now: datetime) -> None:
     """The mail declares both colour schemes, and its layout uses tables."""
     mail = renderer.render(mail_request(now, sample_digest.digest()))
-    assert '<meta name="color-scheme" content="light dark" />' in mail.html
+    assert '<meta name="color-scheme" content="light dark">' in mail.html
     assert "prefers-color-scheme: dark" in mail.html
     assert "max-width: 479px" in mail.html
-    assert mail.html.count('role="presentation"') > 8
+    assert mail.html.count("<table") == mail.html.count('role="presentation"') == 3
 
 
 @pytest.mark.parametrize("kind", MailKind)
 def test_text_part_is_wrapped(settings: Settings, signer: LinkSigner, now: datetime, kind: MailKind) -> None:
-    """Lines are at most 76 characters, except for links, without markup or blank gaps."""
+    """Lines are at most 72 characters, except for links, without markup or blank gaps."""
     long = {
         "site_name": "The Paperboy of " + "All the Libraries " * 2,
         "postal_address": "1 Long Street, " * 9,
     }
     new_settings = settings.model_copy(update=long)
     text = Renderer(new_settings, signer).render(mail_request(now, sample_digest.digest(), kind)).text
-    assert all(len(line) <= 76 for line in text.splitlines() if "https://" not in line)
+    assert all(len(line) <= 72 for line in text.splitlines() if "https://" not in line)
     assert "1 Long Street, " * 4 in text
     assert "\n\n\n\n" not in text
     assert "&amp;" not in text
@@ -275,23 +290,55 @@ def test_links_have_the_purpose_of_their_path(renderer: Renderer, signer: LinkSi
     mail = renderer.render(mail_request(now, sample_digest.digest()))
     for part in (mail.text, mail.html):
         links = {name: token for name, token, action, _ in LINK.findall(part) if not action}
-        assert set(links) == {"preferences", "pause", "unsubscribe", "view"}
+        assert set(links) == {"preferences", "unsubscribe", "view"}
         grants = {name: signer.verify(Purpose(name), token, now) for name, token in links.items()}
         assert {grant.subscriber_id for grant in grants.values()} == {7}
         assert grants["view"].argument == 42
 
 
 def test_each_paper_has_feedback_links(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
-    """Both parts have them, in the order of the papers."""
+    """The HTML part has them, in the order of the papers. The text part has one link for each paper."""
     mail = renderer.render(mail_request(now, sample_digest.digest()))
-    for part in (mail.text, mail.html):
-        links = [each for each in LINK.findall(part) if each[2]]
-        assert [(action, int(paper)) for _, _, action, paper in links] == [
-            (action, pick.paper_id) for pick in sample_digest.digest().picks for action in FEEDBACK_ACTIONS
-        ]
-        assert {name for name, *_ in links} == {Purpose.FEEDBACK}
-        (token,) = {token for _, token, *_ in links}
-        assert signer.verify(Purpose.FEEDBACK, token, now).subscriber_id == 7
+    links = [each for each in LINK.findall(mail.html) if each[2]]
+    assert [(action, int(paper)) for _, _, action, paper in links] == [
+        (action, pick.paper_id) for pick in sample_digest.digest().picks for action in DIGEST_ACTIONS
+    ]
+    assert {name for name, *_ in links} == {Purpose.FEEDBACK}
+    (token,) = {token for _, token, *_ in links}
+    assert signer.verify(Purpose.FEEDBACK, token, now).subscriber_id == 7
+    assert not any(action for _, _, action, _ in LINK.findall(mail.text))
+
+
+@pytest.mark.parametrize("code", ["", "https://github.com/example/code"])
+def test_the_number_of_links_is_even(renderer: Renderer, now: datetime, code: str) -> None:
+    """rspamd scores an odd number in both parts together, so the site's name is a link if needed."""
+    linked = 0
+    for count in (1, 2, 3):
+        picks = [sample_digest.pick(n, f"Paper {n}", code_url=code) for n in range(count)]
+        mail = render_digest(renderer, now, *picks)
+        links = [link for link in HtmlOutline(mail.html).links() if link.startswith("http")]
+        assert (len(links) + mail.text.count("https://")) % 2 == 0
+        linked += "https://paperboy.test/" in links
+    assert linked == (0 if code else 2)
+
+
+def test_the_first_paper_is_the_lead(renderer: Renderer, now: datetime) -> None:
+    """It is larger, has more of its summary, and has its votes in the line below. The others are rows."""
+    picks = [sample_digest.pick(n, f"Paper {n}", votes=28) for n in (1, 2)]
+    mail = render_digest(renderer, now, *picks)
+    lead, row = mail.html.index("Paper 1</a>"), mail.html.index("Paper 2</a>")
+    assert 'class="L"' in mail.html[:lead]
+    assert 'class="L"' not in mail.html[lead:]
+    assert shorten_at_clause(sample_digest.LONG, 320) in mail.html[lead:row]
+    assert "28 votes · Mei Tanaka +5" in mail.html[lead:row]
+    assert "28<br>" in mail.html[lead:row]
+    assert shorten_at_clause(sample_digest.LONG, 180) in mail.html[row:]
+
+
+def test_a_paper_without_votes_has_its_day(renderer: Renderer, now: datetime) -> None:
+    """The column of the votes would be empty otherwise."""
+    picks = [sample_digest.pick(n, f"Paper {n}") for n in (1, 2)]
+    assert re.search(r">19<br><span[^>]*>Nov</span>", render_digest(renderer, now, *picks).html)
 
 
 def test_list_and_auto_headers(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
