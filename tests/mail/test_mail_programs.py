@@ -152,5 +152,6 @@ def test_unstyled_mail_starts_with_the_preview_text(mails: dict[str, str]) -> No
         "manage": ["Change your interests, your schedule and the number of papers.", "«Paperboy»", "Hello,"],
         "erase": ["This cannot be undone.", "«Paperboy»", "Hello,"],
         "export": ["Everything that is stored about you, as one file.", "«Paperboy»", "Hello,"],
+        "address": ["Confirm where your digests go.", "«Paperboy»", "Hello,"],
         "new_links": ["Here is the new link to your preferences.", "«Paperboy»", "Hello,"],
     }
