@@ -385,6 +385,14 @@ def test_other_feedback_reports_change_nothing(app: Application, kind: str) -> N
     assert alice(app).state is SubscriberState.ACTIVE
 
 
+def test_unknown_user_is_suppressed_whatever_command_was_refused(app: Application) -> None:
+    """Some servers refuse an unknown user only after the message."""
+    (path,) = add_deliveries(app)
+    text = "smtp; 550 User unknown (in reply to end of DATA command)"
+    assert apply_mail(app, dsn(path, status="5.0.0", diagnostic=text)) == {"hard": 1}
+    assert alice(app).state is SubscriberState.BOUNCING
+
+
 def test_sender_faults_do_not_suppress(app: Application) -> None:
     """A refusal of our host is only recorded."""
     for path in add_deliveries(app, 10):

@@ -47,6 +47,8 @@ def test_bounces_json_has_one_line_per_file(mails: Path) -> None:
         (files[2], "undefined", None, "unknown"),
     ]
     assert (results[0]["recipient"], results[0]["status"]) == (ALICE, "5.1.1")
+    assert [result["action"] for result in results] == ["suppress", "ignore", "ignore"]
+    assert [result["reported"] for result in results] == ["failed", "", ""]
 
 
 def test_several_recipients_in_one_line(mails: Path) -> None:
