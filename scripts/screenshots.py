@@ -120,7 +120,10 @@ def take(browser: Browser, name: str, look: Look, folder: Path) -> None:
             page = context.new_page()
             look(page)
             file = folder / f"{name}-{size}-{scheme}.png"
-            page.screenshot(path=file, full_page=name not in LONG[size])
+            if name not in LONG[size]:  # in a window as high as the page, nothing sticks to its edge
+                whole = page.evaluate("document.documentElement.scrollHeight")
+                page.set_viewport_size({"width": width, "height": whole})
+            page.screenshot(path=file)
             context.close()
 
 
