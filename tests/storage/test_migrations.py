@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, inspect
@@ -26,6 +28,12 @@ def tables_of(url: str) -> set[str]:
     names = set(inspect(engine).get_table_names())
     engine.dispose()
     return names - {"alembic_version"}
+
+
+@pytest.fixture
+def database_url(new_database_url: Callable[[], str]) -> str:
+    """Return the URL of a database that no other test uses, because these tests change its tables."""
+    return new_database_url()
 
 
 def test_models_and_migrations_agree(database_url: str) -> None:
