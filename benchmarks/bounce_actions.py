@@ -88,11 +88,11 @@ def texts_by_source(folder: Path, files: Mapping[str, Action]) -> dict[str, set[
         seen = texts[source_of(file)]
 
         def reason_in(text: str, seen: set[str] = seen) -> object:
-            seen.add(phrase_matching.DOT_INSIDE.sub("·", text))
+            seen.add(phrase_matching.DOT_INSIDE.sub("·", text.lower()))
             return phrase_matching.reason_in(text)
 
         def phase_in(text: str, seen: set[str] = seen) -> object:
-            seen.add(text)
+            seen.add(text.lower())
             return phrase_matching.phase_in(text)
 
         with patch.multiple(sys.modules[CLASSIFY], reason_in=reason_in, phase_in=phase_in):

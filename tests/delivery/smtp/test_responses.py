@@ -7,7 +7,7 @@ import time
 import pytest
 
 from app.delivery.smtp import responses
-from app.delivery.smtp.responses import Reason
+from app.delivery.smtp.responses import Reason, phases, phrases
 from app.types import SendOutcome
 
 
@@ -410,3 +410,23 @@ def test_long_texts_are_truncated_before_matching(text: str) -> None:
     began = time.process_time()
     responses.diagnose(text, text)
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        *phrases.PHRASES_BY_REASON.values(),
+        *phrases.WORDS_BY_REASON.values(),
+        *phases.PHASES.values(),
+        phases.FAILURE,
+    ],
+)
+def test_phrases_are_in_lower_case(block: str) -> None:
+    """Texts are compared in lower case, so an upper-case letter would match nothing."""
+    expression = block.replace(r"\S", "")
+    assert expression == expression.lower()
+
+
+@pytest.mark.parametrize("text", ["MAILBOX FULL", "Mailbox full", "ПОЛЬЗОВАТЕЛЬ НЕ НАЙДЕН"])
+def test_refusals_are_recognised_in_any_case(text: str) -> None:
+    assert responses.diagnose(text).reason is responses.diagnose(text.lower()).reason is not Reason.ON_HOLD

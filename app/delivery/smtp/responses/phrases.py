@@ -1,8 +1,8 @@
 """PURE. Phrases with which mail servers refuse mail, by reason. They were collected from real refusals.
 
-Each line is one phrase, a case-insensitive regular expression. A line that is indented further continues the
-one above it. `<30>` stands for up to 30 characters in the same sentence; `<who>`, `<gone>` and `<full>` stand
-for the words below. All repetitions are bounded, so that matching is fast for any text.
+Each line is one phrase, a regular expression for text in lower case. A line that is indented further
+continues the one above it. `<30>` stands for up to 30 characters in the same sentence; `<who>`, `<gone>` and
+`<full>` stand for the words below. All repetitions are bounded, so that matching is fast for any text.
 """
 
 from __future__ import annotations
