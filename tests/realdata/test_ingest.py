@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from sqlmodel import col, func, select
 
-from app import main, pipeline
+from app import main
 from app.application import Application
-from app.papers import field_precedence, sources
+from app.papers import field_precedence, polling, sources
 from app.papers.polling import FileImportResult
 from app.settings import Settings
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.types import Rejection, SourceKind
 from tests.conftest import SECRET, SHARED_DATA
 
-pytestmark = [pytest.mark.realdata, pytest.mark.timeout(400)]  # reading everything teaches, too
+pytestmark = [pytest.mark.realdata, pytest.mark.timeout(400)]
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 FOLDERS = (
@@ -47,6 +47,11 @@ def make_app(url: str, folder: Path) -> Application:
     return main.build(Settings(_env_file=None, database_url=url, secret_keys=(SECRET,), scheduler=False))
 
 
+def read_files(app: Application, paths: list[Path], now: datetime) -> FileImportResult:
+    """Ingest files without training models on them, which other tests do."""
+    return polling.read_files(app.poll_context, paths, now, None, None)
+
+
 def all_rows(app: Application) -> dict[str, list[dict[str, Any]]]:
     """Return every row of every table that ingestion writes."""
     with app.db.read() as session:
@@ -60,7 +65,7 @@ def all_rows(app: Application) -> dict[str, list[dict[str, Any]]]:
 def test_counts_of_all_recorded_responses(new_database_url: Callable[[], str], tmp_path: Path) -> None:
     """Check each folder's counts and the unreadable files. A second run a day later adds nothing."""
     app = make_app(new_database_url(), tmp_path)
-    read = {folder: pipeline.read_files(app, files(folder), NOW) for folder in FOLDERS}
+    read = {folder: read_files(app, files(folder), NOW) for folder in FOLDERS}
     assert {folder: check_counts(summary) for folder, summary in read.items()} == EXPECTED
     assert_known_rejections(
         [rejection for summary in read.values() for rejection in summary.summary.rejections]
@@ -68,7 +73,7 @@ def test_counts_of_all_recorded_responses(new_database_url: Callable[[], str], t
     assert_no_duplicates(app)
     before = all_rows(app)
     for folder in FOLDERS:
-        summary = pipeline.read_files(app, files(folder), NOW + timedelta(days=1)).summary.counts()
+        summary = read_files(app, files(folder), NOW + timedelta(days=1)).summary.counts()
         assert summary["unchanged"] == summary["rows"]
         assert summary["listings"] == 0
     assert all_rows(app) == before
@@ -126,7 +131,7 @@ BROKEN_DAYS = ("2024-12-11", "2024-12-12", "2025-01-09", "2025-01-10")
 def test_five_search_pages_give_159_papers(new_database_url: Callable[[], str], tmp_path: Path) -> None:
     """They have no ids, and 32 papers are on more than one page."""
     app = make_app(new_database_url(), tmp_path)
-    summary = pipeline.read_files(app, files("search_pages"), NOW).summary
+    summary = read_files(app, files("search_pages"), NOW).summary
     app.db.dispose()
     assert (summary.rows, summary.papers_new, summary.papers_merged) == (PAGE_ROWS, PAGE_PAPERS, 0)
 
@@ -146,7 +151,7 @@ def test_result_does_not_depend_on_the_order_of_files(
     for seed in range(2):
         app = make_app(new_database_url(), tmp_path)
         shuffled = random.Random(seed).sample(part, len(part))  # noqa: S311
-        pipeline.read_files(app, shuffled, NOW)
+        read_files(app, shuffled, NOW)
         results.append(final_papers(app))
         app.db.dispose()
     assert results[0] == results[1]

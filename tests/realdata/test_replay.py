@@ -46,6 +46,7 @@ TICKS = (5, 11, 16, 23)  # UTC hours: between them they meet every reader's
 
 
 @pytest.mark.realdata
+@pytest.mark.once
 @pytest.mark.timeout(400)
 def test_no_paper_is_sent_twice(app: Application, mail_server: MailServer) -> None:
     """Each recorded day is ingested on its day and sent at each reader's hour through a real server."""
