@@ -9,6 +9,9 @@ TEST_ARGS ?=
 WORKERS ?= 4
 PYTEST = .venv/bin/pytest -q -n $(WORKERS) --maxschedchunk 2
 
+# The tests start many processes, which would each compile every module again where no bytecode is kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test check format lint types serve lock clean
 
 help:  ## List the commands

@@ -124,6 +124,7 @@ def go(page: Page, url: str, form: dict[str, str] | None = None) -> None:
 
 
 @pytest.mark.once
+@pytest.mark.timeout(400)
 def test_pages_are_accessible(live_server: Live, page: Page, paths: dict[str, str], forms: Forms) -> None:
     """axe-core finds no problem and nothing scrolls sideways, on a light phone and a dark desktop."""
     visits = [(name, path, None) for name, path in paths.items() if name != "view"]  # see test_mails
