@@ -234,7 +234,7 @@ def test_sources_are_due_by_the_databases_clock(
     """A machine whose clock is a day ahead does not delay the polls of other machines."""
     if app.db.url.get_backend_name() == "sqlite":
         pytest.skip("SQLite has no clock of its own")
-    [number] = add_feeds(app, now, "https://birds.test/rss")
+    [number] = add_feeds(app, now - timedelta(minutes=5), "https://birds.test/rss")
     right = clock.system_time
     monkeypatch.setattr(clock, "system_time", lambda: right() + timedelta(days=1))
     pipeline.refresh(
