@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from app.relevance.vector_space import Idf
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import WORD, Token, content_stems, fold_accents, tokenise
+from app.text.shortening import FUNCTION_WORDS
+from app.text.tokenizer import (
+    WORD,
+    Token,
+    content_stems,
+    fold_accents,
+    is_same_word,
+    tokenise,
+    without_stopwords,
+)
 from app.types import Marks, PaperView
 
 MAX_HIGHLIGHTS = 3  # per field
 MAX_CLOSE_WORDS = 3  # per reason, besides the highlights
 
 Field = tuple[str, str, list[Token]]  # the field's name, its text and the words in the text
+Typed = Mapping[str, str]  # stems → the words of an interest, as typed
 Highlights = list[tuple[str, list[str]]]  # the name of a field, and excerpts from it
+_ANY_FORM: Typed = MappingProxyType({})
 _BOUNDARY = re.compile(r"[.;!?()\[\]]")  # highlights do not cross it
 
 
@@ -67,36 +79,46 @@ class PaperText:
         """Return the paper's matching categories: `cs.CL` matches only itself, `cs` all its subcategories."""
         return [own for own in self.paper.categories if in_categories(own, names)]
 
-    def highlights(self, terms: set[str], idf: Idf) -> Highlights:
+    def highlights(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> Highlights:
         """Return the heaviest runs of terms (by idf), as the paper spells them, grouped by field.
 
-        The field with the heaviest run comes first. The other field adds only terms that are still missing.
+        The field with the heaviest run of several words comes first, otherwise the title. The other field
+        adds only terms that are still missing. Words that are no form of the typed word with their stem do
+        not count. A term that is a stop word counts only beside another term.
         """
 
         def heaviest(field: Field) -> float:
             runs = _distinct_runs(field[1], field[2], terms, idf)
-            return max((_weight(run, idf) for run in runs), default=0.0)
+            return max((_weight(run, idf) for run in runs if len(run) > 1), default=0.0)
 
         used, highlights = set[str](), []
-        for name, text, tokens in sorted(self._fields_with(terms), key=heaviest, reverse=True):
+        for name, text, tokens in sorted(self._fields_with(terms, typed), key=heaviest, reverse=True):
             runs = _distinct_runs(text, tokens, terms - used, idf)[:MAX_HIGHLIGHTS]
             used |= {token.stem for run in runs for token in run}
             if runs:
                 highlights.append((name, [text[run[0].start : run[-1].end] for run in runs]))
         return highlights
 
-    def marks(self, terms: Set[str], idf: Idf) -> Marks:
+    def marks(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> Marks:
         """Return what to mark in the title, and in the abstract if the title lacks a term.
 
         Each term is marked once in a text, where most other terms stand beside it.
         """
         title, abstract = (
             tuple(sorted((run[0].start, run[-1].end) for run in _distinct_runs(text, tokens, terms, idf)))
-            for _, text, tokens in self._fields_with(terms)
+            for _, text, tokens in self._fields_with(terms, typed)
         )
-        missing = [term for term in terms if not self._spelling(term, "title")]
-        is_complete = bool(terms) and all(map(self.surface_form, missing))
-        return Marks(title, abstract if missing else (), is_complete)
+        is_in_title = all(self._spelling(term, "title", typed) for term in without_stopwords(terms))
+        return Marks(title, () if is_in_title else abstract)
+
+    def are_together(self, terms: Set[str], others: Set[str]) -> bool:
+        """Return True if each of the other terms stands beside one of the terms somewhere."""
+        runs = [
+            {token.stem for token in run}
+            for _, text, tokens in self._fields_with(terms | others, _ANY_FORM)
+            for run in _runs(text, tokens, terms | others)
+        ]
+        return all(any(other in run for run in runs) for other in others)
 
     @cached_property
     def _has_expansions(self) -> bool:
@@ -104,37 +126,66 @@ class PaperText:
         expansions = self.abbreviations.expansions
         return any(token.stem in expansions for _, _, tokens in self._folded_fields for token in tokens)
 
-    def _fields_with(self, terms: Set[str]) -> list[Field]:
+    def _fields_with(self, terms: Set[str], typed: Typed) -> list[Field]:
         """Return the folded fields, with words that only imply one of the terms relabelled as that term.
 
         Prefer the words of the long form if the paper writes it out; otherwise relabel the short form.
         """
+        fields = self._fields_with_forms(terms, typed)
         if not self._has_expansions:
-            return list(self._folded_fields)
-        expansions, fields = self.abbreviations.expansions, list[Field]()
-        for (name, text, tokens), (_, _, folded) in zip(self.fields, self._folded_fields, strict=True):
+            return fields
+        expansions = self.abbreviations.expansions
+        for number, (name, text, own) in enumerate(fields):
             unfolded: list[Token] = []
-            for token in folded:
+            for token in own:
                 if token.stem in terms or token.stem not in expansions:
                     unfolded.append(token)
                     continue
-                within = (word for word in tokens if token.start <= word.start and word.end <= token.end)
-                unfolded += [word for word in within if word.stem in terms] or [token]
-            fields.append((name, text, unfolded))
-        missing = terms - {token.stem for _, _, tokens in fields for token in tokens}
-        if not missing:
-            return fields
-        for _, _, tokens in fields:
-            for position, token in enumerate(tokens):
-                if implied := missing & set(expansions.get(token.stem, ())):
-                    tokens[position] = replace(token, stem=min(implied))
+                within = [word for word in self._words_within(token, name) if word.stem in terms]
+                unfolded += [word for word in within if _is_form(word, text, typed)] or [token]
+            fields[number] = name, text, unfolded
+        missing = terms - {token.stem for _, _, own in fields for token in own}
+        for name, text, own in fields if missing else ():
+            for position, token in enumerate(own):
+                if implied := missing & self._implied(token, name, text, typed):
+                    own[position] = replace(token, stem=min(implied))
         return fields
 
-    def surface_form(self, term: str) -> str:
-        """Return the first spelling of a term, or of a pair of neighbouring stems, or "" if it is missing."""
-        return self._spelling(term, "title") or self._spelling(term, "abstract")
+    def _words_within(self, token: Token, field: str) -> list[Token]:
+        """Return the words of a folded token."""
+        tokens = next(tokens for name, _, tokens in self.fields if name == field)
+        return [word for word in tokens if token.start <= word.start and word.end <= token.end]
 
-    def _spelling(self, term: str, field: str) -> str:
+    def _implied(self, token: Token, field: str, text: str, typed: Typed) -> Set[str]:
+        """Return the terms that a folded token implies.
+
+        A word in lower case is no short form: "clip" does not imply "image", as "CLIP" does.
+        """
+        implied = self.abbreviations.expansions.get(token.stem, ())
+        if not implied:
+            return frozenset()
+        words = self._words_within(token, field)
+        if len(words) == 1 and token.stem not in self.abbreviations.split_compounds:
+            return frozenset() if text[token.start : token.end].islower() else {*implied}
+        return {*implied} - {word.stem for word in words if not _is_form(word, text, typed)}
+
+    def _fields_with_forms(self, terms: Set[str], typed: Typed) -> list[Field]:
+        """Return the folded fields with the stop words among the terms, without stems of other words."""
+        little, fields = terms - {*without_stopwords(terms)}, list[Field]()
+        for (name, text, tokens), (_, _, folded) in zip(self.fields, self._folded_fields, strict=True):
+            own = [token if _is_form(token, text, typed) else replace(token, stem="") for token in folded]
+            own += [token for token in tokens if token.stem in little]
+            fields.append((name, text, sorted(own, key=lambda token: token.start)))
+        return fields
+
+    def surface_form(self, term: str, typed: Typed = _ANY_FORM) -> str:
+        """Return the first spelling of a term, or of a pair of neighbouring stems, or "" if it is missing.
+
+        Words that are no form of the typed word with this stem do not count.
+        """
+        return self._spelling(term, "title", typed) or self._spelling(term, "abstract", typed)
+
+    def _spelling(self, term: str, field: str, typed: Typed) -> str:
         fields = self.fields if " " in term else self._folded_fields
         text, tokens = next((text, tokens) for name, text, tokens in fields if name == field)
         if " " in term:
@@ -142,21 +193,29 @@ class PaperText:
                 if f"{first.stem} {second.stem}" == term and text[first.end : second.start] in (" ", "-"):
                     return text[first.start : second.end]
             return ""
-        expansions = self.abbreviations.expansions
         for token in tokens:
-            if token.stem == term or term in expansions.get(token.stem, ()):
+            is_term = token.stem == term and _is_form(token, text, typed)
+            if is_term or term in self._implied(token, field, text, typed):
                 return text[token.start : token.end]
         return ""
+
+
+def _is_form(token: Token, text: str, typed: Typed) -> bool:
+    """Return False if a single word is no form of the typed word with the same stem."""
+    word, spelling = typed.get(token.stem), text[token.start : token.end]
+    return word is None or not WORD.fullmatch(spelling) or is_same_word(word, spelling)
 
 
 def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] | None = None) -> list[str]:
     """Return the first `MAX_CLOSE_WORDS` texts that share no stems with `excluded` or with each other.
 
-    If `allowed` is given, it must contain all stems of a text.
+    Leave out function words, such as "against". If `allowed` is given, it must contain all stems of a text.
     """
     used, chosen = set(excluded), list[str]()
     for text in texts:
         own = set(content_stems(text))
+        if text.lower() in FUNCTION_WORDS:
+            continue
         if own and own.isdisjoint(used) and (allowed is None or own <= allowed):
             chosen.append(text)
             used |= own
@@ -215,4 +274,4 @@ def _runs(text: str, tokens: Sequence[Token], terms: Set[str]) -> list[list[Toke
             runs[-1].append(token)
         else:
             runs.append([token])
-    return runs
+    return [run for run in runs if without_stopwords(token.stem for token in run)]

@@ -21,22 +21,23 @@ Relevance rises with the distance of z from the cut-off in the same way for all 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, pairwise
 
 import numpy as np
 from scipy import sparse
 
 from app.relevance import reasons
 from app.relevance.filters import Filters
-from app.relevance.highlights import PaperText, distinct_words
+from app.relevance.highlights import PaperText, Typed, distinct_words
 from app.relevance.model import RelevanceModel
 from app.relevance.organizations import OrganizationNames
 from app.relevance.query_language import Query
 from app.relevance.vector_space import (
+    CLOSE_Z,
     Matrix,
     Terms,
     VectorSpace,
@@ -45,7 +46,8 @@ from app.relevance.vector_space import (
     title_fingerprint,
     with_expansions,
 )
-from app.text.tokenizer import content_stems, tokenise, without_stopwords
+from app.text.shortening import FUNCTION_WORDS
+from app.text.tokenizer import Token, content_stems, tokenise, without_stopwords
 from app.types import Marks, PaperView
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
@@ -81,6 +83,7 @@ MAX_PAIRED = 4  # terms of an interest that all form pairs; in a longer one, onl
 # that the reader put in quotes.
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
+MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
 BATCH_SIZE = 500  # interests matched at once, to limit memory
 MAX_CACHED_DIRECTIONS = 20_000  # a few megabytes
 
@@ -150,6 +153,15 @@ class _Meaning:
     cut_offs: Matrix  # the z from which papers are sent
 
 
+@dataclass(frozen=True, slots=True)
+class _WordsInPaper:
+    """The words of an interest that a paper contains."""
+
+    terms: frozenset[str]  # as stems or short forms
+    typed: Typed  # all words of the interest
+    missing: Sequence[str]  # those that the paper lacks, as typed
+
+
 class MatchIndex:
     """An index of papers, such as the candidates for a digest, that matches any number of interests."""
 
@@ -185,7 +197,7 @@ class MatchIndex:
         self._certainty = np.minimum(1, sizes / (sizes + SHORT_TEXT) / full)
         self._vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._examples = _Examples(self._space, self._texts, self._vectors) if self._space else None
-        self._directions: dict[str, Matrix] = {}
+        self._directions: dict[str, tuple[Matrix, dict[str, bool]]] = {}  # and the stems close to it
 
     @cached_property
     def vectors(self) -> dict[int, Matrix]:
@@ -257,18 +269,18 @@ class MatchIndex:
     def reason(self, query: Query, paper_id: int) -> str:
         """Return why a paper matches: its matching words, as spelled there, their fields, and filters passed.
 
-        If some of the words are missing, add the words that make the paper close to the interest.
+        If some of the words are missing, name them, and the words that make the paper close to the interest.
         """
         row = self._row_of[paper_id]
-        text, terms = self._texts[row], set(self._terms_and_pairs(query)[0])
-        is_named = row in self._organizations.rows_named_by(query)
-        is_partial = any(not text.surface_form(term) for term in terms)
-        organization = text.matching_organization(query.organizations)
-        if is_named:
+        text, organization = self._texts[row], self._texts[row].matching_organization(query.organizations)
+        words = self._words_in(text, query)
+        if row in self._organizations.rows_named_by(query):
             organization = text.matching_organization(query.text.split()) or text.paper.organization
+            words = words if not words.missing else replace(words, terms=frozenset(), missing=())
         return reasons.interest_reason(
-            text.highlights(set() if is_named and is_partial else terms, self._model.statistics.idf),
-            self._close_words(query, text) if is_partial and not is_named else [],
+            text.highlights(words.terms, self._model.statistics.idf, words.typed),
+            words.missing,
+            self._close_words(query, text, words) if words.missing else None,
             text.matching_authors(query.authors),
             organization,
             text.matching_categories(query.categories),
@@ -282,32 +294,75 @@ class MatchIndex:
         """
         row = self._row_of[paper_id]
         text = PaperText(replace(self._texts[row].paper, abstract=summary), self._model.abbreviations)
-        marks = text.marks({*self._terms_and_pairs(query)[0]}, self._model.statistics.idf)
+        words = self._words_in(text, query)
+        marks = text.marks(words.terms, self._model.statistics.idf, words.typed)
         is_named = row in self._organizations.rows_named_by(query)
-        return replace(marks, is_complete=marks.is_complete and not (is_named or any(query.required_values)))
+        cannot_show = is_named or any(query.required_values) or not query.terms
+        return replace(marks, is_complete=not (words.missing or cannot_show))
 
-    def _close_words(self, query: Query, text: PaperText) -> list[str]:
+    def _words_in(self, text: PaperText, query: Query) -> _WordsInPaper:
+        """Return which words of an interest a paper contains, and which it lacks, as typed.
+
+        A paper that lacks a term with a short form may contain some of its words. A word such as "use" is a
+        stop word in "using", but not in "tool use". It must stand beside another word of the interest.
+        """
+        tokens = tokenise(query.text)
+        typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokens)}
+        present = {term for term in self._terms_and_pairs(query)[0] if text.surface_form(term, typed)}
+        expansions = self._model.abbreviations.expansions
+        implied = {stem for term in present for stem in expansions.get(term, ())}
+        missing = list[Token]()
+        for folded in self._model.abbreviations.fold_tokens(tokens):
+            within = (t for t in tokens if folded.start <= t.start and t.end <= folded.end)
+            for token in within if folded.stem not in present else ():
+                if token.stem in query.terms and token.stem not in implied:
+                    if text.surface_form(token.stem, typed):
+                        present.add(token.stem)
+                    else:
+                        missing.append(token)
+        absent = _joined(query.text, missing)
+        sought = {*query.words, *itertools.chain(*query.phrases)}
+        little = {stem for stem in sought.difference(query.terms) if typed[stem] not in FUNCTION_WORDS}
+        if little and present and not missing:
+            if text.are_together(present, little):
+                present |= little
+            else:
+                ends = [token for token in tokens if token.stem in sought]
+                absent = [query.text[ends[0].start : ends[-1].end]]
+        if not present:  # "token" is no form of "tokenization", but better than nothing
+            present, typed = {term for term in query.terms if text.surface_form(term)}, {}
+        return _WordsInPaper(frozenset(present), typed, absent)
+
+    def _close_words(self, query: Query, text: PaperText, words: _WordsInPaper) -> list[str] | None:
         """Return the words that make a paper close to the meaning of an interest, strongest first.
 
-        The cosine of a paper x and a direction q is a sum over the paper's stems t: x_t · (V_t · q).
+        Return None if it is not close.
+
+        The cosine of a paper x and a direction q is a sum over the paper's stems t: x_t · (V_t · q). Only
+        stems that are close themselves count: see `VectorSpace.is_close`.
         """
         if not (self._space and self._examples):
-            return []
-        direction = self._directions.get(query.text)
-        if direction is None:  # cached because many papers need it
+            return None
+        if query.text not in self._directions:  # cached because many papers need it
             if len(self._directions) >= MAX_CACHED_DIRECTIONS:
                 self._directions.clear()
-            direction = self._examples.meaning(self._batch([query])).directions
-            self._directions[query.text] = direction
+            self._directions[query.text] = self._examples.meaning(self._batch([query])).directions, {}
+        direction, close = self._directions[query.text]
         row = self._row_of[text.paper.id]
-        if self._space.z_scores(direction, self._vectors[[row]]).item() <= 0:  # it matches only by its words
-            return []
+        z_score = self._space.z_scores(direction, self._vectors[[row]]).item()
+        if z_score <= 0:  # it matches only by its words
+            return None
         tfidf = self._tfidf[row]
         gains = tfidf.data * (self._space.projection[tfidf.indices] @ direction[0])
-        names, terms = self._space.stems.names, self._terms_and_pairs(query)[0]
-        strongest = [names[tfidf.indices[n]] for n in np.argsort(-gains, kind="stable") if gains[n] > 0]
-        quoted = {*terms, *(stem for term in terms for stem in content_stems(text.surface_form(term)))}
-        return distinct_words((text.surface_form(stem) for stem in strongest if len(stem) > 1), quoted)
+        names, strongest = self._space.stems.names, list[str]()
+        for n in np.argsort(-gains, kind="stable")[:MAX_GAINS]:
+            stem = names[tfidf.indices[n]]
+            if stem not in close:
+                close[stem] = len(stem) > 1 and self._space.is_close(stem, direction[0])
+            if close[stem] and gains[n] > 0:
+                strongest.append(text.surface_form(stem))
+        quoted = {stem for term in words.terms for stem in (term, *content_stems(text.surface_form(term)))}
+        return distinct_words(strongest, quoted) or ([] if z_score >= CLOSE_Z else None)
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         batch = self._batch(queries)
@@ -360,7 +415,9 @@ class MatchIndex:
         pairs = dict.fromkeys(
             " ".join(order)
             for run in runs
-            for pair in (combinations(run, 2) if len(run) <= MAX_PAIRED else pairwise(run))
+            for pair in (
+                itertools.combinations(run, 2) if len(run) <= MAX_PAIRED else itertools.pairwise(run)
+            )
             for order in (pair, pair[::-1])
         )
         return list(terms), list(pairs)
@@ -389,7 +446,7 @@ class _Examples:
             found = sparse.hstack([known, sparse.csr_matrix(newer.astype(np.complex64))], format="csr")
         share = found.data.imag / np.repeat(batch.total_idf, np.diff(found.indptr))
         scores = found.data.real * share
-        spans = pairwise(found.indptr.tolist())
+        spans = itertools.pairwise(found.indptr.tolist())
         best = [start + _highest(scores[start:end], EXAMPLES_PER_INTEREST) for start, end in spans]
         ends = np.cumsum([0, *map(len, best)])
         entries, row = np.concatenate(best), np.repeat(np.arange(len(best)), np.diff(ends))
@@ -443,6 +500,17 @@ def _cut_offs(agreement: Matrix, all_words: Matrix, prominent: Matrix) -> Matrix
     # Much faster than sorting the whole rows.
     reached = [np.partition(row, n)[n] for row, n in zip(agreement, positions.tolist(), strict=True)]
     return np.asarray(CUT_OFF_WEIGHT * np.array(reached, np.float64) + (1 - CUT_OFF_WEIGHT) * FLOOR_Z)
+
+
+def _joined(text: str, tokens: Iterable[Token]) -> list[str]:
+    """Return the words of a text at these tokens. Join neighbours to a phrase."""
+    spans = list[tuple[int, int]]()
+    for token in tokens:
+        if spans and text[spans[-1][1] : token.start] in (" ", "-"):
+            spans[-1] = spans[-1][0], token.end
+        else:
+            spans.append((token.start, token.end))
+    return [text[start:end] for start, end in spans]
 
 
 def _highest(scores: Matrix, count: int) -> Matrix:

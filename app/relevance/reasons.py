@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from app.relevance import trending
 from app.relevance.highlights import Highlights
+from app.text.tokenizer import WORD
 from app.types import Trend
 
 WELL_VOTED = "more votes than most papers of its day"
@@ -16,15 +17,23 @@ WELL_VOTED = "more votes than most papers of its day"
 
 def interest_reason(
     highlights: Highlights,
-    close_words: Sequence[str],
+    missing: Sequence[str],
+    close_words: Sequence[str] | None,
     authors: Sequence[str],
     organization: str,
     categories: Sequence[str],
 ) -> str:
-    """Return why a paper matches an interest: highlights, other close words, and the filters it passed."""
-    parts = [f"{_quote(texts)} in the {field}" for field, texts in highlights]
-    if close_words:
-        parts.append(f"close to your interest through {_quote(close_words)}")
+    """Return why a paper matches an interest: highlights, close words, and the filters it passed.
+
+    If the paper lacks some words of the interest, say which, and that it is close in meaning, unless
+    `close_words` is None.
+    """
+    parts = [_in_field(texts, field) for field, texts in highlights]
+    if missing:
+        without = f"not {_quote(missing, ' or ')}" if highlights else ""
+        through = f"through {_quote(close_words)}" if close_words else "in meaning"
+        close = "" if close_words is None else f"close to your interest {through}"
+        parts.append(", but ".join(filter(None, [without, close])))
     if authors:
         parts.append(f"by {', '.join(authors)}")
     if organization:
@@ -32,6 +41,13 @@ def interest_reason(
     if categories:
         parts.append(f"filed under {', '.join(categories)}")
     return combine(parts)
+
+
+def _in_field(texts: Sequence[str], field: str) -> str:
+    """Return where the highlights are. Single words in an abstract seem to be a phrase, so say if not."""
+    if field == "abstract" and len(texts) > 1 and all(map(WORD.fullmatch, texts)):
+        return f"{_quote(texts, ' and ')} apart in the {field}"
+    return f"{_quote(texts)} in the {field}"
 
 
 def reading_note(read: str) -> str:
@@ -70,8 +86,10 @@ def combine(reasons: Iterable[str]) -> str:
     return "; ".join(filter(None, reasons))
 
 
-def _quote(texts: Iterable[str]) -> str:
-    return ", ".join(f"“{text}”" for text in texts)
+def _quote(texts: Sequence[str], last: str = ", ") -> str:
+    """Quote texts, separated by commas, and by `last` before the last one."""
+    *others, final = (f"“{text}”" for text in texts)
+    return f"{', '.join(others)}{last}{final}" if others else final
 
 
 def _through(words: Sequence[str]) -> str:

@@ -45,6 +45,7 @@ LIKES_AGAINST_DISLIKE = 0.75  # share of the closeness to the nearest like that 
 EVIDENCE_OFFSET, EVIDENCE_SCALE = 4.0, 8.0
 SAMPLE_SIZE = 500  # newest examples in the archive, used to estimate mean and deviation
 MIN_RELEVANCE = 0.02  # for or against a paper; smaller values are dropped
+MAX_SHARED_TERMS = 40  # of two papers that may be named in a reason
 MAX_CACHED_PAPERS = 5_000  # rated papers; each takes 8 bytes per candidate
 MAX_CACHED_NAMES = 50_000  # of liked authors
 
@@ -283,7 +284,8 @@ class UserProfile:
         """Return the title of the nearest of these papers, and the words it shares with the candidate.
 
         The words are the terms that make the two papers similar, strongest first, as the candidate spells
-        them. A pair of words that both papers contain comes before the single words.
+        them. A pair of words that both papers contain comes before the single words. Terms that say little of
+        the rated paper are left out: see `VectorSpace.is_close`.
         """
         terms = self.candidates.terms[row].toarray().ravel()
         papers = self.candidates.rated_papers(feedback)
@@ -298,7 +300,9 @@ class UserProfile:
         text, other = self.candidates.texts[row], feedback[nearest]
         strongest = sorted(shared, key=lambda term: (-weight(term), term))
         stems = set(content_stems(f"{other.title} {other.abstract}"))
-        return other.title, distinct_words(map(text.surface_form, strongest), set(), stems)
+        is_close = self.candidates.space.is_close
+        close = (term for term in strongest[:MAX_SHARED_TERMS] if is_close(term, papers[nearest].lsa))
+        return other.title, distinct_words(map(text.surface_form, close), set(), stems)
 
     @cached_property
     def _works_by_short_name(self) -> Mapping[str, Sequence[tuple[str, str]]]:

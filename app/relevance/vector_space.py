@@ -35,6 +35,10 @@ DIMENSIONS = 200
 WHITEN = 0.4
 MIN_PAPERS = 50  # a smaller archive has no LSA space
 MIN_FREQUENCY = 3  # papers; rarer stems are not in the LSA space
+# Mean z-scores from which a term is close to a direction, and from which a stem may be part of a close pair.
+# For "speech synthesis", "voice" has 4.5 and "word" has 1.2.
+CLOSE_Z, PART_Z = 1.5, 0.5
+ENOUGH_EXAMPLES, MOST_EXAMPLES = 10, 500  # of a term, to compute its mean z-score
 MAX_EXAMPLES = 10_000  # the newest papers, which serve as examples of what an interest means
 SAMPLE_SIZE = 2_000  # the newest examples, in which interests are counted
 PROMINENT = (
@@ -282,6 +286,26 @@ class VectorSpace:
         deviation = np.sqrt(((directions @ self.covariance) * directions).sum(1))
         difference: Matrix = directions @ vectors.T - (directions @ self.mean)[:, None]
         return np.asarray(difference / np.maximum(deviation, 1e-6)[:, None])
+
+    def is_close(self, term: str, direction: Matrix) -> bool:
+        """Return True if a stem or a pair explains to a reader why a paper is close to a direction.
+
+        The papers that contain it must be close themselves, on average. In a pair such as "LLMs achieve", so
+        must be those that contain either stem, but less so.
+        """
+        if " " in term and not all(self._mean_z_score(stem, direction) >= PART_Z for stem in term.split(" ")):
+            return False
+        return self._mean_z_score(term, direction) >= CLOSE_Z
+
+    def _mean_z_score(self, term: str, direction: Matrix) -> float:
+        """Return the mean z-score of the newest examples that contain a term; 0 if there are only few."""
+        if (column := self.terms.columns.get(term)) is None:
+            return 0.0
+        examples = self.impacts.indices[self.impacts.indptr[column] : self.impacts.indptr[column + 1]]
+        if len(examples) < ENOUGH_EXAMPLES:
+            return 0.0
+        mean = self.examples[examples[:MOST_EXAMPLES]].mean(0, keepdims=True)
+        return float(self.z_scores(direction[None], mean).item())
 
 
 def lsa_terms(frequencies: Mapping[str, int], idf: Idf) -> Terms:

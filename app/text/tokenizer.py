@@ -25,6 +25,8 @@ _BRITISH = re.compile(
 )
 # Plurals that Snowball does not stem, such as "llms" and "vlas": no vowel, except before the s.
 _SHORT_FORMS = re.compile(r"[^\W\d_aeiouy]{2,}[ao]?s")
+# Endings of plurals, and of the forms of a verb and the nouns made from it: "detects", "detection".
+_ENDINGS = "s es ies y e ed ing ion ions ation ations er ers or ors ic ics le able ility"
 _AMERICAN = {"is": "iz", "our": "or"}
 _stemmer = Stemmer.Stemmer("english")
 
@@ -82,6 +84,22 @@ def normalized_name(author: str) -> str:
 def _stem(word: str) -> str:
     stem = str(_stemmer.stemWord(_BRITISH.sub(lambda match: _AMERICAN[match.group()], word)))
     return stem[:-1] if _SHORT_FORMS.fullmatch(stem) and stem not in _SINGULAR.split() else stem
+
+
+@lru_cache(maxsize=20_000)
+def _bases(word: str) -> frozenset[str]:
+    """Return what may remain of a word without its ending."""
+    american = _BRITISH.sub(lambda found: _AMERICAN[found.group()], fold_accents(word))
+    bases = {american.removesuffix(ending) for ending in ("", *_ENDINGS.split())}
+    return frozenset(bases | {base[:-1] for base in bases if base[-2:-1] == base[-1:]})  # "planning"
+
+
+def is_same_word(first: str, second: str) -> bool:
+    """Return True if two words of the same stem are forms of one noun or verb, so that both mean the same.
+
+    "detected" and "detection" are. "token" and "tokenization" are not, nor "object" and "objective".
+    """
+    return not _bases(first).isdisjoint(_bases(second))
 
 
 _STOP_STEMS = frozenset(_stem(word) for word in _STOPWORDS.split())

@@ -28,7 +28,7 @@ TEXT = PaperText(
 
 def highlights(*terms: str, text: PaperText = TEXT) -> str:
     """Return the highlights as a reason quotes them."""
-    return reasons.interest_reason(text.highlights(set(terms), lambda _: 1.0), [], [], "", [])
+    return reasons.interest_reason(text.highlights(set(terms), lambda _: 1.0), [], None, [], "", [])
 
 
 def test_adjacent_words_are_quoted_together() -> None:
@@ -55,8 +55,8 @@ def test_implied_words_are_quoted_where_written_out() -> None:
 @pytest.mark.parametrize(
     ("abstract", "highlight"),
     [
-        ("A mixture of experts (MoE) model.", "“experts”, “model” in the abstract"),
-        ("It has many experts. Models differ.", "“experts”, “Models” in the abstract"),
+        ("A mixture of experts (MoE) model.", "“experts” and “model” apart in the abstract"),
+        ("It has many experts. Models differ.", "“experts” and “Models” apart in the abstract"),
         ("They are expert-models.", "“expert-models” in the abstract"),
     ],
 )
@@ -82,6 +82,32 @@ def test_name_spellings(author: str, name: str, matches: bool) -> None:
     """Apostrophes, hyphens and accents make no difference."""
     paper = PaperText(PaperView(1, "", authors=("Grace Hopper", author)), ABBREVIATIONS)
     assert paper.matching_authors([name]) == ([author] if matches else [])
+
+
+TYPED = {"token": "tokenization", "imag": "images", "network": "network", "use": "use", "tool": "tool"}
+
+
+@pytest.mark.parametrize(
+    ("title", "terms", "highlight"),
+    [
+        ("Tokens for tokenizers", {"token"}, "“tokenizers” in the title"),
+        ("Tokens", {"token"}, ""),
+        ("Next-Token Prediction", {"token"}, ""),
+        ("NTP", {"token"}, "“NTP” in the title"),
+        ("Imaging a clip", {"imag"}, "“Imaging” in the title"),
+        ("A video clip", {"imag"}, ""),
+        ("A video by CLIP", {"imag"}, "“CLIP” in the title"),
+        ("Using some tools", {"tool", "use"}, "“tools” in the title"),
+        ("We use some tools; tool-using robots", {"tool", "use"}, "“tool-using” in the title"),
+    ],
+)
+def test_only_forms_of_the_typed_words_are_quoted(title: str, terms: set[str], highlight: str) -> None:
+    """Other words with the same stem are not, even in a long form. "Use" counts only beside another word."""
+    shorts = {("next", "token", "predict"): "ntp", ("contrast", "imag", "pretrain"): "clip"}
+    text = PaperText(PaperView(1, title), Abbreviations({}, shorts))
+    quoted = text.highlights(terms, lambda _: 1.0, TYPED)
+    assert reasons.interest_reason(quoted, [], None, [], "", []) == highlight
+    assert bool(text.surface_form(min(terms), TYPED)) is bool(highlight)
 
 
 def test_number_of_highlights_is_limited() -> None:

@@ -161,6 +161,24 @@ def test_reason_quotes_the_matching_words(interest: str, paper: int, reason: str
     assert reason_for(interest, paper) == reason
 
 
+@pytest.mark.parametrize(
+    ("interest", "reason"),
+    [
+        ("video quality", "“Video” in the title; “quality” in the abstract"),
+        ("quality of bits", "“bit” and “quality” apart in the abstract"),
+        ("video zebra", "“Video” in the title; not “zebra”"),
+        ("zebra video striped horse", "“Video” in the title; not “zebra” or “striped horse”"),
+        ("quantized -zebra", "“Quantized” in the title"),
+        ("transformation", "“Transformers” in the title"),
+        ("keeping", "“keeps” in the abstract"),
+        ("qualitative", ""),
+    ],
+)
+def test_reason_tells_what_is_missing(interest: str, reason: str) -> None:
+    """It names the words of the interest that the paper lacks, and tells if the others are not together."""
+    assert reason_for(interest, 2) == reason
+
+
 # --- by meaning
 
 
@@ -345,13 +363,20 @@ SUBJECT_WORDS = [
 
 
 def assert_quotes_occur(paper: PaperView, reason: str) -> None:
-    """Assert that quoted words occur in the named field; words that bring it close, in either field."""
+    """Assert that quoted words occur in the named field; words that bring it close, in either field.
+
+    Words of the interest that the paper lacks do not occur.
+    """
     assert reason
+    text = f"{paper.title} {paper.abstract}".lower()
+    without = re.findall("“(.*?)”", " ".join(re.findall("not (.*?)(?:, but|;|$)", reason)))
+    assert not [words for words in without if re.search(rf"\b{words.lower()}\b", text)]
+    reason = re.sub("; not .*?(, but |$)", "; ", reason).removesuffix("; ")
     for part in reason.split("; "):
         fields = {"title": paper.title, "abstract": paper.abstract}
         text = fields.get(part.rsplit(" ", 1)[-1], f"{paper.title} {paper.abstract}")
         quoted = re.findall("“(.*?)”", part)
-        assert quoted
+        assert quoted or part == "close to your interest in meaning"
         assert all(words in text for words in quoted)
 
 

@@ -115,3 +115,20 @@ def test_fingerprint_fits_a_signed_integer(title: str) -> None:
     """It fits the 64 bits of the stored array."""
     assert 0 <= title_fingerprint(title) < 2**63
     assert math.isfinite(np.int64(title_fingerprint(title)))
+
+
+@pytest.mark.parametrize(
+    ("term", "is_close"),
+    [
+        ("astronomi", True),
+        ("studi astronomi", False),  # "studi" says nothing
+        ("speech recognit", False),
+        ("method", False),
+        ("zebra", False),
+    ],
+)
+def test_a_word_explains_closeness_if_its_papers_are_close(term: str, is_close: bool) -> None:
+    """For a paper on astronomy, its subject does, but neither words of all papers nor unknown words."""
+    assert SPACE is not None
+    direction = SPACE.vectors([MODEL.document("A galaxy", "We study astronomy: the orbit of a comet.")])[0]
+    assert SPACE.is_close(term, direction) is is_close

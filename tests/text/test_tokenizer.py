@@ -63,3 +63,23 @@ def test_token_positions(text: str) -> None:
 def test_bigrams() -> None:
     """Bigrams are in the order of the text."""
     assert list(tokenizer.bigrams(["a", "b", "c"])) == ["a b", "b c"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ("detected", "Detection", True),
+        ("planning", "plans", True),
+        ("memories", "memory", True),
+        ("quantisation", "quantized", True),
+        ("interpretable", "interpretability", True),
+        ("tokenizer", "tokenization", True),
+        ("token", "tokenization", False),
+        ("object", "objective", False),
+        ("interpreter", "interpretability", False),
+    ],
+)
+def test_forms_of_a_word(first: str, second: str, is_same: bool) -> None:
+    """Forms of a noun or verb are the same word. Others with the same stem are not."""
+    assert tokenizer.stem_all(first) == tokenizer.stem_all(second)
+    assert tokenizer.is_same_word(first, second) is is_same
