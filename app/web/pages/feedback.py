@@ -78,6 +78,7 @@ def _feedback_page(
         current = subscribers.feedback_on(session, grant.subscriber_id, paper)
     return page(
         request, "feedback.html", title=row.title, liked=link is FeedbackAction.MORE, current=current,
+        has_authors=bool(row.authors),
         undone=undone, token=request.path_params["token"], paper=paper,
     )  # fmt: skip
 
