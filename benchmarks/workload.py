@@ -80,6 +80,10 @@ def _paper(number: int) -> DigestItem:
         code_url=f"https://code.example/lab/{way}-{number}" if number % 3 else "",
         published_on=f"2026-11-{1 + number % 19:02}",
         comments=number % 7,
+        short_authors=f"{authors[0]} +{2 + number % 9}",
+        votes=number + 5,
+        trend_note=f"+{5 + number % 90} since yesterday",
+        stars=number * 37,
     )
 
 
