@@ -16,7 +16,7 @@ from app.types import Interest, Skip
 
 def backtest(
     interest: Annotated[list[str], typer.Argument(help="One or more interests.")],
-    days: Annotated[int, typer.Option(help="The number of days.")] = 14,
+    days: Annotated[int, typer.Option(help="The number of days to look back.")] = 14,
     at: At = None,
     as_json: output.AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""bounces: parse bounce messages. Print the recipients, the reasons, and what follows from each."""
+"""bounces: show what bounce notices mean: the recipient, the reason, and what follows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from app.cli import output
 
 
 def bounces(
-    files: Annotated[list[Path], typer.Argument(help="Mails, one per file.", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(help="Bounce notices, one per file.", show_default=False)],
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object per line, one line per file.")
+        bool, typer.Option("--json", help="Print one line per file, each a JSON object.")
     ] = False,
 ) -> None:
-    """Parse bounce messages. Print recipients, reasons, and what follows from each. Change nothing.
+    """Show what bounce notices mean: the recipient, the reason, and what follows.
 
-    Exit code 1 if a file could not be read. The results for the other files are still printed.
+    Nothing is changed. Exit code 1 if a file could not be read. The others are still shown.
     """
     results: list[dict[str, Any]] = []
     for file in files:

@@ -30,8 +30,8 @@ def doctor_command(
 ) -> None:
     """Check this installation and suggest how to fix each problem. Exit code 1 if there is an error.
 
-    This connects to the relay and queries the DNS. A temporary second service sends a test digest to its own
-    mail server and unsubscribes with the link in it. No e-mail is sent to subscribers.
+    The checks connect to the relay and query the DNS. A temporary second service sends a test digest to its
+    own mail server and unsubscribes with the link in it. Subscribers get no mail.
     """
     findings = list(doctor.unknown_settings(os.environ, Path(".env")))
     try:

@@ -19,7 +19,9 @@ from app.storage.models import DeliveryState
 
 At = Annotated[
     datetime | None,
-    typer.Option("--at", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M"], help="The moment to look at, in UTC."),
+    typer.Option(
+        "--at", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M"], help="An earlier time, in UTC. Default: now."
+    ),
 ]
 
 LEGEND = (
@@ -40,8 +42,8 @@ def explain(
 ) -> None:
     """Show why a paper was or was not sent to a subscriber, with all scores.
 
-    With --at, listings, votes, feedback, the subscriber's state and the sent e-mails are those at that time.
-    The subscriber's settings and interests are the current ones.
+    With --at, the listings, votes, feedback, sent mails and the subscriber's state are those at that time.
+    The subscriber's preferences and interests are the current ones.
     """
     moment = at.replace(tzinfo=UTC) if at else None
     with output.open_application(needs_secret=False) as app:

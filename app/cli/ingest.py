@@ -29,17 +29,17 @@ class FileKind(StrEnum):
 
 def ingest(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Files to read. Without any, poll the sources.")
+        list[Path] | None, typer.Argument(help="Files to read. Default: poll the sources.")
     ] = None,
     as_: Annotated[
-        FileKind | None, typer.Option("--as", help="The format of the files; guessed by default.")
+        FileKind | None, typer.Option("--as", help="The format of the files. Default: detected.")
     ] = None,
     day: output.Day = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Poll the sources that are due, or read files. Exit code 1 if a source or file failed."""
     if not files and (as_ or day):
-        raise typer.BadParameter("--as and --day need a file")
+        raise typer.BadParameter("--as and --day are only for files: name at least one file")
     report = _read_files(files, as_, day, quiet=as_json) if files else _poll(quiet=as_json)
     if as_json:
         output.print_json(report)
@@ -86,7 +86,7 @@ def _print_report(report: dict[str, Any]) -> None:
         (name.replace("_", " "), count) for name, count in report.items() if isinstance(count, int)
     ]
     if "sources" in report:
-        counts.insert(0, ("sources", ", ".join(report["sources"]) or "none is due"))
+        counts.insert(0, ("sources", ", ".join(report["sources"]) or "none was due"))
     output.table(["", "count"], counts)
     if report["rejections"]:
         rows = [list(rejection.values()) for rejection in report["rejections"][:20]]
@@ -95,7 +95,7 @@ def _print_report(report: dict[str, Any]) -> None:
         output.out().print(f"… and {more} more. --json lists all.")
     if report["papers_new"] and not report["listings"]:
         output.out().print(
-            "No listing day is known, so digests will not include these papers. Set one with --day."
+            "Digests will not include these papers, because their listing day is unknown. Set it with --day."
         )
     if report["failed"] and "sources" in report:
         output.table(["source", "error"], report["failed"].items(), title="\nFailed")

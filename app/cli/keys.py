@@ -15,7 +15,7 @@ from app.mail.dkim import Algorithm
 from app.storage import api_keys, audit_log
 from app.storage.models import Scope
 
-keys = typer.Typer(no_args_is_help=True, help="API keys, DKIM keys, and secrets for the settings.")
+keys = typer.Typer(no_args_is_help=True, help="Manage API keys. Create DKIM keys and secrets.")
 
 Name = Annotated[str, typer.Argument(help="Who or what uses the key.")]
 
@@ -23,10 +23,15 @@ Name = Annotated[str, typer.Argument(help="Who or what uses the key.")]
 @keys.command()
 def create(
     name: Name,
-    scope: Annotated[list[Scope], typer.Option(help="What the key may do; repeat the option for more.")],
+    scope: Annotated[list[Scope], typer.Option(help="What the key may do. Repeat the option for more.")],
     expires: Annotated[
         int,
-        typer.Option(metavar="DAYS", help="Days until it expires; 0: never.", min=0, max=api_keys.MAX_DAYS),
+        typer.Option(
+            metavar="DAYS",
+            help="The number of days until the key expires. 0: never.",
+            min=0,
+            max=api_keys.MAX_DAYS,
+        ),
     ] = api_keys.DAYS,
     as_json: output.AsJson = False,
 ) -> None:
@@ -78,9 +83,12 @@ def secret() -> None:
 @keys.command("dkim")
 def new_dkim_key(
     file: Annotated[Path, typer.Argument(help="The file to write the private key to.")],
-    algorithm: Annotated[Algorithm, typer.Option(help="RSA is supported everywhere.")] = Algorithm.RSA,
+    algorithm: Annotated[Algorithm, typer.Option(help="All receivers support RSA.")] = Algorithm.RSA,
     selector: Annotated[
-        str, typer.Option(help="The selector, part of its name in DNS.", show_default="from the algorithm")
+        str,
+        typer.Option(
+            help="The selector, which is part of the name of the DNS record.", show_default="by algorithm"
+        ),
     ] = "",
     as_json: output.AsJson = False,
 ) -> None:

@@ -8,7 +8,7 @@ from app.storage import database
 
 
 def migrate() -> None:
-    """Migrate the database to the newest revision. Commands that open the database do this automatically."""
+    """Migrate the database to the newest revision. Other commands do this automatically."""
     settings = output.load_settings(needs_secret=False)
     logs.configure(settings, level="WARNING")
     database.migrate(settings.database_url)

@@ -10,12 +10,12 @@ from app import clock, pipeline
 from app.cli import output
 from app.storage import audit_log
 
-models = typer.Typer(no_args_is_help=True, help="The relevance models trained on the archive.")
+models = typer.Typer(no_args_is_help=True, help="Train relevance models on the archive, and list them.")
 
 
 @models.command()
 def train(as_json: output.AsJson = False) -> None:
-    """Train a model on the archive now, if the archive has changed. The schedule does this every night."""
+    """Train a model on the archive, unless the archive is unchanged. The schedule does this every night."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         with app.db.write() as session:

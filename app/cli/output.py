@@ -25,7 +25,9 @@ from app.settings import Settings, load
 from app.storage import api_keys, database
 from app.types import Digest, Skip
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document and nothing else to standard output.")
+]
 Day = Annotated[
     datetime | None, typer.Option("--day", formats=["%Y-%m-%d"], help="The day, such as 2026-11-20.")
 ]

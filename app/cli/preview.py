@@ -17,13 +17,18 @@ from app.types import Digest, Interest, Skip
 
 
 def preview(
-    interest: Annotated[list[str], typer.Option(help="An interest; repeat the option for more.")],
-    min_papers: Annotated[int, typer.Option(help="The smallest number of papers to send.")] = 1,
-    max_papers: Annotated[int, typer.Option(help="The largest number of papers to send.")] = 10,
+    interest: Annotated[list[str], typer.Option(help="An interest. Repeat the option for more.")],
+    min_papers: Annotated[int, typer.Option(help="The minimum number of papers in a digest.")] = 1,
+    max_papers: Annotated[int, typer.Option(help="The maximum number of papers in a digest.")] = 10,
     max_trending: Annotated[
-        int | None, typer.Option(help="The largest number of trending papers outside the interests.")
+        int | None, typer.Option(help="The maximum number of trending papers beyond the interests.")
     ] = None,
-    mute: Annotated[list[str] | None, typer.Option(help="A muted query; repeat the option for more.")] = None,
+    mute: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Exclude papers with this word, phrase, author: or cat:. Repeat the option for more."
+        ),
+    ] = None,
     day: output.Day = None,
     html: Annotated[Path | None, typer.Option(help="Write the mail's HTML to this file.")] = None,
     as_json: output.AsJson = False,
@@ -70,5 +75,5 @@ def print_digest(digest: Digest) -> None:
             for line in (people, item.summary, reasons, item.url):
                 if line:
                     console.print(Padding(output.escaped(line), (0, 0, 0, 2), expand=False))
-    summary = f"{len(digest.picks)} of {digest.considered} papers, for the edition {digest.edition}."
+    summary = f"{len(digest.picks)} of {digest.considered} papers, edition {digest.edition}."
     console.print(f"\n{summary} {output.escaped(digest.note)}".rstrip())

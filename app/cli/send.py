@@ -14,11 +14,11 @@ from app.types import Skip
 
 def send(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show who is due, and what they would get.")
+        bool, typer.Option("--dry-run", help="Only show the digests that are due. Send nothing.")
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Compose the digests that are due, and send all waiting e-mails. Exit code 1 if one failed."""
+    """Compose the digests that are due, and send all waiting mails. Exit code 1 if a mail failed."""
     if dry_run:
         _print_due(as_json=as_json)
         return

@@ -18,9 +18,11 @@ from app.storage import audit_log
 from app.storage.models import SendingPause
 from app.types import MailKind
 
-sending = typer.Typer(no_args_is_help=True, help="Show what is sent and what waits; pause, resume, cancel.")
+sending = typer.Typer(
+    no_args_is_help=True, help="Show the state of all mails. Pause, resume or cancel sending."
+)
 
-Edition = Annotated[str, typer.Option("--edition", help="One edition, such as 2026-11-20; by default all.")]
+Edition = Annotated[str, typer.Option("--edition", help="An edition, such as 2026-11-20. Default: all.")]
 Reason = Annotated[str, typer.Option("--reason", help="The reason, shown to other operators.")]
 
 _KIND_NAMES = {
@@ -35,9 +37,9 @@ _KIND_NAMES = {
 
 @sending.command()
 def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
-    """Show how many digests were due, their states, other waiting e-mails, and what is paused and why.
+    """Show the digests that were due by state, other waiting mails, and what is paused and why.
 
-    Without an edition, show the digests for yesterday, today and tomorrow, and the totals for all e-mails.
+    Without an edition, show the digests of yesterday, today and tomorrow, and the totals of all mails.
     """
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
@@ -110,7 +112,7 @@ def resume(edition: Edition = ledger.ALL_EDITIONS) -> None:
 
 @sending.command()
 def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
-    """Cancel all unsent e-mails in an edition. Those that are being sent right now are completed."""
+    """Cancel all unsent mails of an edition. Mails that are being sent right now still go out."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):
@@ -123,7 +125,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
 
 @sending.command()
 def resend(delivery: Annotated[int, typer.Argument(help="The delivery's number.")]) -> None:
-    """Resend a held e-mail whose outcome is unknown, with the same Message-ID and content."""
+    """Resend a held mail whose outcome is unknown, with the same Message-ID and content."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.resend(session, delivery, now)
@@ -136,9 +138,9 @@ def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
     count = sum(mails.mails for mails in waiting)
     at = output.format_time(min(mails.next_attempt_at for mails in waiting))
     return (
-        f"1 mail waits, to be tried at {at}"
+        f"1 mail is waiting; the next attempt is at {at}"
         if count == 1
-        else f"{count} mails wait, to be tried from {at} on"
+        else f"{count} mails are waiting; the next attempt is at {at}"
     )
 
 

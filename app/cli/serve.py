@@ -70,5 +70,7 @@ def _require_free_port(host: str, port: int) -> None:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            problem = f"port {port} of {host} is in use, maybe by a demo or another Paperboy"
-            output.fail(f"{problem}: choose another with --port (make serve SERVE_ARGS='--port {port + 1}')")
+            problem = f"port {port} of {host} is in use, perhaps by a demo or another Paperboy"
+            output.fail(
+                f"{problem}: choose another port with --port (make serve SERVE_ARGS='--port {port + 1}')"
+            )

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from app import clock
 from app.cli import output
 from app.papers import source_registry
+from app.papers.sources.allowed_addresses import Allowed
 from app.storage import audit_log
 from app.types import SourceKind
 
-sources = typer.Typer(no_args_is_help=True, help="The sources that are polled.")
+sources = typer.Typer(no_args_is_help=True, help="List, add, pause and resume the sources of papers.")
 
 SourceName = Annotated[str, typer.Argument(help="The name of the source.")]
+
+
+class PolledKind(StrEnum):
+    """The kinds of sources that can be polled. The others are read from files."""
+
+    HUGGINGFACE = "huggingface"
+    ARXIV = "arxiv"
+    ARXIV_FEED = "arxiv_feed"
+    FEED = "feed"
 
 
 @sources.command("list")
@@ -40,21 +52,38 @@ def list_sources(as_json: output.AsJson = False) -> None:
 @sources.command("add")
 def add_source(
     name: SourceName,
-    kind: Annotated[SourceKind, typer.Option(help="huggingface, arxiv, arxiv_feed or feed.")],
-    url: Annotated[str | None, typer.Option(help="The address of a feed.")] = None,
+    kind: Annotated[
+        PolledKind,
+        typer.Option(
+            help="huggingface: Daily Papers. arxiv: arXiv's query API. arxiv_feed: arXiv's announcements. "
+            "feed: any RSS or Atom feed."
+        ),
+    ],
+    url: Annotated[str | None, typer.Option(help="The address of the feed (kind feed).")] = None,
     category: Annotated[
-        list[str] | None, typer.Option(help="An arXiv category; repeat the option for more.")
+        list[str] | None,
+        typer.Option(help="An arXiv category (kinds arxiv and arxiv_feed). Repeat the option for more."),
     ] = None,
-    query: Annotated[str | None, typer.Option(help="An arXiv query, instead of categories.")] = None,
+    query: Annotated[
+        str | None, typer.Option(help="An arXiv query, instead of categories (kind arxiv).")
+    ] = None,
 ) -> None:
-    """Add a source. The next `paperboy ingest` or scheduled run polls it for the first time."""
+    """Add a source. It is first polled by the next `paperboy ingest` or scheduled run."""
     options = {"url": url, "categories": category, "query": query}
     config = {name: value for name, value in options.items() if value}
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        source = source_registry.add(session, name, kind, config, now)
+        allowed = Allowed.parse(app.settings.allow_private_sources)
+        source = source_registry.add(session, name, SourceKind(kind), config, now)
         audit_log.record(session, output.ACTOR, "source.add", source.name, now, kind=source.kind)
     output.out().print(f"Added the source “{output.escaped(source.name)}”.")
+    host = (urlsplit(url).hostname or "") if url else ""
+    if host and not allowed.may_permit_host(host):
+        output.err().print(
+            f"Warning: {output.escaped(host)} is a private address, so polling this source will fail. "
+            "To allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES.",
+            soft_wrap=True,
+        )
 
 
 @sources.command("pause")

@@ -1,11 +1,12 @@
-"""subscribers: add, import, export and show subscribers; replace their links; delete their feedback."""
+"""subscribers: list, show, add, import and export subscribers; replace their links; delete their feedback."""
 
 from __future__ import annotations
 
+import calendar
 import csv
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
+from enum import EnumType
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,15 +16,16 @@ from sqlmodel import col, select
 
 from app import clock, pipeline, subscribers
 from app.application import Application
-from app.cli import output
+from app.cli import output, sending
+from app.delivery import ledger
 from app.errors import InvalidInput, PaperboyError
 from app.storage import audit_log
-from app.storage.models import Subscriber, SubscriberState
+from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 group = typer.Typer(
-    no_args_is_help=True, help="Add, import, export and show subscribers; delete their feedback."
+    no_args_is_help=True, help="List, show, add, import and export subscribers; replace their links."
 )
 
 SEPARATOR = ";"  # between interests, and between muted queries
@@ -44,31 +46,63 @@ COLUMNS = ("email", "interests", *_PARSERS)
 EXPORTED = ("id", *COLUMNS, "state", "created_at", "confirmed_at", "consent_at", "consent_version")
 
 
-class ExportFormat(StrEnum):
-    CSV = "csv"
-    JSON = "json"
+@group.command("list")
+def list_subscribers(
+    state: Annotated[
+        SubscriberState | None, typer.Option(help="Only subscribers in this state. Default: all.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="The maximum number of subscribers.", min=1, max=10_000)] = 50,
+    after: Annotated[int, typer.Option(help="The number of the last subscriber on the previous page.")] = 0,
+    as_json: output.AsJson = False,
+) -> None:
+    """List the subscribers by number."""
+    query = select(Subscriber).where(col(Subscriber.id) > after).order_by(col(Subscriber.id))
+    if state:
+        query = query.where(Subscriber.state == state)
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        rows = session.exec(query.limit(limit + 1)).all()
+    page = rows[:limit]
+    next_after = page[-1].id if len(rows) > limit else None
+    if as_json:
+        columns = ("id", "email", "state", "cadence", "next_due_at")
+        items = [{name: getattr(row, name) for name in columns} for row in page]
+        output.print_json({"subscribers": items, "next_after": next_after})
+        return
+    cells = [(row.id, row.email, row.state, row.cadence, output.format_time(row.next_due_at)) for row in page]
+    output.table(["number", "address", "state", "digests", "next digest"], cells)
+    if next_after:
+        output.out().print(f"There are more: repeat the command with --after {next_after}.")
 
 
 @group.command()
 def add(
     email: Annotated[str, typer.Argument(help="The subscriber's address.")],
-    interest: Annotated[list[str], typer.Option(help="An interest; repeat the option for more.")],
-    cadence: Annotated[Cadence, typer.Option(help="How often.")] = Cadence.DAILY,
-    weekday: Annotated[int, typer.Option(help="The day of a weekly digest; Monday is 0.", min=0, max=6)] = 0,
-    hour: Annotated[int | None, typer.Option(help="The hour, in their time zone.", min=0, max=23)] = None,
-    zone: Annotated[str | None, typer.Option(help="Their time zone, such as Europe/Berlin.")] = None,
-    min_papers: Annotated[int, typer.Option(help="The smallest number of papers to send.")] = 1,
-    max_papers: Annotated[int, typer.Option(help="The largest number of papers to send.")] = 10,
+    interest: Annotated[list[str], typer.Option(help="An interest. Repeat the option for more.")],
+    cadence: Annotated[Cadence, typer.Option(help="How often digests are sent.")] = Cadence.DAILY,
+    weekday: Annotated[int, typer.Option(help="The day of a weekly digest. 0 is Monday.", min=0, max=6)] = 0,
+    hour: Annotated[
+        int | None, typer.Option(help="The hour of the digest, in the subscriber's time zone.", min=0, max=23)
+    ] = None,
+    zone: Annotated[
+        str | None, typer.Option(help="The subscriber's time zone, such as Europe/Berlin.")
+    ] = None,
+    min_papers: Annotated[int, typer.Option(help="The minimum number of papers in a digest.")] = 1,
+    max_papers: Annotated[int, typer.Option(help="The maximum number of papers in a digest.")] = 10,
     when_empty: Annotated[
-        EmptyDigestPolicy, typer.Option(help="What to do if nothing matches.")
+        EmptyDigestPolicy, typer.Option(help="What to do if no paper matches.")
     ] = EmptyDigestPolicy.SKIP,
     max_trending: Annotated[
-        int | None, typer.Option(help="The largest number of trending papers outside the interests.")
+        int | None, typer.Option(help="The maximum number of trending papers beyond the interests.")
     ] = None,
-    mute: Annotated[list[str] | None, typer.Option(help="A muted query; repeat the option for more.")] = None,
+    mute: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Exclude papers with this word, phrase, author: or cat:. Repeat the option for more."
+        ),
+    ] = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Add a subscriber who consented elsewhere. They are active at once; no confirmation is sent."""
+    """Add a subscriber who consented elsewhere. They are active at once, without a confirmation mail."""
     now = clock.utcnow()
     with output.open_application() as app:
         options = {
@@ -94,10 +128,10 @@ def import_subscribers(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="A CSV file.")],
     as_json: output.AsJson = False,
 ) -> None:
-    """Add the subscribers in a CSV file, who consented elsewhere. Invalid rows are skipped and shown.
+    """Add the subscribers in a CSV file. They must have consented elsewhere. Invalid rows are skipped.
 
-    The first line names the columns: email and interests (separated by “;”) are required; cadence, weekday,
-    hour, zone, min_papers, max_papers, when_empty, max_trending and muted (separated by “;”) are optional.
+    The first line names the columns. Required: email, and interests (separated by “;”). Optional: cadence,
+    weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, and muted (separated by “;”).
     Exit code 1 if a row was skipped.
     """
     with output.open_application() as app:
@@ -115,16 +149,12 @@ def import_subscribers(
 
 @group.command()
 def export(
-    as_: Annotated[ExportFormat, typer.Option("--as", help="The format.")] = ExportFormat.CSV,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --as json.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="The same as --as csv.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document instead of CSV.")] = False,
 ) -> None:
-    """Write all subscribers, except erased ones, to standard output."""
-    if as_json and as_csv:
-        raise typer.BadParameter("choose one of --json and --csv")
+    """Write all subscribers, except erased ones, to standard output as CSV."""
     with output.open_application() as app:
         rows = _exported(app)
-        if as_json or (as_ is ExportFormat.JSON and not as_csv):
+        if as_json:
             output.print_json(list(rows))
         else:
             writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -137,23 +167,46 @@ def export(
 
 @group.command()
 def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
-    """Show a subscriber's settings, interests and feedback."""
-    with output.open_application() as app, app.db.read() as session:
+    """Show a subscriber's state, preferences, interests and feedback."""
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
         row = subscribers.find(session, subscriber)
         subscriber_id = row.id or 0
         interests = subscribers.interests_of(session, [subscriber_id]).get(subscriber_id, ())
         feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
-    document = row.model_dump(mode="json", include=set(EXPORTED))
-    document |= {"interests": [interest.text for interest in interests], "next_due_at": row.next_due_at}
     if as_json:
+        document = row.model_dump(mode="json", include=set(EXPORTED))
+        document |= {"interests": [interest.text for interest in interests], "next_due_at": row.next_due_at}
         entries = [{"title": entry.title, "liked": entry.liked, "at": entry.at} for entry in feedback]
         output.print_json(document | {"ignored_authors": row.ignored_authors, "feedback": entries})
         return
-    document |= {name: f"{SEPARATOR} ".join(document[name]) for name in ("interests", "muted")}
-    output.table(["subscriber", ""], list(document.items()))
-    labels = {True: "more like this", False: "less like this"}
-    rows = [(output.format_time(entry.at), labels[entry.liked], entry.title) for entry in feedback]
-    output.table(["at", "feedback", "paper"], rows)
+    output.table([f"subscriber {row.id}", row.email], _facts(row, interests))
+    if feedback:
+        labels = {True: "more like this", False: "less like this"}
+        rows = [(output.format_time(entry.at), labels[entry.liked], entry.title) for entry in feedback]
+        output.table(["at", "feedback", "paper"], rows, title="\nFeedback, newest first")
+
+
+def _facts(row: Subscriber, interests: Sequence[Interest]) -> Iterator[tuple[str, str]]:
+    """Yield what an operator wants to know about a subscriber, in words."""
+    yield "state", f"paused until {output.format_time(row.paused_until)}" if row.paused_until else row.state
+    for number, interest in enumerate(interests):
+        weight = f"weight {interest.weight:g}" if interest.weight != 1 else ""
+        quota = f"at most {interest.quota} papers" if interest.quota else ""
+        limits = ", ".join(filter(None, (weight, quota)))
+        yield "" if number else "interests", f"{interest.text} ({limits})" if limits else interest.text
+    if row.muted:
+        yield "muted", f"{SEPARATOR} ".join(row.muted)
+    day = f" on {calendar.day_name[row.weekday]}" if row.cadence is Cadence.WEEKLY else ""
+    yield "digests", f"{row.cadence}{day} at {row.hour}:00, {row.zone}"
+    yield "papers", f"{row.min_papers} to {row.max_papers}, including at most {row.max_trending} trending"
+    on_empty = {EmptyDigestPolicy.SKIP: "no digest", EmptyDigestPolicy.TRENDING: "trending papers"}
+    yield "if none match", on_empty[row.when_empty]
+    yield "next digest", output.format_time(row.next_due_at)
+    yield "added", output.format_time(row.created_at)
+    yield "confirmed", output.format_time(row.confirmed_at)
+    yield "consent", f"{output.format_time(row.consent_at)}, {row.consent_version or 'none recorded'}"
+    if row.ignored_authors:
+        yield "ignored authors", f"{SEPARATOR} ".join(row.ignored_authors)
 
 
 @group.command()
@@ -170,7 +223,7 @@ def delete_feedback(subscriber: SubscriberName) -> None:
 def new_links(subscriber: SubscriberName) -> None:
     """Invalidate all links that were sent to a subscriber, and send new ones.
 
-    The unsubscribe links in earlier e-mails still work. This is possible once an hour.
+    The unsubscribe links in earlier e-mails still work. You can do this once an hour per subscriber.
     """
     now = clock.utcnow()
     with output.open_application() as app:
@@ -178,9 +231,25 @@ def new_links(subscriber: SubscriberName) -> None:
             row = subscribers.find(session, subscriber)
             delivery_id = subscribers.new_links(session, row.id or 0, now)
             audit_log.record(session, output.ACTOR, "subscriber.new-links", row.id, now)
-        sent = pipeline.send_pending(app, now, [delivery_id])
-    outcome = "were mailed" if sent["sent"] else "are waiting to be mailed: see `paperboy sending status`"
-    output.out().print(f"The new links of {output.escaped(row.email)} {outcome}.", soft_wrap=True)
+        pipeline.send_pending(app, now, [delivery_id])
+        with app.db.read() as session:
+            mail = session.get_one(Delivery, delivery_id)
+            pauses = ledger.pauses(session)
+    name = output.escaped(row.email)
+    if mail.state is DeliveryState.SENT:
+        output.out().print(f"The old links of {name} no longer work. The new ones were sent.", soft_wrap=True)
+        return
+    reason = output.escaped(mail.smtp_text or mail.reason)
+    retry = (
+        f"The next attempt is at {output.format_time(mail.next_attempt_at)}." if mail.next_attempt_at else ""
+    )
+    output.out().print(
+        f"The old links of {name} no longer work. The mail with the new ones was not sent"
+        f"{reason and f' ({reason})'}. {retry}".rstrip(),
+        soft_wrap=True,
+    )
+    sending.print_pauses(pauses)
+    raise typer.Exit(1)
 
 
 def _preferences(app: Application, interests: Sequence[str], options: dict[str, Any]) -> Preferences:
@@ -204,7 +273,10 @@ def _read_csv(file: Path) -> list[dict[str, str]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{file} cannot be read as CSV in UTF-8: {error}") from None
     if not rows or not {"email", "interests"} <= set(rows[0]):
-        raise InvalidInput(f"{file} needs a first line that names its columns, including email and interests")
+        raise InvalidInput(
+            f"{file} needs a first line with the column names (email and interests at least), and one line "
+            "per subscriber"
+        )
     return rows
 
 
@@ -239,7 +311,8 @@ def _options(row: dict[str, str]) -> dict[str, Any]:
             if cell:
                 options[name] = parse(cell)
         except ValueError:
-            raise InvalidInput(f"{name} cannot be “{cell[:40]}”", field=name) from None
+            allowed = " or ".join(parse) if isinstance(parse, EnumType) else "a whole number"
+            raise InvalidInput(f"{name} must be {allowed}, not “{cell[:40]}”", field=name) from None
     return options
 
 

@@ -12,10 +12,12 @@ from app.delivery import suppression
 from app.errors import NotFound
 from app.storage import audit_log
 
-suppressions = typer.Typer(no_args_is_help=True, help="List, add and remove addresses that get no mail.")
+suppressions = typer.Typer(
+    no_args_is_help=True, help="List, add and lift suppressions: addresses that get no mail."
+)
 
 Address = Annotated[str, typer.Argument(help="The address.")]
-Reason = Annotated[str, typer.Option(help="The reason; it is stored.")]
+Reason = Annotated[str, typer.Option(help="The reason, which is stored.")]
 
 
 @suppressions.command("list")
@@ -35,7 +37,7 @@ def list_suppressions(as_json: output.AsJson = False) -> None:
 
 @suppressions.command()
 def add(email: Address, reason: Reason) -> None:
-    """Stop sending mail to an address. If it is already suppressed, its first reason is kept."""
+    """Send no more mail to an address. If it is already suppressed, its first reason is kept."""
     email, now = subscribers.normalise_address(email), clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         suppression.suppress(session, email, reason, now)
@@ -47,7 +49,7 @@ def add(email: Address, reason: Reason) -> None:
 
 @suppressions.command()
 def lift(email: Address, reason: Reason) -> None:
-    """Allow mail to an address again. If its mail had bounced, its subscriber becomes active again."""
+    """Allow mail to an address again. A subscriber whose mail bounced returns to their previous state."""
     email, now = subscribers.normalise_address(email), clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not subscribers.lift_suppression(session, email, now):

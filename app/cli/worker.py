@@ -11,7 +11,7 @@ from app.web import connection_limits
 
 
 def worker() -> None:
-    """Run the schedule without the web app. Several workers may run: only one of them claims each e-mail."""
+    """Run the schedule without the web app. Several workers may run; each mail is sent by only one."""
     connection_limits.raise_descriptor_limit()
     with output.open_application(log_level=None) as app:
         stop = threading.Event()

@@ -47,7 +47,7 @@ class MailboxView:
 
     address: str
     about: str
-    skip_reason: str
+    not_sent: str
     mails: Sequence[ReceivedMail]
 
 
@@ -96,13 +96,13 @@ def _find(mail_server: DemoMailServer, number: int) -> ReceivedMail:
 def _mailbox_views(mails: Sequence[ReceivedMail], mailboxes: Sequence[MailboxSummary]) -> list[MailboxView]:
     """Return the mailboxes: first those of people who signed up in the demo, then the others."""
     about = {subscriber.email: subscriber.about for subscriber in SUBSCRIBERS}
-    skip_reasons = {mailbox.email: mailbox.skip_reason for mailbox in mailboxes}
+    not_sent = {mailbox.email: mailbox.not_sent for mailbox in mailboxes}
     guests = sorted({mail.recipient for mail in mails} - about.keys())
     return [
         MailboxView(
             address=address,
             about=about.get(address, ""),
-            skip_reason=skip_reasons.get(address, ""),
+            not_sent=not_sent.get(address, ""),
             mails=[mail for mail in reversed(mails) if mail.recipient == address],
         )
         for address in [*guests, *about]

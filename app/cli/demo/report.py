@@ -32,7 +32,7 @@ class MailboxSummary:
     sent: int
     papers: int
     duplicates: int  # number of papers that were sent more than once; must be 0
-    skip_reason: str  # why the last unsent digest was not sent, if there is one
+    not_sent: str  # the state of the last unsent digest and the reason; empty if all were sent
     latest: int | None = None  # the id of the first paper in the newest mail
 
 
@@ -95,13 +95,15 @@ def _mailbox(session: Session, email: str) -> MailboxSummary:
     stored = ledger.stored_digests(session, [digest.id for digest in sent])
     papers = {number: ledger.paper_ids(digest) for number, digest in stored.items()}
     times = Counter(number for numbers in papers.values() for number in numbers)
-    skip_reasons = [digest.reason for digest in digests if digest.state is not DeliveryState.SENT]
+    not_sent = [
+        f"{digest.state}: {digest.reason}" for digest in digests if digest.state != DeliveryState.SENT
+    ]
     return MailboxSummary(
         email=email,
         sent=len(sent),
         papers=len(times),
         duplicates=sum(count > 1 for count in times.values()),
-        skip_reason=skip_reasons[-1] if skip_reasons else "",
+        not_sent=not_sent[-1] if not_sent else "",
         latest=papers[sent[-1].id or 0][0] if sent else None,
     )
 
@@ -145,7 +147,7 @@ def _subscriber_table(report: Report) -> Table:
     about = {subscriber.email: subscriber.about for subscriber in SUBSCRIBERS}
     for mailbox in report.mailboxes:
         shows = escape(about[mailbox.email])
-        if mailbox.skip_reason:
-            shows += f"\n[dim]Last skipped digest: {escape(mailbox.skip_reason)}[/dim]"
+        if mailbox.not_sent:
+            shows += f"\n[dim]The last digest that was not sent was {escape(mailbox.not_sent)}[/dim]"
         table.add_row(mailbox.email, str(mailbox.sent), str(mailbox.papers), shows)
     return table

@@ -49,6 +49,17 @@ class Allowed:
                 hosts.add(entry.lower())
         return cls(frozenset(hosts), tuple(networks))
 
+    def may_permit_host(self, host: str) -> bool:
+        """Return False for a private address, or a name of this machine, that is not allowed.
+
+        Other names are resolved when they are polled.
+        """
+        host = host.lower()
+        try:
+            return host in self.hosts or self.permits(host)
+        except ValueError:
+            return host != "localhost" and not host.endswith(".localhost")
+
     def permits(self, address: str) -> bool:
         """Return whether an address is public or in an allowed network."""
         ip = ip_address(address.partition("%")[0])
