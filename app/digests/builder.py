@@ -84,14 +84,16 @@ class DigestBuilder:
         self._settings, self._index_cache = context.settings, context.indexes
         today = day or now.date()
         since = today - timedelta(days=back + max(context.settings.candidate_days, WEEKLY_DAYS))
-        retained_since = now.date() - timedelta(days=context.settings.retention_days)
+        self.retained_since = now.date() - timedelta(days=context.settings.retention_days)
         self._all = {
             paper.id: paper
             for paper in queries.candidates(session, since, today)
-            # Deliveries before `retained_since` may have been pruned, so older papers may have been sent.
-            if (paper.first_listed_on or today) > retained_since
+            # Deliveries before `retained_since` may have been deleted, so older papers may have been sent.
+            if (paper.first_listed_on or today) > self.retained_since
         }
-        self._archive_is_empty = not self._all and queries.neighbouring_days(session, date.max)[0] is None
+        # The newest listing day, if it is too old for any candidates. None: the archive is empty.
+        self._newest_day = since if self._all else queries.neighbouring_days(session, date.max)[0]
+        self._since = since
         self._earliest_unmerge = queries.earliest_unmerge(session, self._all)
         self._model = context.models.current(session)
         kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
@@ -243,8 +245,11 @@ class DigestBuilder:
         """The candidate pool for the time at which digests are built."""
         if self._pool:
             return self._pool
-        note = "The archive is still empty: no source has brought a paper yet."
-        if not self._archive_is_empty:
+        if self._newest_day is None:
+            note = "The archive is still empty: no source has brought a paper yet."
+        elif self._newest_day < self._since:
+            note = f"The newest papers in the archive are from {self._newest_day:%-d %B %Y}."
+        else:
             reasons = [calendar.no_papers_reason(kind, self._today) for kind in self._source_kinds]
             note = " ".join(filter(None, dict.fromkeys(reasons)))
         self._pool = ranking.CandidatePool(
@@ -396,4 +401,4 @@ def _first_day(days: int, last: date) -> date:
 
 def _log_failure(subscriber: Subscriber, error: Exception) -> Skip:
     log.exception("digest not composed", subscriber=subscriber.id)
-    return Skip(f"something went wrong on our side, and was noted ({type(error).__name__})")
+    return Skip(f"something went wrong on our side, and we have logged it ({type(error).__name__})")

@@ -143,6 +143,7 @@ def _past_deliveries(
             state_reason=row.reason or row.smtp_text,
             hold_reason=pauses.get(ledger.ALL_EDITIONS) or pauses.get(row.edition, ""),
             possibly_delivered=row.possibly_delivered,
+            next_attempt_at=row.next_attempt_at,
             created_at=row.created_at,
             sent_at=row.sent_at,
             **asdict(_card(section.interest, item)),
@@ -184,7 +185,10 @@ def _ineligible_reason(
         )
     if days[-1] < since:
         return f"it was last listed on {days[-1]}, and the subscriber's digests look back to {since}"
-    return f"it was first listed on {days[0]}, and deliveries from that time may have been deleted"
+    return (
+        f"it was first listed on {days[0]}, and it may have been sent then: deliveries before "
+        f"{builder.retained_since} are deleted"
+    )
 
 
 def _rank_position(ranked: Ranked, paper: PaperView) -> RankPosition:

@@ -41,14 +41,15 @@ def _delivery_sentence(delivery: PastDelivery) -> str:
         sent_on = (delivery.sent_at or delivery.created_at).date()
         return f"Sent on {sent_on} in {digest}{under}: {delivery.reason}."
     if delivery.state is DeliveryState.UNCERTAIN or delivery.possibly_delivered:
-        return f"It may have been sent in {digest}: the relay did not answer in the end."
+        return f"It may have been sent in {digest}: {delivery.state_reason or 'the relay’s reply was lost'}."
     if delivery.state in ledger.UNDELIVERED:
         return ""
     if delivery.hold_reason:
         return f"It is in {digest}, which is held back: {delivery.hold_reason}."
+    at = f"at {delivery.next_attempt_at:%Y-%m-%d %H:%M} UTC" if delivery.next_attempt_at else "later"
     if delivery.state is DeliveryState.DEFERRED:
-        return f"It is in {digest}, which is tried again: {delivery.state_reason or 'the relay put it off'}."
-    return f"It is in {digest}, which is about to be sent."
+        return f"It is in {digest}, which is retried {at}: {delivery.state_reason or 'deferred'}."
+    return f"It is in {digest}, which is {'due ' + at if delivery.next_attempt_at else 'being sent'}."
 
 
 def _subscriber_sentence(subscriber: SubscriberNow) -> str:
@@ -59,7 +60,7 @@ def _subscriber_sentence(subscriber: SubscriberNow) -> str:
         SubscriberState.PENDING: "the subscriber has not confirmed the address yet",
         SubscriberState.PAUSED: f"the subscriber has paused{until}",
         SubscriberState.UNSUBSCRIBED: "the subscriber has unsubscribed",
-        SubscriberState.BOUNCING: "mail to the address comes back",
+        SubscriberState.BOUNCING: "mail to the address bounces",
         SubscriberState.ERASED: "the subscriber was erased",
     }.get(subscriber.state)
     if reason is None and subscriber.suppression_reason:
@@ -70,10 +71,10 @@ def _subscriber_sentence(subscriber: SubscriberNow) -> str:
 def _below_floor_sentence(facts: Explanation) -> str:
     """Return a sentence on why the paper is not relevant enough, naming any exclusion or dislike."""
     if not (facts.interests or (facts.rank and facts.rank.relevant_papers)):
-        return f"Not in the next digest: {facts.subscriber.max_papers} papers that trend more fill it."
+        return f"Not in the next digest: {facts.subscriber.max_papers} papers with a stronger trend fill it."
     relevance = facts.rank.breakdown.relevance if facts.rank else 0.0
     shortfall = (
-        f"its relevance {format_score(max(relevance, 0.0))} is under the floor of {format_score(facts.floor)}"
+        f"its relevance {format_score(max(relevance, 0.0))} is below the floor of {format_score(facts.floor)}"
     )
     if facts.profile and facts.profile.relevance < 0:
         evidence = ranking.evidence_of(match.details.relevance for match in facts.interests)
@@ -81,7 +82,7 @@ def _below_floor_sentence(facts: Explanation) -> str:
             shortfall += f": it is {facts.profile.reason}"
     nearest = max(facts.interests, key=lambda match: match.details.agreement, default=None)
     if nearest and (rejection := nearest.details.rejection_reason):
-        return f"Not sent: “{nearest.interest.text}” leaves it out ({rejection}), and {shortfall}."
+        return f"Not sent: “{nearest.interest.text}” excludes it ({rejection}), and {shortfall}."
     return f"Not sent: {shortfall}."
 
 
@@ -96,11 +97,11 @@ def _no_room_reason(facts: Explanation, rank: RankPosition) -> str:
         matches = [(match.interest, match.details.relevance) for match in facts.interests]
         limited = [interest for interest, relevance in matches if interest.quota is not None and relevance]
         texts = ", ".join(f"“{interest.text}” ({interest.quota})" for interest in limited)
-        return f"the quota of {texts} is taken by other papers"
+        return f"other papers take the quota of {texts}"
     if rank.outranked_by is OutrankedBy.VARIETY:
-        other = f"“{rank.similar_to}”, which is in it (likeness {format_score(rank.similarity)})"
-        relation = "says much the same as" if rank.similarity >= NEAR_DUPLICATE else "is in part like"
-        return f"it {relation} {other}, and papers that repeat less go first, though their scores are lower"
+        other = f"“{rank.similar_to}”, which is in it (similarity {format_score(rank.similarity)})"
+        relation = "says much the same as" if rank.similarity >= NEAR_DUPLICATE else "is similar to"
+        return f"it {relation} {other}, so more varied papers with lower scores go first"
     if rank.outranked_by is OutrankedBy.BEST_OF_INTEREST:
         return f"{room}; this one is {position}, and each interest's best paper goes first"
     return f"{room}, and this one is {position}"

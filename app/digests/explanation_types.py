@@ -49,6 +49,7 @@ class PastDelivery:
     state_reason: str
     hold_reason: str  # why its edition is held back; empty if it is not
     possibly_delivered: bool
+    next_attempt_at: datetime | None  # None if it will not be sent, or is being sent
     created_at: datetime
     sent_at: datetime | None
     interest: str  # the paper was listed under it

@@ -83,7 +83,9 @@ def test_an_invalid_interest_affects_only_its_own_reader(
         planned = {row.subscriber_id: row for row in session.exec(select(Delivery))}
         digests = ledger.stored_digests(session, [row.id for row in planned.values()])
     assert planned[alice].state is DeliveryState.SKIPPED
-    assert "something went wrong on our side, and was noted (InvalidInterest)" in planned[alice].reason
+    assert (
+        "something went wrong on our side, and we have logged it (InvalidInterest)" in planned[alice].reason
+    )
     assert digests.keys() == {planned[bob].id, planned[carol].id}
     assert [texts for texts in batches if texts] == [["agents", "video"]]
 

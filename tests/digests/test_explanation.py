@@ -23,7 +23,9 @@ from app.storage.models import (
     Delivery,
     DeliveryState,
     InterestRow,
+    Listing,
     Merge,
+    Paper,
     Source,
     Subscriber,
     SubscriberState,
@@ -150,7 +152,7 @@ def test_weights_are_applied_to_relevance(app: Application, papers: dict[str, in
 def test_paper_below_the_score_threshold(app: Application, papers: dict[str, int]) -> None:
     """The verdict names its relevance and the threshold."""
     explanation = explain(app, papers["Video Diffusion in Real Time"])
-    assert explanation.verdict == "Not sent: its relevance 0.00 is under the floor of 0.33."
+    assert explanation.verdict == "Not sent: its relevance 0.00 is below the floor of 0.33."
     assert explanation.rank
     assert (explanation.rank.outcome, explanation.rank.position) == (None, None)
 
@@ -172,7 +174,7 @@ def test_excluding_dislike_is_named(app: Application, monkeypatch: pytest.Monkey
         subscribers.set_feedback(session, alice, disliked, False, NOW)
     explanation = explain(app, other)
     assert re.fullmatch(
-        rf"Not sent: its relevance 0\.[0-3]\d is under the floor of 0\.33: "
+        rf"Not sent: its relevance 0\.[0-3]\d is below the floor of 0\.33: "
         rf"it is close to “{like.title}” that you asked less of, through .+\.",
         explanation.verdict,
     )
@@ -182,7 +184,7 @@ def test_matching_exclusion_is_named(app: Application, papers: dict[str, int]) -
     explanation = explain(app, papers["Language Agents that Trade in Markets"])
     excluded = "a word or phrase that the interest excludes is in it"
     assert explanation.interests[0].details.rejection_reason == excluded
-    assert explanation.verdict.startswith(f"Not sent: “language agents -markets” leaves it out ({excluded})")
+    assert explanation.verdict.startswith(f"Not sent: “language agents -markets” excludes it ({excluded})")
 
 
 def test_absent_category_is_named(app: Application, papers: dict[str, int]) -> None:
@@ -191,7 +193,7 @@ def test_absent_category_is_named(app: Application, papers: dict[str, int]) -> N
         interests.store(session, session.exec(select(Subscriber.id)).one() or 0, [Interest("cat:cs.CL")])
     explanation = explain(app, papers[TITLES[0]])
     assert explanation.interests[0].details.rejection_reason == "no source gives its categories"
-    assert "“cat:cs.CL” leaves it out (no source gives its categories)" in explanation.verdict
+    assert "“cat:cs.CL” excludes it (no source gives its categories)" in explanation.verdict
     assert "no recent paper has a category (Hugging Face Daily Papers gives none)" in explanation.skip_reason
 
 
@@ -208,7 +210,7 @@ def test_full_digest_and_full_quota(app: Application, papers: dict[str, int]) ->
     with app.db.write() as session:
         session.exec(select(InterestRow)).one().quota = 1
     assert explain(app, papers[TITLES[1]]).verdict == (
-        "Not in the next digest: the quota of “language agents -markets” (1) is taken by other papers."
+        "Not in the next digest: other papers take the quota of “language agents -markets” (1)."
     )
 
 
@@ -242,8 +244,8 @@ def test_duplicate_content_is_named(app: Application, similar_papers: list[int])
     assert explanation.rank.breakdown.score > selected.card.score
     assert explanation.rank.outranked_by is OutrankedBy.VARIETY
     assert explanation.verdict == (
-        "Not in the next digest: it says much the same as “Protein Folding”, which is in it (likeness 1.00), "
-        "and papers that repeat less go first, though their scores are lower."
+        "Not in the next digest: it says much the same as “Protein Folding”, which is in it "
+        "(similarity 1.00), so more varied papers with lower scores go first."
     )
     assert planned_papers(app) == {similar_papers[0], similar_papers[2]}
 
@@ -255,8 +257,8 @@ def test_a_small_similarity_is_not_called_large(app: Application, papers: dict[s
     assert explanation.rank
     near = replace(explanation.rank, outranked_by=OutrankedBy.VARIETY, similar_to="Another", similarity=0.16)
     assert explanation_text.summarize(replace(explanation, rank=near)) == (
-        "Not in the next digest: it is in part like “Another”, which is in it (likeness 0.16), "
-        "and papers that repeat less go first, though their scores are lower."
+        "Not in the next digest: it is similar to “Another”, which is in it (similarity 0.16), "
+        "so more varied papers with lower scores go first."
     )
 
 
@@ -291,7 +293,8 @@ def test_sent_paper_is_explained_from_the_ledger(app: Application, papers: dict[
     number = papers[TITLES[0]]
     before = explain(app, number)
     planning.plan(app.digest_context, NOW)
-    assert explain(app, number).verdict == "It is in the digest 2026-11-20, which is about to be sent."
+    due = "2026-11-20 09:30 UTC"
+    assert explain(app, number).verdict == f"It is in the digest 2026-11-20, which is due at {due}."
     with app.db.write() as session:
         ledger.pause(session, "a wrong subject", NOW, "2026-11-20")
     assert (
@@ -320,8 +323,12 @@ def test_sent_paper_is_explained_from_the_ledger(app: Application, papers: dict[
 @pytest.mark.parametrize(
     ("state", "maybe", "verdict"),
     [
-        (DeliveryState.DEFERRED, False, "It is in the digest 2026-11-20, which is tried again: 451 later."),
-        (DeliveryState.UNCERTAIN, False, "It may have been sent in the digest 2026-11-20"),
+        (
+            DeliveryState.DEFERRED,
+            False,
+            "It is in the digest 2026-11-20, which is retried at 2026-11-20 09:30 UTC: 451 later.",
+        ),
+        (DeliveryState.UNCERTAIN, False, "It may have been sent in the digest 2026-11-20: 451 later."),
         (DeliveryState.FAILED, True, "It may have been sent in the digest 2026-11-20"),
         (DeliveryState.FAILED, False, "Would be sent"),
     ],
@@ -346,7 +353,7 @@ def test_failed_and_uncertain_deliveries(
             "Not sent: the subscriber has paused until 2026-11-23.",
         ),
         ({"state": SubscriberState.UNSUBSCRIBED}, "Not sent: the subscriber has unsubscribed."),
-        ({"state": SubscriberState.BOUNCING}, "Not sent: mail to the address comes back."),
+        ({"state": SubscriberState.BOUNCING}, "Not sent: mail to the address bounces."),
         ({"state": SubscriberState.ERASED}, "Not sent: the subscriber was erased."),
     ],
 )
@@ -422,6 +429,25 @@ def test_reasons_for_not_being_a_candidate(app: Application, papers: dict[str, i
     assert explain(app, withdrawn + 1).verdict == "Not sent: no source listed it."
     yesterday = explain(app, papers[TITLES[0]], now=NOW - timedelta(days=1))
     assert yesterday.verdict == "Not sent: no source lists it before 2026-11-20."
+
+
+def test_paper_that_may_have_been_sent_long_ago(app: Application, papers: dict[str, int]) -> None:
+    """It is listed today, but also before the first deliveries that are still stored."""
+    first_day = TODAY - timedelta(days=app.settings.retention_days)
+    with app.db.write() as session:
+        paper = session.get_one(Paper, papers[TITLES[0]])
+        paper.first_listed_on = first_day
+        listing = session.exec(select(Listing).where(Listing.paper_id == paper.id)).one()
+        session.add(
+            Listing(
+                **listing.model_dump(include={"paper_id", "original_paper_id", "source_id"}),
+                listed_on=first_day,
+            )
+        )
+    assert explain(app, papers[TITLES[0]]).verdict == (
+        f"Not sent: it was first listed on {first_day}, and it may have been sent then: deliveries before "
+        f"{first_day} are deleted."
+    )
 
 
 @pytest.mark.parametrize("liked", [True, False])

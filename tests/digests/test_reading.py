@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_interest_is_searched_for_as_read(builder: DigestBuilder, typed: str, re
     assert builder.hint(typed) == InterestHint(typed, did_you_mean=read)
     marks = builder.pool.marks(typed, section.picks[0].paper_id, "")
     assert marks.title
-    assert not marks.is_complete  # as only the reason says how the interest was read
+    assert not marks.is_complete  # because only the reason says how the interest was read
 
 
 def test_interest_is_also_searched_for_as_typed(app: Application, now: datetime) -> None:
@@ -124,6 +124,17 @@ def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder
     assert builder.hint("SWE-9 beekeeping graphs").shorter == "graphs"
     strict = builder.hint("SWE-9 graphs")  # the name is required, and no paper has it
     assert (strict.missing_words, strict.shorter) == (("SWE", "9"), "graphs")
+
+
+def test_old_archive_is_named_as_the_reason(app: Application, now: datetime) -> None:
+    """The weekday of the preview does not matter."""
+    with app.db.write() as session:
+        day = now.date() - timedelta(days=40)
+        factories.add_paper(session, factories.add_source(session, now), VISION, day, now)
+    sunday = date(2026, 11, 22)
+    with app.db.read() as session:
+        digest = preview(DigestBuilder(app.digest_context, session, now, sunday), "vision")
+    assert digest == Skip(f"no new papers. The newest papers in the archive are from {day:%-d %B %Y}.")
 
 
 def test_reason_for_an_empty_digest_names_words_that_no_paper_says(app: Application, now: datetime) -> None:
