@@ -46,7 +46,9 @@ def test_make_targets_exist(document: str) -> None:
 @pytest.mark.parametrize("document", [*DOCUMENTS, "compose.yaml", "Dockerfile"])
 def test_settings_exist(document: str) -> None:
     text = (ROOT / document).read_text()
-    current = re.sub(r"(?m)^  \|[^|]*\|[^|]*\|", "", text)  # the changelog's table of names has the old ones
+    current = re.sub(
+        r"(?m)^  \|[^|]*\|[^|]*\|", "", text
+    )  # the table of names in the changelog has the old names
     assert set(re.findall(r"PAPERBOY_[A-Z_]*[A-Z]", current)) <= SETTINGS | FOR_TESTS
 
 
@@ -106,7 +108,7 @@ def test_readme_examples_match_the_demo() -> None:
 
 def test_import_columns_are_documented() -> None:
     """The operating guide names each column of the CSV file, and no other."""
-    (text,) = re.findall(r"\*\*Importing readers\.\*\*((?:.|\n)+?)\n- ", OPERATING)
+    (text,) = re.findall(r"\*\*Importing subscribers\.\*\*((?:.|\n)+?)\n- ", OPERATING)
     assert set(re.findall(r"`([a-z_]+)`", text)) == set(COLUMNS)
 
 
