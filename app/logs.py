@@ -7,6 +7,7 @@ import re
 import sys
 from typing import Any
 
+import stamina
 import structlog
 from structlog.typing import EventDict, Processor
 
@@ -60,8 +61,15 @@ def configure(settings: Settings, level: str | None = None) -> None:
     root.setLevel(level or settings.log_level)
     # BibTeX errors are shown to the person who pasted the BibTeX.
     logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
+    stamina.instrumentation.set_on_retry_hooks([_log_retry])
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
+
+
+def _log_retry(details: stamina.instrumentation.RetryDetails) -> None:
+    """Log why a request is repeated, without its URL, which may contain a secret."""
+    error, wait = str(details.caused_by), round(details.wait_for, 1)
+    structlog.get_logger(__name__).warning("request failed; retrying", error=error, wait_seconds=wait)
 
 
 def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:

@@ -102,7 +102,7 @@ def warm_up(site: FastAPI) -> None:
         site.state.previews.build(Preferences(interests=(Interest("papers -draft"),)), clock.utcnow())
         site.state.archive_search.refresh()
     except Exception:  # the first request tries again
-        log.warning("warming up failed; the first preview or search builds its index", exc_info=True)
+        log.warning("warm-up failed; the first preview or search will build its index", exc_info=True)
 
 
 @asynccontextmanager

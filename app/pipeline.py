@@ -93,7 +93,7 @@ def _train_if_outgrown(app: Application, now: datetime) -> None:
         if outgrown:
             train(app, now)
     except Exception:
-        log.exception("training the model failed; the previous model stays in use")
+        log.exception("training the model failed; the previous model remains in use")
 
 
 def summarise(app: Application, now: datetime) -> Counter[str]:
@@ -232,7 +232,7 @@ def answer_requests(app: Application, now: datetime, ids: Collection[int] | None
             with app.db.write() as session:
                 delivery_id = subscribers.process(session, request_id, now)
         except Exception:  # still process the other forms
-            log.exception("processing a form failed; it is retried in the next minute", request=request_id)
+            log.exception("processing a form failed; it will be retried within a minute", request=request_id)
             continue
         if delivery_id is not None:
             deliveries.append(delivery_id)
@@ -244,7 +244,7 @@ def _sign_ahead(app: Application, now: datetime, run: job_runs.JobRunRecorder) -
     try:
         run.add({"signed_ahead": signed} if (signed := presigning.sign_ahead(app.sender, now)) else {})
     except Exception:
-        log.exception("signing ahead failed; mails are signed when they are sent")
+        log.exception("signing ahead failed; mails will be signed when they are sent")
 
 
 def send_pending(app: Application, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:

@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--database") == "postgres":
         _deselect(config, items, [item for item in items if not _depends_on_database(item)])
-    # Begun last, they would keep one worker busy for minutes while the others have nothing left to do.
+    # If these ran last, one worker would be busy for minutes while the others are idle.
     items.sort(key=lambda item: not any(name in item.path.parts for name in TAKE_LONG))
     if SHARED_DATA.is_dir():
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -10,11 +11,16 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
+import httpx
 import pytest
+import stamina
 import structlog
 
 from app import logs
+from app.errors import SourceError
 from app.links import LinkSigner, Purpose
+from app.papers.sources import http_client
+from app.papers.sources.http_client import HttpTransport
 from app.settings import Settings
 from app.storage import api_keys
 from tests.conftest import SECRET
@@ -99,7 +105,7 @@ def test_secrets_are_redacted_in_any_context(now: datetime, message: str, secret
 def test_other_text_is_not_redacted(now: datetime) -> None:
     """Names, paths, numbers and sentences are not redacted."""
     event = {
-        "event": "training the model failed; the previous model stays in use",
+        "event": "training the model failed; the previous model remains in use",
         "path": "/api/v1/subscribers/17/deliveries?limit=100&state=committing",
         "at": now,
         "count": 17,
@@ -136,3 +142,23 @@ def test_log_level_is_kept(settings: Settings, capsys: pytest.CaptureFixture[str
     output = capsys.readouterr().err
     assert "quiet" not in output
     assert "loud" in output
+
+
+def test_retries_name_the_host(settings: Settings, now: datetime, capsys: pytest.CaptureFixture[str]) -> None:
+    """The URL is not logged, because it may contain a secret."""
+    logs.configure(settings)
+    wire = HttpTransport(httpx.MockTransport(lambda _: httpx.Response(503)))
+
+    async def poll() -> None:
+        async with http_client.open_client("ops@paperboy.test", now, wire) as client:
+            await client.get("https://lab.example/feed/hidden-part")
+
+    stamina.set_testing(True, attempts=2)
+    try:
+        with pytest.raises(SourceError, match=r"^lab\.example: HTTP 503$"):
+            asyncio.run(poll())
+    finally:
+        stamina.set_testing(False)
+    output = capsys.readouterr().err
+    assert "lab.example: HTTP 503" in output
+    assert "hidden-part" not in output

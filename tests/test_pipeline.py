@@ -161,7 +161,10 @@ def test_reader_with_only_an_invalid_interest_is_skipped(app: Application) -> No
         carol = factories.add_subscriber(session, "carol@example.org", ["!!!"], NOW)
     plan(app, NOW)
     by_subscriber = {row.subscriber_id: row for row in deliveries(app)}
-    assert "something went wrong on our side, and was noted (InvalidInterest)" in by_subscriber[carol].reason
+    assert (
+        "something went wrong on our side, and we have logged it (InvalidInterest)"
+        in by_subscriber[carol].reason
+    )
     assert sorted(row.state for row in by_subscriber.values()) == [
         DeliveryState.PENDING,
         DeliveryState.SKIPPED,
@@ -196,7 +199,7 @@ def test_no_transaction_is_open_during_matching(app: Application, monkeypatch: p
     real, writes = matching.MatchIndex.match, list[str]()
 
     def while_others_write(index: matching.MatchIndex, queries: Sequence[Query]) -> list[dict[int, float]]:
-        if queries:  # with nothing new to match there is nothing to wait for
+        if queries:  # nothing new to match, so nothing to wait for
             with app.db.write() as session:
                 session.exec(select(Subscriber)).one().max_papers = 7
         writes.extend(query.text for query in queries)
@@ -316,7 +319,7 @@ def test_pruned_deliveries_cannot_repeat_papers(app: Application, minutes: int) 
     later = NOW + timedelta(days=app.settings.retention_days, minutes=minutes)
     with app.db.write() as session:
         paper = session.exec(select(factories.Paper).where(factories.Paper.title == AGENTS)).one()
-        paper.last_listed_on = later.date()  # a source lists it again after all that time
+        paper.last_listed_on = later.date()  # a source lists it again much later
         session.exec(
             select(factories.Listing).where(factories.Listing.paper_id == paper.id)
         ).one().listed_on = later.date()

@@ -146,7 +146,7 @@ def _process_mail(
     except SQLAlchemyError:
         raise  # the database failed, not the message
     except Exception as error:
-        log.exception("bounce mail could not be processed")
+        log.exception("a bounce notice could not be processed")
         detail = sanitize.redact_addresses(f"{error!r:.300}")
         counts, rejections = Counter(broken=1), [Rejection("the mail could not be processed", detail=detail)]
     run.reject(rejections)

@@ -188,7 +188,7 @@ def abandoned(folder: Path) -> Iterator[AbandonedJournal]:
                 continue
             journal = _parse(path.read_bytes())
             if journal is None:
-                log.warning("renamed a file that is not a journal to .junk", path=str(path))
+                log.warning("renamed an unreadable journal to .junk", path=str(path))
                 path.rename(path.with_suffix(".junk"))
                 continue
             yield journal
@@ -288,4 +288,4 @@ def _boot_id() -> str:
 
 def _unwritable(path: Path, error: OSError) -> JournalError:
     cause = error.strerror or str(error)
-    return JournalError(f"the journal {path} cannot be written ({cause}). No mail is sent without it")
+    return JournalError(f"cannot write to the journal {path} ({cause}). Without it, no mail is sent")

@@ -110,7 +110,7 @@ async def _stop_when_asked(
         if sender_ledger.stop_reason:
             pool.stop(sender_ledger.stop_reason)
         if stopping.is_set():
-            pool.stop("the service is to end")
+            pool.stop("the service is stopping")
             sender_ledger.shutting_down = True
             deadline.reschedule(asyncio.get_running_loop().time() + SHUTDOWN_GRACE)
             return

@@ -52,11 +52,11 @@ def check(settings: Settings, database: Database, now: datetime) -> Iterator[Fin
     if settings.bounce_mailbox or settings.bounce_folder:
         return
     if _has_webhook_key(database):
-        yield ok("bounces", "a relay can report them by webhook: there is a key for it")
+        yield ok("bounces", "a relay can report bounces by webhook: a key with the scope “bounces” exists")
     else:
         yield warning(
             "bounces",
-            "bounces are not read: mails to deleted mailboxes go on, which harms the sender's reputation",
+            "bounces are not processed: mail to deleted mailboxes continues and harms your reputation",
             "set PAPERBOY_BOUNCE_MAILBOX or PAPERBOY_BOUNCE_FOLDER, or use your relay's webhooks: "
             "`paperboy key create relay --scope bounces` makes the key for them",
         )
@@ -71,7 +71,7 @@ def check_encryption(url: str) -> Iterator[Finding]:
     except ValueError:
         is_loopback = host == "localhost"
     if parts.scheme == "imap" and not is_loopback:
-        message = "its password is sent unencrypted, to a server that proves nothing about its identity"
+        message = "its password is sent unencrypted to a server that does not prove its identity"
         yield warning("bounce_mailbox password", message, "begin PAPERBOY_BOUNCE_MAILBOX with imaps://")
 
 

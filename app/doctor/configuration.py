@@ -35,7 +35,7 @@ def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Fin
                 fix = (
                     f"did you mean {similar[0]}?" if similar else "remove it; .env.example lists all settings"
                 )
-                yield warning(f"setting {name}", f"is set in {origin}, but there is no such setting", fix)
+                yield warning(f"setting {name}", f"is set in {origin}, but Paperboy has no such setting", fix)
 
 
 def check(settings: Settings) -> Iterator[Finding]:
@@ -46,14 +46,14 @@ def check(settings: Settings) -> Iterator[Finding]:
     else:
         yield warning(
             "base_url",
-            f"links begin with {settings.base_url}: subscribers cannot open them safely, and one-click "
-            "unsubscribing needs https",
+            f"links begin with {settings.base_url}: subscribers can't open them securely, and one-click "
+            "unsubscribe needs https",
             "put Paperboy behind a proxy with TLS and set PAPERBOY_BASE_URL to its https:// address",
         )
     if is_public_domain(settings.mail_domain):
         yield ok("from_address", f"mails are sent from {settings.from_address}")
     else:
-        message = f"mails are sent from {settings.from_address}, which is not on a public domain"
+        message = f"mails are sent from {settings.from_address}, whose domain is not public"
         yield warning("from_address", message, "set PAPERBOY_FROM_ADDRESS to an address on your own domain")
     for name in ("postal_address", "contact_address"):
         if not getattr(settings, name):
@@ -67,7 +67,7 @@ def check(settings: Settings) -> Iterator[Finding]:
         yield from _check_key(key)
     minutes = settings.compose_ahead_minutes
     if settings.dkim_keys and not minutes:
-        message = "is 0: mails are signed only when they are due, so those of a long list leave late"
+        message = "is 0: mails are signed only when they are due, so large editions are late"
         yield warning("compose_ahead_minutes", message, "set PAPERBOY_COMPOSE_AHEAD_MINUTES to 10")
     else:
         when = f"{minutes} minutes before they are due" if minutes else "when they are due"
@@ -129,14 +129,12 @@ def _check_key(setting: str) -> Iterator[Finding]:
     try:
         (key,) = dkim.load([setting])
     except InvalidSettings as fault:
-        fix = "make one with `paperboy key dkim dkim.pem`, and name its file in PAPERBOY_DKIM_KEYS"
+        fix = "create one with `paperboy key dkim dkim.pem`, and set PAPERBOY_DKIM_KEYS as it says"
         yield error(check_name, str(fault), fix)
         return
     if key.algorithm is dkim.Algorithm.RSA and key.bits < dkim.GOOD_BITS:
         message = f"has {key.bits} bits: some providers ignore signatures by such short keys"
-        fix = (
-            "make a new key with `paperboy key dkim new.pem --selector new`, and add it to PAPERBOY_DKIM_KEYS"
-        )
+        fix = "create one with `paperboy key dkim new.pem --selector new`, and add it to PAPERBOY_DKIM_KEYS"
         yield warning(check_name, message, fix)
     elif not is_open:
         yield ok(check_name, f"signs with selector {selector}: {key.algorithm}, {key.bits} bits")

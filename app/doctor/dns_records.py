@@ -56,7 +56,7 @@ def _check_mx(domain: str, lookup: DnsLookup) -> Finding:
     problem = "accepts no mail (MX 0 .)" if hosts else "has neither an MX record nor an address"
     return error(
         "mx",
-        f"{domain} {problem}: bounces are lost, and many servers refuse mails from such a domain",
+        f"{domain} {problem}: bounces are lost, and many servers refuse mail from such a domain",
         f"publish an MX record of {domain} that names your mail server",
     )
 
@@ -67,7 +67,7 @@ def _check_spf(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     addresses = _public_relay_addresses(settings, lookup)
     if not records:
         terms = _ip_terms(addresses) or "include:… (as your relay's provider documents it)"
-        message = f"{domain} has no SPF record; large providers require one of bulk senders"
+        message = f"{domain} has no SPF record; large providers require one from bulk senders"
         yield warning("spf", message, f"publish the TXT record of {domain}: v=spf1 {terms} ~all")
         return
     if len(records) > 1:
@@ -83,7 +83,9 @@ def _check_spf(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
         fix = "correct or remove the invalid part: one error invalidates the whole record"
         yield error("spf", f"the record of {domain} has an error: {'; '.join(result.errors)}", fix)
     elif result.default not in ("~all", "-all"):
-        message = f"the record of {domain} ends in {result.default or 'nothing'}: it rejects no other sender"
+        message = (
+            f"the record of {domain} ends in {result.default or 'nothing'}: it does not exclude other senders"
+        )
         others = [term for term in records[0].split() if term.lower().lstrip("+-~?") != "all"]
         yield warning("spf", message, f"publish: {' '.join([*others, '~all'])}")
     else:
@@ -99,8 +101,8 @@ def _check_relay_is_listed(settings: Settings, addresses: list[Address], result:
     if not addresses:
         return ok(
             "spf",
-            f"{message}; the public address of {settings.smtp_host} cannot be determined from here",
-            "make sure that the record lists the address that the Received headers of a sent mail show",
+            f"{message}; the public address of {settings.smtp_host} cannot be determined from this machine",
+            "make sure that the record lists the address in the Received headers of a delivered mail",
         )
     addresses_text = ", ".join(map(str, addresses))
     if result.lists_address:
@@ -111,7 +113,7 @@ def _check_relay_is_listed(settings: Settings, addresses: list[Address], result:
     if f".{settings.smtp_host}".endswith(f".{settings.mail_domain}"):
         fix = f"if the relay sends from there, put {_ip_terms(addresses)} before {result.default}"
         return warning("spf", message, fix)
-    advice = "ignore this if your provider sends from other addresses, which its include: lists"
+    advice = "ignore this if your provider sends from other addresses that its include: lists"
     return ok("spf", message, advice)
 
 
@@ -123,7 +125,7 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     if not settings.dkim_keys:
         yield warning(
             "dkim",
-            "no key is set: mails are signed only if the relay signs them, which cannot be checked from here",
+            "no key is set: mails are signed only if the relay signs them, which this machine cannot check",
             f"unless the relay signs for {settings.mail_domain}, make a key with "
             "`paperboy key dkim dkim.pem`, set PAPERBOY_DKIM_KEYS, and publish its record",
         )
@@ -177,7 +179,7 @@ def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     if not records:
         yield warning(
             "dmarc",
-            f"{domain} has no DMARC record; large providers require one of bulk senders",
+            f"{domain} has no DMARC record; large providers require one from bulk senders",
             f"publish the TXT record of _dmarc.{domain}: v=DMARC1; p=none; rua=mailto:postmaster@{domain}",
         )
     elif len(records) > 1:
@@ -190,7 +192,7 @@ def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
             fix = f"publish: {records[0].rstrip('; ')}; p=none"
             yield warning("dmarc", f"the record of {name} has no valid policy", fix)
             return
-        alignment = "From, return path and signatures are all on that domain, so SPF or DKIM alone is enough"
+        alignment = "From, return path and signatures all use that domain, so a pass of SPF or DKIM is enough"
         advice = (
             "" if tags.get("rua") else f"add rua=mailto:postmaster@{domain} to receive reports of forgeries"
         )

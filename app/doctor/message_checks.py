@@ -30,7 +30,7 @@ REQUIRED_HEADERS = (
     "List-Unsubscribe-Post", "List-Id", "List-Help", "Feedback-ID", "Precedence",
 )  # fmt: skip
 MUST_BE_SIGNED = {"from", "to", "subject", "date", "message-id", "list-unsubscribe", "list-unsubscribe-post"}
-REPORT_BUG = "undo local changes of templates or code; if there are none, please report this line as a bug"
+REPORT_BUG = "undo local changes to templates or code; if there are none, please report this line as a bug"
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def check(mail: Mail) -> Iterator[Finding]:
         "mail parts": "text and HTML, both with the unsubscribe link",
         "mail lines": "ASCII lines that end in CRLF and have at most 998 octets",
         "mail size": f"{len(mail.received.raw):,} octets; {html:,} bytes of HTML when decoded",
-        "mail content": "loads nothing when it is opened: no pictures, fonts or trackers",
+        "mail content": "loads no pictures, fonts or trackers when it is opened",
     }
     problems = [
         *_header_problems(mail),
@@ -126,7 +126,9 @@ def _header_problems(mail: Mail) -> Iterator[Finding]:
     try:
         mail.signer.delivery_of(sender)
     except LinkForged:
-        message = f"has the return path “{sender}”, which is not signed by us: its bounces cannot be assigned"
+        message = (
+            f"has the return path “{sender}”, which is not signed by us: bounces cannot be matched to it"
+        )
         yield _problem("return path", message)
     if sender.rpartition("@")[2] != domain:
         message = f"has the return path “{sender}”, which is not on {domain}: SPF does not count for DMARC"
@@ -204,7 +206,7 @@ def _content_problems(mail: Mail) -> Iterator[Finding]:
     parser = _ExternalContentParser()
     parser.feed(html)
     for content in dict.fromkeys(parser.external):
-        message = f"loads {content} when it is opened, which can be used to track the subscriber"
+        message = f"loads {content} when it is opened, which can be used for tracking"
         yield _problem("content", message)
 
 

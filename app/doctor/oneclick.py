@@ -48,7 +48,7 @@ def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iter
             problems.append(f"{post} succeeds, but does not unsubscribe")
     yield from (error("one-click", problem, REPORT_BUG) for problem in problems)
     if not problems:
-        message = "to the link in the mail unsubscribes; opening the link changes nothing"
+        message = "to the link in the mail unsubscribes, and opening the link changes nothing"
         yield ok("one-click", f"one POST ({' and '.join(FORM_ENCODINGS)}) {message}")
 
 
@@ -63,7 +63,7 @@ def check_mailto(app: Application, subscriber_id: int, address: str) -> Iterator
     os.utime(file, (0, 0))  # complete
     pipeline.read_bounces(app, clock.utcnow())
     if _state(app, subscriber_id) is SubscriberState.UNSUBSCRIBED:
-        yield ok("unsubscribe mail", f"a mail to …@{address.rpartition('@')[2]} unsubscribes its reader")
+        yield ok("unsubscribe mail", f"a mail to …@{address.rpartition('@')[2]} unsubscribes the subscriber")
     else:
         yield error("unsubscribe mail", "a mail to the address in the digest has no effect", REPORT_BUG)
 

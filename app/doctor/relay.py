@@ -114,8 +114,8 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
     if "PIPELINING" not in connection.extensions:
         yield warning(
             "relay speed",
-            "does not announce PIPELINING: every mail takes four round trips instead of one",
-            "use a relay that does (Postfix and Exim do), without a firewall that filters its commands",
+            "does not announce PIPELINING: each mail takes four round trips instead of one",
+            "use a relay that does (Postfix and Exim do), and no firewall that filters SMTP commands",
         )
 
 
@@ -138,7 +138,7 @@ def _check_tls(connection: RelayConnection, settings: Settings, now: datetime) -
     else:
         yield warning(
             "relay TLS",
-            "not used: others on the network can read the mails and use the links in them",
+            "not used: others on the network can read mails and use the links in them",
             "let the relay offer STARTTLS, and set PAPERBOY_SMTP_SECURITY to starttls (tls on port 465)",
         )
     if settings.smtp_username and not connection.tls and not connection.is_local:

@@ -52,7 +52,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
                 f"run `paperboy sending resume{option}` when the reason no longer applies",
             )
         for rate in rates.excessive(session, now, rates.WARN_PERCENT):
-            fix = "find out why readers do not want these mails; providers refuse mail from .3 % on"
+            fix = "find out why subscribers do not want these mails; providers refuse mail from .3 % on"
             yield warning("complaints", rate.describe(), fix)
         for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
             assert key.expires_at is not None  # noqa: S101 - the query compares it
@@ -66,9 +66,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
 def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
     sources = session.exec(select(Source).order_by(col(Source.name))).all()
     if not sources:
-        yield warning(
-            "sources", "there are no sources yet", "run `paperboy ingest`, or `paperboy sources add`"
-        )
+        yield warning("sources", "there are no sources", "run `paperboy ingest`, or `paperboy sources add`")
     for source in sources:
         name, polled_at = f"source {source.name}", source.polled_at
         if not (source.next_poll_at or polled_at):
@@ -81,8 +79,8 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
             yield Finding(
                 name,
                 Level.ERROR if source.failures > 2 else Level.WARNING,
-                f"failed {times}: {source.last_error or 'no reason is known'}",
-                "it is retried automatically; if it keeps failing, check its address and the network",
+                f"failed {times}: {source.last_error or 'the reason is unknown'}",
+                "Paperboy retries it; if it keeps failing, check its address and the network",
             )
         elif source.next_poll_at and polled_at and now - polled_at > STALE:
             message = f"was last polled at {polled_at:%Y-%m-%d %H:%M} UTC"
@@ -104,7 +102,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
 
     late = planning.lateness(session, now)
     if late > LATE:
-        message = f"a digest has been due for {_format_span(late)}: the schedule is not running"
+        message = f"a digest has been due for {_format_span(late)}, so the schedule is probably not running"
         fix = "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`"
         yield error("schedule", message, fix)
     else:
@@ -113,9 +111,9 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     try:
         planning.check_clock(session, now)
     except ClockError as fault:
-        yield error("clock", str(fault), "synchronise the clocks of this machine and of the database by NTP")
+        yield error("clock", str(fault), "synchronise both clocks by NTP")
     else:
-        yield ok("clock", "this machine and the database have the same time")
+        yield ok("clock", "this machine's clock agrees with the database's")
 
     # This compares the ledger with the subscribers who were due.
     if faults := reconciliation.reconcile_recent(session, now).describe_faults():
@@ -144,7 +142,7 @@ def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[
         trained = f"trained on {current.archive.papers} papers at {current.trained_at:%Y-%m-%d %H:%M} UTC"
         yield ok("model", f"model {current.id} is in use, {trained}")
     elif models.needs_training(session):
-        message = "the bundled model is in use, although the archive is large enough to train one"
+        message = "the bundled model is in use, although the archive is large enough to train another"
         yield warning("model", message, "run `paperboy model train`")
     else:
-        yield ok("model", "the bundled model is in use: the archive is still too small to train one")
+        yield ok("model", "the bundled model is in use: the archive is still too small to train another")

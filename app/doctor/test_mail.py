@@ -66,7 +66,7 @@ def check(settings: Settings, service: TemporaryService, sink: Sink | None = Non
                 yield error("mail", f"no mail could be sent: {reason}", REPORT_BUG)
                 return
             mail = Mail(listening.received[0], app.settings, app.signer)
-            yield ok("mail", f"a digest of the bundled sample was received: “{mail.message['Subject']}”")
+            yield ok("mail", f"the test digest was received: “{mail.message['Subject']}”")
             yield from message_checks.check(mail)
             if mail.unsubscribe_url.startswith(settings.base_url):
                 # The proxy in front of the web app removes the base URL's path from a URL.

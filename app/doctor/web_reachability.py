@@ -14,7 +14,7 @@ from app.settings import Settings
 
 TIMEOUT = 10.0  # seconds
 _FIX = (
-    "start `paperboy serve`, and let the proxy at PAPERBOY_BASE_URL forward every path to it without a login"
+    "start `paperboy serve`, and let the proxy at PAPERBOY_BASE_URL forward all paths to it without a login"
 )
 
 
@@ -22,7 +22,7 @@ def check(settings: Settings, now: datetime, transport: http_client.HttpTranspor
     """Request /healthz from this machine. Other machines may get a different response."""
     url = f"{settings.base_url}/healthz"
     if not url.startswith("https://"):
-        fix = "set PAPERBOY_BASE_URL to the https:// address by which subscribers reach the web app"
+        fix = "set PAPERBOY_BASE_URL to the https:// address at which subscribers reach the web app"
         yield warning("online", f"{url} was not requested: it is not an https address", fix)
         return
     try:

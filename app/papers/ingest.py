@@ -26,7 +26,7 @@ from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
 
 DATABASE_REJECTED = "the database refused the row"
-NO_IDENTITY = "the row has no title, arXiv id or DOI to recognise a paper by"
+NO_IDENTITY = "the row has no title, arXiv id or DOI to identify a paper"
 COMMON_TITLE = "too many papers have this title: an arXiv id or a DOI is needed to tell this one from them"
 NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
 BATCH = 50  # records: storing them takes a few tens of milliseconds, during which all other writers wait

@@ -34,7 +34,7 @@ from app.types import IngestSummary, Rejection, SourceKind
 POLL_DEADLINE = timedelta(minutes=10)  # for one source in one run; pages read before it are stored
 REFRESH_LEASE = POLL_DEADLINE + timedelta(minutes=5)
 TIMED_OUT = (
-    f"it was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
+    f"the source was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
     "the next poll continues from there"
 )
 UNREADABLE = "the file cannot be read"

@@ -21,7 +21,7 @@ MAX_NAME = 100
 
 OF_ARXIV = (SourceKind.ARXIV, SourceKind.ARXIV_FEED)
 _FILE_SOURCES = {
-    SourceKind.ARXIV: "Saved answers of arXiv",
+    SourceKind.ARXIV: "Saved arXiv responses",
     SourceKind.FEED: "Saved feeds",
     SourceKind.PAGE: "Saved search pages",
     SourceKind.JSONL: "Saved rows",
@@ -58,7 +58,9 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
     if kind is SourceKind.HUGGINGFACE:  # with two sources, its votes would count twice
         existing = session.exec(select(Source).where(Source.kind == kind)).first()
         if existing is not None:
-            raise Conflict(f"“{existing.name}” is this source already: pause it, resume it or rename it")
+            raise Conflict(
+                f"this source exists already, as “{existing.name}”: you can pause, resume or rename it"
+            )
     source = Source(name="", kind=kind, config=_checked(kind, config), next_poll_at=now, created_at=now)
     _rename(session, source, name)
     session.add(source)
@@ -114,7 +116,7 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
     condition = Source.name == _FILE_SOURCES[kind] if kind in _FILE_SOURCES else Source.kind == kind
     source = session.exec(select(Source).where(condition).order_by(col(Source.id))).first()
     if source is None:
-        name = _FILE_SOURCES.get(kind, f"Saved answers ({kind.value})")
+        name = _FILE_SOURCES.get(kind, f"Saved responses ({kind.value})")
         source = Source(name=name, kind=kind, paused=True, created_at=now)
         session.add(source)
         session.flush()
@@ -127,7 +129,7 @@ def _rename(session: Session, source: Source, name: str) -> None:
         raise InvalidInput(f"a source needs a name of 1 to {MAX_NAME} characters", field="name")
     other = session.exec(select(Source).where(Source.name == name)).one_or_none()
     if other is not None and other is not source:
-        raise Conflict(f"there is a source named “{name}” already")
+        raise Conflict(f"a source named “{name}” exists already")
     source.name = name
 
 
@@ -137,7 +139,7 @@ def _checked(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInput(f"a source of the kind “{kind}” is read from files, not polled", field="kind")
     if kind is SourceKind.FEED and "allow_private" in config:
         raise InvalidInput(
-            "allow_private is not part of a source: the setting PAPERBOY_ALLOW_PRIVATE_SOURCES names the "
+            "allow_private is not part of a source: the setting PAPERBOY_ALLOW_PRIVATE_SOURCES lists the "
             "private hosts and networks that feeds may be fetched from",
             field="config",
         )
@@ -153,7 +155,7 @@ def _checked(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(config) - set(checked)):
         allowed = ", ".join(sorted(checked)) or "nothing"
         raise InvalidInput(
-            f"{unknown[0]!r} means nothing to this kind of source: it takes {allowed}", field="config"
+            f"sources of this kind have no {unknown[0]!r}: they take {allowed}", field="config"
         )
     return checked
 
@@ -167,7 +169,7 @@ def _web_address(value: object) -> str:
         valid = False
     if not valid or len(text) > 2000 or not text.isprintable() or " " in text:
         raise InvalidInput(
-            "a feed needs its address: {“url”: “https://…”}, without a user name or password in it",
+            "a feed needs a “url” that begins with http:// or https://, without a user name or password",
             field="config",
         )
     return text
@@ -181,6 +183,6 @@ def _categories(value: object) -> list[str]:
         or not all(isinstance(name, str) and _CATEGORY.fullmatch(name) for name in names)
     ):
         raise InvalidInput(
-            "this source needs 1 to 50 arXiv categories, such as cs.CL and stat.ML", field="config"
+            "a source of this kind needs 1 to 50 arXiv categories, such as cs.CL and stat.ML", field="config"
         )
     return list(dict.fromkeys(names))

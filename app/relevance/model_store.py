@@ -121,7 +121,7 @@ class ModelStore:
                 raise CorruptModel("The stored bytes do not match their SHA-256 checksum.")
             model = RelevanceModel.decode(data)
         except CorruptModel as error:
-            log.error("model refused", model=key.id, error=str(error))
+            log.error("model cannot be used", model=key.id, error=str(error))
             self._faults[key] = str(error)
             return None
         self._faults[key] = ""

@@ -34,7 +34,7 @@ _NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
 _WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 _VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
 _MUTED_FILTER = re.compile(rf"{_FILTER}\s*(.*)", re.IGNORECASE)
-# What is wanted of a subject, around it: "recent papers on …", "… methods".
+# Words around a subject that do not describe it: "recent papers on …", "… methods".
 _REQUEST = re.compile(
     r"^(?:(?:new|recent|latest)\s+)?(?:papers?|work|articles?|studies|research)\s+(?:on|about)\s+(?=\S)"
     r"|(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$",

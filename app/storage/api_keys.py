@@ -55,9 +55,9 @@ def create(
     if not unique_scopes:
         raise InvalidInput("a key needs at least one scope: read, write, send or bounces", field="scopes")
     if days is not None and not 1 <= days <= MAX_DAYS:
-        raise InvalidInput(f"a key expires after 1 to {MAX_DAYS} days, or never", field="days")
+        raise InvalidInput(f"a key must expire after 1 to {MAX_DAYS} days, or never", field="days")
     if any(key.name == name and key.revoked_at is None for key in list_keys(session)):
-        raise Conflict(f"there is a key named “{name}” already: revoke it first, or choose another name")
+        raise Conflict(f"a key named “{name}” exists already: revoke it first, or choose another name")
     key = PREFIX + new_secret()
     row = ApiKey(
         name=name,
@@ -100,7 +100,7 @@ def revoke(session: Session, name: str, now: datetime) -> ApiKey:
     statement = select(ApiKey).where(ApiKey.name == name, col(ApiKey.revoked_at).is_(None))
     row = session.exec(statement).one_or_none()
     if row is None:
-        raise NotFound(f"there is no key in use that is named “{name}”")
+        raise NotFound(f"there is no active key named “{name}”")
     row.revoked_at = now
     session.add(row)
     return row

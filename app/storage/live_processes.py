@@ -179,6 +179,6 @@ def _lock_new_file(folder: Path) -> tuple[int, Path] | None:
             raise
         return file, path
     except OSError as error:
-        problem = "no lock file: other processes cannot see that this one is alive"
+        problem = "cannot create a lock file, so other processes cannot see that this one is alive"
         log.warning(problem, folder=str(folder), error=str(error))
         return None

@@ -70,7 +70,7 @@ def _keep_renewing(
                 if held > lasting or not renew(session, name, holder, start + min(held + LEASE, lasting)):
                     return
         except SQLAlchemyError as error:  # there is time for three more attempts
-            log.warning("lease not renewed", lock=name, error=str(error))
+            log.warning("could not renew a lease", lock=name, error=str(error))
 
 
 def acquire(

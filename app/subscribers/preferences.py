@@ -45,7 +45,7 @@ def problems(preferences: Preferences) -> dict[str, str]:
         (
             "zone",
             schedule.valid_zone(preferences.zone),
-            f"“{preferences.zone[:64]}” is not a time zone that we know. Choose one from the list.",
+            f"“{preferences.zone[:64]}” is not a known time zone. Choose one from the list.",
         ),
         ("max_papers", 1 <= most <= MAX_PAPERS, bounds),
         ("min_papers", 1 <= least <= MAX_PAPERS, bounds),

@@ -63,6 +63,6 @@ def _with_mail_slot(request: Request, send: Callable[[], object]) -> None:
         with capacity.mails.take():
             send()
     except TooManyRequests:
-        log.info("no free slot for mails: left to the scheduler")
+        log.info("no capacity to send mails now; the scheduler will send them")
     except Exception:
-        log.exception("mails not sent after the response: the scheduler tries again")
+        log.exception("could not send mails after the response; the scheduler will retry")

@@ -99,29 +99,43 @@ class _DatabaseCollector(Collector):
             yield _state_metric(session, "subscribers", Subscriber.state, SubscriberState)
             yield _state_metric(session, "deliveries", Delivery.state, DeliveryState)
             due, missing, surplus = self._balance.due, self._balance.missing, self._balance.surplus
-            yield _gauge("digests_due", "Digests due yesterday and today, by subscribers and cadence.", due)
-            yield _gauge("digests_missing", "Of these: not in the ledger, although planned past.", missing)
-            yield _gauge("digests_surplus", "Digests in the ledger for nobody who was due.", surplus)
+            yield _gauge("digests_due", "Digests that were due yesterday and today.", due)
+            yield _gauge(
+                "digests_missing",
+                "Digests that were due yesterday and today but are missing from the ledger.",
+                missing,
+            )
+            yield _gauge("digests_surplus", "Digests in the ledger that were not due.", surplus)
             yield _gauge("papers", "Papers in the archive.", count_papers(session))
             late = planning.lateness(session, clock.utcnow()).total_seconds()
-            yield _gauge("digest_lateness_seconds", "How long the oldest due digest waits.", late)
+            yield _gauge(
+                "digest_lateness_seconds",
+                "Seconds for which the oldest overdue digest has been waiting.",
+                late,
+            )
             paused = session.exec(select(func.count()).select_from(SendingPause)).one()
-            yield _gauge("sending_pauses", "Editions, or everything, that an operator holds back.", paused)
+            yield _gauge(
+                "sending_pauses",
+                "Pauses of sending: one for each paused edition, one for everything.",
+                paused,
+            )
             today = rates.by_day(session, clock.utcnow(), 1)
             for name in ("sent", "bounces", "complaints"):
                 numbers = [(rate.receiver, getattr(rate, name)) for rate in today]
                 yield _gauges(f"{name}_today", f"Mails of this UTC day: {name}.", "receiver", numbers)
             sources = session.exec(select(Source).order_by(col(Source.name))).all()
             failures = [(source.name, source.failures) for source in sources]
-            yield _gauges("source_failures", "Polls of a source that failed in a row.", "source", failures)
+            yield _gauges("source_failures", "Consecutive failed polls of a source.", "source", failures)
             polled = [(source.name, source.polled_at.timestamp()) for source in sources if source.polled_at]
-            yield _gauges("source_polled_timestamp_seconds", "The last poll that worked.", "source", polled)
+            yield _gauges(
+                "source_polled_timestamp_seconds", "Time of the last successful poll.", "source", polled
+            )
             ended = col(JobRun.ended_at)
             last = session.exec(
                 select(JobRun.job, func.max(ended)).where(ended.is_not(None)).group_by(JobRun.job)
             )
             times = [(job, at.timestamp() if at else 0) for job, at in last]
-            yield _gauges("job_ended_timestamp_seconds", "A job's last end.", "job", times)
+            yield _gauges("job_ended_timestamp_seconds", "Time at which a job last ended.", "job", times)
             yield from _model_metrics(self._app.models.versions(session))
 
 
@@ -144,11 +158,11 @@ def _state_metric(session: Session, name: str, column: Any, states: type[StrEnum
 
 def _model_metrics(versions: Sequence[model_store.ModelVersion]) -> Iterator[Metric]:
     refused = len(model_store.rejected_versions(versions))
-    yield _gauge("models_invalid", "Models, newer than the one in use, that cannot be read.", refused)
+    yield _gauge("models_invalid", "Models newer than the one in use that cannot be read.", refused)
     for version in versions:
         if version.in_use:
             at = version.trained_at.timestamp()
-            yield _gauge("model_trained_timestamp_seconds", "When the model in use was trained.", at)
+            yield _gauge("model_trained_timestamp_seconds", "Time at which the model in use was trained.", at)
             yield _gauge(
-                "model_papers", "Papers in the archive that it was learned from.", version.archive.papers
+                "model_papers", "Papers that the model in use was trained on.", version.archive.papers
             )

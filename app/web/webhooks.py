@@ -82,11 +82,11 @@ def receive_bounces(
     with limits.api.take():
         if url := bounces.sns_confirmation_url(body):
             # The operator must open it. It is not fetched, because anybody with the key can send any URL.
-            reason = "Amazon SNS asks to confirm a subscription: open this, if it is yours"
+            reason = "Amazon SNS asks to confirm a subscription: if it is yours, open this link"
             with job_runs.record(app.db, "bounces", now) as run:
                 run.add({"subscriptions": 1})
                 run.reject([Rejection(reason, detail=url)])
-            notice = "it waits for the operator: see the runs of the job “bounces”"
+            notice = "the operator must confirm it: see the runs of the job “bounces”"
             return JSONResponse({"subscription": notice})
         try:
             if len(body) <= SMALL:

@@ -198,7 +198,7 @@ def test_interest_added_during_the_erasure_of_its_only_reader(app: Application, 
         interests.store(session, bob, [Interest(WORD)])
         leaving.start()
         if session.get_bind().dialect.name == "postgresql":
-            leaving.join()  # it does not wait for Bob; on SQLite, it does
+            leaving.join()  # on PostgreSQL, it does not wait for Bob
     leaving.join()
     assert has_interest(app, bob) == [WORD]
     assert has_interest(app, alice) == []

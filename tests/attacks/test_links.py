@@ -269,7 +269,7 @@ def test_mails_do_not_reveal_other_readers(
     add_reader(app, BOB)
     own_mails = [send_digest(app, mail_server, alice, "2026-11-20")]
     client.post("/manage", data={"email": asked_for}, headers={"origin": "https://paperboy.test"})
-    # Links are made of the moment as well: two mails of one second hold the same ones.
+    # Links contain the time in seconds, so two mails in one second have the same links.
     with time_machine.travel(clock.utcnow() + timedelta(days=1), tick=False):
         own_mails.append(send_digest(app, mail_server, alice, "2026-11-21"))
     with app.db.read() as session:

@@ -55,7 +55,7 @@ def serve_limited(settings: Settings, folder: Path) -> Iterator[str]:
         line = next(line for line in process.stderr if "running on" in line)
         url = re.search(r"http://[\d.:]+", line)
         assert url, line
-        reader = threading.Thread(target=process.stderr.read)  # or its pipe fills up
+        reader = threading.Thread(target=process.stderr.read)  # otherwise its pipe fills up
         reader.start()
         try:
             yield url[0]

@@ -257,7 +257,7 @@ def allow_localhost(app: Application, **wire: object) -> Application:
 @pytest.mark.parametrize("path", ["/head", "/body"])
 def test_response_has_one_deadline(now: datetime, stranger: HostileServer, path: str) -> None:
     """A server that sent one byte in 20 seconds met all timeouts and blocked a run for 12 minutes."""
-    with pytest.raises(SourceError, match=r"no whole answer within 0\.2 seconds"):
+    with pytest.raises(SourceError, match=r"no complete response within 0\.2 seconds"):
         fetch(now, HttpTransport(answer_seconds=0.2), stranger.url + path)
     assert stranger.paths == [path]
 
@@ -640,7 +640,7 @@ def test_operator_can_allow_private_addresses(
     """The setting accepts networks and names; the error of a refused feed names the setting."""
     by_name = f"http://localhost:{stranger.port}/rss"
     numbers = add_feeds(app, now, f"{stranger.url}/rss", by_name)
-    # What was stored before it became a setting has no say.
+    # A value stored before it became a setting has no effect.
     with app.db.write() as session:
         source_registry.get(session, numbers[0]).config = {
             "url": f"{stranger.url}/rss",

@@ -75,7 +75,7 @@ def test_number_is_not_accepted_as_a_day(path: str, client: TestClient) -> None:
 def test_large_form_is_parsed_quickly(body: bytes) -> None:
     """It took up to 0.7 s of CPU in the event loop, and delayed other requests by 1.6 s."""
     began = time.process_time()
-    with suppress(HTTPException):  # of too many fields
+    with suppress(HTTPException):  # with too many fields
         request_bodies.parse(body)
     assert time.process_time() - began < 0.5
 
@@ -140,10 +140,8 @@ def test_concurrent_slow_bodies_are_limited(client: TestClient, monkeypatch: pyt
 def test_addresses_and_searches_are_not_logged(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The web server logs paths with their query."""
     access = logging.getLogger("uvicorn.access")
-    monkeypatch.setattr(
-        access, "propagate", True
-    )  # web servers that other tests started have switched it off
-    # A handler that formats a record leaves the whole text in it.
+    monkeypatch.setattr(access, "propagate", True)  # web servers started by other tests have disabled it
+    # A handler that formats a record stores the text in it.
     monkeypatch.setattr(access, "handlers", [logging.StreamHandler(io.StringIO())])
     root = logging.getLogger()
     before, level = root.handlers[:], root.level

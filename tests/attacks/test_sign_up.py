@@ -380,7 +380,7 @@ def test_sign_up_runs_the_same_statements_for_every_address(app: Application, no
         asked = subscribers.sign_up(session, SignUp("declined@example.org", WANTED), "", now)
         subscribers.decline(session, session.get_one(Delivery, asked).subscriber_id, now, asked)
         subscribers.sign_up(session, SignUp("waiting@example.org", WANTED), "", now)
-    # Only what the request itself runs: the mails are sent by tasks beside it.
+    # Count only the request's own work. Background tasks send the mails.
     statements: ContextVar[list[str] | None] = ContextVar("statements", default=None)
     before_response: list[tuple[str, ...]] = []
     site = main.create_app(app)

@@ -8,10 +8,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 AXE = Axe()
-# All rules that are no experiments: WCAG to 2.2 AA, and what is good practice beside. Two are off unless one
-# asks for them: targets that are large enough for fingers, and ids that are there twice.
+# All rules except experimental ones: WCAG 2.2 AA and best practices. Two are off by default:
+# targets that are large enough for fingers, and duplicate ids.
 OPTIONS: dict[str, Any] = {"rules": {"target-size": {"enabled": True}, "duplicate-id": {"enabled": True}}}
-ARROW = "contains only non-text characters"  # how well it stands out is for our own eyes
+ARROW = "contains only non-text characters"  # contrast is judged by eye
 
 
 def violations(page: Page) -> list[str]:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support import running_app
 
-expect.set_options(timeout=15_000)  # on a machine that has other work to do as well
+expect.set_options(timeout=15_000)  # for a busy machine
 
 
 @pytest.fixture(scope="package")
@@ -40,5 +40,5 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     yield opened
     context.close()
-    # A status of 4xx is logged as an error, too; those are looked at by who asked for them.
+    # A 4xx status is also logged as an error. Tests that expect one check it themselves.
     assert [message for message in complaints if "Failed to load resource" not in message] == []

@@ -57,6 +57,6 @@ def test_mails_are_accessible(page: Page, mails: dict[str, str], scheme: str, wi
             "all => all.every(a => a.getBoundingClientRect().height < 30)"
         )
         assert BREAKS in html
-        page.set_content(html.replace(BREAKS, ""))  # which Yahoo does not know
+        page.set_content(html.replace(BREAKS, ""))  # Yahoo does not support it
         assert page.evaluate("document.documentElement.scrollWidth") <= width, kind
     assert requested == []

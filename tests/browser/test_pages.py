@@ -39,7 +39,7 @@ SIGN_UP = {"email": "dora@example.org", "interest": "agents", "cadence": "daily"
 PRESSED = ":is(nav, button, input, select, textarea, footer, .button:not(.ways *), .danger):visible"
 SCHEMES: dict[int, Literal["light", "dark"]] = {375: "light", 1280: "dark"}  # by width
 Forms = dict[str, tuple[str, dict[str, str]]]
-NO_PAGE = (Purpose.VIEW, Purpose.FEED)  # a mail, which is named by its delivery; and a feed
+NO_PAGE = (Purpose.VIEW, Purpose.FEED)  # a mail, identified by its delivery, and a feed
 WANTED = Preferences(zone="Europe/Berlin", interests=(Interest("world models"), Interest("x" * 290, 1.7, 3)))
 
 

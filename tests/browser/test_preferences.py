@@ -124,7 +124,7 @@ def test_invalid_preference_is_marked_until_corrected(page: Page, preferences: s
 def check_pause(page: Page) -> None:
     """Check that an incomplete date and a past date are refused."""
     today, until = clock.utcnow().date(), page.get_by_label("Resume on")
-    # The browser asks for day and month in the order of its own language.
+    # The order of day and month depends on the browser's language.
     back = next(day for n in range(2, 40) if (day := today + timedelta(days=n)).day == day.month)
     focus_by_keyboard(page, until)
     for typed in (f"{back:%d}", f"{back:%d%m}2019"):

@@ -178,7 +178,7 @@ def test_from_sign_up_to_the_last_mail(
         assert due
         run_schedule(app, due - timedelta(minutes=1))
         assert len(mail_server.messages) == 1
-        for _ in range(2):  # a tick may come twice
+        for _ in range(2):  # the scheduler may run it twice
             run_schedule(app, due)
         assert len(mail_server.messages) == 2
         digest = mail_server.messages[1]

@@ -31,7 +31,7 @@ USUAL = {
     "data": "354 send it",
     "end": "250 2.0.0 taken",
 }
-PATIENCE = 30  # seconds that a test waits for what must happen at once
+PATIENCE = 30  # seconds that a test waits for something that should happen at once
 
 
 @dataclass
@@ -39,15 +39,15 @@ class Order:
     """What to do at a stage instead of the normal behaviour, and how often."""
 
     at: str
-    say: str | None = None  # in place of the usual answer; with "body" there is none
-    then: str = ""  # after the answer: "close", "reset" or "hang"
-    tell: bool = False  # first say that it has come to this, and wait for `go_on`
-    late: float = 0.0  # seconds before the answer
-    copies: int = 1  # of the answer
-    mute: bool = False  # no answer at all
-    takes: bool | None = None  # at "end": whether the mail counts as taken; by its answer unless told
-    to: str = ""  # from "rcpt" on: for one recipient only
-    after: int = 0  # lets so many pass first
+    say: str | None = None  # replaces the usual reply; "body" has none
+    then: str = ""  # after the reply: "close", "reset" or "hang"
+    tell: bool = False  # announce this stage, then wait for `go_on`
+    late: float = 0.0  # seconds before the reply
+    copies: int = 1  # of the reply
+    mute: bool = False  # do not reply
+    takes: bool | None = None  # at "end": whether the mail counts as accepted. Default: by the reply.
+    to: str = ""  # from "rcpt" on: only for this recipient
+    after: int = 0  # the number that pass first
     times: int = 10**6
 
     def __post_init__(self) -> None:
@@ -60,10 +60,10 @@ class Behaviour:
     """Protocol behaviour on connections opened from now on."""
 
     pipelining: bool = True
-    glued: bool = False  # answers are kept back as long as there are more commands to read
-    bytewise: bool = False  # each byte of an answer travels alone
+    glued: bool = False  # hold replies back while there are more commands to read
+    bytewise: bool = False  # send each byte of a reply separately
     pace: float = 0.0  # seconds for each mail
-    greylisting: bool = False  # 451 to the first try of each recipient
+    greylisting: bool = False  # 451 at the first attempt for each recipient
     keeps: bool = False  # the mails themselves, not just their hashes
 
 
@@ -172,7 +172,7 @@ class _Connection:
                 while True:
                     await self.read()
             case "reset":
-                linger = struct.pack("ii", 1, 0)  # a reset instead of an orderly end
+                linger = struct.pack("ii", 1, 0)  # a reset instead of an orderly close
                 self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 self.writer.transport.abort()
                 raise _ConnectionClosed

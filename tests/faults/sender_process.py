@@ -31,7 +31,7 @@ from app import main, pipeline
 from app.cli import worker
 from app.settings import Settings
 
-PATIENCE = 30.0  # seconds that a test waits for what must happen at once
+PATIENCE = 30.0  # seconds that a test waits for something that should happen at once
 
 _SENDING_PATH = tuple(
     str(Path(main.__file__).parent / name)
@@ -67,14 +67,14 @@ class Order:
     settings: Settings
     now: datetime
     dies: Death | None = None
-    dies_at_line: int | None = None  # so many lines into the code of the sending path
+    dies_at_line: int | None = None  # after this many lines of the code that sends
     constants: dict[str, Any] = field(default_factory=dict)
     largest_file: int | None = None  # bytes
     verb: str = "send_pending"  # of the pipeline
-    clock_ahead: timedelta = timedelta()  # by which the clock of the sender's machine is wrong
-    planning_takes: timedelta = timedelta()  # by which its clock, and the database's, have moved then
-    database_clock_ahead: timedelta | None = None  # as the sender sees it
-    works: bool = False  # as `paperboy worker`, with a job right now, until it is asked to end
+    clock_ahead: timedelta = timedelta()  # the error of the sender's clock
+    planning_takes: timedelta = timedelta()  # by how much its clock and the database's have jumped then
+    database_clock_ahead: timedelta | None = None  # as seen by the sender
+    works: bool = False  # like `paperboy worker`, with a job right now, until it is told to stop
 
 
 class Sender:

@@ -20,7 +20,7 @@ from tests.faults.relay_process import RelayProcess
 from tests.faults.sender_process import Starter
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-WRONG = 25 * MINUTE  # more than a lease lasts
+WRONG = 25 * MINUTE  # longer than a lease
 ONE = {"smtp_connections": 1}
 POLICIES = [UncertainPolicy.RESEND, UncertainPolicy.HOLD]
 

@@ -14,10 +14,10 @@ from tests.faults.conftest import CONNECTIONS
 from tests.faults.relay_process import RelayProcess
 from tests.faults.sender_process import PATIENCE, Starter
 
-KILLS = {"sqlite": 500, "postgresql": 150}  # a sender on PostgreSQL takes longer to begin
+KILLS = {"sqlite": 500, "postgresql": 150}  # a sender on PostgreSQL takes longer to start
 MINUTE = timedelta(minutes=1)
-MAILS = 12  # that wait for each sender
-LINES = 6000  # a little more than it takes to send these
+MAILS = 12  # waiting for each sender
+LINES = 6000  # a little longer than sending these takes
 Kill = Callable[[RelayProcess, Starter, datetime, random.Random], bool]
 
 

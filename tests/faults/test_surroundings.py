@@ -29,7 +29,7 @@ def lock_database(app: Application) -> Iterator[None]:
     """Lock the database for the block: no writes, and on PostgreSQL no reads of the ledger."""
     other = Database(app.db.url.render_as_string(hide_password=False))
     with other.write() as session:
-        session.connection()  # SQLite's lock comes with the transaction
+        session.connection()  # on SQLite, the transaction takes the lock
         if other.url.get_backend_name() == "postgresql":
             session.execute(text("LOCK TABLE delivery IN ACCESS EXCLUSIVE MODE"))
         yield
@@ -161,7 +161,7 @@ def test_file_size_limit(app: Application, relay: RelayProcess, now: datetime, s
         "app.delivery.ledger.sender_ledger:DATABASE_TIMEOUT": 1.0,
     }
     error = start_sender(now, constants=small, largest_file=6000).error()
-    assert "cannot be written" in error or "disk" in error
+    assert "cannot write to" in error or "disk" in error
     _check_stopped_in_time(app, relay, now, names)
 
 

@@ -23,8 +23,8 @@ TABLE = Path(__file__).parents[2] / "docs" / "mail.md"
 ROW = re.compile(
     r"^\| \[.+\]\(https://www\.caniemail\.com/features/([\w-]+)/\) \| (.*) \| (.*) \| (.+) \|$", re.MULTILINE
 )
-# What there always was and every program shows (color, font-family, a, br …), what only one program reads and
-# all others pass over (-ms-…, mso-…, xmlns), and what is there for machines (meta, class, type).
+# Features that every program supports (color, font-family, a, br …), that only one program reads (-ms-…,
+# mso-…, xmlns), or that are for machines (meta, class, type).
 UNTOLD = {
     "css -ms-interpolation-mode", "css -ms-text-size-adjust", "css -webkit-text-size-adjust", "css color",
     "css font-family", "css font-style",

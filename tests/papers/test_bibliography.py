@@ -345,7 +345,7 @@ BIBTEX = st.lists(
 )  # fmt: skip
 
 
-@settings(deadline=None)  # a busy machine is no fault of the text
+@settings(deadline=None)  # the machine may be busy
 @given(st.one_of(st.text(), BIBTEX.map("".join), EXPORTED.map("".join)))
 @example('[{"title":"\\ud800","author":[{"given":7,"family":"\\u0000"}],"DOI":[]}]')
 @example("TY  - x\nAU  - ,,\nTI  - &#55296;&#0;")

@@ -158,7 +158,7 @@ def test_missed_days_are_backfilled(live: Application, upstreams: FakeUpstreams,
     pipeline.refresh(live, now + timedelta(days=10))
     assert upstreams.requested_days()[0] == "2026-11-19"
     assert upstreams.requested_days()[-1] == "2026-11-30"
-    # arXiv: Mon 23 to Fri 27 without Thanksgiving; today's own list comes by the feed.
+    # arXiv: Mon 23 to Fri 27 without Thanksgiving; the feed has today's list.
     assert len(upstreams.requests_to("export.arxiv.org")) == 4
     assert get_source(live, SourceKind.ARXIV_FEED).watermark == date(2026, 11, 29)
     assert get_source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 28)
@@ -207,7 +207,7 @@ def _seeded(app: Application, now: datetime) -> int:
 def test_second_hugging_face_source_is_refused(live: Application, now: datetime) -> None:
     """Votes would count twice."""
     _seeded(live, now)
-    with live.db.write() as session, pytest.raises(Conflict, match="“Days” is this source already"):
+    with live.db.write() as session, pytest.raises(Conflict, match="this source exists already, as “Days”"):
         source_registry.add(session, "Again", SourceKind.HUGGINGFACE, {}, now)
 
 
@@ -354,7 +354,7 @@ def test_unreadable_files_are_reported(app: Application, now: datetime, folder: 
     assert rejections == [
         ("1-daily-2026-11-19.json", "the row is not an object", 2),
         ("2-login.json", "the file cannot be read", None),
-        ("5-feed.xml", "the answer was cut off", None),
+        ("5-feed.xml", "the response was cut off", None),
         ("missing.json", "the file cannot be read", None),
     ]
     counts = result.summary.counts()

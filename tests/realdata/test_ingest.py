@@ -96,7 +96,7 @@ def assert_known_rejections(rejections: Sequence[Rejection]) -> None:
     """Check the recorded error of the query API and the truncated feed."""
     assert [(Path(rejection.origin).name, rejection.reason, rejection.row) for rejection in rejections] == [
         ("id_abc_s0_m100_b79c8dcf6bc3.json", "the file cannot be read", None),
-        ("cs.AI-2025-08-20-truncated.xml", "the answer was cut off", None),
+        ("cs.AI-2025-08-20-truncated.xml", "the response was cut off", None),
     ]
     assert "incorrect id format for abc" in rejections[0].detail
     assert "86 complete entries were read" in rejections[1].detail

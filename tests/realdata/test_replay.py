@@ -42,7 +42,7 @@ RHYTHMS = [
     {"cadence": Cadence.DAILY, "zone": "UTC", "hour": 0, "max_papers": 3},
 ]
 DAY = timedelta(days=1)
-TICKS = (5, 11, 16, 23)  # UTC hours: between them they meet every reader's
+TICKS = (5, 11, 16, 23)  # UTC hours: together they include every subscriber's hour
 
 
 @pytest.mark.realdata

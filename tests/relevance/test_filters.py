@@ -108,13 +108,13 @@ def test_hyphenated_name_must_occur_as_a_whole(interest: str, passing: list[bool
 @pytest.mark.parametrize(
     ("interest", "excluded"),
     [
-        ("decoding -LLM", True),  # the title writes it long
-        ("decoding -by-drafts", False),  # "drafts" stands there, but not what was typed
+        ("decoding -LLM", True),  # the title has the long form
+        ("decoding -by-drafts", False),  # it has "drafts", but not the typed word
         ('decoding -"drafting for"', True),
         ('decoding -"large language models"', True),
-        ('decoding -"LLM drafting"', False),  # both are there, not next to each other
-        ('decoding -"drafting for LLMs"', True),  # one of its words is written long
-        ("decoding -language", True),  # a short form says it besides
+        ('decoding -"LLM drafting"', False),  # both occur, but not next to each other
+        ('decoding -"drafting for LLMs"', True),  # one word has its long form
+        ("decoding -language", True),  # a short form also matches
         ('decoding -"small language models"', False),
         ('decoding -"the"', False),
         ("decoding -VLM", False),

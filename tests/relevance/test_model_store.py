@@ -359,7 +359,9 @@ def test_corrupt_model_falls_back_to_the_previous_one(trained_app: Application, 
         assert [zebrafish_frequency(app) for app in (trained_app, fresh, fresh)] == [MIN_PAPERS] * 3
         assert versions(fresh) == [(MIN_PAPERS + 1, False, False), (MIN_PAPERS, True, True)]
         current_model(fresh)
-    assert [entry["event"] for entry in logged] == ["model refused"] * 2, "once in each of two processes"
+    assert [entry["event"] for entry in logged] == ["model cannot be used"] * 2, (
+        "once in each of two processes"
+    )
     assert pipeline.train(fresh, NOW + 2 * HOUR).model_id
     assert [zebrafish_frequency(app) for app in (trained_app, fresh)] == [MIN_PAPERS + 1] * 2
 

@@ -66,7 +66,7 @@ NAMES = OrganizationNames(PAPERS, NO_ABBREVIATIONS, idf)
         ("University of Hong Kong", ["The University of Hong Kong"]),
         ("HKU HK", ["The University of Hong Kong"]),
         ("peking", ["Peking University"]),
-        ("university", []),  # other names have it in another place
+        ("university", []),  # other names have it elsewhere
         ("lab", []),
         ("AI", []),
         ("personal", []),

@@ -59,7 +59,7 @@ def test_top_tenth_of_a_large_day_is_named(now: datetime) -> None:
         (range(10), 1),
         (range(15), 1),  # the second of fifteen is in the top 13 %
         (range(20), 2),
-        ([*range(8), 9, 9], 0),  # two of ten share the first place: neither is in a tenth
+        ([*range(8), 9, 9], 0),  # two of ten share the first place, so neither is in the top tenth
         ([*range(18), 19, 19], 2),
     ],
 )

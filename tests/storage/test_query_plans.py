@@ -151,7 +151,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "signing ahead": lambda s: ledger.lock_unsigned(s, NOW, limit=200),
     "find": lambda s: subscribers.find(s, "reader.77@example.org"),
 }
-# What sorts little: the rows of a reader, of a shard, or of what waits.
+# Small sorts: the rows of a subscriber, of a shard, or of waiting mails.
 SORTING: dict[str, Callable[[Session], object]] = {
     "silences": lambda s: ledger.skipped_since_last_digest(s, SHARD, NOW - timedelta(days=7)),
     "wishes": lambda s: subscribers.interests_of(s, SHARD),
@@ -220,7 +220,7 @@ CHECKS: dict[str, Callable[[Database], None]] = {
 }
 
 
-@pytest.mark.timeout(300)  # a machine with other work takes a minute to build it
+@pytest.mark.timeout(300)  # a busy machine takes a minute to build it
 def test_hot_queries_on_a_large_ledger(big_ledger: Database, subtests: pytest.Subtests) -> None:
     """Every frequent query uses indexes. One test, so that one process builds the mails."""
     for case, check in CHECKS.items():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 DATA = Path(__file__).parent.parent / "data" / "caniemail.json"
-# Of these, one feature stands for all that begins so: border-top-color is css-border.
+# One feature stands for all properties with this prefix: border-top-color is css-border.
 FAMILIES = ("background", "border", "list-style", "margin", "outline", "overflow", "padding")
 ELEMENTS = {
     **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "h1-h6"),

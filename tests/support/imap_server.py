@@ -12,7 +12,7 @@ from proxyprotocol.reader import ProxyProtocolReader
 from pymap.backend.dict import DictBackend
 from pymap.imap import IMAPServer
 
-USER, PASSWORD = "bounces", "p@ss/word"  # as hostile to a URL as a good password is
+USER, PASSWORD = "bounces", "p@ss/word"  # as difficult in a URL as a good password
 
 
 class ImapServer:

@@ -11,8 +11,8 @@ READERS, DAYS = 100_000, 10
 LAST_HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)
 DAY = timedelta(days=1)
 
-# Of the newest edition some mails wait, some are in the hands of a sender; all others have ended. One reader
-# of a hundred is paused, one of a hundred is due now, and each of them has two events. One digest of a
+# In the newest edition, some mails wait and some are claimed; all others have ended. One subscriber
+# in a hundred is paused, one in a hundred is due now, and each has two events. One digest in a
 # hundred is to be signed ahead.
 _STATE = """CASE WHEN day < :days - 1
     THEN CASE n % 20 WHEN 0 THEN 'skipped' WHEN 1 THEN 'failed' ELSE 'sent' END

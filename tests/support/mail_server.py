@@ -32,7 +32,7 @@ class Received:
 @dataclass
 class _Rule:
     stage: str
-    reply: str  # empty: break off the connection
+    reply: str  # empty: drop the connection
     to: str | None
     times: int
     first: Callable[[], object] = lambda: None
@@ -48,8 +48,8 @@ class MailServer:
         self, password: str | None = None, tls: ssl.SSLContext | None = None, *, tls_at_once: bool = False
     ) -> None:
         self.port = 0
-        self.messages: list[Received] = []  # those that were answered with 250
-        self.swallowed: list[Received] = []  # those whose end was answered otherwise, or not at all
+        self.messages: list[Received] = []  # those that got the reply 250
+        self.swallowed: list[Received] = []  # those that got another reply at the end, or none
         self.connections = 0
         self.encrypted = 0  # how many of the mails came over TLS
         self.password = password
@@ -62,7 +62,7 @@ class MailServer:
         self._rules: list[_Rule] = []
         self._arrived = threading.Condition()
         self._loop = asyncio.new_event_loop()
-        self._sessions: WeakSet[_Server] = WeakSet()  # those of connections that are gone go, too
+        self._sessions: WeakSet[_Server] = WeakSet()  # also stop those of closed connections
 
     def reply(
         self,

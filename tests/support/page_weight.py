@@ -10,7 +10,7 @@ from typing import Any
 LIMIT = 60_000  # bytes, before images
 _NAMED = re.compile(r'rel="?stylesheet|<script')
 _FILES = re.compile(r'<(?:link rel="stylesheet" href|script src)="([^"]+)"')
-# Thousands of words that say nothing: they compress less well than any language does.
+# Thousands of meaningless words, which compress worse than any language.
 _SYLLABLES = (
     "an",
     "bo",
@@ -34,8 +34,8 @@ _SYLLABLES = (
 class Weight:
     """Sizes in bytes."""
 
-    sent: int  # the page with its styles and scripts, compressed as they are sent
-    html: int  # the page alone, as it is read
+    sent: int  # the page with its styles and scripts, compressed as sent
+    html: int  # the uncompressed page alone
 
 
 def weigh(client: Any, path: str, form: dict[str, Any] | None = None) -> Weight:

@@ -17,13 +17,13 @@ import pytest
 
 from tests.support.mail_server import Received
 
-# Every rule with its points; and nothing that it learned from other mails of this machine.
+# All rules with their points, and nothing learned from other mails on this machine.
 OPTIONS = (
     "--local", "--nocreate-prefs", "--cf=use_bayes 0", "--cf=use_auto_welcomelist 0",
     "--cf=add_header all Points _SCORE_ _TESTSSCORES( )_",
 )  # fmt: skip
-RULES = Path("/usr/share/spamassassin")  # newer ones, of sa-update, would be others on each machine
-FIRST = b"X-Spam-Checker-Version: "  # begins each mail that it hands back
+RULES = Path("/usr/share/spamassassin")  # newer rules from sa-update would differ between machines
+FIRST = b"X-Spam-Checker-Version: "  # the first line of each mail that it returns
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ def test_long_form_with_a_stop_word_is_not_learned() -> None:
     assert ("comput", "agent") not in abbreviations_of(*["A computer use agent (CUA) clicks."] * 3).shorts
 
 
-# Whoever writes the short form finds the long one, and the other way round.
+# The short form finds the long one, and vice versa.
 PAPERS = [
     PaperView(1, "Walking Robots", "We train them with reinforcement learning only."),
     PaperView(2, "Running Robots", "We train them with RL only."),

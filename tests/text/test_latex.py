@@ -50,7 +50,7 @@ def test_other_text_is_unchanged(text: str) -> None:
     assert latex.latex_to_unicode(text) == text
 
 
-@settings(deadline=None)  # a wall-clock limit, on a machine that may be busy
+@settings(deadline=None)  # a wall-clock limit; the machine may be busy
 @given(
     st.lists(st.sampled_from([*"\\${}^_%~-`'<> ab1", "\\frac", "\\cite{", "\\mathbb", "\\x"]), max_size=30)
 )

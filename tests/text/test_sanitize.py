@@ -26,8 +26,8 @@ from app.text import sanitize
         (
             "Schro\u0308dinger by Garci\u0301a",
             "Schrödinger by García",
-        ),  # accents apart, as some keyboards write
-        ("trans\u00adformers", "transformers"),  # where a line could have been broken
+        ),  # combining accents, as some keyboards write
+        ("trans\u00adformers", "transformers"),  # a place for a line break
         ("$OneMillion-Bench is no mathematics", "$OneMillion-Bench is no mathematics"),
     ],
 )

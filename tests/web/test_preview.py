@@ -368,7 +368,7 @@ def test_rate_limited_preview_keeps_the_form(app: Application, monkeypatch: pyte
     assert refused.status_code == 429
     assert 0 < int(refused.headers["retry-after"]) <= 60
     assert "Too many requests. The next preview is available in" in refused.text
-    assert fragment.headers["hx-reswap"] == "none"  # the last preview stays
+    assert fragment.headers["hx-reswap"] == "none"  # the last preview is still shown
     assert re.findall(r'id="([\w-]+)"', fragment.text) == ["preview-said"]
     assert "You can still submit the form." in refused.text
     assert 'value="carol@example"' in refused.text

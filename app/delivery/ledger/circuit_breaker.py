@@ -37,5 +37,5 @@ class CircuitBreaker:
         if texts.total() * 100 < self._percent * len(self._refusals):
             return ""
         text, count = texts.most_common(1)[0]
-        refused = f"{texts.total()} of the last {len(self._refusals)} answers of the relay were refusals"
+        refused = f"the relay refused {texts.total()} of the last {len(self._refusals)} mails"
         return f"{refused}; {count} of them: {text}"

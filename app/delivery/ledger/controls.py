@@ -55,7 +55,7 @@ def resend(session: Session, delivery_id: int, now: datetime) -> None:
     if delivery is None:
         raise NotFound(f"there is no delivery {delivery_id}")
     if delivery.state is not State.UNCERTAIN:
-        raise Conflict(f"this delivery is {delivery.state}: only one of unknown fate can be sent once more")
+        raise Conflict(f"this delivery is {delivery.state}: only uncertain deliveries can be resent")
     delivery.next_attempt_at, delivery.give_up_at = now, None
     session.add(delivery)
 

@@ -48,7 +48,7 @@ def recover(
     for abandoned in journal.abandoned(folder):
         with database.write() as session:
             states = replay_journal(session, abandoned, now, policy, on_failed)
-        log.warning("recovered the mails of a dead sender", sender=abandoned.owner, states=dict(states))
+        log.warning("recovered the mails of a crashed sender", sender=abandoned.owner, states=dict(states))
         recovered += states
     alive = journal.live_owners(folder)
     with database.write() as session:
@@ -78,7 +78,7 @@ def replay_journal(
         sent_as = abandoned.unanswered.get(delivery.id or 0)
         if sent_as or not abandoned.complete:
             delivery.message_id, delivery.subject = sent_as or (delivery.message_id, delivery.subject)
-            _mark_uncertain(delivery, "the sender died while this mail was in flight", now, policy)
+            _mark_uncertain(delivery, "the sender crashed while this mail was in flight", now, policy)
         else:
             transitions.requeue(delivery, now)
     return Counter(answered.values()) + Counter(delivery.state for delivery in rows)
@@ -94,7 +94,7 @@ def expire_leases(
     """
     rows = _lock_rows(session, _lease_has_expired(now, alive))
     for delivery in rows:
-        _mark_uncertain(delivery, "the sender is gone, and its journal with it", now, policy)
+        _mark_uncertain(delivery, "the sender is gone, and so is its journal", now, policy)
     return Counter(delivery.state for delivery in rows)
 
 
@@ -103,7 +103,7 @@ def expire_overdue(session: Session, now: datetime) -> Counter[str]:
     rows = _lock_rows(session, _is_overdue(now))
     for delivery in rows:
         why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"
-        reason = f"given up, {why}: {delivery.reason or 'it was never attempted'}"
+        reason = f"given up because {why}: {delivery.reason or 'never attempted'}"
         state = State.UNCERTAIN if delivery.possibly_delivered else State.FAILED
         transitions.set_state(delivery, state, reason)
     return Counter(delivery.state for delivery in rows)

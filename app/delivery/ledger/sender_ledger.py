@@ -274,7 +274,7 @@ class SenderLedger:
             except DATABASE_AWAY as error:
                 self._database_was_away = True
                 log.warning(
-                    "the database did not answer which mails may still be sent", error=str(error.orig)
+                    "could not check with the database which mails may still be sent", error=str(error.orig)
                 )
             except Exception as error:
                 self._error = self._error or error

@@ -53,7 +53,7 @@ def parse_file(
     elif kind is SourceKind.ARXIV and detected is SourceKind.ARXIV_FEED:
         kind = detected  # users call both kinds "arxiv"
     if kind is None:
-        raise UnreadableAnswer("This is none of the kinds of file that Paperboy reads.")
+        raise UnreadableAnswer("Paperboy can't read this kind of file.")
     if kind is SourceKind.PAGE:
         return ParsedFile(kind, saved_pages.parse(text, day, today=today))
     parsed = parse(kind, text, day or sanitize.day_in(name))
@@ -101,7 +101,7 @@ def _unwrap_recording(text: str) -> str:
         return text
     status = answer.get("status_code")
     if isinstance(status, int) and status >= 400:
-        message = f"The recorded answer is an error: HTTP {status}"
+        message = f"The recorded response is an error: HTTP {status}"
         try:
             arxiv.parse(body)
         except UnreadableAnswer as error:  # adds the message if the body is an error feed from arXiv

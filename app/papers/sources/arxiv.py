@@ -62,7 +62,7 @@ def _entries(data: bytes | str) -> tuple[list[Element], list[Rejection]]:
     text = _CONTROLS.sub("", json_rows.text_of(data))
     json_rows.refuse_markup(text, "an Atom feed")
     if "<!ENTITY" in text or "<!DOCTYPE" in text[:2_000]:
-        raise UnreadableAnswer("The answer declares XML entities, which no feed of arXiv does.")
+        raise UnreadableAnswer("The response declares XML entities, which arXiv's feeds never do.")
     parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     root: Element | None = None
     entries: list[Element] = []
@@ -79,7 +79,7 @@ def _entries(data: bytes | str) -> tuple[list[Element], list[Rejection]]:
     except ParseError as error:
         rejections = [Rejection(reason, None, f"{len(entries)} complete entries were read; {error}")]
     if root is None or root.tag != f"{_ATOM}feed":
-        raise UnreadableAnswer("The answer is not an Atom feed.")
+        raise UnreadableAnswer("The response is not an Atom feed.")
     errors = [
         _text(entry, f"{_ATOM}summary") for entry in entries if "/api/errors" in _text(entry, f"{_ATOM}id")
     ]
@@ -87,7 +87,7 @@ def _entries(data: bytes | str) -> tuple[list[Element], list[Rejection]]:
     if title.lower().startswith("feed error"):
         errors.insert(0, f"{title} {_text(root, f'{_ATOM}subtitle')}".strip())
     if errors:
-        raise UnreadableAnswer(f"arXiv answered with an error: {errors[0]}")
+        raise UnreadableAnswer(f"arXiv returned an error: {errors[0]}")
     return entries, rejections
 
 

@@ -20,7 +20,9 @@ class Body:
     def __init__(self, encoding: str, limit: int) -> None:
         coding = encoding.strip().lower()
         if coding not in (*_GZIP, *_PLAIN):
-            raise UnreadableAnswer(f"The answer is encoded as {coding[:40]!r}, but {ACCEPTED} was requested.")
+            raise UnreadableAnswer(
+                f"The response is encoded as {coding[:40]!r}, but {ACCEPTED} was requested."
+            )
         self._limit = limit
         self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if coding in _GZIP else None
         self._received = 0
@@ -35,12 +37,12 @@ class Body:
             try:
                 self._content += self._gunzip.decompress(chunk, self._limit + 1 - len(self._content))
             except zlib.error as error:
-                raise UnreadableAnswer(f"The answer cannot be decompressed: {error}.") from None
+                raise UnreadableAnswer(f"The response cannot be decompressed: {error}.") from None
         if max(self._received, len(self._content)) > self._limit:
-            raise UnreadableAnswer(f"The answer has more than {self._limit // 1_000_000} MB.")
+            raise UnreadableAnswer(f"The response has more than {self._limit // 1_000_000} MB.")
 
     def finish(self) -> bytes:
         """Return the whole body. Raise UnreadableAnswer if its end is missing."""
         if self._gunzip and self._received and not self._gunzip.eof:
-            raise UnreadableAnswer("The answer was cut off: its compressed data has no end.")
+            raise UnreadableAnswer("The response was cut off: its compressed data is incomplete.")
         return bytes(self._content)

@@ -41,7 +41,7 @@ def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     except SourceError:
         raise
     except ParsingTooExpensive:
-        raise UnreadableAnswer("Reading this feed takes more time or memory than is allowed.") from None
+        raise UnreadableAnswer("Reading this feed takes more time or memory than allowed.") from None
     except Exception as error:
         raise UnreadableAnswer(f"The feed cannot be read ({type(error).__name__}).") from error
 
@@ -49,7 +49,7 @@ def parse(data: bytes | str, day: date | None = None) -> ParseResult:
 def _parse(text: str, day: date | None) -> ParseResult:
     json_rows.refuse_markup(text, "a feed")
     if "<!ENTITY" in text or not _ROOT.search(text[:5_000]):
-        raise UnreadableAnswer("The answer is not an RSS or Atom feed that can be trusted.")
+        raise UnreadableAnswer("The response is not a valid RSS or Atom feed.")
     rejections: list[Rejection] = []
     cut_off = not _FEED_END.search(text[-2_000:])
     if cut_off:

@@ -71,10 +71,10 @@ class HttpResponse:
 
 
 class _TransientError(Exception):
-    """A fault after which a retry may succeed. `wait` is the pause that the source requested."""
+    """A fault after which a retry may succeed. `wait` is the pause that the host requested."""
 
-    def __init__(self, message: str, wait: timedelta | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, host: str, problem: str, wait: timedelta | None = None) -> None:
+        super().__init__(f"{host}: {problem}")
         self.wait = wait
 
 
@@ -122,7 +122,7 @@ class Client:
                 return await _RETRY(_TransientError, self._get_once, url, headers, public_only)
             except _TransientError as fault:
                 retry_at = self._after(fault.wait) if fault.wait else None
-                raise SourceError(f"{service}: {fault}", retry_at=retry_at) from None
+                raise SourceError(str(fault), retry_at=retry_at) from None
 
     async def post(self, url: str, content: dict[str, object], token: str = "") -> HttpResponse:
         """Send a POST request with JSON. It is not retried or redirected, because that could leak the token.
@@ -136,7 +136,7 @@ class Client:
                 self.http, "POST", _normalized_url(url, None), headers, content
             )
         except _TransientError as fault:
-            raise SourceError(_without_token(token, f"{service_of(url)}: {fault}")) from None
+            raise SourceError(_without_token(token, str(fault))) from None
         if 200 <= response.status_code < 300:
             return HttpResponse(body, response.headers)
         message = f"{service_of(url)}: HTTP {response.status_code}. {_excerpt(body)}".strip()
@@ -155,7 +155,7 @@ class Client:
             _check_scheme(url)
             host = service_of(url)
             if service != ARXIV == host:  # the request would bypass arXiv's lock
-                raise SourceError(f"{service} redirects to arXiv: add a source of the kind arXiv instead.")
+                raise SourceError(f"{service} redirects to arXiv: add a source of the kind “arxiv” instead.")
             if host == ARXIV and host not in self._next_request_at:  # the previous run may have just sent one
                 await self.transport.sleep(ARXIV_PAUSE.total_seconds())
             elif (wait := self._next_request_at.get(host, 0) - time.monotonic()) > 0:
@@ -169,7 +169,7 @@ class Client:
             try:
                 url = _normalized_url(urljoin(url, response.headers["location"]), None)
             except ValueError:
-                raise SourceError(f"{host}: it redirects to an invalid URL.") from None
+                raise SourceError(f"{host} redirects to an invalid URL.") from None
         raise SourceError(f"{service_of(url)}: too many redirects.")
 
     async def _exchange(
@@ -193,9 +193,12 @@ class Client:
             ):
                 return response, await _read_body(response)
         except TimeoutError:
-            raise SourceError(f"{service_of(url)}: no whole answer within {timeout:g} seconds.") from None
+            raise SourceError(
+                f"{service_of(url)}: no complete response within {timeout:g} seconds."
+            ) from None
         except httpx.TransportError as error:
-            raise _TransientError(f"no answer ({type(error).__name__}: {error})".strip()) from None
+            problem = f"no response ({type(error).__name__}: {error})"
+            raise _TransientError(service_of(url), problem) from None
         except httpx.HTTPError as error:
             raise SourceError(f"{service_of(url)}: {error}") from None
         finally:
@@ -218,10 +221,10 @@ class Client:
         if wait and status in (TOO_MANY, UNAVAILABLE):
             if wait > LONGEST_WAIT:
                 self._closed_until[host] = until = self._after(wait)
-                raise SourceError(f"{host}: HTTP {status}, asked to wait.", retry_at=until)
+                raise SourceError(f"{host}: HTTP {status}; it asked for fewer requests.", retry_at=until)
             self._next_request_at[host] = time.monotonic() + wait.total_seconds()
         if status == TOO_MANY or status >= 500:
-            raise _TransientError(f"HTTP {status}", wait)
+            raise _TransientError(host, f"HTTP {status}", wait)
         raise SourceError(f"{host}: HTTP {status}. {_excerpt(body)}".strip())
 
 
@@ -240,10 +243,10 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         addresses = await self._resolve(host, url.port or (443 if url.scheme == "https" else 80))
         if not all(map(self._allowed.permits, addresses)):
             raise SourceError(
-                f"{host} leads to a private address: PAPERBOY_ALLOW_PRIVATE_SOURCES can allow it."
+                f"{host} has a private address: to allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES."
             )
         if not addresses:
-            raise _TransientError("the name has no address")
+            raise _TransientError(host, "the name has no address")
         *others, last = list(dict.fromkeys(addresses))[:MOST_ADDRESSES]
         for address in others:
             with suppress(httpx.ConnectError, httpx.ConnectTimeout):
@@ -347,5 +350,5 @@ async def _resolve(host: str, port: int) -> list[str]:
     try:
         entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise _TransientError(f"the name cannot be resolved ({error})") from None
+        raise _TransientError(host, f"the name cannot be resolved ({error})") from None
     return [str(entry[4][0]) for entry in entries]

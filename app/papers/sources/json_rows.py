@@ -15,8 +15,8 @@ from typing import Any
 from app.errors import UnreadableAnswer
 from app.types import PaperRecord, ParseResult, Rejection
 
-CUT_OFF = "the answer was cut off"
-BROKEN = "the answer is broken from here on"
+CUT_OFF = "the response was cut off"
+BROKEN = "the response is broken from here on"
 MOST_ENTRIES = 2_000  # in a feed: arXiv's maximum
 TOO_MANY = "the feed has too many entries"
 NOT_JSON = "the row is not JSON"
@@ -38,9 +38,9 @@ def text_of(data: bytes | str) -> str:
 def refuse_markup(text: str, expected: str) -> None:
     """Raise UnreadableAnswer if a text is empty or a web page, such as a login form or a proxy's error."""
     if not text.strip():
-        raise UnreadableAnswer(f"The answer is empty; {expected} was expected.")
+        raise UnreadableAnswer(f"The response is empty instead of {expected}.")
     if re.match(r"\s*<(!doctype html|html|head|body)\b", text[:2_000], re.IGNORECASE):
-        raise UnreadableAnswer(f"The answer is a web page (perhaps a login form), not {expected}.")
+        raise UnreadableAnswer(f"The response is a web page (perhaps a login form), not {expected}.")
 
 
 def too_many(count: int, most: int = MOST_ENTRIES) -> Rejection:
@@ -60,16 +60,18 @@ def parse_rows(data: bytes | str) -> tuple[list[Row], list[Rejection]]:
     except (ValueError, RecursionError) as error:
         rows, rejections = _salvage(text)
         if not rows:
-            raise UnreadableAnswer(f"The answer is not JSON: {str(error)[:200]}") from None
+            raise UnreadableAnswer(f"The response is not JSON: {str(error)[:200]}") from None
         return rows, rejections
     if isinstance(answer, dict):
         listed = next((answer[name] for name in _CONTAINERS if isinstance(answer.get(name), list)), None)
         if listed is None and "error" in answer:
-            raise UnreadableAnswer(f"The answer is an error: {str(answer['error'])[:200]}")
+            raise UnreadableAnswer(f"The response is an error: {str(answer['error'])[:200]}")
         answer = [answer] if listed is None else listed
     if not isinstance(answer, list):
         kind = type(answer).__name__
-        raise UnreadableAnswer(f"The answer is JSON, but a single {kind} and not a list of rows.")
+        raise UnreadableAnswer(
+            f"The response is JSON, but contains a single {kind} instead of a list of rows."
+        )
     return list(enumerate(answer, 1)), []
 
 

@@ -1,4 +1,4 @@
-"""The ledger: every message to every subscriber, with its state."""
+"""The ledger: every mail to every subscriber, with its state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/deliveries", tags=["deliveries"])
 
 
 class DeliveryOut(BaseModel):
-    """A message to a subscriber. It is in exactly one state at a time."""
+    """A mail to a subscriber. It is in exactly one state at a time."""
 
     id: int
     subscriber_id: int
@@ -44,7 +44,7 @@ class DeliveryOut(BaseModel):
 
 
 class DeliveryDetail(DeliveryOut):
-    """A message with the content of its digest, as composed."""
+    """A mail with the content of its digest, as composed."""
 
     digest: dict[str, Any]
 
@@ -59,7 +59,7 @@ def list_deliveries(
     edition: Annotated[str | None, Query(max_length=40, examples=["2026-11-20"])] = None,
     subscriber_id: AnyId = None,
 ) -> Page[DeliveryOut]:
-    """List the messages, newest first."""
+    """List the mails, newest first."""
     with app.db.read() as session:
         rows, cursor = newest_first(
             session, select(Delivery), col(Delivery.id), window,
@@ -70,7 +70,7 @@ def list_deliveries(
 
 @router.get("/{delivery_id}", responses=problems.responses(404))
 def get_delivery(app: Paperboy, _key: CanRead, delivery_id: Id) -> DeliveryDetail:
-    """Return a message with its digest."""
+    """Return a mail with its digest."""
     with app.db.read() as session:
         row = session.get(Delivery, delivery_id)
         if row is None:
@@ -82,7 +82,7 @@ def get_delivery(app: Paperboy, _key: CanRead, delivery_id: Id) -> DeliveryDetai
 
 @router.post("/{delivery_id}/resend", responses=problems.responses(404, 409))
 def resend_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: Id) -> DeliveryOut:
-    """Send an uncertain message again, with the same Message-ID and the same bytes.
+    """Send an uncertain mail again, with the same Message-ID and the same bytes.
 
     The sender or the relay failed while sending it, so the subscriber may already have it.
     """

@@ -55,7 +55,7 @@ class PreviewResponse(BaseModel):
     html: str
     text: str
     hints: list[HintOut] = Field(
-        default=[], description="On the interests that may be misspelt or that match nothing."
+        default=[], description="Hints on interests that may be misspelt or that match nothing."
     )
 
 
@@ -64,7 +64,7 @@ class PreviewRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
-    day: Day | None = Field(default=None, description="As on this day. Default: today.")
+    day: Day | None = Field(default=None, description="The day of the digest. Default: today.")
     min_papers: Integer = Field(default=1, ge=1, le=subscribers.MAX_PAPERS)
     max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
     max_trending: Annotated[int, Field(ge=0, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
@@ -85,7 +85,7 @@ class BacktestRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
     days: Integer = Field(default=14, ge=1, le=backtesting.MOST_DAYS)
-    at: Moment | None = Field(default=None, description="Back from this time. Default: now.")
+    at: Moment | None = Field(default=None, description="The time to look back from. Default: now.")
     max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
 
 
@@ -93,7 +93,7 @@ class BacktestEdition(BaseModel):
     """The digest for a past day."""
 
     edition: str = Field(examples=["2026-11-20"])
-    at: datetime = Field(description="When it would have been due.")
+    at: datetime = Field(description="The time at which it would have been due.")
     skipped: str | None = Field(description="Why the digest would have been skipped.")
     considered: int = Field(description="Number of candidate papers.", examples=[412])
     sections: list[dict[str, Any]]
@@ -159,12 +159,12 @@ def explain(
     subscriber_id: Id,
     paper: PaperName,
     _slot: Analysis,
-    at: Annotated[Moment | None, Query(description="As at this time. Default: now.")] = None,
+    at: Annotated[Moment | None, Query(description="An earlier time. Default: now.")] = None,
 ) -> Explanation:
     """Explain why a subscriber did or did not get a paper, with every number used to rank it.
 
-    Listings, votes, the subscriber's state, feedback and planned papers are as of the given time. Settings
-    and interests are current.
+    Listings, votes, feedback, planned papers and the subscriber's state are those at the given time. The
+    preferences and interests are the current ones.
     """
     return pipeline.explain(app, now, str(subscriber_id), paper, at)
 

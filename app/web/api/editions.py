@@ -25,7 +25,7 @@ Name = Annotated[str, Path(pattern=r"^\d{4}-(\d\d-\d\d|W\d\d)$", examples=["2026
 
 
 class States(BaseModel):
-    """The number of messages in each state."""
+    """The number of mails in each state."""
 
     pending: int
     claimed: int
@@ -45,16 +45,16 @@ class ReconciliationOut(States):
     """
 
     due: int = Field(examples=[1000], description="Digests that were due, by subscribers and cadence.")
-    unplanned: int = Field(description="Due, not in the ledger, and not planned yet.")
-    missing: int = Field(description="Due, not in the ledger, although planning has passed them.")
-    surplus: int = Field(description="In the ledger, although no subscriber was due.")
+    unplanned: int = Field(description="Digests that are due but not planned yet.")
+    missing: int = Field(description="Digests that were due but that planning missed.")
+    surplus: int = Field(description="Digests in the ledger that were not due.")
     consistent: bool = Field(description="Nothing is missing or surplus.")
 
 
 class PauseOut(BaseModel):
     """A pause of sending."""
 
-    edition: str = Field(examples=["2026-11-20"], description="An edition, or * for all messages.")
+    edition: str = Field(examples=["2026-11-20"], description="An edition, or * for all mails.")
     reason: str
     since: datetime
 
@@ -76,22 +76,22 @@ class Edition(BaseModel):
 
 
 class WaitingOut(BaseModel):
-    """Unsent messages that are not digests, such as confirmations and requested links."""
+    """Unsent mails that are not digests, such as confirmations and requested links."""
 
     kind: MailKind = Field(examples=[MailKind.CONFIRM])
     mails: int = Field(examples=[2])
-    next_attempt_at: datetime = Field(description="When the first of them is sent.")
+    next_attempt_at: datetime = Field(description="The time at which the first of them is sent.")
 
 
 class Sending(BaseModel):
-    """The status of sending: pauses, reconciliation of recent editions, and unsent messages."""
+    """The status of sending: pauses, reconciliation of recent editions, and unsent mails."""
 
     paused: bool
     pauses: list[PauseOut]
     reconciliation: ReconciliationOut = Field(
-        description="Of the editions of yesterday, today and tomorrow (UTC)."
+        description="The reconciliation of the editions of yesterday, today and tomorrow (UTC)."
     )
-    deliveries: States = Field(description="All messages in the ledger, of every kind.")
+    deliveries: States = Field(description="All mails in the ledger, of every kind.")
     others: list[WaitingOut]
 
 
@@ -142,9 +142,9 @@ def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None
 
 @router.post("/editions/{edition}/cancel", responses=problems.responses(404))
 def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Edition:
-    """Cancel every unsent message in an edition. Its papers may appear in the subscriber's next digest.
+    """Cancel every unsent mail in an edition. Its papers may appear in the subscriber's next digest.
 
-    Messages that are being sent are not cancelled. Digests that have not been composed yet are still sent
+    Mails that are being sent are not cancelled. Digests that have not been composed yet are still sent
     when they are due. To prevent that, pause the edition.
     """
     get_edition(app, key, now, edition)  # to raise NotFound before anything is logged
@@ -156,7 +156,7 @@ def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Edit
 
 @router.get("/sending")
 def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
-    """Return the status of sending: pauses, reconciliation of recent editions, and unsent messages."""
+    """Return the status of sending: pauses, reconciliation of recent editions, and unsent mails."""
     with app.db.read() as session:
         pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
         balance = _balance(reconciliation.reconcile_recent(session, now))
@@ -188,7 +188,7 @@ def _pause_sending(app: Paperboy, actor: str, now: datetime, edition: str, reaso
 def _resume_sending(app: Paperboy, actor: str, now: datetime, edition: str) -> None:
     with app.db.write() as session:
         if not ledger.resume(session, edition):
-            raise NotFound("this is not paused")
+            raise NotFound("nothing is paused here: sending and each edition are paused separately")
         audit_log.record(session, actor, "sending.resume", edition, now)
 
 

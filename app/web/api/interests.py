@@ -29,12 +29,12 @@ class InterestCount(BaseModel):
 
 
 class HintOut(BaseModel):
-    """What to tell a subscriber about an interest. The suggested texts are interests that can replace it."""
+    """A hint on an interest. The suggested texts are interests that can replace it."""
 
     interest: str = Field(examples=["vison language modles"])
-    message: str = Field(description="The hint in words, or empty if there is nothing to tell.")
+    message: str = Field(description="The hint in words; empty if there is none.")
     did_you_mean: str = Field(
-        description="What it most likely means. Both are searched for.",
+        description="The interest that was most likely meant. Both are searched for.",
         examples=["vision language models"],
     )
     missing_words: list[str] = Field(description="Words that no recent paper contains, if nothing matches.")

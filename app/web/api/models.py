@@ -23,9 +23,11 @@ class ModelOut(BaseModel):
     trained_at: datetime
     papers: int = Field(description="Papers in the archive that it was trained on.", examples=[12_480])
     size: int = Field(description="Bytes.", examples=[1_840_000])
-    fault: str = Field(examples=[""], description="Why it is not used: corrupt, or of another format.")
+    fault: str = Field(
+        examples=[""], description="Why the model is not used: it is corrupt or has another format."
+    )
     in_use: bool = Field(
-        description="The newest one without a fault. If none is in use, the bundled model is."
+        description="True for the newest model without a fault. If there is none, the bundled model is used."
     )
 
 

@@ -32,12 +32,14 @@ class PaperOut(BaseModel):
     authors: list[str]
     author_count: int
     organization: str = Field(
-        examples=["NVIDIA"], description="The organisation that a source names; empty if none does."
+        examples=["NVIDIA"], description="The organisation that a source names; empty if no source does."
     )
     categories: list[str]
     keywords: list[str]
     tldr: str
-    tldr_by: str = Field(description="The language model that wrote it; empty if a source did.")
+    tldr_by: str = Field(
+        description="The language model that wrote the summary; empty if it is from a source."
+    )
     arxiv_id: str = Field(examples=["2511.01234"])
     url: str
     pdf_url: str
@@ -98,10 +100,12 @@ def list_papers(
     app: Paperboy,
     _key: CanRead,
     window: Paging,
-    q: Annotated[str, Query(max_length=300, description="Words that must all be in title or abstract.")] = "",
+    q: Annotated[
+        str, Query(max_length=300, description="Words that must all occur in the title or abstract.")
+    ] = "",
     arxiv_id: Annotated[str | None, Query(max_length=40, examples=["2511.01234"])] = None,
     source_id: AnyId = None,
-    day: Annotated[Day | None, Query(description="Listed on this day.")] = None,
+    day: Annotated[Day | None, Query(description="Only papers listed on this day.")] = None,
 ) -> Page[PaperOut]:
     """List the papers, most recently added first."""
     with app.db.read() as session:

@@ -23,7 +23,7 @@ MAX_ERRORS = 50  # listed in a problem
 MEDIA_TYPE = "application/problem+json"
 
 _DEFAULT_DETAILS = {
-    404: "there is no such path: see /api/docs for all paths",
+    404: "there is no such path: see /api/docs",
     405: "this path does not support the method: see the Allow header",
 }
 
@@ -34,7 +34,7 @@ class FieldError(BaseModel):
     """An invalid value in the request."""
 
     pointer: str = Field(examples=["/body/interests/0/text"])
-    detail: str = Field(examples=["there is nothing to search for in it"])
+    detail: str = Field(examples=["it contains nothing to search for"])
 
 
 class Problem(BaseModel):
@@ -106,7 +106,7 @@ def _database_error(request: Request, error: Exception) -> JSONResponse:
 
 def _unexpected_error(request: Request, error: Exception) -> JSONResponse:
     log.error("unexpected error", path=request.url.path, error=repr(error))
-    return _respond(request, 500, "internal error: it has been logged")
+    return _respond(request, 500, "internal error: details are in the log")
 
 
 def _respond(

@@ -23,7 +23,9 @@ class RejectedRow(BaseModel):
     """A row from a source that was rejected."""
 
     origin: str = Field(examples=["huggingface"])
-    row: int | None = Field(examples=[17], description="From 1; null for the whole response.")
+    row: int | None = Field(
+        examples=[17], description="Counted from 1; null if the whole response was rejected."
+    )
     reason: str = Field(examples=["no title"])
     detail: str = ""
 

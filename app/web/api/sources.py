@@ -23,7 +23,7 @@ Config = Annotated[
     dict[str, Any],
     Field(
         examples=[{"categories": ["cs.CL", "cs.LG"]}],
-        description="arxiv: categories, or query; arxiv_feed: categories; feed: url; huggingface: nothing.",
+        description="arxiv: categories or query. arxiv_feed: categories. feed: url. huggingface: empty.",
     ),
 ]
 
@@ -36,10 +36,10 @@ class SourceOut(BaseModel):
     kind: SourceKind
     config: Config
     paused: bool
-    watermark: date | None = Field(description="The last day that was read completely.")
+    watermark: date | None = Field(description="The last day whose papers were all read.")
     next_poll_at: datetime | None
-    polled_at: datetime | None = Field(description="The last successful poll.")
-    failures: int = Field(description="Failed polls in a row.", examples=[0])
+    polled_at: datetime | None = Field(description="The time of the last successful poll.")
+    failures: int = Field(description="The number of failed polls in a row.", examples=[0])
     last_error: str | None
     created_at: datetime
 
@@ -54,7 +54,7 @@ class NewSource(BaseModel):
 
 
 class SourceChange(BaseModel):
-    """Changes to a source. With a new configuration, it is back-filled like a new source."""
+    """Changes to a source. After a change of configuration, it is back-filled like a new source."""
 
     model_config = ConfigDict(extra="forbid")
     name: str | None = None

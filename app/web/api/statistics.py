@@ -35,9 +35,11 @@ class Statistics(BaseModel):
     subscribers: dict[SubscriberState, int] = Field(examples=[{"active": 1000, "pending": 12}])
     interests: int = Field(description="Distinct interests of all subscribers.")
     papers: int
-    papers_per_day: list[DayCount] = Field(description="Papers listed on the newest days that have any.")
+    papers_per_day: list[DayCount] = Field(
+        description="The number of papers on each of the latest days with papers."
+    )
     digests: dict[DeliveryState, int] = Field(description="Digests due in the last days, by state.")
-    digest_lateness_seconds: float = Field(description="How long the oldest due digest waits.")
+    digest_lateness_seconds: float = Field(description="How long the oldest overdue digest has been waiting.")
     sources: int
     sources_failing: int
 

@@ -60,7 +60,7 @@ class PreferencesPatch(BaseModel):
     min_papers: Integer | None = Field(
         default=None,
         examples=[1],
-        description="With fewer papers, the digest is skipped and the papers wait for the next.",
+        description="If there are fewer papers, the digest is skipped and they wait for the next one.",
     )
     max_papers: Integer | None = Field(default=None, examples=[10])
     when_empty: EmptyDigestPolicy | None = None
@@ -150,9 +150,9 @@ class Pausing(BaseModel):
 
 
 class NewLinks(BaseModel):
-    """The message with a subscriber's new links. It is sent within a minute."""
+    """The mail with a subscriber's new links. It is sent within a minute."""
 
-    delivery_id: int = Field(description="Its row of the ledger: see /deliveries.")
+    delivery_id: int = Field(description="The id of the mail in the ledger: see /deliveries.")
 
 
 @router.get("")
@@ -161,7 +161,7 @@ def list_subscribers(
     _key: CanRead,
     window: Paging,
     state: SubscriberState | None = None,
-    email: Annotated[str | None, Query(max_length=320, description="Exactly this address.")] = None,
+    email: Annotated[str | None, Query(max_length=320, description="Only this address.")] = None,
 ) -> Page[SubscriberOut]:
     """List the subscribers, newest first."""
     address = None if email is None else subscribers.normalise_address(email)
@@ -177,7 +177,7 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
     """Add a subscriber who gave consent elsewhere. The address must be new and not suppressed.
 
     If the key also has the scope `send`, the subscriber is active at once. Otherwise they are pending: they
-    get a confirmation e-mail, and no digests until they confirm.
+    get a confirmation mail, and no digests until they confirm.
     """
     settings = app.settings
     defaults = Preferences(
@@ -251,7 +251,7 @@ def unsubscribe_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id
 def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> NewLinks:
     """E-mail new links to a subscriber, at most once an hour, and invalidate the earlier links.
 
-    The unsubscribe links in earlier e-mails still work.
+    The unsubscribe links in earlier mails still work.
     """
     with app.db.write() as session:
         delivery_id = subscribers.new_links(session, subscriber_id, now)

@@ -21,14 +21,14 @@ def _only(problem: str, *types: type, pattern: str = "(?!)") -> BeforeValidator:
     return BeforeValidator(check)
 
 
-Day = Annotated[date, _only("a day is written as 2026-11-20", date, pattern=r"\d{4}-\d\d-\d\d")]
+Day = Annotated[date, _only("a day must have the form 2026-11-20", date, pattern=r"\d{4}-\d\d-\d\d")]
 Moment = Annotated[
     AwareDatetime,
-    _only("a moment is written as 2026-11-20T08:00:00Z", pattern=r"(?s)\d{4}-\d\d-\d\d[Tt ].*"),
+    _only("a time must have the form 2026-11-20T08:00:00Z", pattern=r"(?s)\d{4}-\d\d-\d\d[Tt ].*"),
 ]
-FROM_JSON = _only("this has to be a number", int, float)  # for a number in a body
+FROM_JSON = _only("this must be a number", int, float)  # for a number in a body
 Integer = Annotated[int, FROM_JSON]
 Number = Annotated[float, FROM_JSON]
 # For an integer in a URL. It must come after the bounds.
-FROM_URL = _only("this has to be an integer", int, NoneType, pattern=r"-?\d{1,30}")
-UrlBoolean = Annotated[bool, _only("this has to be true or false", pattern="true|false")]
+FROM_URL = _only("this must be an integer", int, NoneType, pattern=r"-?\d{1,30}")
+UrlBoolean = Annotated[bool, _only("this must be true or false", pattern="true|false")]

@@ -575,7 +575,7 @@ def test_a_late_result_changes_nothing(app: Application, now: datetime, verdict:
     with app.db.read() as session:
         assert not suppression.is_suppressed(session, "alice@example.org")
     assert (
-        deliveries_by_name(app)["alice"].reason == "given up, the next digest is due: it was never attempted"
+        deliveries_by_name(app)["alice"].reason == "given up because the next digest is due: never attempted"
     )
 
 
@@ -603,7 +603,7 @@ def test_reason_of_an_expired_service_mail(app: Application, now: datetime) -> N
     ledger.recover(
         app.db, Path(app.settings.journal_dir), now + NEXT_DAY, UncertainPolicy.RESEND, bounces.record_refusal
     )
-    assert deliveries_by_name(app)["alice"].reason == "given up, it is out of date: it was never attempted"
+    assert deliveries_by_name(app)["alice"].reason == "given up because it is out of date: never attempted"
 
 
 def test_retry_delays() -> None:

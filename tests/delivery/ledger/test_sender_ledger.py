@@ -398,9 +398,7 @@ def test_circuit_breaker_reason() -> None:
         breaker.add(answer)
         for answer in [SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), *refusals(19)]
     ]
-    assert reasons[-1] == (
-        "20 of the last 20 answers of the relay were refusals; 19 of them: 554 5.7.1 …: not wanted"
-    )
+    assert reasons[-1] == ("the relay refused 20 of the last 20 mails; 19 of them: 554 5.7.1 …: not wanted")
 
 
 def test_result_after_a_takeover_is_ignored(app: Application, now: datetime) -> None:

@@ -49,7 +49,7 @@ def test_reply_outcome(code: int, text: str, verdict: SendOutcome) -> None:
     assert responses.classify(code, text) is verdict
 
 
-# As servers of the world say it, each refusing a recipient.
+# Replies of real servers that refuse a recipient.
 SAID = {
     Reason.USER_UNKNOWN: [
         "550 The user alice@b.example does not have an account here",

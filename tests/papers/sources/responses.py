@@ -34,7 +34,7 @@ def hf_row(arxiv_id: str = "2611.00001", title: str = "Pigeons That Plan", **pap
     }
     return {
         "paper": inner | paper,
-        "publishedAt": "2026-11-16T19:00:00.000Z",  # New York time stamped Z: never to be used
+        "publishedAt": "2026-11-16T19:00:00.000Z",  # New York time, but stamped Z: must not be used
         "title": title,
         "numComments": 2,
         "thumbnail": "https://cdn.test/pigeons.png",

@@ -106,7 +106,7 @@ def test_truncated_feed(missing_bytes: int) -> None:
     parsed = arxiv.parse_feed(text[: -missing_bytes - len("\n</feed>\n")])
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001", "2611.00002"]
     [rejection] = parsed.rejections
-    assert (rejection.reason, rejection.row) == ("the answer was cut off", None)
+    assert (rejection.reason, rejection.row) == ("the response was cut off", None)
     assert rejection.detail.startswith("2 complete entries were read")
 
 
@@ -138,9 +138,9 @@ def test_control_characters() -> None:
 @pytest.mark.parametrize(
     ("day", "since", "until"),
     [
-        # A Wednesday's list: Monday 14:00 to Tuesday 14:00 in New York, 18:00 UTC in summer.
+        # Wednesday's list: Monday 14:00 to Tuesday 14:00 in New York, 18:00 UTC in summer.
         (date(2026, 8, 19), datetime(2026, 8, 17, 18, tzinfo=UTC), datetime(2026, 8, 18, 18, tzinfo=UTC)),
-        # A Monday's: Thursday to Friday, 19:00 UTC in winter. A Tuesday's has the weekend in it.
+        # Monday's: Thursday to Friday, 19:00 UTC in winter. Tuesday's includes the weekend.
         (date(2026, 11, 16), datetime(2026, 11, 12, 19, tzinfo=UTC), datetime(2026, 11, 13, 19, tzinfo=UTC)),
         (date(2026, 11, 17), datetime(2026, 11, 13, 19, tzinfo=UTC), datetime(2026, 11, 16, 19, tzinfo=UTC)),
         # After Thanksgiving: two days' papers.

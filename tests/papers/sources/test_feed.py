@@ -41,7 +41,7 @@ def test_truncated_feed() -> None:
     """The incomplete entry does not become a paper."""
     parsed = feed.parse(responses.RSS[: responses.RSS.index("Owls.")], DAY)
     assert [record.title for record in parsed.records] == ["Pigeons That Plan"]
-    assert [(r.reason, r.row) for r in parsed.rejections] == [("the answer was cut off", None)]
+    assert [(r.reason, r.row) for r in parsed.rejections] == [("the response was cut off", None)]
 
 
 @pytest.mark.parametrize(

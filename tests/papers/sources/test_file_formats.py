@@ -73,7 +73,7 @@ def test_recorded_response() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n\x00\x00", b"Dear all,\n\nsee below", b"<svg/>"])
 def test_unknown_kind(data: bytes) -> None:
-    with pytest.raises(UnreadableAnswer, match="none of the kinds"):
+    with pytest.raises(UnreadableAnswer, match="this kind of file"):
         sources.parse_file("file", data, TODAY)
 
 

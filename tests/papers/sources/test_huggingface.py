@@ -135,7 +135,7 @@ def test_truncated_response() -> None:
     parsed = huggingface.parse(text[:-200], DAY)
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001", "2611.00002"]
     [rejection] = parsed.rejections
-    assert (rejection.reason, rejection.row) == ("the answer was cut off", None)
+    assert (rejection.reason, rejection.row) == ("the response was cut off", None)
 
 
 def test_invalid_json_in_the_middle() -> None:
@@ -143,7 +143,7 @@ def test_invalid_json_in_the_middle() -> None:
     text = hf(hf_row("2611.00001"), hf_row("2611.00002")).replace('"2611.00002"', "2611.000.02")
     parsed = huggingface.parse(text, DAY)
     assert [record.arxiv_id for record in parsed.records] == ["2611.00001"]
-    assert [rejection.reason for rejection in parsed.rejections] == ["the answer is broken from here on"]
+    assert [rejection.reason for rejection in parsed.rejections] == ["the response is broken from here on"]
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,13 @@ from app.web import api, rate_limits
 from tests.conftest import NOW
 from tests.support import factories, running_app
 
-FEW = 1  # examples of an operation, which the suite has time for
+FEW = 1  # examples per operation, as many as the suite has time for
 EXAMPLES = int(os.environ.get("PAPERBOY_EXAMPLES", FEW))
 _CURSOR = "a cursor is opaque: only one that the list gave is accepted"
 _PREFERENCES = "interests have words, numbers have bounds, and zones exist"
 _ADDRESS = "an address is one that mail can be sent to"
 _CONFIG = "each kind of source has its own configuration"
-# The operations that refuse with 422 what fits the schema, each with the rule that no schema can say.
+# Operations that refuse valid requests with 422, each with the rule that the schema cannot express.
 DELIBERATE = {
     "GET /v1/changes": _CURSOR,
     "GET /v1/deliveries": _CURSOR,
@@ -65,7 +65,7 @@ def site(app: Application, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
         monkeypatch.setattr(rate_limits, name, 10**9)
     monkeypatch.setattr(api.subscribers, "INVITATIONS_AN_HOUR", 10**9)
     monkeypatch.setattr(api.digests, "TESTS_AN_HOUR", 10**9)
-    monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: None)  # no source is asked
+    monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: None)  # no source is polled
     with app.db.write() as session:
         source = factories.add_source(session, NOW)
         factories.add_paper(

@@ -174,7 +174,7 @@ def test_etag_is_weak_and_independent_of_compression(app: Application, client: T
 @pytest.mark.parametrize("path", FEEDS)
 def test_hostile_text_is_escaped(app: Application, client: TestClient, alice: int, path: str) -> None:
     """Test markup, control characters, bidi marks, and characters that XML cannot contain."""
-    expected = HOSTILE.replace("\x00", "")  # no database of ours takes it
+    expected = HOSTILE.replace("\x00", "")  # our databases cannot store it
     number = add_paper(app, expected, abstract=expected, authors=[expected, "\x0b"], categories=[expected])
     add_digest(
         app,
@@ -187,7 +187,7 @@ def test_hostile_text_is_escaped(app: Application, client: TestClient, alice: in
     (item,) = parse_json_feed(client.get(path_in_format(path, ".json", own)))["items"]
     assert item["title"] == HOSTILE_READ
     assert [author["name"] for author in item["authors"]] == [HOSTILE_READ]
-    assert "alert(1)" in entry.title  # as feedparser cleans it
+    assert "alert(1)" in entry.title  # as cleaned by feedparser
     assert "<script" not in item["content_html"]
     assert "&lt;script&gt;" in item["content_html"]
 

@@ -404,7 +404,7 @@ def test_pause_and_resume(app: Application, client: TestClient, alice: int, link
     assert "Digests are paused until you resume" in client.get(link(Purpose.PAUSE, alice)).text
 
 
-TODAY = datetime(2026, 11, 20, 15, tzinfo=UTC)  # Saturday, 21 November, in Tokyo already
+TODAY = datetime(2026, 11, 20, 15, tzinfo=UTC)  # already Saturday, 21 November in Tokyo
 
 
 @pytest.mark.parametrize(
