@@ -26,6 +26,7 @@ import numpy as np
 from app.relevance import matching, model_store, query_language
 from app.relevance.model import RelevanceModel
 from app.text.tokenizer import WORD, content_stems
+from app.web import preview
 from benchmarks.relevance import Bm25, Paper, view
 
 JUDGED = Path(__file__).with_name("judged_interests.json")
@@ -101,14 +102,15 @@ def other_number(word: str) -> str:
     return word[:-1] if word.endswith("s") else f"{word}s"
 
 
-def matcher(model: RelevanceModel) -> System:
-    """Return the product's selection."""
+def matcher(model: RelevanceModel, weight: float = 1.0) -> System:
+    """Return the product's selection for interests of this weight."""
+    least = 1 - (1 - matching.FLOOR) ** (1 / weight)
 
     def select(interests: Sequence[str], papers: Sequence[Paper]) -> Selection:
         index = matching.MatchIndex([view(row, paper) for row, paper in enumerate(papers)], model)
         found = index.match([query_language.parse(text) for text in interests])
         return {
-            text: frozenset(papers[row]["id"] for row, hit in hits.items() if hit >= matching.FLOOR)
+            text: frozenset(papers[row]["id"] for row, hit in hits.items() if hit >= least)
             for text, hits in zip(interests, found, strict=True)
         }
 
@@ -202,6 +204,24 @@ def show_interests(halves: Sequence[Half], systems: Mapping[str, System]) -> Non
         samples = np.random.default_rng(7).integers(0, len(gain), (2_000, len(gain)))
         low, high = np.percentile(gain[samples].mean(1), [2.5, 97.5])
         print(f"{halves[-1].name}: macro-F1 {gain.mean():+.3f} [{low:+.3f}, {high:+.3f}] against {name}")
+
+
+def show_weights(halves: Sequence[Half], model: RelevanceModel) -> None:
+    """Print what the amounts on the preferences page send, by the weights that they stand for."""
+    print(f"\n{'amount':26} {'half':10} precision  recall  macro-F1  papers a day")
+    for weight, name in preview.AMOUNTS.items():
+        for half in halves:
+            rows = half.evaluate(matcher(model, weight))
+            days = len({paper["listed_on"] for paper in half.papers})
+            numbers = mean(row.precision for row in rows), mean(row.recall for row in rows)
+            print(
+                f"{name + f' (weight {weight:g})':26} {half.name:10} {numbers[0]:9.3f} {numbers[1]:7.3f} ",
+                end="",
+            )
+            print(
+                f"{mean(row.f1 for row in rows):9.3f} {mean(row.sent / days for row in rows):13.2f}",
+                flush=True,
+            )
 
 
 def show_topics(topics: Sequence[Mapping[str, Any]], papers: Sequence[Paper], cut: float) -> None:
@@ -300,6 +320,7 @@ def main() -> None:
     systems = systems_of(history, cut)
     print(f"trained on {len(history):,} papers; BM25 is cut at {cut:.2f} per word")
     show_interests(halves, systems)
+    show_weights(halves, train(history))
     show_topics(json.loads((data / "topics/interests.json").read_text(encoding="utf-8")), papers, cut)
     show_agreement(halves, systems)
     show_sizes(halves, history)

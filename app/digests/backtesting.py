@@ -56,12 +56,12 @@ def run(
 
 
 def daily_counts(
-    builder: DigestBuilder, text: str, days: Sequence[date], muted: Collection[int] = ()
+    builder: DigestBuilder, interest: Interest, days: Sequence[date], muted: Collection[int] = ()
 ) -> tuple[int, ...]:
     """Return how many matching papers, not counting muted ones, were first listed on each of these days.
 
     The maximum number of papers in a digest does not apply.
     """
-    papers = builder.papers_above_floor(text)
+    papers = builder.papers_above_floor(interest.text, interest.weight)
     counts = Counter(paper.first_listed_on for paper in papers if paper.id not in muted)
     return tuple(counts[day] for day in days)

@@ -212,9 +212,9 @@ class DigestBuilder:
         )
         return compose.compose(edition, *ranking.rank(self.pool, [request]))
 
-    def papers_above_floor(self, text: str) -> list[PaperView]:
+    def papers_above_floor(self, text: str, weight: float = 1.0) -> list[PaperView]:
         """Return the papers from all loaded days that this matched interest would select by itself."""
-        is_enough = self._matches.evidence[self._matches.row_of[text]] >= ranking.ENOUGH
+        is_enough = self._matches.evidence[self._matches.row_of[text]] * weight >= ranking.ENOUGH
         return [self._all[number] for number in self._matches.ids[is_enough].tolist()]
 
     def absent_fields_note(self, text: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from threading import Lock
 
@@ -18,7 +18,7 @@ from app.errors import TooManyRequests
 from app.relevance import query_language
 from app.relevance.suggestions import InterestHint
 from app.subscribers import MAX_INTERESTS, Preferences
-from app.types import Digest, Skip
+from app.types import Digest, Interest, Skip
 from app.web import forms
 from app.web.forms import PreferencesForm
 from app.web.rate_limits import Capacity
@@ -30,6 +30,8 @@ DAYS = 14
 MIN_DAYS = 7  # days with papers needed to state a rate
 DEFAULT_DIGEST_SIZE = 10  # papers
 NARROW = 2  # papers in two weeks
+# Weights that the preferences offer. `benchmarks.sent` measures what they send.
+AMOUNTS = {0.5: "fewer", 1.0: "normal", 1.5: "more", 2.0: "many more"}
 
 BUILDER_LIFETIME = timedelta(minutes=1)  # previews during this time share the papers that a builder loaded
 _KEEP = {"HX-Reswap": "none"}  # htmx keeps the last preview and shows only the message
@@ -45,6 +47,7 @@ class InterestPreview:
     description: str
     hint: InterestHint
     parts: tuple[str, ...] = ()  # suggested interests, if this one looks like several
+    other_amounts: Mapping[str, str] = field(default_factory=dict)  # what the next amounts would bring
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +114,14 @@ class Previews:
             builder, interests = self._current_builder(now), subscribers.deduplicate(preferences.interests)
             self._matched.update(interest.text for interest in interests)
             digest = builder.preview(now.date().isoformat(), preferences)
-            days_with_papers = {paper.first_listed_on for paper in builder.papers}.intersection(days)
             max_parts = MAX_INTERESTS - len(interests) + 1  # of one interest that is split
             muted = builder.muted_papers(preferences.muted)
-            interest_previews = []
-            for text in (interest.text for interest in interests):
-                counts = backtesting.daily_counts(builder, text, days, muted)
-                parts = query_language.split_suggestion(text)
-                note = builder.absent_fields_note(text)
-                description = in_words(counts, len(days_with_papers), note)
-                hint = builder.hint(text)
-                if muted and not any(counts) and any(backtesting.daily_counts(builder, text, days)):
-                    description = "none except muted ones"
-                parts = parts if len(parts) <= max_parts else ()
-                interest_previews.append(InterestPreview(text, counts, description, hint, parts))
+            interest_previews = tuple(
+                preview_interest(builder, interest, days, muted, max_parts) for interest in interests
+            )
         if isinstance(digest, Skip):
-            return Preview(None, digest.reason, days, tuple(interest_previews))
-        return Preview(digest, "", days, tuple(interest_previews))
+            return Preview(None, digest.reason, days, interest_previews)
+        return Preview(digest, "", days, interest_previews)
 
     def _current_builder(self, now: datetime) -> DigestBuilder:
         """Return the current builder with its papers loaded, or replace it if it is too old or full."""
@@ -138,6 +132,35 @@ class Previews:
         builder.rewind_to(now)  # the digest looks back as usual; the counts cover all loaded days
         self._builder, self._matched = (builder, now), set()
         return builder
+
+
+def preview_interest(
+    builder: DigestBuilder, interest: Interest, days: Sequence[date], muted: Collection[int], max_parts: int
+) -> InterestPreview:
+    """Return the recent matches of a matched interest, and what the next smaller and larger amounts match."""
+    paper_days = len({paper.first_listed_on for paper in builder.papers}.intersection(days))
+    note = builder.absent_fields_note(interest.text)
+
+    def counts_at(weight: float, muted: Collection[int] = muted) -> tuple[int, ...]:
+        return backtesting.daily_counts(builder, replace(interest, weight=weight), days, muted)
+
+    counts = counts_at(interest.weight)
+    description = in_words(counts, paper_days, note)
+    if muted and not any(counts) and any(counts_at(interest.weight, muted=())):
+        description = "none except muted ones"
+    smaller = [weight for weight in AMOUNTS if weight < interest.weight]
+    larger = [weight for weight in AMOUNTS if weight > interest.weight]
+    amounts = {
+        AMOUNTS[weight]: in_words(found, paper_days, note)
+        for weight in smaller[-1:] + larger[:1]
+        if (found := counts_at(weight)) != counts
+    }
+    parts = query_language.split_suggestion(interest.text)
+    return InterestPreview(
+        *(interest.text, counts, description, builder.hint(interest.text)),
+        parts=parts if len(parts) <= max_parts else (),
+        other_amounts=amounts,
+    )
 
 
 def in_words(counts: Sequence[int], paper_days: int, absent_fields_note: str = "") -> str:

@@ -136,7 +136,7 @@ def test_paper_counts_on_its_first_day(app: Application) -> None:
     builder.match_interests(AGENTS)
     builder.rewind_to(NOW)
     days = [TODAY - timedelta(days=ago) for ago in (3, 2, 1, 0)]
-    assert backtesting.daily_counts(builder, "agents", days) == (0, 2, 0, 2)
+    assert backtesting.daily_counts(builder, Interest("agents"), days) == (0, 2, 0, 2)
 
 
 @pytest.mark.parametrize("days", [0, -1, 61])

@@ -304,7 +304,7 @@ def test_preview_on_the_preferences_page(
     page = client.post(path, data={**typed, "split": "video, cooking", "hour": "5"}).text
     assert "Language Agents that &lt;think&gt;" in page
     assert re.findall(r'name="interest" value="([^"]+)"', page) == ["language agents", "video", "cooking"]
-    assert page.count('<option value="2" selected>more') == 2, "what is kept apart keeps its weight"
+    assert page.count('<option value="2" selected>many more') == 2, "what is kept apart keeps its weight"
     assert '<option value="5" selected>' in page
     nothing = client.post(path, data={"interest": "", "when_empty": "skip"}, headers=SCRIPT).text
     assert "No digest today: Add at least one interest" in nothing
@@ -319,6 +319,38 @@ def test_preview_on_the_preferences_page(
 
 def refuse_request(_ip: str) -> None:
     raise TooManyRequests(retry_after=7)
+
+
+@pytest.mark.usefixtures("sample_papers")
+@pytest.mark.parametrize(
+    ("interest", "weight", "words"),
+    [
+        ("agents", "1", "4 in the 4 days known so far Fewer: none."),
+        ("agents", "0.5", "none Normal: 4 in the 4 days known so far."),
+        ("agents", "1.5", "4 in the 4 days known so far"),
+        ("video generation", "1.5", "none Many more: 1 in the 4 days known so far."),
+        ("video generation", "2", "1 in the 4 days known so far More: none."),
+    ],
+)
+def test_preferences_say_what_other_amounts_bring(
+    client: TestClient, alice: int, link: Link, interest: str, weight: str, words: str
+) -> None:
+    path = link(Purpose.PREFERENCES, alice) + "/preview"
+    fragment = client.post(path, data={"interest": interest, "weight": weight}, headers=SCRIPT).text
+    rate = fragment.split('class="many">')[1].split("</li>")[0].split("No recent paper")[0]
+    assert " ".join(re.sub("<svg.*?</svg>|<[^>]+>", " ", rate, flags=re.DOTALL).split()) == words
+
+
+@pytest.mark.usefixtures("sample_papers")
+def test_larger_amounts_never_bring_fewer_papers(app: Application) -> None:
+    now, interests = clock.utcnow(), ("agents", "language agents", "video generation", "cooking agents")
+    totals: list[list[int]] = [[] for _ in interests]  # by interest: one for each amount
+    for weight in preview.AMOUNTS:
+        preferences = Preferences(interests=tuple(Interest(text, weight) for text in interests))
+        for amounts, interest in zip(totals, Previews(app).build(preferences, now).interests, strict=True):
+            amounts.append(sum(interest.counts))
+    assert totals == [sorted(amounts) for amounts in totals]
+    assert any(amounts[0] < amounts[-1] for amounts in totals)
 
 
 def test_preview_of_an_empty_archive(client: TestClient) -> None:
