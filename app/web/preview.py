@@ -31,7 +31,7 @@ MIN_DAYS = 7  # days with papers needed to state a rate
 DEFAULT_DIGEST_SIZE = 10  # papers
 NARROW = 2  # papers in two weeks
 # Weights that the preferences offer. `benchmarks.sent` measures what they send.
-AMOUNTS = {0.5: "fewer", 1.0: "normal", 1.5: "more", 2.0: "many more"}
+AMOUNTS = {0.5: "fewer", 1.0: "normal", 1.5: "more", 2.0: "most"}
 
 BUILDER_LIFETIME = timedelta(minutes=1)  # previews during this time share the papers that a builder loaded
 _KEEP = {"HX-Reswap": "none"}  # htmx keeps the last preview and shows only the message
@@ -47,7 +47,7 @@ class InterestPreview:
     description: str
     hint: InterestHint
     parts: tuple[str, ...] = ()  # suggested interests, if this one looks like several
-    other_amounts: Mapping[str, str] = field(default_factory=dict)  # what the next amounts would bring
+    other_amounts: Mapping[str, str] = field(default_factory=dict)  # rates at the next amounts, if known
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +150,13 @@ def preview_interest(
         description = "none except muted ones"
     smaller = [weight for weight in AMOUNTS if weight < interest.weight]
     larger = [weight for weight in AMOUNTS if weight > interest.weight]
-    amounts = {
-        AMOUNTS[weight]: in_words(found, paper_days, note)
-        for weight in smaller[-1:] + larger[:1]
-        if (found := counts_at(weight)) != counts
-    }
+    others = smaller[-1:] + larger[:1] if paper_days >= MIN_DAYS else []
+    amounts = {AMOUNTS[weight]: in_words(counts_at(weight), paper_days, note) for weight in others}
     parts = query_language.split_suggestion(interest.text)
     return InterestPreview(
         *(interest.text, counts, description, builder.hint(interest.text)),
         parts=parts if len(parts) <= max_parts else (),
-        other_amounts=amounts,
+        other_amounts={name: rate for name, rate in amounts.items() if rate != description},
     )
 
 

@@ -148,7 +148,7 @@ def test_preferences_without_scripts(
     page = context.new_page()
     page.goto(preferences)
     page.get_by_label("Interest 2", exact=True).fill("agents, memory")
-    page.get_by_label("How many papers for interest 2").select_option("2")
+    page.get_by_label("Papers for interest 2", exact=True).select_option("2")
     page.get_by_label("At", exact=True).select_option("5")
     page.get_by_role("button", name=LOOK).click()
     page.get_by_role("button", name="Split them").click()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from datetime import timedelta
 
 import pytest
 from fastapi.testclient import TestClient
@@ -38,6 +39,8 @@ def test_page_sizes(app: Application, client: TestClient, link: Link) -> None:
             )
             for number, title in enumerate(titles, 1)
         ),
+        # A week of papers, so that the preview says what other amounts bring.
+        *(record(PAPERS + back, day - timedelta(days=back)) for back in range(1, 7)),
     )  # fmt: skip
     interests = tuple(Interest(" ".join(title.split()[:4]), 1.0, 3) for title in titles[:20])
     liked = tuple(

@@ -52,6 +52,17 @@ def sample_papers(app: Application) -> None:
             factories.add_paper(session, source, f"Language Agents, Part {4 - back}", day.date(), day)
 
 
+@pytest.fixture
+def papers_of_a_week(app: Application, sample_papers: None) -> None:
+    """Add a paper on cooking on each of the three days before those of `sample_papers`."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        source = factories.add_source(session, now, "A feed")
+        for back in (4, 5, 6):
+            day = now - timedelta(days=back)
+            factories.add_paper(session, source, f"Cooking, Part {back}", day.date(), day)
+
+
 def preview_fragment(client: TestClient, *interests: str) -> str:
     """Return the HTML that a script gets."""
     answer = client.post("/preview", data={"interest": interests}, headers=SCRIPT)
@@ -75,7 +86,7 @@ def test_preview_lists_papers_by_interest(client: TestClient) -> None:
 def test_preview_counts_papers_per_interest_and_day(client: TestClient) -> None:
     """The daily counts are also given as text for screen readers."""
     fragment = preview_fragment(client, "language agents", "cooking")
-    assert re.findall(r'role="img" aria-label="New papers a day: ([\d, ]+)"', fragment) == [
+    assert re.findall(r'role="img" aria-label="A day: ([\d, ]+)"', fragment) == [
         "0, " * 10 + "1, 1, 1, 1",
         "0, " * 13 + "0",
     ]
@@ -304,7 +315,7 @@ def test_preview_on_the_preferences_page(
     page = client.post(path, data={**typed, "split": "video, cooking", "hour": "5"}).text
     assert "Language Agents that &lt;think&gt;" in page
     assert re.findall(r'name="interest" value="([^"]+)"', page) == ["language agents", "video", "cooking"]
-    assert page.count('<option value="2" selected>many more') == 2, "what is kept apart keeps its weight"
+    assert page.count('<option value="2" selected>most') == 2, "what is kept apart keeps its weight"
     assert '<option value="5" selected>' in page
     nothing = client.post(path, data={"interest": "", "when_empty": "skip"}, headers=SCRIPT).text
     assert "No digest today: Add at least one interest" in nothing
@@ -321,15 +332,15 @@ def refuse_request(_ip: str) -> None:
     raise TooManyRequests(retry_after=7)
 
 
-@pytest.mark.usefixtures("sample_papers")
+@pytest.mark.usefixtures("papers_of_a_week")
 @pytest.mark.parametrize(
     ("interest", "weight", "words"),
     [
-        ("agents", "1", "4 in the 4 days known so far Fewer: none."),
-        ("agents", "0.5", "none Normal: 4 in the 4 days known so far."),
-        ("agents", "1.5", "4 in the 4 days known so far"),
-        ("video generation", "1.5", "none Many more: 1 in the 4 days known so far."),
-        ("video generation", "2", "1 in the 4 days known so far More: none."),
+        ("agents", "1", "4 in two weeks Fewer: none."),
+        ("agents", "0.5", "none Normal: 4 in two weeks."),
+        ("agents", "1.5", "4 in two weeks"),
+        ("video generation", "1.5", "none Most: 1 in two weeks: rather narrow."),
+        ("video generation", "2", "1 in two weeks: rather narrow More: none."),
     ],
 )
 def test_preferences_say_what_other_amounts_bring(
