@@ -183,7 +183,7 @@ def renew_by_cli(app: Application, client: TestClient, whose: int, preferences: 
         cli, ["subscribers", "new-links", ALICE], env=environment, catch_exceptions=False
     )
     assert result.exit_code == 0, result.output
-    assert "were mailed" in result.output
+    assert "The new ones were sent." in result.output
 
 
 @pytest.mark.once
@@ -277,7 +277,7 @@ def test_mails_do_not_reveal_other_readers(
     assert len(ids) == (3 if asked_for == BOB else 2)
     identifiers = [identifiers_of(mail) for mail in own_mails]
     for earlier, later in pairwise(identifiers):
-        assert len(earlier) == len(later) > 5
+        assert len(earlier) == len(later) == 5
         for before, after in zip(earlier, later, strict=True):
             assert len(before) == len(after), "nothing grows with the number"
             assert not any(before[at : at + 8] == after[at : at + 8] for at in range(len(before) - 7))
