@@ -66,6 +66,7 @@ PURE = (
     "subscribers.schedule",
     "text",
     "types",
+    "web.vote_chart",
 )
 IMPURE = {
     "sqlalchemy", "sqlmodel", "httpx", "aiosmtplib", "socket", "os", "asyncio", "alembic",

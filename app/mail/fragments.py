@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from markupsafe import escape
 
 from app.links import TOKEN_CHARS, LinkSigner, Purpose
-from app.mail import marks, message, render, subject_line
+from app.mail import headers, marks, message, render, subject_line
 from app.mail.render import LIMIT_STEPS, DigestCard, Fragment, Renderer, TextLimits
 from app.types import DigestItem, MailKind, Section
 
@@ -195,8 +195,8 @@ class Fragments:
             is_odd=is_odd,
         )
         unsubscribe = self._signer.link(Purpose.UNSUBSCRIBE, _ANY_TOKEN)
-        list_headers = self._renderer.list_headers(edition, unsubscribe)
-        before, between, after = message.headers(list_headers).encode().split(_ANY_TOKEN.encode())
+        bulk_headers = headers.bulk_headers(self._renderer.settings, edition, unsubscribe)
+        before, between, after = message.headers(bulk_headers).encode().split(_ANY_TOKEN.encode())
         return Shell((before, between, after), _split_shell(shell.html), _split_shell(shell.text))
 
 

@@ -9,7 +9,6 @@ This module joins them as text; `composer` joins the same fragments as encoded b
 
 from __future__ import annotations
 
-import hashlib
 import re
 import textwrap
 import unicodedata
@@ -26,7 +25,7 @@ from markupsafe import Markup, escape
 
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LIFETIMES_IN_WORDS, LinkSigner, Purpose
-from app.mail import marks, subject_line
+from app.mail import headers, marks, subject_line
 from app.relevance.query_language import describe
 from app.settings import Settings
 from app.storage.database import ROOT
@@ -90,28 +89,17 @@ class DigestCard:
     is_lead: bool  # the digest's first paper, which is larger
 
 
-def sender_id(domain: str) -> str:
-    """Return the SenderId of a Feedback-ID. Gmail asks for 5 to 15 characters, the same for a domain."""
-    name = re.sub(r"[^a-z0-9]+", "-", domain.lower())
-    if 5 <= len(name) <= 15:
-        return name
-    return f"{name[:8]}-{hashlib.blake2s(domain.encode(), digest_size=3).hexdigest()}"
-
-
 class Renderer:
     """A renderer for all kinds of mail. Share one per process: it caches the compiled templates."""
 
     def __init__(self, settings: Settings, signer: LinkSigner) -> None:
-        self._settings = settings
+        self.settings = settings
         self._signer = signer
         self._templates = template_environment(FOLDER)
-        has_contact = settings.contact_address not in ("", settings.from_address)
-        self._reply_to = {"Reply-To": settings.contact_address} if has_contact else {}
-        contact = settings.contact_address or settings.from_address
         self._site = {
             "name": settings.site_name,
             "url": settings.base_url,
-            "contact": contact,
+            "contact": settings.contact_address or settings.from_address,
             "postal": settings.postal_address,
         }
 
@@ -132,7 +120,7 @@ class Renderer:
             subject=subject,
             text=self._render(f"{request.kind}/body.txt", values).strip() + "\n",
             html=self._render(f"{request.kind}/body.mjml", {**values, "subject": subject}),
-            headers={**self._reply_to, "Auto-Submitted": "auto-generated"},
+            headers={**headers.reply_to(self.settings), "Auto-Submitted": "auto-generated"},
         )
 
     def _digest(self, request: MailRequest, digest: Digest, limits: TextLimits) -> RenderedMail:
@@ -174,8 +162,8 @@ class Renderer:
             links=links,
             is_odd=sum(part.link_count for part in sections) % 2 == 1,
         )
-        headers = self.list_headers(request.edition, links["unsubscribe"])
-        return RenderedMail(subject.text, shell.text, str(shell.html), headers, left_out)
+        for_lists = headers.bulk_headers(self.settings, request.edition, links["unsubscribe"])
+        return RenderedMail(subject.text, shell.text, str(shell.html), for_lists, left_out)
 
     # --- fragments of digests
 
@@ -253,24 +241,6 @@ class Renderer:
         html = self._render("digest/body.html", {**values, "note": note.html, "sections": sections.html})
         text = self._render("digest/body.txt", {**values, "note": note.text, "sections": sections.text})
         return Fragment(Markup(html), text.strip() + "\n")  # noqa: S704
-
-    def list_headers(self, edition: str, unsubscribe: str) -> dict[str, str]:
-        """Return the headers that mailbox providers require of bulk mail (RFC 2369, 2919, 8058)."""
-        domain, contact = self._settings.mail_domain, self._site["contact"]
-        token = unsubscribe.rpartition("/")[2]
-        # Without a mailbox that Paperboy reads, a person reads the mail.
-        mailto = f"unsubscribe+{token}@{domain}?subject=unsubscribe"
-        if not (self._settings.bounce_mailbox or self._settings.bounce_folder):
-            mailto = f"{contact}?subject=unsubscribe%20{token}"
-        return {
-            **self._reply_to,
-            "List-Unsubscribe": f"<{unsubscribe}>, <mailto:{mailto}>",
-            "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
-            "List-Id": f"<digest.{domain}>",
-            "List-Help": f"<{self._settings.base_url}/>, <mailto:{contact}?subject=help>",
-            "Feedback-ID": f"{edition}:digest:paperboy:{sender_id(domain)}",
-            "Precedence": "bulk",
-        }
 
     # --- templates and links
 

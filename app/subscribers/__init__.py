@@ -1,7 +1,7 @@
 """Subscribers: signing up, preferences, feedback, and leaving.
 
 preferences       the values that a subscriber may choose, and clear errors for all others
-interests         interest texts, stored once for all subscribers who share them
+stored_interests  interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
 form_submissions  submitted public forms, limits on mail to one mailbox, remembered declines
 signup            sign up, confirm, decline, request a link
@@ -43,7 +43,6 @@ from app.subscribers.feedback import forget as forget_feedback
 from app.subscribers.form_submissions import DECLINE_LASTS, Choices, SignUp, mailbox_hash
 from app.subscribers.form_submissions import prune as prune_form_submissions
 from app.subscribers.form_submissions import unprocessed as unprocessed_form_submissions
-from app.subscribers.interests import forget_unused_queries, interests_of
 from app.subscribers.preferences import (
     MAX_INTERESTS,
     MAX_MUTED,
@@ -74,3 +73,4 @@ from app.subscribers.signup import (
     send_link,
     sign_up,
 )
+from app.subscribers.stored_interests import forget_unused_queries, interests_of

@@ -13,8 +13,8 @@ from app.delivery import ledger
 from app.errors import Conflict, NotFound
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.subscribers import schedule
-from app.subscribers.interests import interests_of, store
 from app.subscribers.preferences import Preferences, normalise_address
+from app.subscribers.stored_interests import interests_of, store
 from app.types import MailKind
 
 # The minimum time between two requested mails of the same kind.

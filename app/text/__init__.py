@@ -1,7 +1,8 @@
 """PURE functions on text.
 
 characters     normal form C; removing invisible and direction-changing characters
-sanitize       untrusted values → clean text, ids, URLs, days
+sanitize       untrusted values → clean text, ids, URLs
+dates          untrusted values → dates
 latex          LaTeX → Unicode
 tokenizer      tokens, stems, stop words, normalised names of people
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)

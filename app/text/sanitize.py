@@ -1,4 +1,4 @@
-"""PURE. Turn untrusted values into clean text, ids, URLs, numbers and days.
+"""PURE. Turn untrusted values into clean text, ids, URLs and numbers.
 
 A function with an `object` parameter accepts any value. It returns an empty result, such as "", () or None,
 if the value is unusable, so that a wrong type in one field loses only that field and not the row.
@@ -7,7 +7,6 @@ if the value is unusable, so that a wrong type in one field loses only that fiel
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
 
 from app.text import characters, latex
 from app.text.tokenizer import WORD, fold_accents
@@ -31,7 +30,6 @@ _BARE_ARXIV_ID = re.compile(rf"({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?")
 _ARXIV_PLACE = re.compile(r"arxiv", re.IGNORECASE)
 _DOI = re.compile(r"\b(10\.\d{4,9}/[^\s\"<>?#]+)", re.IGNORECASE)
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
-_DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 _WITHDRAWN = re.compile(
     r"\bwithdrawn\b|\b(?:paper|article|submission|manuscript) (?:has been|was) (?:retracted|removed)\b",
     re.IGNORECASE,
@@ -102,37 +100,6 @@ def non_negative_int(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if 0 <= value <= LARGEST else None
-
-
-def day(value: object) -> date | None:
-    """Return the date at the start of an ISO date or time, without converting its time zone."""
-    match = re.match(r"\s*(\d{4}-\d{2}-\d{2})(?:$|[T\s])", value) if isinstance(value, str) else None
-    return _date(match.group(1)) if match else None
-
-
-def utc_day(value: object) -> date | None:
-    """Return the UTC date of an ISO time. A time without a zone is assumed to be UTC."""
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value.strip())
-        return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
-    except (ValueError, OverflowError):
-        return None
-
-
-def day_in(text: str) -> date | None:
-    """Return the first date in a text, such as a file name, if it is written like 2026-11-20."""
-    match = _DAY.search(text)
-    return _date(match.group(0)) if match else None
-
-
-def _date(text: str) -> date | None:
-    try:
-        parsed = date.fromisoformat(text)
-    except ValueError:
-        return None
-    return parsed if 1900 <= parsed.year <= 2200 else None
 
 
 def arxiv_id(value: object) -> tuple[str, int]:

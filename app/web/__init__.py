@@ -15,6 +15,7 @@ pasted_papers      parse pasted references, in a child process if they are long
 preview            today's digest for some interests, and the number of papers a day that match them
 feedback_overview  a subscriber's feedback as the preferences pages show it
 paper_cards        papers as pages show them
+vote_chart         the chart of votes on a paper's page
 templating         Jinja environment, filters and static files
 signed_links       verify the signed link in a path; responses that must not be cached
 http_cache         conditional responses, and a cache that keeps responses for some minutes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from threading import Lock
@@ -15,15 +15,14 @@ from app.papers.queries import ListingView
 from app.relevance import trending
 from app.relevance.suggestions import TopicIndex
 from app.storage.database import Database
-from app.types import PaperView, Trend, VoteSample
+from app.types import PaperView, Trend
+from app.web.vote_chart import VoteChart, vote_chart
 
 SUGGEST_FROM = timedelta(days=60)
 KEEP_NEWEST = timedelta(minutes=1)
 ON_FRONT = 10  # papers
 TOPIC_DAYS, TOPIC_TITLES = timedelta(days=6), 500  # topics are counted in the newest titles of a week
 KEEP_SUGGESTIONS = timedelta(minutes=10)
-MIN_CHART_POINTS = 5  # fewer say no more than the description
-WIDTH, HEIGHT = 240, 60  # of a chart, in its own units
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +84,6 @@ class WeekPapers:
     before: Week | None
     after: Week | None
     topics: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class VoteChart:
-    """Votes over time: the points of a line in a box of WIDTH × HEIGHT, if enough, and a description."""
-
-    points: tuple[tuple[float, float], ...]
-    description: str
-    width: int = WIDTH
-    height: int = HEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,27 +157,6 @@ def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
 def _card(paper: PaperView, trend: Trend) -> PaperCard:
     byline = display.byline(paper.authors, paper.author_count)
     return PaperCard(paper, byline, display.summary(paper), trend.words)
-
-
-def vote_chart(votes: Sequence[VoteSample]) -> VoteChart | None:
-    """Return a chart from the first to the last sample, or None for fewer than two samples.
-
-    With fewer than MIN_CHART_POINTS samples, it has no points.
-    """
-    if len(votes) < 2:
-        return None
-    first, last = votes[0], votes[-1]
-    span, most = last.at - first.at, max(point.upvotes for point in votes) or 1
-    drawn = votes if len(votes) >= MIN_CHART_POINTS else ()
-    points = (
-        (round(WIDTH * ((point.at - first.at) / span), 1), round(HEIGHT * (1 - point.upvotes / most), 1))
-        for point in drawn
-    )
-    start = "1 vote" if first.upvotes == 1 else f"{first.upvotes} votes"
-    if first.at.date() != last.at.date():
-        start += f" on {first.at.day} {first.at:%B %Y}"
-    description = f"From {start} to {last.upvotes} on {last.at.day} {last.at:%B %Y}."
-    return VoteChart(tuple(points), description)
 
 
 class NewestDay:

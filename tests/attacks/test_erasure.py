@@ -16,7 +16,7 @@ from app.bounces import Kind, Notice, processing
 from app.delivery import ledger, suppression
 from app.storage import audit_log
 from app.storage.models import InterestQuery, Subscriber, Suppression
-from app.subscribers import MatchedReferences, Preferences, SignUp, interests
+from app.subscribers import MatchedReferences, Preferences, SignUp, stored_interests
 from app.types import Interest, MailKind, PaperRecord, SendOutcome, SendResult
 from tests.support import sample_digest
 from tests.support.mail_server import MailServer
@@ -195,7 +195,7 @@ def test_interest_added_during_the_erasure_of_its_only_reader(app: Application, 
 
     leaving = Thread(target=erase)
     with app.db.write() as session:
-        interests.store(session, bob, [Interest(WORD)])
+        stored_interests.store(session, bob, [Interest(WORD)])
         leaving.start()
         if session.get_bind().dialect.name == "postgresql":
             leaving.join()  # on PostgreSQL, it does not wait for Bob
@@ -212,7 +212,7 @@ def test_interest_added_right_after_its_deletion(app: Application, now: datetime
 
     def adopt() -> None:
         with app.db.write() as session:
-            interests.store(session, bob, [Interest(WORD), Interest("robotics")])
+            stored_interests.store(session, bob, [Interest(WORD), Interest("robotics")])
 
     adopting = Thread(target=adopt)
     with app.db.write() as session:

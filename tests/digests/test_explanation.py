@@ -30,7 +30,7 @@ from app.storage.models import (
     Subscriber,
     SubscriberState,
 )
-from app.subscribers import Preferences, interests
+from app.subscribers import Preferences, stored_interests
 from app.types import EmptyDigestPolicy, Interest, PaperRecord, ParseResult
 from tests.conftest import NOW
 from tests.support import factories, sample_archive
@@ -190,7 +190,8 @@ def test_matching_exclusion_is_named(app: Application, papers: dict[str, int]) -
 def test_absent_category_is_named(app: Application, papers: dict[str, int]) -> None:
     """Neither this paper nor any other has a category, so the interest can match nothing."""
     with app.db.write() as session:
-        interests.store(session, session.exec(select(Subscriber.id)).one() or 0, [Interest("cat:cs.CL")])
+        subscriber = session.exec(select(Subscriber.id)).one() or 0
+        stored_interests.store(session, subscriber, [Interest("cat:cs.CL")])
     explanation = explain(app, papers[TITLES[0]])
     assert explanation.interests[0].details.rejection_reason == "no source gives its categories"
     assert "“cat:cs.CL” excludes it (no source gives its categories)" in explanation.verdict

@@ -17,7 +17,8 @@ from jinja2.exceptions import SecurityError
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose
 from app.mail import render
-from app.mail.render import Renderer, sender_id
+from app.mail.headers import sender_id
+from app.mail.render import Renderer
 from app.settings import Settings
 from app.text.shortening import shorten_at_clause
 from app.types import Digest, DigestItem, MailKind, MailRequest, RenderedMail, Section

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.text import sanitize
+from app.text import dates, sanitize
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_any_value_gives_clean_text(value: object) -> None:
         sanitize.clean_text,
         sanitize.url,
         sanitize.doi,
-        sanitize.day,
-        sanitize.utc_day,
+        dates.day,
+        dates.utc_day,
         sanitize.non_negative_int,
     ):
         function(value)
@@ -111,11 +111,11 @@ def test_unsafe_urls_are_dropped(value: str) -> None:
 
 def test_days() -> None:
     """Days that do not exist are rejected."""
-    assert sanitize.day("2026-02-30") is None
-    assert sanitize.day("2026-11-20T23:59:59.000Z") == date(2026, 11, 20)
-    assert sanitize.utc_day("2026-11-20T23:59:59-05:00") == date(2026, 11, 21)
-    assert sanitize.day_in("hf-2026-11-20-evening.json") == date(2026, 11, 20)
-    assert sanitize.day_in("page-12026-11-200.json") is None
+    assert dates.day("2026-02-30") is None
+    assert dates.day("2026-11-20T23:59:59.000Z") == date(2026, 11, 20)
+    assert dates.utc_day("2026-11-20T23:59:59-05:00") == date(2026, 11, 21)
+    assert dates.day_in("hf-2026-11-20-evening.json") == date(2026, 11, 20)
+    assert dates.day_in("page-12026-11-200.json") is None
 
 
 @pytest.mark.parametrize(

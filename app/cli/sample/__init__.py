@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
-from app.text.sanitize import day_in
+from app.text.dates import day_in
 
 FOLDER = Path(__file__).parent
 # Hours from the beginning of a file's day, in UTC, until a service polls it.

@@ -27,7 +27,7 @@ from app.errors import UnreadableAnswer
 from app.papers.sources import arxiv, feed, huggingface, json_rows, jsonl, saved_pages
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
-from app.text import sanitize
+from app.text import dates, sanitize
 from app.types import ParseResult, SourceKind
 
 POLLED = (SourceKind.HUGGINGFACE, SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.FEED)
@@ -56,7 +56,7 @@ def parse_file(
         raise UnreadableAnswer("Paperboy can't read this kind of file.")
     if kind is SourceKind.PAGE:
         return ParsedFile(kind, saved_pages.parse(text, day, today=today))
-    parsed = parse(kind, text, day or sanitize.day_in(name))
+    parsed = parse(kind, text, day or dates.day_in(name))
     if kind is SourceKind.JSONL and any(record.upvotes is not None for record in parsed.records):
         kind = SourceKind.HUGGINGFACE  # only Hugging Face has upvotes, and they must not be counted twice
     return ParsedFile(kind, parsed)

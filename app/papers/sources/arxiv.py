@@ -17,7 +17,7 @@ from app.errors import SourceError, UnreadableAnswer
 from app.papers.sources import calendar, json_rows
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState, days_to_fetch, unread_days
-from app.text import sanitize
+from app.text import dates, sanitize
 from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 
 QUERY_URL = "https://export.arxiv.org/api/query"
@@ -110,7 +110,7 @@ def _record(number: int, entry: Element, day: date | None, *, is_feed: bool) -> 
     title = sanitize.title(entry.findtext(f"{_ATOM}title"))
     if not title:
         return Rejection(NO_TITLE, number, arxiv_id)
-    published_on = sanitize.day(_text(entry, f"{_ATOM}published"))
+    published_on = dates.day(_text(entry, f"{_ATOM}published"))
     abstract = _text(entry, f"{_ATOM}summary")
     doi = _text(entry, f"{_ARXIV}doi")
     if is_feed:
@@ -123,7 +123,7 @@ def _record(number: int, entry: Element, day: date | None, *, is_feed: bool) -> 
         doi = _text(entry, f"{_ARXIV}DOI") or doi
         withdrawn = kind.startswith("replace") and sanitize.says_withdrawn(abstract[:200])
     else:
-        as_of = sanitize.day(_text(entry, f"{_ATOM}updated"))
+        as_of = dates.day(_text(entry, f"{_ATOM}updated"))
         listed_on = day
         names = (sanitize.one_line(element.text) for element in entry.findall(f"{_ATOM}author/{_ATOM}name"))
         people = [name for name in names if name]

@@ -16,7 +16,7 @@ from app.papers.sources import arxiv, deadlines, json_rows
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
 from app.runtime import sandbox
-from app.text import characters, sanitize
+from app.text import characters, dates, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 NO_TITLE = "the entry has no title"
@@ -108,8 +108,8 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
             people = tuple(name for part in people[0].split(",") if (name := part.strip()))
         # dict.get avoids feedparser's lookup, which replaces a missing field with the other one and warns.
         moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed") or (0, 0, 0)
-        parsed_day = sanitize.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
-        published_on = sanitize.utc_day(entry.get("published")) or parsed_day or day
+        parsed_day = dates.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
+        published_on = dates.utc_day(entry.get("published")) or parsed_day or day
         announce_type = sanitize.one_line(entry.get("arxiv_announce_type")) or "new"
         return PaperRecord(
             title=title,

@@ -17,7 +17,7 @@ from app.errors import SourceError
 from app.papers.sources import json_rows
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState, days_to_fetch
-from app.text import sanitize
+from app.text import dates, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 URL = "https://huggingface.co/api/daily_papers"
@@ -70,9 +70,9 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         or sanitize.organization_names(row.get("organization")),
         keywords=sanitize.words(paper.get("ai_keywords")),
         tldr=sanitize.clean_text(paper.get("ai_summary"), sanitize.TITLE_CHARS * 2),
-        published_on=sanitize.day(paper.get("publishedAt")),
-        withdrawn=bool(sanitize.day(paper.get("withdrawnAt"))),
-        listed_on=sanitize.day(paper.get("submittedOnDailyAt")) or sanitize.day(row.get("date")) or day,
+        published_on=dates.day(paper.get("publishedAt")),
+        withdrawn=bool(dates.day(paper.get("withdrawnAt"))),
+        listed_on=dates.day(paper.get("submittedOnDailyAt")) or dates.day(row.get("date")) or day,
         submitted_by=submitter,
         upvotes=sanitize.non_negative_int(paper.get("upvotes")),
         comments=sanitize.non_negative_int(row.get("comments")) if comments is None else comments,

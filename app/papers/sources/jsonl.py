@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from app.papers.sources import json_rows
-from app.text import sanitize
+from app.text import dates, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 NO_TITLE = "the row has no title"
@@ -40,9 +40,9 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         categories=sanitize.words(row.get("categories")),
         keywords=sanitize.words(row.get("keywords")),
         tldr=sanitize.clean_text(row.get("tldr"), sanitize.TITLE_CHARS * 2),
-        published_on=sanitize.day(row.get("published_on") or row.get("published")),
+        published_on=dates.day(row.get("published_on") or row.get("published")),
         withdrawn=sanitize.says_withdrawn(sanitize.one_line(row.get("comment"), 1_000)),
-        listed_on=sanitize.day(row.get("date")) or sanitize.day(row.get("listed_on")) or day,
+        listed_on=dates.day(row.get("date")) or dates.day(row.get("listed_on")) or day,
         upvotes=sanitize.non_negative_int(row.get("upvotes")),
         comments=sanitize.non_negative_int(row.get("comments")),
         stars=sanitize.non_negative_int(row.get("stars")),

@@ -7,7 +7,7 @@ values        strict parsing of days, numbers and booleans
 audit_log     changes made by operators
 docs          the HTML documentation
 
-The resources: deliveries, digests, editions, interests, models, papers, runs, sources, statistics,
+The resources: deliveries, digests, editions, interests, papers, relevance_models, runs, sources, statistics,
 subscribers, suppressions.
 """
 
@@ -27,9 +27,9 @@ from app.web.api import (
     docs,
     editions,
     interests,
-    models,
     papers,
     problems,
+    relevance_models,
     runs,
     sources,
     statistics,
@@ -47,7 +47,7 @@ RESOURCES = (
     editions,
     deliveries,
     suppressions,
-    models,
+    relevance_models,
     runs,
     audit_log,
     statistics,

@@ -18,7 +18,7 @@ from app.relevance.model_store import ModelStore
 from app.storage.models import GeneratedSummary, Listing, Paper, Source, VoteCount
 from app.text import sanitize
 from app.types import PaperRecord, VoteSample
-from app.web import paper_cards, templating
+from app.web import paper_cards, templating, vote_chart
 from app.web.paper_cards import Week
 from tests.web.pages.test_home import DAY, add_papers, record
 
@@ -132,8 +132,8 @@ def test_votes_are_shown_as_chart_and_text(app: Application, client: TestClient)
         fields = {"paper_id": number, "original_paper_id": number, "source_id": first.source_id}
         session.add(VoteCount(**fields, at=AT + timedelta(days=2), upvotes=140))
     words = "From 3 votes on 19 November 2026 to 140 on 21 November 2026."
-    two_samples = paper_cards.vote_chart([VoteSample(AT, 3), VoteSample(AT + timedelta(days=2), 140)])
-    assert two_samples == paper_cards.VoteChart((), words)  # too few for a curve
+    two_samples = vote_chart.vote_chart([VoteSample(AT, 3), VoteSample(AT + timedelta(days=2), 140)])
+    assert two_samples == vote_chart.VoteChart((), words)  # too few for a curve
     with app.db.write() as session:
         for hours in (1, 2, 3):
             session.add(VoteCount(**fields, at=AT + timedelta(hours=hours), upvotes=10 * hours))
@@ -188,7 +188,7 @@ def test_cards_link_the_paper_page(app: Application, client: TestClient) -> None
 def test_vote_chart_is_to_scale() -> None:
     """Time runs from left to right, votes from zero at the bottom to the maximum at the top."""
     hours = {0: 30, 6: 60, 12: 60, 18: 90, 24: 120}
-    chart = paper_cards.vote_chart(
+    chart = vote_chart.vote_chart(
         [VoteSample(AT + timedelta(hours=hour), votes) for hour, votes in hours.items()]
     )
     assert chart
@@ -198,18 +198,18 @@ def test_vote_chart_is_to_scale() -> None:
 
 @pytest.mark.parametrize("votes", [[], [VoteSample(AT, 5)]])
 def test_no_vote_chart_for_a_single_sample(votes: list[VoteSample]) -> None:
-    assert paper_cards.vote_chart(votes) is None
+    assert vote_chart.vote_chart(votes) is None
 
 
 def test_vote_chart_of_zero_votes() -> None:
-    chart = paper_cards.vote_chart([VoteSample(AT + timedelta(hours=hour), 0) for hour in range(5)])
+    chart = vote_chart.vote_chart([VoteSample(AT + timedelta(hours=hour), 0) for hour in range(5)])
     assert chart
     assert chart.points == ((0, 60), (60, 60), (120, 60), (180, 60), (240, 60))
 
 
 def test_vote_chart_svg_has_the_coordinates(app: Application) -> None:
     """The line passes through every sample, and the dot is at the last one."""
-    chart = paper_cards.vote_chart([VoteSample(AT + timedelta(hours=hour), hour or 1) for hour in range(5)])
+    chart = vote_chart.vote_chart([VoteSample(AT + timedelta(hours=hour), hour or 1) for hour in range(5)])
     module = templating.environment(app.settings).get_template("paper_macros.html").module
     markup = str(module.vote_chart(chart))  # type: ignore[attr-defined]
     assert '<polyline class="line" points="0.0,45.0 60.0,45.0 120.0,30.0 180.0,15.0 240.0,0.0"/>' in markup

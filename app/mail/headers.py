@@ -1,0 +1,41 @@
+"""The headers of bulk mail, which mailbox providers require of digests, and Reply-To."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from app.settings import Settings
+
+
+def reply_to(settings: Settings) -> dict[str, str]:
+    """Return the Reply-To header, if the contact has an address of its own."""
+    has_contact = settings.contact_address not in ("", settings.from_address)
+    return {"Reply-To": settings.contact_address} if has_contact else {}
+
+
+def bulk_headers(settings: Settings, edition: str, unsubscribe: str) -> dict[str, str]:
+    """Return the headers of a digest (RFC 2369, 2919, 8058) whose unsubscribe link is `unsubscribe`."""
+    domain, contact = settings.mail_domain, settings.contact_address or settings.from_address
+    token = unsubscribe.rpartition("/")[2]
+    # Without a mailbox that Paperboy reads, a person reads the mail.
+    mailto = f"unsubscribe+{token}@{domain}?subject=unsubscribe"
+    if not (settings.bounce_mailbox or settings.bounce_folder):
+        mailto = f"{contact}?subject=unsubscribe%20{token}"
+    return {
+        **reply_to(settings),
+        "List-Unsubscribe": f"<{unsubscribe}>, <mailto:{mailto}>",
+        "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+        "List-Id": f"<digest.{domain}>",
+        "List-Help": f"<{settings.base_url}/>, <mailto:{contact}?subject=help>",
+        "Feedback-ID": f"{edition}:digest:paperboy:{sender_id(domain)}",
+        "Precedence": "bulk",
+    }
+
+
+def sender_id(domain: str) -> str:
+    """Return the SenderId of a Feedback-ID. Gmail asks for 5 to 15 characters, the same for a domain."""
+    name = re.sub(r"[^a-z0-9]+", "-", domain.lower())
+    if 5 <= len(name) <= 15:
+        return name
+    return f"{name[:8]}-{hashlib.blake2s(domain.encode(), digest_size=3).hexdigest()}"

@@ -1,0 +1,39 @@
+"""PURE. Read dates from untrusted values and from names of files. Unusable values give None."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+
+_DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
+
+
+def day(value: object) -> date | None:
+    """Return the date at the start of an ISO date or time, without converting its time zone."""
+    match = re.match(r"\s*(\d{4}-\d{2}-\d{2})(?:$|[T\s])", value) if isinstance(value, str) else None
+    return _date(match.group(1)) if match else None
+
+
+def utc_day(value: object) -> date | None:
+    """Return the UTC date of an ISO time. A time without a zone is assumed to be UTC."""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value.strip())
+        return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
+    except (ValueError, OverflowError):
+        return None
+
+
+def day_in(text: str) -> date | None:
+    """Return the first date in a text, such as a file name, if it is written like 2026-11-20."""
+    match = _DAY.search(text)
+    return _date(match.group(0)) if match else None
+
+
+def _date(text: str) -> date | None:
+    try:
+        parsed = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return parsed if 1900 <= parsed.year <= 2200 else None

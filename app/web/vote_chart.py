@@ -1,0 +1,42 @@
+"""PURE. The chart of votes over time on a paper's page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.types import VoteSample
+
+MIN_CHART_POINTS = 5  # fewer say no more than the description
+WIDTH, HEIGHT = 240, 60  # of a chart, in its own units
+
+
+@dataclass(frozen=True, slots=True)
+class VoteChart:
+    """Votes over time: the points of a line in a box of WIDTH × HEIGHT, if enough, and a description."""
+
+    points: tuple[tuple[float, float], ...]
+    description: str
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def vote_chart(votes: Sequence[VoteSample]) -> VoteChart | None:
+    """Return a chart from the first to the last sample, or None for fewer than two samples.
+
+    With fewer than MIN_CHART_POINTS samples, it has no points.
+    """
+    if len(votes) < 2:
+        return None
+    first, last = votes[0], votes[-1]
+    span, most = last.at - first.at, max(point.upvotes for point in votes) or 1
+    drawn = votes if len(votes) >= MIN_CHART_POINTS else ()
+    points = (
+        (round(WIDTH * ((point.at - first.at) / span), 1), round(HEIGHT * (1 - point.upvotes / most), 1))
+        for point in drawn
+    )
+    start = "1 vote" if first.upvotes == 1 else f"{first.upvotes} votes"
+    if first.at.date() != last.at.date():
+        start += f" on {first.at.day} {first.at:%B %Y}"
+    description = f"From {start} to {last.upvotes} on {last.at.day} {last.at:%B %Y}."
+    return VoteChart(tuple(points), description)
