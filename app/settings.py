@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from enum import StrEnum
 from ipaddress import ip_network
 from typing import Annotated
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_der_public_key
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -82,6 +86,9 @@ class Settings(BaseSettings):
     # Bounces
     bounce_mailbox: str = Field(default="", repr=False)
     bounce_folder: str = ""
+    sns_topics: Annotated[tuple[str, ...], NoDecode] = ()
+    sendgrid_key: str = ""
+    mailgun_key: str = Field(default="", repr=False)
 
     # The digest
     candidate_days: int = Field(default=7, ge=1, le=60)
@@ -118,6 +125,7 @@ class Settings(BaseSettings):
         "allow_private_sources",
         "trusted_proxies",
         "dkim_keys",
+        "sns_topics",
         mode="before",
     )
     @classmethod
@@ -205,6 +213,26 @@ class Settings(BaseSettings):
                 "must be imaps://name:password@host/INBOX, where @, : and / of name and password are written "
                 "as %40, %3A and %2F"
             )
+        return value
+
+    @field_validator("sns_topics")
+    @classmethod
+    def _topic_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(re.fullmatch(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d+:[\w.-]+", topic) for topic in value):
+            raise ValueError(
+                "must be the ARNs of topics, comma-separated: arn:aws:sns:eu-west-1:123456789012:mail"
+            )
+        return value
+
+    @field_validator("sendgrid_key")
+    @classmethod
+    def _verification_key(cls, value: str) -> str:
+        try:
+            key = value and load_der_public_key(b64decode(value, validate=True))
+        except (ValueError, UnsupportedAlgorithm):
+            key = None
+        if not (value == "" or isinstance(key, EllipticCurvePublicKey)):
+            raise ValueError("must be the verification key that SendGrid's webhook settings show")
         return value
 
     @field_validator("log_level", mode="before")

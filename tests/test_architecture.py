@@ -25,6 +25,7 @@ PURE = (
     "bounces.notices",
     "bounces.unsubscribe_mails",
     "bounces.scoring",
+    "bounces.webhook_signatures",
     "bounces.webhooks",
     "delivery.smtp.fair_queue",
     "delivery.smtp.protocol",

@@ -1,16 +1,18 @@
 """Bounce and complaint notices: read them, find the delivery, and apply the consequences.
 
-processing         read the mailbox, the folder and webhooks; apply each notice
-mime_parser        PURE: bounded MIME parsing
-free_text          PURE: parse notices in free text
-notices            PURE: parse a message into notices (RFC 3464, RFC 5965)
-unsubscribe_mails  PURE: recognise mails that ask to unsubscribe
-webhooks           PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON
-scoring            PURE: decide when soft bounces suppress an address
-rates              count bounces and complaints by receiver, pause sending at too many complaints
-events             record bounces and complaints, suppress addresses
-imap_mailbox       notices in an IMAP mailbox
-folder             notices that a mail server writes into a folder
+processing          read the mailbox, the folder and webhooks; apply each notice
+mime_parser         PURE: bounded MIME parsing
+free_text           PURE: parse notices in free text
+notices             PURE: parse a message into notices (RFC 3464, RFC 5965)
+unsubscribe_mails   PURE: recognise mails that ask to unsubscribe
+webhook_signatures  PURE: verify the signatures of SNS, SendGrid and Mailgun
+sns_certificates    fetch and cache the certificates of Amazon SNS
+webhooks            PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON
+scoring             PURE: decide when soft bounces suppress an address
+rates               count bounces and complaints by receiver, pause sending at too many complaints
+events              record bounces and complaints, suppress addresses
+imap_mailbox        notices in an IMAP mailbox
+folder              notices that a mail server writes into a folder
 """
 
 from app.bounces.events import (
@@ -27,4 +29,12 @@ from app.bounces.events import (
 from app.bounces.folder import Folder
 from app.bounces.imap_mailbox import Mailbox
 from app.bounces.notices import Kind, Notice
+from app.bounces.sns_certificates import CertificateCache
+from app.bounces.webhook_signatures import (
+    RefusedSignature,
+    sns_certificate_url,
+    verify_mailgun,
+    verify_sendgrid,
+    verify_sns,
+)
 from app.bounces.webhooks import PROVIDERS, InvalidPayload, parse_mail, parse_webhook, sns_confirmation_url

@@ -49,9 +49,16 @@ def check(settings: Settings, database: Database, now: datetime) -> Iterator[Fin
                 yield error("bounce_folder", f"{name} cannot be written to: {reason}", fix)
             else:
                 yield ok("bounce_folder", f"{name} can be read; files waiting: {count}")
+    yield from _check_webhooks(settings, database)
+
+
+def _check_webhooks(settings: Settings, database: Database) -> Iterator[Finding]:
+    has_key = _has_webhook_key(database)
+    if has_key:
+        yield _check_signatures(settings)
     if settings.bounce_mailbox or settings.bounce_folder:
         return
-    if _has_webhook_key(database):
+    if has_key:
         yield ok("bounces", "a relay can report bounces by webhook: a key with the scope “bounces” exists")
     else:
         yield warning(
@@ -73,6 +80,24 @@ def check_encryption(url: str) -> Iterator[Finding]:
     if parts.scheme == "imap" and not is_loopback:
         message = "its password is sent unencrypted to a server that does not prove its identity"
         yield warning("bounce_mailbox password", message, "begin PAPERBOY_BOUNCE_MAILBOX with imaps://")
+
+
+def _check_signatures(settings: Settings) -> Finding:
+    """Report which relays' signatures are verified. Warn if those of the configured relay are not."""
+    for relay, host, value, name in (
+        ("Amazon SNS", ".amazonaws.com", settings.sns_topics, "PAPERBOY_SNS_TOPICS"),
+        ("SendGrid", ".sendgrid.net", settings.sendgrid_key, "PAPERBOY_SENDGRID_KEY"),
+        ("Mailgun", ".mailgun.org", settings.mailgun_key, "PAPERBOY_MAILGUN_KEY"),
+    ):
+        if value:
+            return ok("webhook signatures", f"webhooks from {relay} are accepted only with its signature")
+        if settings.smtp_host.endswith(host):
+            message = (
+                f"webhooks are accepted without the signature of {relay}: the API key is all that they need"
+            )
+            return warning("webhook signatures", message, f"set {name} (see .env.example)")
+    message = "not verified: whoever has the API key can report bounces of mails whose Message-ID they know"
+    return ok("webhook signatures", message)
 
 
 def _has_webhook_key(database: Database) -> bool:

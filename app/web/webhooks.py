@@ -1,13 +1,14 @@
 """Webhooks for bounces and complaints: POST /hooks/bounces/{provider}.
 
 Requests need a key with the scope `bounces`. It is sent as a bearer token or, because many providers accept
-only a URL, as the password in the URL, with any user name. Signatures from SNS, SendGrid and Mailgun are not
-checked. A notice is applied only if it identifies a message by our return path, or by our Message-ID and the
-recipient.
+only a URL, as the password in the URL, with any user name. The signatures of SNS, SendGrid and Mailgun are
+verified if their topics or keys are configured. A notice is applied only if it identifies a message by our
+return path, or by our Message-ID and the recipient.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -18,8 +19,9 @@ from fastapi.security import HTTPBasic, HTTPBasicCredentials
 
 from app import bounces, clock, pipeline
 from app.application import Application
-from app.errors import InvalidInput, ParsingTooExpensive
+from app.errors import InvalidInput, ParsingTooExpensive, SourceError
 from app.runtime import sandbox
+from app.settings import Settings
 from app.storage import api_keys, job_runs
 from app.storage.models import Scope
 from app.types import Rejection
@@ -42,6 +44,8 @@ def create(app: Application, capacity: Capacity) -> FastAPI:
     hooks.state.paperboy = app
     hooks.state.clock = clock.utcnow
     hooks.state.capacity = capacity
+    contact = app.settings.user_agent_contact or app.settings.contact_address or app.settings.base_url
+    hooks.state.certificates = bounces.CertificateCache(app.http, contact)
     problems.install(hooks)
     hooks.router.routes.extend(router.routes)
     return hooks
@@ -70,8 +74,30 @@ async def _body(request: Request, _caller: Annotated[api_keys.ApiKeyIdentity, De
     return await request.body()
 
 
+def _verify_signature(
+    request: Request, provider: str, settings: Settings, body: bytes, now: datetime
+) -> None:
+    """Raise HTTPException unless the provider's signature is valid or none is configured for it."""
+    try:
+        match provider:
+            case "ses" if settings.sns_topics:
+                url = bounces.sns_certificate_url(settings.sns_topics, body)
+                bounces.verify_sns(request.app.state.certificates.get(url, now), body, now)
+            case "sendgrid" if settings.sendgrid_key:
+                bounces.verify_sendgrid(settings.sendgrid_key, request.headers, body)
+            case "mailgun" if settings.mailgun_key:
+                bounces.verify_mailgun(settings.mailgun_key, body, now)
+    except bounces.RefusedSignature as error:
+        log.warning("webhook refused", provider=provider, signature=str(error))
+        raise HTTPException(403, f"the signature is refused: {error}") from None
+    except SourceError as error:  # the provider sends the notice again
+        log.warning("certificate cannot be fetched", provider=provider, error=str(error))
+        raise HTTPException(503, "the certificate of the signature cannot be fetched") from None
+
+
 @router.post("/bounces/{provider}")
 def receive_bounces(
+    request: Request,
     provider: Provider,
     app: auth.Paperboy,
     now: auth.Now,
@@ -80,6 +106,7 @@ def receive_bounces(
 ) -> JSONResponse:
     """Process a provider's notices, and return the number of notices by kind."""
     with limits.api.take():
+        _verify_signature(request, provider.value, app.settings, body, now)
         if url := bounces.sns_confirmation_url(body):
             # The operator must open it. It is not fetched, because anybody with the key can send any URL.
             reason = "Amazon SNS asks to confirm a subscription: if it is yours, open this link"

@@ -38,6 +38,26 @@ def test_no_bounce_processing(app: Application, now: datetime) -> None:
     assert run_check(app.settings, now)["bounces"].level is Level.WARNING
 
 
+@pytest.mark.parametrize(
+    ("changed", "level", "text"),
+    [
+        ({}, Level.OK, "not verified"),
+        ({"smtp_host": "smtp.eu.mailgun.org"}, Level.WARNING, "without the signature of Mailgun"),
+        ({"smtp_host": "smtp.eu.mailgun.org", "mailgun_key": "x"}, Level.OK, "Mailgun"),
+        ({"smtp_host": "email-smtp.eu-west-1.amazonaws.com"}, Level.WARNING, "Amazon SNS"),
+    ],
+)
+def test_webhook_signatures(
+    app: Application, now: datetime, changed: dict[str, str], level: Level, text: str
+) -> None:
+    """They are reported only if there is a key for webhooks."""
+    assert "webhook signatures" not in run_check(app.settings, now, **changed)
+    with app.db.write() as session:
+        api_keys.create(session, "relay", [Scope.BOUNCES], now)
+    finding = run_check(app.settings, now, **changed)["webhook signatures"]
+    assert (finding.level, text in finding.message) == (level, True)
+
+
 def test_reachable_mailbox(settings: Settings, now: datetime) -> None:
     """Its mails are unchanged."""
     with ImapServer() as server:

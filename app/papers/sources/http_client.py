@@ -105,6 +105,7 @@ class Client:
         etag: str | None = None,
         last_modified: str | None = None,
         public_only: bool = False,
+        follow_redirects: bool = True,
     ) -> HttpResponse:
         """Send a GET request within the rate limits. Raise SourceError if there is no successful response.
 
@@ -119,7 +120,9 @@ class Client:
             if until := self._closed_until.get(service):
                 raise SourceError(f"{service} asked for fewer requests.", retry_at=until)
             try:
-                return await _RETRY(_TransientError, self._get_once, url, headers, public_only)
+                return await _RETRY(
+                    _TransientError, self._get_once, url, headers, public_only, follow_redirects
+                )
             except _TransientError as fault:
                 retry_at = self._after(fault.wait) if fault.wait else None
                 raise SourceError(str(fault), retry_at=retry_at) from None
@@ -149,7 +152,9 @@ class Client:
         """
         return self.now + timedelta(minutes=(time.monotonic() - self.started) // 60) + wait
 
-    async def _get_once(self, url: str, headers: dict[str, str], public_only: bool) -> HttpResponse:
+    async def _get_once(
+        self, url: str, headers: dict[str, str], public_only: bool, follow_redirects: bool
+    ) -> HttpResponse:
         service = service_of(url)
         for _ in range(MOST_REDIRECTS):
             _check_scheme(url)
@@ -164,7 +169,8 @@ class Client:
             allowed = (urlsplit(url).hostname or "").lower() in self.allowed.hosts
             http = self.checked if check and not allowed else self.http
             response, body = await self._exchange(http, "GET", url, headers)
-            if response.status_code not in REDIRECTS or "location" not in response.headers:
+            is_redirect = response.status_code in REDIRECTS and "location" in response.headers
+            if not (is_redirect and follow_redirects):
                 return self._interpret(response, body)
             try:
                 url = _normalized_url(urljoin(url, response.headers["location"]), None)

@@ -1,0 +1,32 @@
+"""Fetch the certificates that verify messages from Amazon SNS, and cache them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from app.papers.sources import http_client
+
+MAX_CERTIFICATES = 20  # Amazon has one for each region, and replaces it about once a year
+
+
+class CertificateCache:
+    """The certificates that were fetched since the process started, by URL."""
+
+    def __init__(self, http: http_client.HttpTransport, contact: str) -> None:
+        self._http, self._contact = http, contact
+        self._certificates: dict[str, bytes] = {}
+
+    def get(self, url: str, now: datetime) -> bytes:
+        """Return a certificate. The caller checks that the URL is Amazon's. Raise SourceError."""
+        if (cached := self._certificates.get(url)) is not None:
+            return cached
+        certificate = asyncio.run(self._fetch(url, now))
+        if len(self._certificates) >= MAX_CERTIFICATES:
+            self._certificates.clear()
+        self._certificates[url] = certificate
+        return certificate
+
+    async def _fetch(self, url: str, now: datetime) -> bytes:
+        async with http_client.open_client(self._contact, now, self._http) as client:
+            return (await client.get(url, follow_redirects=False)).body

@@ -1,0 +1,129 @@
+"""PURE. Verify the signatures with which Amazon SNS, SendGrid and Mailgun sign their webhooks."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+
+SENDGRID_SIGNATURE = "X-Twilio-Email-Event-Webhook-Signature"
+SENDGRID_TIMESTAMP = "X-Twilio-Email-Event-Webhook-Timestamp"
+MAX_AGE = timedelta(hours=12)  # of Mailgun's timestamp; it sends an event again for eight hours
+MAX_CLOCK_ERROR = timedelta(minutes=5)
+_CERTIFICATE = re.compile(r"https://sns\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?/[A-Za-z0-9_-]+\.pem")
+# The signed fields by type of message, in order. A field that is absent is left out.
+_NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
+_SUBSCRIPTION = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
+_SNS_FIELDS = {
+    "Notification": _NOTIFICATION,
+    "SubscriptionConfirmation": _SUBSCRIPTION,
+    "UnsubscribeConfirmation": _SUBSCRIPTION,
+}
+_SNS_HASHES = {"1": hashes.SHA1, "2": hashes.SHA256}
+
+
+class RefusedSignature(ValueError):
+    """The webhook has no signature or a wrong one. The message says which."""
+
+
+def verify_sendgrid(key: str, headers: Mapping[str, str], body: bytes) -> None:
+    """Verify SendGrid's ECDSA signature of the timestamp and the body. Raise RefusedSignature.
+
+    `key` is the public key in DER and base64, as SendGrid shows it.
+    """
+    public_key = serialization.load_der_public_key(base64.b64decode(key))
+    assert isinstance(public_key, ec.EllipticCurvePublicKey)  # noqa: S101 - the settings are validated
+    signature = _decode(headers.get(SENDGRID_SIGNATURE, ""))
+    signed = headers.get(SENDGRID_TIMESTAMP, "").encode() + body
+    try:
+        public_key.verify(signature, signed, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        raise RefusedSignature("it does not match PAPERBOY_SENDGRID_KEY") from None
+
+
+def verify_mailgun(key: str, body: bytes, now: datetime) -> None:
+    """Verify Mailgun's HMAC of its timestamp and token, and that it is recent. Raise RefusedSignature."""
+    fields = _fields(_fields(_parse(body)).get("signature"))
+    timestamp, token, signature = (str(fields.get(name, "")) for name in ("timestamp", "token", "signature"))
+    if not signature:
+        raise RefusedSignature("it is missing")
+    expected = hmac.new(key.encode(), f"{timestamp}{token}".encode("utf-8", "replace"), hashlib.sha256)
+    if not hmac.compare_digest(expected.hexdigest().encode(), signature.encode("utf-8", "replace")):
+        raise RefusedSignature("it does not match PAPERBOY_MAILGUN_KEY")
+    try:
+        age = now - datetime.fromtimestamp(int(timestamp), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise RefusedSignature("its timestamp is not a number of seconds") from None
+    if not -MAX_CLOCK_ERROR <= age <= MAX_AGE:
+        raise RefusedSignature("its timestamp is too old or in the future")
+
+
+def sns_certificate_url(topics: Collection[str], body: bytes) -> str:
+    """Return the URL of the certificate that verifies an SNS message.
+
+    Anybody can publish validly signed messages in a topic of their own. Raise RefusedSignature if the topic
+    is not one of `topics`, or if the URL is not Amazon's.
+    """
+    event = _fields(_parse(body))
+    if not event.get("Signature"):
+        raise RefusedSignature("it is missing: turn off raw message delivery of the subscription")
+    if event.get("TopicArn") not in topics:
+        raise RefusedSignature("its topic is not in PAPERBOY_SNS_TOPICS")
+    url = event.get("SigningCertURL")
+    if not isinstance(url, str) or not _CERTIFICATE.fullmatch(url):
+        raise RefusedSignature("its certificate is not at sns.REGION.amazonaws.com")
+    return url
+
+
+def verify_sns(certificate: bytes, body: bytes, now: datetime) -> None:
+    """Verify the RSA signature of an SNS message with a certificate in PEM. Raise RefusedSignature."""
+    event = _fields(_parse(body))
+    names = _SNS_FIELDS.get(str(event.get("Type")), ())
+    algorithm = _SNS_HASHES.get(str(event.get("SignatureVersion")))
+    if not names or algorithm is None:
+        raise RefusedSignature("its type or version is unknown")
+    lines = [text for name in names if event.get(name) is not None for text in (name, str(event[name]))]
+    signed = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+    try:
+        issued = x509.load_pem_x509_certificate(certificate)
+        key = issued.public_key()
+    except ValueError:
+        raise RefusedSignature("its certificate cannot be read") from None
+    if not (isinstance(key, rsa.RSAPublicKey) and issued.not_valid_before_utc <= now):
+        raise RefusedSignature("its certificate is not valid")
+    if now > issued.not_valid_after_utc:
+        raise RefusedSignature("its certificate has expired")
+    try:
+        key.verify(_decode(str(event.get("Signature"))), signed, padding.PKCS1v15(), algorithm())
+    except InvalidSignature:
+        raise RefusedSignature("it does not match the message") from None
+
+
+def _decode(signature: str) -> bytes:
+    if not signature:
+        raise RefusedSignature("it is missing")
+    try:
+        return base64.b64decode(signature, validate=True)
+    except ValueError:
+        raise RefusedSignature("it is not base64") from None
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise RefusedSignature("it is missing, because the body is not JSON") from None
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
