@@ -179,15 +179,20 @@ class TopicIndex:
 
 
 def _title_runs(title: str) -> Iterable[tuple[tuple[str, ...], str]]:
-    """Yield the stems and the spelling of each run of at least two words that are no stop words."""
+    """Yield the stems and the spelling of each run of at least two words that are no stop words.
+
+    A single compound, such as “Large-Scale”, is left out: it describes the word after it.
+    """
     for clause in _CONTENT_BREAK.split(title):
         words = [*WORD.finditer(clause)]
         stems = stem_all(clause)
         for size in range(2, MAX_TOPIC_WORDS + 1):
             for start in range(len(words) - size + 1):
                 run = stems[start : start + size]
-                if len(without_stopwords(run)) == size and not any(stem.isdigit() for stem in run):
-                    yield tuple(run), clause[words[start].start() : words[start + size - 1].end()]
+                spelling = clause[words[start].start() : words[start + size - 1].end()]
+                has_number = any(map(str.isdigit, run))
+                if len(without_stopwords(run)) == size and " " in spelling and not has_number:
+                    yield tuple(run), spelling
 
 
 def _are_related(first: str, second: str) -> bool:

@@ -141,6 +141,12 @@ def test_topics_are_runs_of_words_in_several_titles() -> None:
     assert topics.varied(TITLES[:1]) == ["Protein Structure Prediction", "Diffusion Models"]
 
 
+def test_single_compounds_are_no_topics() -> None:
+    topics = TopicIndex(["Large-Scale Graphs", "A Large-Scale Study", "Large-Scale Search"] * 3)
+    assert not any(topic == "Large-Scale" for topic in topics.varied([]) + topics.commonest())
+    assert "Large-Scale Graphs" in topics.commonest()
+
+
 def test_hints_in_words() -> None:
     assert not InterestHint("agents")
     hint = InterestHint(
