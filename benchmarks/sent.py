@@ -6,6 +6,9 @@
 seeing the results of any system (`judged_interests.json`). Half of the interests and days were used for
 tuning; the other half decides. The models are trained on the papers listed before `BEFORE`. The baselines are
 one floor for all interests, and BM25 with the cut that is best for the tuning half.
+
+40 more interests, on six other days, were judged by two judges apart (`judged_twice.json`). Nothing was tuned
+to them.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 import lzma
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +34,7 @@ from app.web import preview
 from benchmarks.relevance import Bm25, Paper, view
 
 JUDGED = Path(__file__).with_name("judged_interests.json")
+JUDGED_TWICE = Path(__file__).with_name("judged_twice.json")
 BEFORE = "2026-01-01"
 SIZES = (10_000, 3_000, 300, 60)  # papers in the archive
 FOLDS = ("2024-10-01", "2025-04-01", "2025-10-01", "2026-04-01")  # half-years of the topics
@@ -171,7 +176,7 @@ def systems_of(history: list[Paper], cut: float) -> dict[str, System]:
 
 
 class Half:
-    """Half of the judged interests, and the papers of their days."""
+    """Half of the judged interests, or those of one judge, and the papers of their days."""
 
     def __init__(self, name: str, content: Mapping[str, Any], papers: Sequence[Paper]) -> None:
         self.name = name.replace("_", " ")
@@ -189,7 +194,8 @@ class Half:
 
 def show_interests(halves: Sequence[Half], systems: Mapping[str, System]) -> None:
     """Print what is sent for the judged interests, and the gain over each baseline in the last half."""
-    print(f"\n{'60 interests':26} {'half':10} precision  recall  macro-F1  papers each")
+    header = f"{len({text for half in halves for text in half.labels})} interests"
+    print(f"\n{header:26} {'half':10} precision  recall  macro-F1  papers each")
     f1: dict[str, list[float]] = {}
     for name, system in systems.items():
         for half in halves:
@@ -204,6 +210,20 @@ def show_interests(halves: Sequence[Half], systems: Mapping[str, System]) -> Non
         samples = np.random.default_rng(7).integers(0, len(gain), (2_000, len(gain)))
         low, high = np.percentile(gain[samples].mean(1), [2.5, 97.5])
         print(f"{halves[-1].name}: macro-F1 {gain.mean():+.3f} [{low:+.3f}, {high:+.3f}] against {name}")
+
+
+def show_disagreement(first: Half, second: Half) -> None:
+    """Print how many papers are relevant to both judges, and Cohen's kappa of "relevant"."""
+    pairs = [
+        {(text, paper) for text, labels in half.labels.items() for paper in labels["relevant"]}
+        for half in (first, second)
+    ]
+    total = len(first.labels) * len(first.papers)
+    both, shares = len(pairs[0] & pairs[1]), [len(chosen) / total for chosen in pairs]
+    agreement = 1 - len(pairs[0] ^ pairs[1]) / total
+    by_chance = math.prod(shares) + math.prod(1 - share for share in shares)
+    print(f"relevant: {len(pairs[0])} and {len(pairs[1])}, {both} to both; ", end="")
+    print(f"kappa {(agreement - by_chance) / (1 - by_chance):.2f}", flush=True)
 
 
 def show_weights(halves: Sequence[Half], model: RelevanceModel) -> None:
@@ -320,6 +340,9 @@ def main() -> None:
     systems = systems_of(history, cut)
     print(f"trained on {len(history):,} papers; BM25 is cut at {cut:.2f} per word")
     show_interests(halves, systems)
+    judges = [Half(name, content, papers) for name, content in json.loads(JUDGED_TWICE.read_bytes()).items()]
+    show_interests(judges, systems)
+    show_disagreement(*judges)
     show_weights(halves, train(history))
     show_topics(json.loads((data / "topics/interests.json").read_text(encoding="utf-8")), papers, cut)
     show_agreement(halves, systems)
