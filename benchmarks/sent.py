@@ -97,6 +97,7 @@ def paraphrases(text: str) -> list[str]:
         forms += [f"{last} {little} {' '.join(first)}" for little in ("for", "in", "using")]
     if "LLM" in text:
         forms += [text.replace("LLM", f"large language {word}") for word in ("model", "models")]
+        forms.append(f"{text.replace('LLM', '').strip()} in large language models")
     return [form for form in dict.fromkeys(forms) if form != text]
 
 

@@ -200,11 +200,17 @@ class Abbreviations:
     def fold_any_order(self, words: Sequence[str]) -> list[str]:
         """Fold the stems of an interest, whose order must not matter: "networks neural graph" is "GNN", too.
 
-        The longest known run is looked for in up to MAX_REORDERED stems, preferably in the order as typed.
+        The longest known run is looked for in up to MAX_REORDERED stems, preferably side by side as typed:
+        "reasoning in large language models" is about LLMs, not about large reasoning models.
         """
         if len(words) <= MAX_REORDERED:
             orders = (
-                order for size in range(len(words), 1, -1) for order in itertools.permutations(words, size)
+                order
+                for size in range(len(words), 1, -1)
+                for order in itertools.chain(
+                    (tuple(words[at : at + size]) for at in range(len(words) - size + 1)),
+                    itertools.permutations(words, size),
+                )
             )
             known = next((order for order in orders if order in self.shorts or order in self.compounds), ())
             words = [*known, *(word for word in words if word not in known)]

@@ -57,6 +57,7 @@ def test_paraphrases() -> None:
         "agents using LLM",
         "large language model agents",
         "large language models agents",
+        "agents in large language models",
     ]
 
 

@@ -14,7 +14,7 @@ from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
 from app.text import abbreviations
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import Token
+from app.text.tokenizer import Token, content_stems
 from app.types import PaperView
 
 
@@ -164,6 +164,21 @@ def test_ambiguous_short_form_is_not_replaced(one: str, other: str) -> None:
 def test_long_form_with_a_stop_word_is_not_learned() -> None:
     """ "use" is a stop word: "computer use agent" would otherwise replace every "computer agent"."""
     assert ("comput", "agent") not in abbreviations_of(*["A computer use agent (CUA) clicks."] * 3).shorts
+
+
+@pytest.mark.parametrize(
+    ("interest", "folded"),
+    [
+        ("reasoning in large language models", ["reason", "llm"]),
+        ("large language model reasoning", ["llm", "reason"]),
+        ("large reasoning models", ["lrm"]),
+        ("models of large reasoning", ["lrm"]),
+    ],
+)
+def test_long_form_side_by_side_is_preferred(interest: str, folded: list[str]) -> None:
+    """The words of "large reasoning models" occur in the first interest as well, but apart."""
+    both = Abbreviations({}, {("larg", "languag", "model"): "llm", ("larg", "reason", "model"): "lrm"})
+    assert sorted(both.fold_any_order(content_stems(interest))) == sorted(folded)
 
 
 # The short form finds the long one, and vice versa.
