@@ -27,6 +27,7 @@ PURE = (
     "bounces.scoring",
     "bounces.webhook_signatures",
     "bounces.webhooks",
+    "delivery.receivers",
     "delivery.smtp.fair_queue",
     "delivery.smtp.protocol",
     "delivery.smtp.responses",

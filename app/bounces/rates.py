@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 
 from app.bounces.events import COMPLAINT, HARD, SOFT
 from app.delivery import ledger
-from app.delivery.smtp import fair_queue
+from app.delivery.receivers import PROVIDERS, provider_of
 from app.storage.models import Delivery, Event, Subscriber
 
 WINDOW = timedelta(days=7)  # for pausing and warnings
@@ -71,8 +71,8 @@ def between(session: Session, since: datetime, until: datetime) -> list[Receiver
     ):
         counts: Counter[str] = Counter()
         for name, number in session.exec(statement):
-            receiver = fair_queue.provider_of(f"@{name}")
-            counts[receiver if receiver in fair_queue.PROVIDERS else OTHERS] += number
+            receiver = provider_of(f"@{name}")
+            counts[receiver if receiver in PROVIDERS else OTHERS] += number
         columns.append(counts)
     receivers = sorted(set().union(*columns))
     return [ReceiverRate(since.date(), name, *(counts[name] for counts in columns)) for name in receivers]

@@ -51,6 +51,10 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
                 f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
                 f"run `paperboy sending resume{option}` when the reason no longer applies",
             )
+        for backoff in ledger.backoffs(session, now).values():
+            message = f"mails wait until {backoff.until:%Y-%m-%d %H:%M} UTC: {backoff.reason}"
+            fix = "find out why: the delays grow as long as the provider asks for less"
+            yield warning(f"receiver {backoff.receiver}", message, fix)
         for rate in rates.excessive(session, now, rates.WARN_PERCENT):
             fix = "find out why subscribers do not want these mails; providers refuse mail from .3 % on"
             yield warning("complaints", rate.describe(), fix)

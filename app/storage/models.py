@@ -460,6 +460,15 @@ class AuditEntry(Row, table=True):
     detail: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
 
 
+class ReceiverBackoff(Row, table=True):
+    """A provider that asked us to send less: its mails wait. See `delivery.receivers.provider_of`."""
+
+    receiver: str = Field(primary_key=True, max_length=255)
+    reason: str = Field(sa_type=Text)
+    count: int  # of such requests in a row
+    until: datetime = Field(sa_type=UtcDateTime)
+
+
 class SendingPause(Row, table=True):
     """A pause, set by an operator or automatically: no mail is sent until an operator resumes sending."""
 

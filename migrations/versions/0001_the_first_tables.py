@@ -137,6 +137,13 @@ def upgrade() -> None:
     with op.batch_alter_table('job_run', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_job_run_job'), ['job'], unique=False)
 
+    op.create_table('receiver_backoff',
+    sa.Column('receiver', sqlmodel.sql.sqltypes.AutoString(length=255), nullable=False),
+    sa.Column('reason', sa.Text(), nullable=False),
+    sa.Column('count', sa.Integer(), nullable=False),
+    sa.Column('until', sa.DateTime(timezone=True), nullable=False),
+    sa.PrimaryKeyConstraint('receiver', name=op.f('pk_receiver_backoff'))
+    )
     op.create_table('sending_pause',
     sa.Column('id', sa.Integer(), nullable=False),
     sa.Column('edition', sqlmodel.sql.sqltypes.AutoString(length=40), nullable=False),
@@ -466,6 +473,7 @@ def downgrade() -> None:
 
     op.drop_table('source')
     op.drop_table('sending_pause')
+    op.drop_table('receiver_backoff')
     with op.batch_alter_table('job_run', schema=None) as batch_op:
         batch_op.drop_index(batch_op.f('ix_job_run_job'))
 

@@ -12,7 +12,7 @@ from app import bounces
 from app.application import Application
 from app.bounces import processing, rates
 from app.delivery import ledger
-from app.delivery.smtp.fair_queue import provider_of
+from app.delivery.receivers import provider_of
 from app.doctor import service_state
 from app.doctor.findings import Level
 from app.storage.models import Delivery, DeliveryState

@@ -111,7 +111,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "lateness": lambda s: planning.lateness(s, NOW),
     "promised": lambda s: ledger.paper_ids_promised(s, SHARD, NOW - timedelta(days=7)),
     "claim": lambda s: ledger.claim(s, owner="me", now=NOW),
-    "may still leave": lambda s: ledger.still_sendable(s, "sender"),
+    "may still leave": lambda s: ledger.still_sendable(s, "sender", NOW),
     "prolong": lambda s: claims.renew_lease(s, "sender", NOW),
     "record accepted": lambda s: ledger.record_results(
         s,
@@ -156,7 +156,7 @@ SORTING: dict[str, Callable[[Session], object]] = {
     "silences": lambda s: ledger.skipped_since_last_digest(s, SHARD, NOW - timedelta(days=7)),
     "wishes": lambda s: subscribers.interests_of(s, SHARD),
     "feedback": lambda s: subscribers.feedback_for_ranking(s, SHARD),
-    "letters": lambda s: claims.load_claimed(s, NEWEST, ledger.SnapshotStore()),
+    "letters": lambda s: claims.load_claimed(s, NEWEST, ledger.SnapshotStore(), NOW),
     "history": lambda s: subscribers.history(s, 77),
     "waiting": lambda s: ledger.waiting_mails(s),
     "an edition by state": lambda s: ledger.digest_totals_by_edition(s, ["2026-11-15"]),

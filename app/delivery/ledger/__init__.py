@@ -10,18 +10,19 @@ than a second. So after a crash, only the mails in flight are uncertain. Mails t
 provably unsent. Functions take a session and never commit. The exceptions are `SenderLedger` and `recover`,
 because a mail that was sent cannot be rolled back.
 
-snapshots        papers as digests show them, stored once a day for all subscribers
-entries          add mails and skipped digests; find papers that were already promised
-claims           claim mails for a sender, with a lease
-sender_ledger    claim, journal, commit and record, for one running sender
-circuit_breaker  pause sending when the relay refuses too many mails
-outcomes         record the results of attempts; retry delays
-transitions      the changes of a row's state
-recovery         recover the mails of dead senders; expire overdue mails
-controls         pause, resume, cancel, resend
-signatures       DKIM signatures made before a digest is due
-queries          totals, editions, waiting mails
-retention        delete deliveries and events after their retention period
+snapshots          papers as digests show them, stored once a day for all subscribers
+entries            add mails and skipped digests; find papers that were already promised
+claims             claim mails for a sender, with a lease
+sender_ledger      claim, journal, commit and record, for one running sender
+circuit_breaker    pause sending when the relay refuses too many mails
+receiver_backoffs  providers that asked us to send less
+outcomes           record the results of attempts; retry delays
+transitions        the changes of a row's state
+recovery           recover the mails of dead senders; expire overdue mails
+controls           pause, resume, cancel, resend
+signatures         DKIM signatures made before a digest is due
+queries            totals, editions, waiting mails
+retention          delete deliveries and events after their retention period
 """
 
 from app.delivery.ledger.claims import ALL_EDITIONS, LEASE, ClaimedBatch, claim, mail_requests, still_sendable
@@ -46,6 +47,7 @@ from app.delivery.ledger.queries import (
     totals,
     waiting_mails,
 )
+from app.delivery.ledger.receiver_backoffs import active as backoffs
 from app.delivery.ledger.recovery import has_work, recover
 from app.delivery.ledger.retention import prune_deliveries, prune_events
 from app.delivery.ledger.sender_ledger import SenderLedger

@@ -14,7 +14,7 @@ REFUSALS = (
     SendOutcome.MAILBOX_FULL,
     SendOutcome.SENDER_REJECTED,
 )
-ANSWERS = (*REFUSALS, SendOutcome.ACCEPTED, SendOutcome.DEFERRED)
+ANSWERS = (*REFUSALS, SendOutcome.ACCEPTED, SendOutcome.DEFERRED, SendOutcome.THROTTLED)
 _PERSONAL = re.compile(r"<[^>]*>|\S*@\S*")
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, Table, exists, inspect, or_, select, update
+from sqlalchemy import ColumnElement, Table, case, exists, inspect, or_, select, update
 from sqlmodel import Session, col
 
 from app.delivery import suppression
+from app.delivery.ledger import receiver_backoffs
 from app.delivery.ledger.snapshots import SnapshotStore
 from app.storage.database import in_array
 from app.storage.models import Delivery, DigestContent, SendingPause, Subscriber, SubscriberState
@@ -41,10 +42,11 @@ _MAILS = (
 
 
 class SkipReason(NamedTuple):
-    """The final state of an unsent mail, and the reason."""
+    """The state of an unsent mail, and the reason. It is final, or lasts `until` its provider takes mail."""
 
     state: State
     reason: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +114,11 @@ def _not_paused() -> ColumnElement[bool]:
 
 
 def load_claimed(
-    session: Session, claimed_ids: Collection[int], snapshots: SnapshotStore
+    session: Session, claimed_ids: Collection[int], snapshots: SnapshotStore, now: datetime
 ) -> tuple[tuple[MailRequest, ...], dict[int, SkipReason]]:
-    """Load claimed mails. Return those to send and, by id, why the others must not be sent any more."""
+    """Load claimed mails. Return those to send and, by id, why the others must not be sent, or only later."""
     rows = _load_rows(session, claimed_ids)
-    skips = _skip_reasons(session, rows)
+    skips = _skip_reasons(session, rows, now)
     return _mail_requests(session, [row for row in rows if row.id not in skips], snapshots), skips
 
 
@@ -167,27 +169,35 @@ def skip_reason(kind: MailKind, subscriber: SubscriberState, suppressed: str | N
     return None
 
 
-def _skip_reasons(session: Session, rows: Iterable[Any]) -> dict[int, SkipReason]:
+def _skip_reasons(session: Session, rows: Iterable[Any], now: datetime) -> dict[int, SkipReason]:
     suppressed = suppression.reasons_for(session, [row.email for row in rows])
     reasons = ((row.id, skip_reason(row.kind, row.state, suppressed.get(row.email))) for row in rows)
-    return {delivery_id: reason for delivery_id, reason in reasons if reason}
+    skips = {delivery_id: reason for delivery_id, reason in reasons if reason}
+    if backoffs := receiver_backoffs.active(session, now):
+        for row in rows:
+            if backoff := receiver_backoffs.find(backoffs, row.email):
+                skips.setdefault(row.id, SkipReason(State.DEFERRED, backoff.reason, backoff.until))
+    return skips
 
 
 def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) -> None:
-    """Set the final state of mails that `owner` has claimed and must not send."""
+    """Set the state of mails that `owner` has claimed and must not send, or only later."""
     ids_by_reason = defaultdict(list)
     for delivery_id, skip in skips.items():
         ids_by_reason[skip].append(delivery_id)
-    for (state, reason), ids in ids_by_reason.items():
-        final = {"state": state, "reason": reason, "next_attempt_at": None, "lease_until": None}
+    for (state, reason, until), ids in ids_by_reason.items():
+        values: dict[str, Any] = {"state": state, "reason": reason, "next_attempt_at": until}
+        if until:  # it was not attempted; an earlier attempt may have arrived
+            values["attempts"] = col(Delivery.attempts) - 1
+            values["state"] = case((col(Delivery.possibly_delivered), State.UNCERTAIN), else_=state)
         claimed = update(Delivery).where(col(Delivery.id).in_(ids), _leased_by(owner))
-        session.execute(claimed.values(**final))
+        session.execute(claimed.values(lease_until=None, **values))
 
 
 # --- while a sender has the lease
 
 
-def still_sendable(session: Session, owner: str) -> set[int]:
+def still_sendable(session: Session, owner: str, now: datetime) -> set[int]:
     """Return the ids of claimed mails that a sender may still send.
 
     Mails that were paused or cancelled are left out, as are those that `skip_reason` rejects.
@@ -198,7 +208,7 @@ def still_sendable(session: Session, owner: str) -> set[int]:
         .where(_leased_by(owner), _not_paused())
     )
     rows = session.connection().execute(claimed).all()
-    return {row.id for row in rows} - _skip_reasons(session, rows).keys()
+    return {row.id for row in rows} - _skip_reasons(session, rows, now).keys()
 
 
 def renew_lease(session: Session, owner: str, now: datetime) -> None:

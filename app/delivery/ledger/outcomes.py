@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -12,11 +12,11 @@ from sqlmodel import Session, col, select
 
 from app.delivery import suppression
 from app.delivery.journal import AttemptResult
-from app.delivery.ledger import controls, transitions
+from app.delivery.ledger import controls, receiver_backoffs, transitions
 from app.delivery.ledger.claims import LEASE, LEASED_STATES, skip_reason
 from app.settings import UncertainPolicy
 from app.storage.database import in_array, sqlite_timestamp
-from app.storage.models import Delivery, Event, Subscriber, SubscriberState
+from app.storage.models import Delivery, Event, ReceiverBackoff, Subscriber, SubscriberState
 from app.storage.models import DeliveryState as State
 from app.text import sanitize
 from app.types import SendOutcome, SendResult
@@ -27,6 +27,9 @@ FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
 # States in which the owner's result counts. In other states the mail was freed, sent or ended.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
+RETRIED = (
+    SendOutcome.DEFERRED, SendOutcome.THROTTLED, SendOutcome.UNREACHABLE, SendOutcome.SENDER_REJECTED,
+)  # fmt: skip
 ERASING = ("erased", "declined")  # events after which nothing personal is kept
 _DELIVERIES = cast("Table", inspect(Delivery).local_table)
 
@@ -119,8 +122,10 @@ def _record_others(
     locked = session.exec(owned.with_for_update()).all()
     joined = select(Delivery, Subscriber).join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
     selected = joined.where(col(Delivery.id).in_(locked)).execution_options(populate_existing=True)
+    rows = sorted(session.exec(selected), key=lambda row: row[0].id or 0)
+    backoffs = _back_off(session, rows, by_id, now)
     states = {}
-    for delivery, subscriber in sorted(session.exec(selected), key=lambda row: row[0].id or 0):
+    for delivery, subscriber in rows:
         delivery_id = delivery.id or 0
         attempt = by_id[delivery_id]
         if subscriber.state is SubscriberState.ERASED:  # the relay's text may name the subscriber
@@ -141,8 +146,23 @@ def _record_others(
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
             # It was ended while it was in flight.
             transitions.mark_uncertain(delivery, _text(attempt.result), None)
+        _postpone(delivery, receiver_backoffs.find(backoffs, subscriber.email))
         states[delivery_id] = delivery.state
     return states
+
+
+def _back_off(
+    session: Session,
+    rows: Sequence[tuple[Delivery, Subscriber]],
+    attempts: Mapping[int, AttemptResult],
+    now: datetime,
+) -> Mapping[str, ReceiverBackoff]:
+    """Record the providers that asked us to send less. Return all current back-offs."""
+    for delivery, subscriber in rows:
+        result = attempts[delivery.id or 0].result
+        if result.outcome is SendOutcome.THROTTLED and subscriber.state is not SubscriberState.ERASED:
+            receiver_backoffs.extend(session, subscriber.email, _text(result), now)
+    return receiver_backoffs.active(session, now)
 
 
 def _unclaim(session: Session, delivery: Delivery, subscriber: Subscriber) -> None:
@@ -156,11 +176,24 @@ def _unclaim(session: Session, delivery: Delivery, subscriber: Subscriber) -> No
         transitions.requeue(delivery, delivery.next_attempt_at)
 
 
+def _postpone(delivery: Delivery, backoff: ReceiverBackoff | None) -> None:
+    """Let a mail that waits for its next attempt wait until the end of the back-off."""
+    if backoff and delivery.next_attempt_at:
+        delivery.next_attempt_at = max(delivery.next_attempt_at, backoff.until)
+        if delivery.state is State.PENDING:
+            delivery.state, delivery.reason = State.DEFERRED, backoff.reason
+
+
 def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: UncertainPolicy) -> None:
     delivery.smtp_code, delivery.smtp_text = result.code, result.text
     reason, retry_at = _text(result), now + retry_delay(delivery.attempts, delivery.id or 0)
     match result.outcome:
-        case SendOutcome.DEFERRED | SendOutcome.UNREACHABLE | SendOutcome.SENDER_REJECTED:
+        case (
+            SendOutcome.DEFERRED
+            | SendOutcome.THROTTLED
+            | SendOutcome.UNREACHABLE
+            | SendOutcome.SENDER_REJECTED
+        ):
             transitions.set_state(delivery, State.DEFERRED, reason, retry_at)
         case SendOutcome.UNCERTAIN:
             resend_at = retry_at if policy is UncertainPolicy.RESEND else None

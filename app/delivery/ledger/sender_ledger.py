@@ -38,6 +38,7 @@ from app.delivery.ledger.claims import (
 )
 from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.delivery.ledger.snapshots import SnapshotStore
+from app.delivery.receivers import FIRST_BACKOFF, provider_of
 from app.errors import JournalError
 from app.settings import Settings
 from app.storage.database import Database, advisory_lock
@@ -84,6 +85,7 @@ class SenderLedger:
         self._claimed_ids: set[int] = set()  # and whose results are not flushed yet
         self._intended_ids: set[int] = set()  # synced to disk by `journal_intent`
         self._withdrawn_ids: set[int] = set()  # must not be sent any more
+        self._backed_off: dict[str, float] = {}  # provider → until when, before the database is asked
         self._in_flight_ids: frozenset[int] = frozenset()  # as of the last refresh
         self._committing_ids: frozenset[int] = frozenset()  # marked as `committing` in the database
         self._results: list[AttemptResult] = []  # not flushed yet
@@ -158,7 +160,7 @@ class SenderLedger:
     def _load_claimed(self, claimed_ids: Collection[int]) -> ClaimedBatch:
         """Load the claimed mails outside the claim's transaction, so that other writers do not wait."""
         with self._database.read() as session:
-            requests, skips = load_claimed(session, claimed_ids, self._snapshots)
+            requests, skips = load_claimed(session, claimed_ids, self._snapshots, self._clock())
         if skips:
             with self._database.write() as session:
                 skip_claimed(session, self._owner, skips)
@@ -174,7 +176,12 @@ class SenderLedger:
             self._intended_ids.update(ids)
 
     def may_send(self, mail: OutgoingMail) -> bool:
-        """Return whether a mail may be sent, as of the last refresh."""
+        """Return whether a mail may be sent, as of the last refresh, and its provider takes our mails."""
+        if self._backed_off and self._backed_off.get(provider_of(mail.recipient), 0) > monotonic():
+            return False
+        return self._may_commit(mail)
+
+    def _may_commit(self, mail: OutgoingMail) -> bool:
         if self._error or self._pause_reason or mail.delivery_id in self._withdrawn_ids:
             return False
         if self._journal.durable and mail.delivery_id not in self._intended_ids:
@@ -189,7 +196,7 @@ class SenderLedger:
 
         Raise JournalError if the journal cannot be written. Then nothing more is sent.
         """
-        if not self.may_send(mail):
+        if not self._may_commit(mail):
             return False
         try:
             self._journal.begin(mail.delivery_id, self._now(), mail.message_id, mail.subject)
@@ -200,6 +207,8 @@ class SenderLedger:
 
     def record(self, mail: OutgoingMail, result: SendResult) -> None:
         """Record a mail's result: in the journal now, if it was attempted; in the database soon after."""
+        if result.outcome is SendOutcome.THROTTLED:
+            self._backed_off[provider_of(mail.recipient)] = monotonic() + FIRST_BACKOFF.total_seconds()
         committed = mail.delivery_id in self._journal.in_flight
         names = (mail.message_id, mail.subject) if committed else ("", "")
         self._record(AttemptResult(mail.delivery_id, result, self._now(), *names))
@@ -300,7 +309,7 @@ class SenderLedger:
 
     def _query_sendable(self) -> set[int]:
         with self._database.read() as session:
-            return still_sendable(session, self._owner)
+            return still_sendable(session, self._owner, self._clock())
 
     def _mark_and_renew(self, long_in_flight: Collection[int], renewing: bool) -> None:
         if renewing:

@@ -489,7 +489,7 @@ def test_still_sendable(app: Application, now: datetime, when: str) -> None:
     alice, bob = enqueue_mails(app, now, "alice", "bob")
     with app.db.write() as session:
         assert ledger.claim(session, owner="me", now=now)
-        assert ledger.still_sendable(session, "me") == {alice, bob}
+        assert ledger.still_sendable(session, "me", now) == {alice, bob}
         if when == "left":
             session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
         elif when == "suppressed":
@@ -504,7 +504,7 @@ def test_still_sendable(app: Application, now: datetime, when: str) -> None:
         else:
             session.get_one(Delivery, alice).lease_owner = "another"
         session.flush()
-        assert ledger.still_sendable(session, "me") == {bob}
+        assert ledger.still_sendable(session, "me", now) == {bob}
 
 
 def test_invalid_mails_do_not_stop_others(app: Application, mail_server: MailServer, now: datetime) -> None:

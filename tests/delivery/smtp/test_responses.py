@@ -16,7 +16,7 @@ from app.types import SendOutcome
     [
         (250, "2.0.0 OK", SendOutcome.ACCEPTED),
         (251, "will forward", SendOutcome.ACCEPTED),
-        (421, "4.7.28 rate limited, see our page on bulk senders", SendOutcome.DEFERRED),
+        (421, "4.7.28 rate limited, see our page on bulk senders", SendOutcome.THROTTLED),
         (450, "4.2.1 busy", SendOutcome.DEFERRED),
         (451, "4.7.1 greylisted", SendOutcome.DEFERRED),
         (452, "4.2.2 over quota", SendOutcome.DEFERRED),

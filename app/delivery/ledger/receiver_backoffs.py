@@ -1,0 +1,43 @@
+"""Providers that asked us to send less. All their mails wait, and those of other providers go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, delete, select
+
+from app.delivery.receivers import backoff_delay, provider_of
+from app.storage.database import insert_or_ignore
+from app.storage.models import ReceiverBackoff
+from app.text import sanitize
+
+MEMORY = timedelta(hours=12)  # after the end of a back-off; then the delays begin again with the shortest
+
+
+def extend(session: Session, recipient: str, reply: str, now: datetime) -> None:
+    """Back off from a recipient's provider. A reply during a back-off does not extend it."""
+    receiver = provider_of(recipient)
+    session.execute(delete(ReceiverBackoff).where(col(ReceiverBackoff.until) < now - MEMORY))
+    row = session.get(ReceiverBackoff, receiver, with_for_update=True)
+    if row and row.until > now:
+        return
+    count = row.count + 1 if row else 1
+    reason = f"{receiver} asked us to send less: {sanitize.redact_addresses(reply)}"
+    values = {"reason": reason, "count": count, "until": now + backoff_delay(count)}
+    if row:
+        row.sqlmodel_update(values)
+        session.flush()
+    else:
+        insert_or_ignore(session, ReceiverBackoff, ["receiver"], receiver=receiver, **values)
+
+
+def active(session: Session, now: datetime) -> Mapping[str, ReceiverBackoff]:
+    """Return the current back-offs by receiver."""
+    rows = session.exec(select(ReceiverBackoff).where(col(ReceiverBackoff.until) > now))
+    return {row.receiver: row for row in rows}
+
+
+def find(backoffs: Mapping[str, ReceiverBackoff], recipient: str) -> ReceiverBackoff | None:
+    """Return the back-off from a recipient's provider, or None."""
+    return backoffs.get(provider_of(recipient)) if backoffs else None

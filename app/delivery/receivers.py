@@ -1,0 +1,36 @@
+"""PURE. The mail providers behind addresses, and the growing delays after one asks to send less."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+# Providers that judge a sender across all their domains: by domain, and by its first label in any country.
+_DOMAINS = {
+    **dict.fromkeys(("gmail.com", "googlemail.com", "google.com"), "google"),
+    **dict.fromkeys(("ymail.com", "rocketmail.com", "verizon.net", "myyahoo.com"), "yahoo"),
+    **dict.fromkeys(("icloud.com", "me.com", "mac.com"), "icloud"),
+    **dict.fromkeys(("web.de", "mail.com"), "gmx"),
+    **dict.fromkeys(("orange.fr", "wanadoo.fr"), "orange"),
+}
+_LABELS = {
+    **dict.fromkeys(("outlook", "hotmail", "live", "msn", "windowslive"), "outlook"),
+    **dict.fromkeys(("yahoo", "aol"), "yahoo"),
+    "gmx": "gmx",
+}
+_MAX_COUNTRY = 6  # characters: "com", "co.uk", "com.br"
+PROVIDERS = frozenset({*_DOMAINS.values(), *_LABELS.values()})
+FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(minutes=10), timedelta(hours=4)
+
+
+def provider_of(recipient: str) -> str:
+    """Return the provider whose limits apply to an address: a known name, otherwise the domain."""
+    domain = recipient.rpartition("@")[2].lower()
+    if provider := _DOMAINS.get(domain):
+        return provider
+    label, _, country = domain.partition(".")
+    return _LABELS.get(label, domain) if len(country) <= _MAX_COUNTRY else domain
+
+
+def backoff_delay(count: int) -> timedelta:
+    """Return how long mails wait after a provider asked `count` times in a row to send less. It doubles."""
+    return min(FIRST_BACKOFF * (1 << min(count - 1, 16)), LONGEST_BACKOFF)
