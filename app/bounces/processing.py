@@ -235,5 +235,5 @@ def _apply_notice(session: Session, notice: Notice, delivery: BouncedDelivery | 
     if notice.action is Action.SUPPRESS:
         return "hard" if bounces.record_hard(*event) else "known"
     if notice.action is Action.OURS:
-        return "not_the_readers" if bounces.record_sender_rejection(*event) else "known"
+        return "sender_rejections" if bounces.record_sender_rejection(*event) else "known"
     return "soft" if bounces.record_soft(*event) else "known"

@@ -16,7 +16,7 @@ from app.delivery.receivers import PROVIDERS, provider_of
 from app.storage.models import Delivery, Event, Subscriber
 
 WINDOW = timedelta(days=7)  # for pausing and warnings
-MIN_COMPLAINTS = 3  # so that one reader of a short list does not stop all mail
+MIN_COMPLAINTS = 3  # so that one subscriber of a short list does not stop all mail
 WARN_PERCENT = 0.1  # Gmail and Yahoo ask for less; from .3 % on, they refuse mail
 OTHERS = "others"
 _MAX_QUEUED = timedelta(days=7)  # between the creation of a mail and its delivery
@@ -79,12 +79,12 @@ def between(session: Session, since: datetime, until: datetime) -> list[Receiver
 
 
 def excessive(session: Session, now: datetime, percent: float) -> list[ReceiverRate]:
-    """Return the receivers whose readers complained about at least `percent` of the last days' mails."""
+    """Return the receivers whose subscribers complained about at least `percent` of the last days' mails."""
     rates = between(session, now - WINDOW, now + timedelta(seconds=1))
     return [rate for rate in rates if rate.complaints >= MIN_COMPLAINTS and rate.complaint_percent >= percent]
 
 
 def pause_if_excessive(session: Session, now: datetime, percent: float) -> None:
-    """Pause all sending if too many readers complained. `percent` 0: never pause."""
+    """Pause all sending if too many subscribers complained. `percent` 0: never pause."""
     for rate in excessive(session, now, percent) if percent else ():
         ledger.pause(session, rate.describe(), now)

@@ -76,8 +76,8 @@ def added_note(site_name: str, contact: str) -> str:
     """Return who added a subscriber who did not sign up here, and how to leave. For their first digest."""
     operator = f"the operator of {site_name}" + (f" ({contact})" if contact else "")
     return (
-        f"Welcome. You get this e-mail because {operator} added your address. If you don’t want it, use "
-        "“Unsubscribe” at the end of this e-mail: one click is enough."
+        f"Welcome. You get this digest because {operator} added your address. To stop it, use “Unsubscribe” "
+        "at the end."
     )
 
 

@@ -146,7 +146,7 @@ class _QueryBatch:
 
 @dataclass(frozen=True)
 class _Meaning:
-    """What the archive tells about a batch of interests."""
+    """The meaning of a batch of interests, learned from the archive."""
 
     directions: Matrix  # of each interest's best examples: unit rows
     known_share: Matrix  # in 0…1: the weighted mean of the share of the interest's words in each example

@@ -33,7 +33,10 @@ _CONTENT_BREAK = re.compile(r"[^\w\s-]")
 
 @dataclass(frozen=True, slots=True)
 class InterestHint:
-    """What to tell a subscriber about an interest. Suggested texts are interests that can replace it."""
+    """A hint about an interest that may be misspelt or that matches nothing.
+
+    Suggested texts are interests that can replace it.
+    """
 
     interest: str
     did_you_mean: str = ""  # what it was read as; both are searched for

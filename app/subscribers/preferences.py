@@ -21,7 +21,7 @@ _GMAIL = ("gmail.com", "googlemail.com")
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """When a subscriber's digests are sent, and what they contain. `problems` finds invalid values."""
+    """A subscriber's schedule, interests and limits. `problems` finds invalid values."""
 
     cadence: Cadence = Cadence.DAILY
     weekday: int = 0  # of the weekly digest; 0 is Monday

@@ -397,7 +397,7 @@ def test_sender_faults_do_not_suppress(app: Application) -> None:
     """A refusal of our host is only recorded."""
     for path in add_deliveries(app, 10):
         diagnostic = "smtp; 550 5.7.26 Unauthenticated email is not accepted due to DMARC policy"
-        assert apply_mail(app, dsn(path, status="5.7.26", diagnostic=diagnostic)) == {"not_the_readers": 1}
+        assert apply_mail(app, dsn(path, status="5.7.26", diagnostic=diagnostic)) == {"sender_rejections": 1}
     assert suppression_reason(app) == ""
     assert events(app) == ["refused_us"] * 10
 

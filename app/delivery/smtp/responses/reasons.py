@@ -46,7 +46,7 @@ class Reason(StrEnum):
 
 
 class Action(StrEnum):
-    """What follows from a notice."""
+    """The consequence of a notice for its address."""
 
     SUPPRESS = "suppress"  # the address never takes mail
     COUNT = "count"  # it may take mail again, but not if this happens too often
