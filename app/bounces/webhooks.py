@@ -83,7 +83,8 @@ def _ses(payload: Any) -> Iterator[Notice]:
         headers = _objects(mail.get("headers"))
         ids = (_text(header, "value") for header in headers if _text(header, "name").lower() == "message-id")
         message_id = next(ids, "") or _text(_object(mail, "commonHeaders"), "messageId")
-        paths = (_text(mail, "source"),)
+        tokens = _list(_object(mail, "tags").get("paperboy"))
+        paths = (_text(mail, "source"), *(_echoed_path({"paperboy": token}) for token in tokens))
         kind = _text(event, "notificationType") or _text(event, "eventType")
         details = _object(event, kind[:1].lower() + kind[1:])
         if kind == "Bounce":
@@ -117,7 +118,8 @@ def _postmark(payload: Any) -> Iterator[Notice]:
         record, kind = _text(event, "RecordType"), _text(event, "Type")
         recipient = _text(event, "Email") or _text(event, "Recipient")
         returned = notices.parse(_text(event, "Content").encode("utf-8", "replace"))[0]
-        paths, message_id = returned.return_paths, returned.message_id
+        paths = (*returned.return_paths, _echoed_path(_object(event, "Metadata")))
+        message_id = returned.message_id
         diagnostic = _text(event, "Details") or _text(event, "Description")
         if record == "SpamComplaint" or kind == "SpamComplaint":
             yield _complaint(recipient, False, diagnostic, paths, message_id)
@@ -133,14 +135,15 @@ def _postmark(payload: Any) -> Iterator[Notice]:
 def _sendgrid(payload: Any) -> Iterator[Notice]:
     for event in _objects(payload):
         kind, recipient = _text(event, "event"), _text(event, "email")
+        paths = (_echoed_path(event),)
         diagnostic, message_id = _text(event, "reason") or _text(event, "response"), _text(event, "smtp-id")
         if kind == "bounce":
             declared = _text(event, "type") == "bounce"
-            yield _bounce(recipient, diagnostic, _text(event, "status"), declared, (), message_id)
+            yield _bounce(recipient, diagnostic, _text(event, "status"), declared, paths, message_id)
         elif kind in ("spamreport", "unsubscribe", "group_unsubscribe"):
-            yield _complaint(recipient, kind != "spamreport", diagnostic or kind, (), message_id)
+            yield _complaint(recipient, kind != "spamreport", diagnostic or kind, paths, message_id)
         elif kind == "delivered":
-            yield _delivered(recipient, diagnostic, (), message_id)
+            yield _delivered(recipient, diagnostic, paths, message_id)
 
 
 def _mailgun(payload: Any) -> Iterator[Notice]:
@@ -153,7 +156,8 @@ def _mailgun(payload: Any) -> Iterator[Notice]:
     diagnostic = f"{_text(status, 'code')} {description}".strip()
     bare_message_id = _text(_object(_object(event, "message"), "headers"), "message-id")
     message_id = f"<{bare_message_id.strip('<>')}>" if bare_message_id else ""
-    paths = (_text(_object(event, "envelope"), "sender"),)
+    variables = _object(event, "user-variables")
+    paths = (_text(_object(event, "envelope"), "sender"), _echoed_path(variables))
     if kind == "failed" and _text(event, "severity") == "permanent":
         declared = _text(event, "reason") in ("bounce", "suppress-bounce")
         yield _bounce(recipient, diagnostic, _text(status, "enhanced-code"), declared, paths, message_id)
@@ -215,6 +219,11 @@ def _notice(
         message_id=printable_line(message_id, 250),
         **details,
     )
+
+
+def _echoed_path(fields: dict[str, Any]) -> str:
+    """Return the return path whose token the relay echoes (see `mail.headers.echoed`)."""
+    return f"bounce+{_text(fields, 'paperboy')}@echoed"
 
 
 def _objects(payload: Any) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from markupsafe import escape
 from app import links
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
-from app.mail import dkim, fragments, marks, message, render, subject_line
+from app.mail import dkim, fragments, headers, marks, message, render, subject_line
 from app.mail.fragments import Fragments, Line, SectionLayout, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK
 from app.mail.render import LIMIT_STEPS, MAX_HTML_BYTES, Renderer
@@ -74,6 +74,7 @@ class Composer:
         self._signer = signer
         self._renderer = renderer
         self._domain = settings.mail_domain
+        self._echoed = headers.echoed(settings.smtp_host)
         self._keys = dkim.load(settings.dkim_keys)
         self._base_fingerprint = _base_fingerprint(settings, self._keys)
         self._fragments = Fragments(renderer, signer)
@@ -113,8 +114,15 @@ class Composer:
         )  # fmt: skip
 
     def sign_and_serialize(self, draft: Draft) -> OutgoingMail:
-        """Return the message to send, signed if there are keys."""
+        """Return the message to send, signed if there are keys.
+
+        If the relay replaces return path and Message-ID, a header that it echoes names the delivery. DKIM
+        does not cover it, because relays remove it.
+        """
         signature = draft.signature or (self._sign(draft) if self._keys else b"")
+        if self._echoed:
+            token = draft.sender.partition("@")[0].removeprefix("bounce+").encode()
+            signature = token.join(self._echoed) + signature
         return OutgoingMail(
             delivery_id=draft.request.delivery_id,
             message_id=draft.message_id,

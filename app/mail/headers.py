@@ -7,6 +7,19 @@ import re
 
 from app.settings import Settings
 
+# The headers whose value these relays report in their webhooks, by the end of the relay's host.
+_ECHOED = {
+    ".postmarkapp.com": (b"X-PM-Metadata-paperboy: ", b"\r\n"),
+    ".sendgrid.net": (b'X-SMTPAPI: {"unique_args": {"paperboy": "', b'"}}\r\n'),
+    ".mailgun.org": (b'X-Mailgun-Variables: {"paperboy": "', b'"}\r\n'),
+    ".amazonaws.com": (b"X-SES-MESSAGE-TAGS: paperboy=", b"\r\n"),
+}
+
+
+def echoed(smtp_host: str) -> tuple[bytes, bytes] | None:
+    """Return what stands before and after the token in the header that a relay echoes, or None."""
+    return next((header for end, header in _ECHOED.items() if smtp_host.lower().endswith(end)), None)
+
 
 def reply_to(settings: Settings) -> dict[str, str]:
     """Return the Reply-To header, if the contact has an address of its own."""

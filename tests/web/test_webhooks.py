@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import email
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,9 +16,12 @@ from sqlmodel import select
 from app import clock
 from app.application import Application
 from app.delivery import suppression
+from app.delivery.sender import preview_request
+from app.mail.composer import Composer
 from app.storage import api_keys
 from app.storage.models import Delivery, DeliveryState, JobRun, Scope, Subscriber, SubscriberState
 from app.web import security
+from tests.support import sample_digest
 from tests.web.conftest import ALICE
 
 Tell = Callable[..., Any]
@@ -177,6 +181,44 @@ def test_notice_without_a_signed_return_path_is_ignored(
     notice = SHAPES[shape](f"bounce+{'0' * 40}@paperboy.test", "<guessed@paperboy.test>")
     assert post_notice(shape, notice).json() == {"counts": {"unclaimed": 1}}
     assert suppression_reason(app) == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "shape", "name"),
+    [
+        ("smtp.postmarkapp.com", "postmark", "X-PM-Metadata-paperboy"),
+        ("smtp.sendgrid.net", "sendgrid", "X-SMTPAPI"),
+        ("smtp.eu.mailgun.org", "mailgun", "X-Mailgun-Variables"),
+        ("email-smtp.eu-west-1.amazonaws.com", "ses", "X-SES-MESSAGE-TAGS"),
+    ],
+)
+def test_echoed_header_identifies_the_mail(
+    app: Application, post_notice: Tell, sent_digest: dict[str, str], host: str, shape: str, name: str
+) -> None:
+    """The relay replaced the return path and the Message-ID. Other relays get no such header."""
+    request = preview_request(sample_digest.digest(), ALICE, "paperboy.test", clock.utcnow())
+    delivery_id = app.signer.delivery_of(sent_digest["path"])
+    request = request._replace(delivery_id=delivery_id)
+    settings = app.settings.model_copy(update={"smtp_host": host})
+    composer = Composer(settings, app.signer, app.renderer)
+    mail = email.message_from_bytes(composer.sign_and_serialize(composer.draft(request)).data)
+    plain = app.composer.sign_and_serialize(app.composer.draft(request)).data
+    assert name.encode() not in plain
+    value = str(mail[name])
+    notice = SHAPES[shape]("", "")
+    match shape:
+        case "postmark":
+            notice["Metadata"] = {"paperboy": value}
+        case "sendgrid":
+            notice[0] |= json.loads(value)["unique_args"]
+        case "mailgun":
+            notice["event-data"]["user-variables"] = json.loads(value)
+        case _:
+            event = json.loads(notice["Message"])
+            key, _, token = value.partition("=")
+            event["mail"]["tags"] = {key: [token]}
+            notice["Message"] = json.dumps(event)
+    assert post_notice(shape, notice).json() == {"counts": {"hard": 1}}
 
 
 def test_message_id_is_accepted_only_with_the_address_of_its_reader(
