@@ -38,6 +38,7 @@ class BouncedDelivery:
     delivery_id: int
     subscriber_id: int
     email: str
+    to_earlier_address: bool  # the subscriber has moved to another address since
 
 
 def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> BouncedDelivery | None:
@@ -56,10 +57,15 @@ def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> Bounc
 
 
 def _delivery_where(session: Session, condition: ColumnElement[bool]) -> BouncedDelivery | None:
-    columns = select(col(Delivery.id), col(Subscriber.id), Subscriber.email)
+    changed = exists().where(
+        col(Event.subscriber_id) == Subscriber.id,
+        col(Event.kind) == repository.ADDRESS_CHANGED,
+        col(Event.at) >= func.coalesce(Delivery.sent_at, Delivery.created_at),
+    )
+    columns = select(col(Delivery.id), col(Subscriber.id), Subscriber.email, changed)
     query = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
     row = session.exec(query.where(condition)).first()
-    return BouncedDelivery(row[0] or 0, row[1] or 0, row[2]) if row else None
+    return BouncedDelivery(row[0] or 0, row[1] or 0, row[2], row[3]) if row else None
 
 
 def record_refusal(
@@ -130,7 +136,10 @@ def record_opt_out(
 
 
 def soft_bounces_since_success(session: Session, subscriber_id: int, now: datetime) -> Sequence[datetime]:
-    """Return the due times of messages that soft-bounced since the last delivery or lifted suppression."""
+    """Return the due times of messages that soft-bounced and count against the subscriber's address.
+
+    Those before the last delivery, lifted suppression or change of address do not count.
+    """
     soft = select(col(Delivery.due_at)).join(Event, col(Event.delivery_id) == Delivery.id)
     soft = soft.where(Event.subscriber_id == subscriber_id, Event.kind == SOFT)
     bounced = exists().where(col(Event.delivery_id) == Delivery.id, col(Event.kind).in_((HARD, SOFT)))
@@ -140,7 +149,9 @@ def soft_bounces_since_success(session: Session, subscriber_id: int, now: dateti
         col(Delivery.sent_at) <= now - scoring.ASSUME_DELIVERED_AFTER,
         ~bounced,
     )
-    lifted = select(func.max(Event.at)).where(Event.subscriber_id == subscriber_id, Event.kind == TRUSTED)
+    lifted = select(func.max(Event.at)).where(
+        Event.subscriber_id == subscriber_id, col(Event.kind).in_((TRUSTED, repository.ADDRESS_CHANGED))
+    )
     for moment in (session.exec(delivered).one(), session.exec(lifted).one()):
         if moment:
             soft = soft.where(col(Delivery.due_at) > moment)

@@ -224,6 +224,8 @@ def _apply_notice(session: Session, notice: Notice, delivery: BouncedDelivery | 
         return _WITHOUT_CONSEQUENCES[notice.kind]
     if delivery is None:
         return UNCLAIMED
+    if delivery.to_earlier_address and notice.kind is not Kind.OPT_OUT:
+        return "earlier_address"
     diagnostic = notice.diagnostic or notice.reason.value
     event = (session, delivery.delivery_id, delivery.subscriber_id, diagnostic, now)
     if notice.kind in (Kind.COMPLAINT, Kind.OPT_OUT):

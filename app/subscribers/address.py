@@ -18,7 +18,12 @@ from app.storage.models import SubscriberState as State
 from app.subscribers import form_submissions
 from app.subscribers.preferences import normalise_address
 from app.subscribers.privacy import anonymise
-from app.subscribers.repository import enqueue_requested_mail, get_for_update, record_event
+from app.subscribers.repository import (
+    ADDRESS_CHANGED,
+    enqueue_requested_mail,
+    get_for_update,
+    record_event,
+)
 from app.types import MailKind
 
 LIFETIME: timedelta = LIFETIMES[Purpose.ADDRESS]
@@ -77,7 +82,7 @@ def confirm_change(session: Session, subscriber_id: int, visitor: str, now: date
     session.flush()
     subscriber.email = email
     subscriber.link_epoch += 1  # links in mails to the old address no longer work
-    record_event(session, "address_changed", subscriber, now)
+    record_event(session, ADDRESS_CHANGED, subscriber, now)
     session.add(subscriber)
     return None
 

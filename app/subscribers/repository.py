@@ -20,6 +20,7 @@ from app.types import MailKind
 # The minimum time between two requested mails of the same kind.
 BETWEEN_MAILS = timedelta(hours=1)
 LINKS_REPLACED = "new_links"  # the kind of the event
+ADDRESS_CHANGED = "address_changed"
 # Digests due within this time can fall on the same local day, whatever time zone the subscriber moved to.
 LOOK_BACK = timedelta(days=3)
 # The events that change a subscriber's state, and the state that follows.

@@ -443,6 +443,50 @@ def test_notice_for_an_erased_reader(app: Application) -> None:
     assert apply_mail(app, dsn(app.signer.return_path(999, "paperboy.test"))) == {"unclaimed": 1}
 
 
+def move_alice(app: Application) -> None:
+    """Change Alice's address with a confirmation from both."""
+    identity = alice(app).id or 0
+    with app.db.write() as session:
+        subscribers.request_change(session, identity, "alice@example.net", NOW)
+        request_id = subscribers.confirm_change(session, identity, "", NOW)
+        subscribers.process(session, request_id or 0, NOW)
+        holder = subscribers.find(session, "alice@example.net").id or 0
+        subscribers.confirm_change(session, holder, "", NOW)
+
+
+def read_alice(app: Application) -> tuple[SubscriberState, list[str]]:
+    """Return Alice's state after her address changed, and the suppressed hashes."""
+    with app.db.read() as session:
+        state = subscribers.find(session, "alice@example.net").state
+        return state, [row.address_hash for row in suppression.list_page(session)]
+
+
+def test_late_notices_about_the_earlier_address(app: Application) -> None:
+    """Bounces and complaints do not count for the new address. An opt-out ends the subscription."""
+    bounced, reported, left = add_deliveries(app, 3)
+    move_alice(app)
+    for mail in (dsn(bounced), complaint("fbl@paperboy.test", returned=reported)):
+        assert apply_mail(app, mail) == {"earlier_address": 1}
+    assert read_alice(app) == (SubscriberState.ACTIVE, [])
+    opt_out = complaint("fbl@paperboy.test", "opt-out", returned=left)
+    assert apply_mail(app, opt_out) == {"opt_outs": 1}
+    assert read_alice(app) == (SubscriberState.UNSUBSCRIBED, [])
+
+
+def test_soft_bounces_of_the_earlier_address_do_not_count(app: Application) -> None:
+    """The new address starts with none."""
+    fields = {"status": "5.2.2", "diagnostic": "smtp; 552 5.2.2 mailbox full"}
+    *earlier, last = add_deliveries(app, 9)
+    for path in earlier[:7]:
+        apply_mail(app, dsn(path, **fields))
+    move_alice(app)
+    with app.db.write() as session:  # sent to the new address
+        delivery = session.get_one(Delivery, app.signer.delivery_of(last))
+        delivery.due_at = delivery.sent_at = NOW + timedelta(hours=1)
+    assert apply_mail(app, dsn(last, **fields), NOW + timedelta(hours=2)) == {"soft": 1}
+    assert read_alice(app) == (SubscriberState.ACTIVE, [])
+
+
 def test_lifting_a_suppression_resets_the_score(app: Application) -> None:
     """It also restores the reader's earlier state."""
     (path,) = add_deliveries(app)
