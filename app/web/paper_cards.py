@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from threading import Lock
 
@@ -66,7 +66,7 @@ class Day:
     page: int
     pages: int
     first: int  # rank of the first card
-    topics: tuple[str, ...]
+    topics: tuple[str, ...] = ()
 
     @property
     def week(self) -> Week:
@@ -106,8 +106,10 @@ def latest_day(session: Session) -> date | None:
     return queries.neighbouring_days(session, date.max)[0]
 
 
-def papers_of_day(session: Session, day: date, limit: int, now: datetime, page: int = 1) -> Day:
-    """Load a page of at most `limit` papers listed on a day."""
+def papers_of_day(
+    session: Session, day: date, limit: int, now: datetime, page: int = 1, *, with_topics: bool = False
+) -> Day:
+    """Load a page of at most `limit` papers listed on a day, and the topics if requested: counting is slow."""
     papers = queries.candidates(session, day, day)
     trends = trending.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
@@ -115,8 +117,11 @@ def papers_of_day(session: Session, day: date, limit: int, now: datetime, page: 
     page_cards = tuple(_card(paper, trends[paper.id]) for paper in ranked[start : start + limit])
     before, after = queries.neighbouring_days(session, day)
     pages = math.ceil(len(papers) / limit)
-    topics = _topics(session, day - TOPIC_DAYS, day, (paper.title for paper in papers))
-    return Day(day, page_cards, len(papers), before, after, page, pages, start + 1, topics)
+    listing = Day(day, page_cards, len(papers), before, after, page, pages, start + 1)
+    if not with_topics:
+        return listing
+    titles = (paper.title for paper in papers)
+    return replace(listing, topics=_topics(session, day - TOPIC_DAYS, day, titles))
 
 
 def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekPapers:
@@ -174,7 +179,9 @@ class NewestDay:
             if self._shown is None or self._read_at is None or now - self._read_at >= KEEP_NEWEST:
                 with self._db.read() as session:
                     day = latest_day(session)
-                    self._shown = papers_of_day(session, day, ON_FRONT, now) if day else None
+                    self._shown = (
+                        papers_of_day(session, day, ON_FRONT, now, with_topics=True) if day else None
+                    )
                 self._read_at = now
             return self._shown
 

@@ -202,7 +202,9 @@ def day_page(request: Request, day: Day, number: Annotated[str, Query(alias="pag
 
 def _build_day(request: Request, day: date, page_number: int) -> Response:
     with db(request).read() as session:
-        listing = paper_cards.papers_of_day(session, day, ON_DAY, clock.utcnow(), page_number)
+        listing = paper_cards.papers_of_day(
+            session, day, ON_DAY, clock.utcnow(), page_number, with_topics=True
+        )
     day_text = f"{day:%A}, {day.day} {day:%B %Y}"
     if not listing.total:
         raise NotFound(f"No paper was listed on {day_text}.")

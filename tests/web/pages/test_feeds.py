@@ -14,6 +14,7 @@ import feedparser
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import event
 from sqlmodel import select
 
 from app import clock, subscribers
@@ -210,6 +211,20 @@ def test_trending_feed_is_sorted_by_day_and_votes(app: Application, client: Test
     items = parse_json_feed(client.get("/feed.json"))["items"]
     assert [item["id"].rpartition("/")[2] for item in items] == [str(each) for each in (loud, quiet, older)]
     assert "40 votes" in items[0]["content_html"]
+
+
+@pytest.mark.parametrize(
+    ("path", "counts_topics"), [("/feed.json", False), ("/feed.atom", False), ("/", True)]
+)
+def test_feeds_do_not_count_topics(
+    app: Application, client: TestClient, path: str, counts_topics: bool
+) -> None:
+    """Only pages that show topics read the titles of the week."""
+    add_paper(app, "Agents that Plan")
+    statements = list[str]()
+    event.listen(app.db.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    assert client.get(path).status_code == 200
+    assert any(re.match(r"SELECT papers?\.title \n?FROM", sql) for sql in statements) == counts_topics
 
 
 def test_feed_size_is_limited(app: Application, client: TestClient) -> None:
