@@ -37,11 +37,12 @@ class PaperFilter:
 
 
 class ListingView(NamedTuple):
-    """A day on which a source listed a paper, and the paper's rank on that day."""
+    """A day on which a source listed a paper, the paper's rank on that day, and who submitted it there."""
 
     day: date
     source: str
     rank: int | None
+    submitted_by: str
 
 
 class VoteRow(NamedTuple):
@@ -285,7 +286,7 @@ def days_between(session: Session, since: date, until: date) -> list[date]:
 def listings(session: Session, paper_id: int) -> list[ListingView]:
     """Return the listings of a paper, oldest first."""
     rows = (
-        select(col(Listing.listed_on), col(Source.name), col(Listing.rank))
+        select(col(Listing.listed_on), col(Source.name), col(Listing.rank), col(Listing.submitted_by))
         .join(Source)
         .where(Listing.paper_id == paper_id)
     )

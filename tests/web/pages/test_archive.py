@@ -37,12 +37,13 @@ def add_numbered_papers(app: Application, *records: PaperRecord) -> list[int]:
 
 
 def test_paper_page(app: Application, client: TestClient) -> None:
-    """It shows authors, abstract, links and listings."""
+    """It shows authors, abstract, links, stars and listings with who submitted the paper."""
     (number,) = add_numbered_papers(
         app,
         record(
             1, title="Of <b>Herds</b>", abstract="We follow zebras & say so.", authors=("Ada Lovelace",),
             categories=("q-bio.PE",), code_url="https://example.org/code", rank=3, upvotes=1,
+            stars=2207, submitted_by="mei <b>",
             organization_names=("Of <b>Birds</b>", "birds"),
             published_on=DAY - timedelta(days=2), tldr="Zebras go in herds.",
         ),
@@ -65,7 +66,10 @@ def test_paper_page(app: Application, client: TestClient) -> None:
     assert "Summary by a source." in answer.text
     assert "1 vote</h2>" in answer.text
     assert 'href="/day/2026-11-19"' in answer.text
-    assert "a source, rank 3" in answer.text
+    assert "a source, rank 3, submitted by <bdi>mei &lt;b&gt;</bdi>" in answer.text
+    assert (
+        '>Code <span aria-hidden="true">★</span> 2,207<span class="unseen"> stars</span></a>' in answer.text
+    )
     assert f'<link rel="canonical" href="https://paperboy.test/paper/{number}">' in answer.text
     assert '<meta name="description" content="Zebras go in herds.">' in answer.text
 
