@@ -32,7 +32,7 @@ class PaperCard:
     paper: PaperView
     authors: str
     summary: str
-    trend: str
+    trend: Trend
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def latest_day(session: Session) -> date | None:
 def papers_of_day(
     session: Session, day: date, limit: int, now: datetime, page: int = 1, *, with_topics: bool = False
 ) -> Day:
-    """Load a page of at most `limit` papers listed on a day, and the topics if requested: counting is slow."""
+    """Load a page of at most `limit` papers listed on a day, with topics only on request."""
     papers = queries.candidates(session, day, day)
     trends = trending.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
@@ -161,7 +161,7 @@ def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
 
 def _card(paper: PaperView, trend: Trend) -> PaperCard:
     byline = display.byline(paper.authors, paper.author_count)
-    return PaperCard(paper, byline, display.summary(paper), trend.words)
+    return PaperCard(paper, byline, display.summary(paper), trend)
 
 
 class NewestDay:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import replace
+from datetime import date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,21 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
+from markupsafe import Markup
 from starlette.types import Scope
 
+from app.mail import marks
+from app.mail.marks import MarkedTexts
 from app.papers import bibliography
 from app.relevance import query_language
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState
+from app.types import DigestItem
 
 STATIC = Path(__file__).parent / "static"
 _INDENTED = re.compile(r"^[ \t]+", re.MULTILINE)
+_MAIL_MARK = re.compile(r"<span [^>]*>(.*?)</span>")
 IMMUTABLE = "public, max-age=31536000, immutable"
 
 
@@ -54,7 +60,12 @@ def environment(settings: Settings) -> Environment:
         most_file_bytes=bibliography.MOST_FILE_BYTES,
     )
     templates.filters.update(
-        local=local, local_day=local_day, outcome=outcome, in_words=query_language.describe
+        local=local,
+        local_day=local_day,
+        outcome=outcome,
+        in_words=query_language.describe,
+        marked=mark_title,
+        day=lambda text: date.fromisoformat(text) if text else None,
     )
     return templates
 
@@ -70,6 +81,13 @@ def page(
     """Render a template as a response."""
     templates: Environment = request.app.state.templates
     return HTMLResponse(templates.get_template(template).render(values), status_code=status, headers=headers)
+
+
+def mark_title(item: DigestItem) -> MarkedTexts:
+    """Mark the words of a title as the e-mails do, but without style attributes, which pages forbid."""
+    marked = marks.mark(replace(item, summary=""))
+    title = _MAIL_MARK.sub(r"<mark>\1</mark>", str(marked.title))
+    return marked._replace(title=Markup(title))  # noqa: S704 - escaped by marks.mark
 
 
 def local(at: datetime, zone: str) -> str:

@@ -62,7 +62,7 @@ def test_page_sizes(app: Application, client: TestClient, link: Link) -> None:
     weights = {path: page_weight.weigh(client, path) for path in paths}
     typed = {"interest": [interest.text for interest in interests]}
     weights["/preview"] = page_weight.weigh(client, "/preview", typed)
-    assert client.get(f"{preferences_path}/preview").text.count('<p class="why">') == 30
+    assert client.get(f"{preferences_path}/preview").text.count('<p class="v">') == 30
     assert {path: of for path, of in weights.items() if max(of.sent, of.html) > page_weight.LIMIT} == {}
 
 

@@ -72,12 +72,14 @@ def preview_fragment(client: TestClient, *interests: str) -> str:
 
 @pytest.mark.usefixtures("sample_papers")
 def test_preview_lists_papers_by_interest(client: TestClient) -> None:
-    """The best paper's section comes first. Papers have their reasons and votes, and titles are escaped."""
+    """The best paper's section comes first. Titles are escaped, their words marked, and votes are shown."""
     fragment = preview_fragment(client, "language agents", "video diffusion")
     assert "Preview of your digest" in fragment
-    assert fragment.index(VIDEO) < fragment.index("Language Agents that &lt;think&gt;")
-    assert "“Language Agents” in the title" in fragment
-    assert "10 votes" in fragment
+    video = VIDEO.replace("Video Diffusion", "<mark>Video Diffusion</mark>")
+    assert fragment.index(video) < fragment.index("<mark>Language Agents</mark> that &lt;think&gt;")
+    assert '<p class="v">10 <small>votes</small></p>' in fragment
+    assert "in the title" not in fragment  # the marks show it
+    assert "style=" not in fragment  # the Content-Security-Policy forbids it
     assert "Today’s digest would have 5 papers." in fragment
     assert "<html" not in fragment
 

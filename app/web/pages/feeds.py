@@ -153,7 +153,7 @@ def _build_interest(request: Request, text: str, now: datetime) -> CachedRespons
     with app.db.read() as session:
         # Votes as of now, as in the feed of trending papers. The editions show those of their own days.
         papers = queries.paper_views(session, {item.item.paper_id for item in items})
-        trends = {card.paper.id: card.trend for card in paper_cards.cards(papers, now)}
+        trends = {card.paper.id: card.trend.words for card in paper_cards.cards(papers, now)}
         items = [
             replace(item, item=replace(item.item, trend=trends.get(item.item.paper_id, ""))) for item in items
         ]
@@ -169,7 +169,7 @@ def _digest_items(digest: Digest, at: datetime, *, sent: bool = False) -> Iterat
 def _card_item(card: paper_cards.PaperCard, day: date) -> FeedItem:
     paper = card.paper
     item = DigestItem(
-        paper.id, paper.title, card.authors, card.summary, "", card.trend, paper.url, paper.pdf_url,
+        paper.id, paper.title, card.authors, card.summary, "", card.trend.words, paper.url, paper.pdf_url,
         paper.code_url, paper.project_url, summary_by=paper.tldr_by, organization=paper.organization,
     )  # fmt: skip
     return FeedItem(item, paper.votes[-1].at if paper.votes else _midnight(day))

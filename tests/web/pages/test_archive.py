@@ -303,7 +303,7 @@ def test_search_without_results_gives_advice(app: Application, client: TestClien
 
 
 def test_cards_name_the_organization(app: Application, client: TestClient) -> None:
-    """It comes after the authors, or alone."""
+    """It comes before the authors, or alone."""
     names = ("Of <b>Birds</b>",)
     add_papers(
         app,
@@ -311,8 +311,8 @@ def test_cards_name_the_organization(app: Application, client: TestClient) -> No
         record(2, organization_names=names),
     )
     page = client.get("/day/2026-11-19").text
-    assert '<p class="byline" dir="auto">Ada Lovelace · <bdi>Of &lt;b&gt;Birds&lt;/b&gt;</bdi></p>' in page
-    assert '<p class="byline" dir="auto"><bdi>Of &lt;b&gt;Birds&lt;/b&gt;</bdi></p>' in page
+    assert '<p class="byline"><bdi>Of &lt;b&gt;Birds&lt;/b&gt;</bdi> · <bdi>Ada Lovelace</bdi></p>' in page
+    assert '<p class="byline"><bdi>Of &lt;b&gt;Birds&lt;/b&gt;</bdi></p>' in page
     assert "<p>Ada Lovelace · Of &lt;b&gt;Birds&lt;/b&gt;</p>" in unescape(client.get("/feed.atom").text)
 
 
