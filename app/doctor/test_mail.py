@@ -82,6 +82,8 @@ def check(settings: Settings, service: TemporaryService, sink: Sink | None = Non
 def _running(settings: Settings, service: TemporaryService, port: int) -> Iterator[Application]:
     with TemporaryDirectory(prefix="paperboy-doctor-") as folder:
         url = f"sqlite:///{folder}/paperboy.db"
+        notices = Path(folder) / "notices"  # must hold no other files: they would be read and set aside
+        notices.mkdir()
         changes = {
             "database_url": url,
             "secret_keys": (api_keys.new_secret(),),
@@ -92,7 +94,7 @@ def _running(settings: Settings, service: TemporaryService, port: int) -> Iterat
             "smtp_username": "",
             "smtp_password": "",
             "bounce_mailbox": "",
-            "bounce_folder": folder if settings.bounce_mailbox or settings.bounce_folder else "",
+            "bounce_folder": str(notices) if settings.bounce_mailbox or settings.bounce_folder else "",
             "summary_url": "",
             "otel_endpoint": "",
             "scheduler": False,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from app.application import Application
 from app.cli.doctor import temporary_service
 from app.doctor import test_mail
 from app.doctor.findings import Finding, Level
@@ -25,6 +27,19 @@ def test_unsubscribe_address_is_tried_where_mails_are_read(settings: Settings) -
     findings = run_check(settings.model_copy(update={"bounce_mailbox": "imap://me:pw@192.0.2.1"}), Sink())
     assert findings["unsubscribe mail"].level is Level.OK
     assert "unsubscribe mail" not in run_check(settings, Sink())
+
+
+def test_folder_for_notices_has_no_other_files(settings: Settings) -> None:
+    """The database beside them would be taken for a notice once it is unchanged for some seconds."""
+    service, files = temporary_service(), []
+
+    def build(changed: Settings) -> Application:
+        files.extend(Path(changed.bounce_folder).iterdir())
+        return service.build(changed)
+
+    with_folder = settings.model_copy(update={"bounce_folder": "/var/mail/bounces"})
+    findings = list(test_mail.check(with_folder, replace(service, build=build), Sink()))
+    assert (findings[-1].check, findings[-1].level, files) == ("unsubscribe mail", Level.OK, [])
 
 
 def test_test_digest_is_sent_and_unsubscribed(settings: Settings) -> None:
