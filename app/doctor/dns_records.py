@@ -219,8 +219,8 @@ def _check_tls_policies(settings: Settings, lookup: DnsLookup) -> Iterator[Findi
         ),
     ):
         found = any(text.replace(" ", "").lower().startswith(version) for text in lookup.texts(name))
-        state = "has a record" if found else "has no record"
-        yield ok(check_name, f"{name} {state}, which {purpose}", "" if found else advice)
+        state = "has a record, which" if found else "has no record; one"
+        yield ok(check_name, f"{name} {state} {purpose}", "" if found else advice)
 
 
 def _check_ptr(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:

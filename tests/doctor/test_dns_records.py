@@ -73,11 +73,13 @@ def test_useful_records_are_suggested(settings: Settings, name_server: NameServe
     assert "rua=mailto:postmaster@paperboy.io" in findings["dmarc"].fix
     assert "https://mta-sts.paperboy.io/" in findings["mta-sts"].fix
     assert "_smtp._tls.paperboy.io: v=TLSRPTv1" in findings["tls-rpt"].fix
+    assert "has no record; one makes servers send bounces" in findings["mta-sts"].message
     name_server.set("_dmarc.paperboy.io", "TXT", "v=DMARC1; p=none; rua=mailto:x@paperboy.io")
     name_server.set("_mta-sts.paperboy.io", "TXT", "v=STSv1; id=20261123")
     name_server.set("_smtp._tls.paperboy.io", "TXT", "v=TLSRPTv1; rua=mailto:x@paperboy.io")
     findings = run_check(settings, name_server)
     assert [findings[name].fix for name in advised] == ["", "", ""]
+    assert "has a record, which makes servers send bounces" in findings["mta-sts"].message
 
 
 def test_local_domains_are_not_queried(settings: Settings, name_server: NameServer) -> None:
