@@ -55,7 +55,7 @@ def check(settings: Settings, database: Database, now: datetime) -> Iterator[Fin
 def _check_webhooks(settings: Settings, database: Database) -> Iterator[Finding]:
     has_key = _has_webhook_key(database)
     if has_key:
-        yield _check_signatures(settings)
+        yield from _check_signatures(settings)
     if settings.bounce_mailbox or settings.bounce_folder:
         return
     if has_key:
@@ -82,22 +82,29 @@ def check_encryption(url: str) -> Iterator[Finding]:
         yield warning("bounce_mailbox password", message, "begin PAPERBOY_BOUNCE_MAILBOX with imaps://")
 
 
-def _check_signatures(settings: Settings) -> Finding:
+def _check_signatures(settings: Settings) -> Iterator[Finding]:
     """Report which relays' signatures are verified. Warn if those of the configured relay are not."""
+    check_name, is_reported = "webhook signatures", False
     for relay, host, value, name in (
         ("Amazon SNS", ".amazonaws.com", settings.sns_topics, "PAPERBOY_SNS_TOPICS"),
         ("SendGrid", ".sendgrid.net", settings.sendgrid_key, "PAPERBOY_SENDGRID_KEY"),
         ("Mailgun", ".mailgun.org", settings.mailgun_key, "PAPERBOY_MAILGUN_KEY"),
     ):
         if value:
-            return ok("webhook signatures", f"webhooks from {relay} are accepted only with its signature")
-        if settings.smtp_host.endswith(host):
+            yield ok(check_name, f"webhooks from {relay} are accepted only with its signature")
+        elif settings.smtp_host.endswith(host):
             message = (
                 f"webhooks are accepted without the signature of {relay}: the API key is all that they need"
             )
-            return warning("webhook signatures", message, f"set {name} (see .env.example)")
-    message = "not verified: whoever has the API key can report bounces of mails whose Message-ID they know"
-    return ok("webhook signatures", message)
+            yield warning(check_name, message, f"set {name} (see .env.example)")
+        else:
+            continue
+        is_reported = True
+    if not is_reported:
+        message = (
+            "not verified: whoever has the API key can report bounces of mails whose Message-ID they know"
+        )
+        yield ok(check_name, message)
 
 
 def _has_webhook_key(database: Database) -> bool:

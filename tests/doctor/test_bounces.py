@@ -58,6 +58,16 @@ def test_webhook_signatures(
     assert (finding.level, text in finding.message) == (level, True)
 
 
+def test_webhook_signatures_of_each_relay(app: Application, now: datetime) -> None:
+    """The keys of other relays do not hide that those of the configured relay are missing."""
+    with app.db.write() as session:
+        api_keys.create(session, "relay", [Scope.BOUNCES], now)
+    keys = {"sns_topics": ("arn:x",), "sendgrid_key": "x", "smtp_host": "smtp.eu.mailgun.org"}
+    findings = bounces.check(app.settings.model_copy(update=keys), app.db, now)
+    levels = [finding.level for finding in findings if finding.check == "webhook signatures"]
+    assert levels == [Level.OK, Level.OK, Level.WARNING]
+
+
 def test_reachable_mailbox(settings: Settings, now: datetime) -> None:
     """Its mails are unchanged."""
     with ImapServer() as server:
