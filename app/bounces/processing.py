@@ -183,15 +183,14 @@ def apply(
         for notice, delivery in _one_notice_per_delivery(session, context.signer, notices):
             outcome = _apply_notice(session, notice, delivery, now)
             counts[outcome] += 1
-            if outcome == "complaints":
-                session.flush()
-                rates.pause_if_excessive(session, now, context.settings.pause_at_complaints)
             if outcome == UNCLAIMED:
                 diagnostic = sanitize.redact_addresses(f"{notice.diagnostic:.300}")
                 # Omit the local part: the record of a run outlives a subscriber's erasure.
                 _, at, domain = notice.recipient.rpartition("@")
                 detail = f"{f'…@{domain}' if at else '…'}: {diagnostic}"
                 rejections.append(Rejection("no delivery matches the notice", detail=detail))
+        if counts["complaints"]:
+            rates.pause_if_excessive(session, now, context.settings.pause_at_complaints)
     return counts, rejections
 
 

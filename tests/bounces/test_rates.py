@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import chain
 
 import pytest
 from sqlmodel import Session, col, update
@@ -36,12 +37,13 @@ def add_mails(session: Session, domain: str, count: int, prefix: str = "") -> li
     return [delivery.id or 0 for delivery in deliveries]
 
 
-def complain(app: Application, delivery_id: int, percent: float = 0.3) -> None:
+def complain(app: Application, *delivery_ids: int, percent: float = 0.3, now: datetime = NOW) -> None:
+    """Process a complaint about each delivery, all in one transaction."""
     context = app.bounce_context
     settings = context.settings.model_copy(update={"pause_at_complaints": percent})
-    path = app.signer.return_path(delivery_id, "paperboy.test")
-    mail = complaint("fbl@paperboy.test", returned=path)
-    processing.apply(replace(context, settings=settings), bounces.parse_mail(mail), NOW)
+    paths = [app.signer.return_path(delivery_id, "paperboy.test") for delivery_id in delivery_ids]
+    notices = [bounces.parse_mail(complaint("fbl@paperboy.test", returned=path)) for path in paths]
+    processing.apply(replace(context, settings=settings), [*chain.from_iterable(notices)], now)
 
 
 def bounce_twice(session: Session, delivery_id: int) -> None:
@@ -81,11 +83,21 @@ def test_sending_pauses_at_complaints(app: Application, complaints: int, percent
     with app.db.write() as session:
         ids = add_mails(session, "yahoo.com", 4)
     for delivery_id in ids[:complaints]:
-        complain(app, delivery_id, percent)
+        complain(app, delivery_id, percent=percent)
     with app.db.read() as session:
         pauses = ledger.pauses(session)
     assert len(pauses) == paused
     assert all("3 complaints about 4 mails to yahoo (75.00 %)" in pause.reason for pause in pauses)
+
+
+def test_complaints_of_one_batch_are_counted_together(app: Application) -> None:
+    """The rates are read once for each batch, not once for each complaint."""
+    with app.db.write() as session:
+        ids = add_mails(session, "yahoo.com", 5)
+    complain(app, *ids[:4])
+    with app.db.read() as session:
+        (pause,) = ledger.pauses(session)
+    assert "4 complaints about 5 mails" in pause.reason
 
 
 @pytest.mark.parametrize(
