@@ -231,11 +231,19 @@ Spans = tuple[tuple[int, int], ...]  # (start, end) of excerpts from a text, in 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The words on a paper's card that match an interest: whole words, and what is between two of them."""
+    """The words on a paper's card that match an interest, and the rest of the reason in words."""
 
     title: Spans = ()
     summary: Spans = ()
-    is_complete: bool = False  # they are the whole reason: all words of the interest are marked
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CardReason:
+    """Why a paper is in a digest: in words, and with marks on its card, if these can show some of it."""
+
+    text: str
+    marks: Marks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +269,7 @@ class DigestItem:
     votes: int = 0
     trend_note: str = ""
     stars: int = 0  # of its code
+    marks: Marks | None = None  # None: the reason is said in words
 
 
 @dataclass(frozen=True, slots=True)

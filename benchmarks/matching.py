@@ -33,7 +33,7 @@ from app.digests import compose, planning, ranking, selection
 from app.relevance import matching, query_language, trending, vector_space
 from app.relevance.model import RelevanceModel
 from app.text.tokenizer import content_stems
-from app.types import Interest, PaperView
+from app.types import CardReason, Interest, PaperView
 from benchmarks.relevance import Paper, view
 
 PAPERS, CANDIDATES, INTERESTS, READERS, MOST_INTERESTS = 10_000, 300, 30_000, 100_000, 8
@@ -86,7 +86,7 @@ def candidate_pool(
     today = max(each.first_listed_on for each in views if each.first_listed_on)
     papers = {view.id: view for view in views}
 
-    def reason(text: str, paper_id: int) -> str:
+    def reason(text: str, paper_id: int) -> CardReason:
         return index.reason(query_language.parse(text), paper_id)
 
     return ranking.CandidatePool(papers, trends, matches, reason, index.vectors, today)

@@ -29,7 +29,7 @@ from app.settings import Settings
 from app.storage.database import Database
 from app.storage.models import Source, Subscriber
 from app.subscribers import schedule
-from app.types import Cadence, Digest, Feedback, Interest, Marks, PaperView, Skip, SkippedEdition
+from app.types import Cadence, CardReason, Digest, Feedback, Interest, PaperView, Skip, SkippedEdition
 
 log = structlog.get_logger(__name__)
 
@@ -102,7 +102,7 @@ class DigestBuilder:
         self._queries: dict[str, query_language.Query] = {}
         self._read_as: dict[str, str] = {}  # an interest → what it most likely means, or ""
         self._matched_as_read: dict[str, set[int]] = {}  # papers that match what an interest was read as
-        self._reasons: dict[tuple[str, int], str] = {}
+        self._reasons: dict[tuple[str, int], CardReason] = {}
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
         self._profiles = FIFOCache[tuple[Feedback, ...], ProfileScores](MAX_CACHED_PROFILES)
         self._set_moment(now, today, self._all)
@@ -257,7 +257,6 @@ class DigestBuilder:
             trends=trending.trends(list(self._papers.values()), self._now),
             matches=self._matches,
             reason=self._reason,
-            marks=self._marks,
             missing_words=lambda text: self._index.missing_words(self._query(self.read_as(text) or text)),
             absent_fields_note=self.absent_fields_note,
             vectors=self._index.vectors,
@@ -373,7 +372,7 @@ class DigestBuilder:
             self._queries[text] = query_language.parse(text)
         return self._queries[text]
 
-    def _reason(self, text: str, paper_id: int) -> str:
+    def _reason(self, text: str, paper_id: int) -> CardReason:
         reason = self._reasons.get((text, paper_id))
         if reason is None:
             if len(self._reasons) >= MAX_CACHED_REASONS:
@@ -381,17 +380,13 @@ class DigestBuilder:
             reason = self._reasons[text, paper_id] = self._new_reason(text, paper_id)
         return reason
 
-    def _new_reason(self, text: str, paper_id: int) -> str:
+    def _new_reason(self, text: str, paper_id: int) -> CardReason:
         if paper_id not in self._matched_as_read[text]:
             return self._index.reason(self._query(text), paper_id)
         read = self.read_as(text)
-        return reasons.combine([self._index.reason(self._query(read), paper_id), reasons.reading_note(read)])
-
-    def _marks(self, text: str, paper_id: int, summary: str) -> Marks:
-        if paper_id not in self._matched_as_read[text]:
-            return self._index.marks(self._query(text), paper_id, summary)
-        marks = self._index.marks(self._query(self.read_as(text)), paper_id, summary)
-        return replace(marks, is_complete=False)  # the reason says how the interest was read
+        return reasons.with_addition(
+            self._index.reason(self._query(read), paper_id), reasons.reading_note(read)
+        )
 
 
 def _first_day(days: int, last: date) -> date:

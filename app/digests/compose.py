@@ -12,7 +12,7 @@ from app.digests.ranking import CandidatePool, Ranked
 from app.digests.selection import BY_PROFILE, SelectedPaper
 from app.papers import display
 from app.relevance import reasons
-from app.types import Digest, DigestItem, EmptyDigestPolicy, Section, Skip
+from app.types import CardReason, Digest, DigestItem, EmptyDigestPolicy, Section, Skip
 
 
 def compose(edition: str, ranked: Ranked) -> Digest | Skip:
@@ -40,7 +40,9 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
     # The paper with the highest score is the first one that the subscriber sees, and the subject names it.
     sections.sort(key=lambda section: -section.picks[0].score)
     if beyond := selection.select_beyond_interests(ranked, selected):
-        items = tuple(_item(paper, ranked.pool, reasons.WELL_VOTED) for paper in beyond)
+        items = tuple(
+            _item(paper, ranked.pool, reasons.voted_reason(paper.paper.upvotes)) for paper in beyond
+        )
         sections.append(Section("", items))
     note = wording.join(wording.skipped_editions_note(request), wording.invalid_interests_note(request))
     return Digest(edition, tuple(sections), note, considered)
@@ -50,7 +52,7 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
     """Compose a digest of trending papers, for a subscriber with no interests or none that match."""
     request, pool = ranked.request, ranked.pool
     items = tuple(
-        _item(trending, pool, reasons.trending_reason(pool.trend(trending.paper)))
+        _item(trending, pool, reasons.trending_reason(pool.trend(trending.paper), trending.paper.upvotes))
         for trending in itertools.islice(selection.select_trending(ranked), request.max_papers)
     )
     if not items:
@@ -64,7 +66,7 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
     return Digest(edition, (Section("", items, heading),), note, considered)
 
 
-def _item(selected: SelectedPaper, pool: CandidatePool, reason: str) -> DigestItem:
+def _item(selected: SelectedPaper, pool: CandidatePool, reason: CardReason) -> DigestItem:
     """Return a card. Fields that are the same for every subscriber are computed once per paper."""
     paper = selected.paper
     fields = pool.card_fields.get(paper.id)
@@ -89,4 +91,4 @@ def _item(selected: SelectedPaper, pool: CandidatePool, reason: str) -> DigestIt
             "trend_note": trend.note,
             "stars": paper.stars,
         }
-    return DigestItem(reason=reason, score=round(selected.score, 4), **fields)
+    return DigestItem(reason=reason.text, marks=reason.marks, score=round(selected.score, 4), **fields)

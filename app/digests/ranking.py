@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from scipy import sparse
 
 from app.relevance import reasons
 from app.relevance.matching import FLOOR
-from app.types import EmptyDigestPolicy, Interest, Marks, PaperView, SkippedEdition, Trend
+from app.types import CardReason, EmptyDigestPolicy, Interest, PaperView, SkippedEdition, Trend
 
 Vector = np.ndarray[Any, Any]
 Matrix = np.ndarray[Any, Any]
@@ -105,13 +105,11 @@ class CandidatePool:
     papers: Mapping[int, PaperView]  # each has a column in `matches`
     trends: Mapping[int, Trend]
     matches: EvidenceMatrix
-    reason: Callable[[str, int], str]  # why a paper fits an interest
+    reason: Callable[[str, int], CardReason]  # why a paper fits an interest
     vectors: Mapping[int, Vector]  # unit rows by paper; their products are cosine similarities
     today: date
     calendar_note: str = ""  # why the sources list nothing today, if known
     missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # an interest's words in no paper
-    # The matching words in a paper's title and in this summary.
-    marks: Callable[[str, int, str], Marks] = lambda text, paper, summary: Marks()
     absent_fields_note: Callable[[str], str] = lambda text: ""  # what an interest requires and no paper has
     card_fields: dict[int, dict[str, Any]] = field(default_factory=dict)  # by paper, cached by `compose`
 
@@ -175,23 +173,12 @@ class Ranked:
         """The relevance, by paper, that the subscriber's profile adds or, if negative, subtracts."""
         return _effective_profile(self.request, self.pool.matches)
 
-    def reason(self, interest: str, number: int) -> str:
+    def reason(self, interest: str, number: int) -> CardReason:
         """Return why a paper fits an interest, and why it fits the profile if that alone would be enough."""
-        fits = [self.pool.reason(interest, number)] if interest else []
-        if self._fits_profile(interest, number):
-            fits.append(self.request.profile_reason(number))
-        return reasons.combine(fits)
-
-    def marks(self, interest: str, number: int, summary: str) -> Marks:
-        """Return the words to mark on a card with this summary, and whether they are the whole reason."""
-        if not interest:
-            return Marks()
-        marks = self.pool.marks(interest, number, summary)
-        return replace(marks, is_complete=False) if self._fits_profile(interest, number) else marks
-
-    def _fits_profile(self, interest: str, number: int) -> bool:
-        """Return True if a paper's reason names the profile: it is the only reason, or would be enough."""
-        return number in self.profile and (not interest or self.profile[number] >= FLOOR)
+        reason = self.pool.reason(interest, number) if interest else CardReason("")
+        if number in self.profile and (not interest or self.profile[number] >= FLOOR):
+            return reasons.with_addition(reason, self.request.profile_reason(number))
+        return reason
 
     @property
     def muted_count(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -23,8 +23,10 @@ from app.types import DigestItem, MailKind, Section
 # Together, the caches use at most a few hundred megabytes, regardless of the number of readers.
 MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS = 20_000, 5_000, 2_000
 MAX_CACHED_LINES, MAX_CACHED_SHELLS = 8_000, 64
-_SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in ("reason", "score"))
-_cache_key = attrgetter("reason", *_SHARED_FIELDS)
+_SHARED_FIELDS = tuple(
+    field.name for field in fields(DigestItem) if field.name not in ("reason", "marks", "score")
+)
+_cache_key = attrgetter("reason", "marks", *_SHARED_FIELDS)
 _TOKENS = {purpose.value for purpose in Purpose}
 _PLACEHOLDER = re.compile("\x01(\\w+)\x02")  # texts contain no control characters: see render.one_line
 _ANY_TOKEN = "T" * TOKEN_CHARS
@@ -133,19 +135,25 @@ class Fragments:
         return card
 
     def _card(self, key: tuple[Any, ...], limits: TextLimits, is_lead: bool) -> EncodedCard:
-        paper = self._paper(key[1:], limits, is_lead)
-        item = replace(paper.item, reason=render.truncated_line(key[0], limits.reason))
-        marked = marks.mark(item)
-        line = self._reason(marked.reason)
+        reason, item_marks, *shared = key
+        paper = self._paper(tuple(shared), limits, is_lead)
+        item = DigestItem(**dict(zip(_SHARED_FIELDS, shared, strict=True)), reason=reason, marks=item_marks)
+        marked = marks.mark(item, paper.item)
+        line = self._reason(render.truncated_line(marked.reason, limits.reason))
         values = {
             "title": message.quoted_printable_lines(marked.title), "reason": line.html,
             "summary": message.quoted_printable_lines(marked.summary),
         }  # fmt: skip
         before, between, after = _fill(paper.html, values)
         (text,) = _fill(paper.text, {"reason": line.text})
-        preview_reason = _encode_html(render.preview_reason(item.reason))
+        preview_reason = _encode_html(render.preview_reason(render.truncated_line(reason, limits.reason)))
         return EncodedCard(
-            item.title, paper.preview_title, preview_reason, (before, between, after), text, paper.link_count
+            paper.item.title,
+            paper.preview_title,
+            preview_reason,
+            (before, between, after),
+            text,
+            paper.link_count,
         )
 
     def _paper(self, shared: tuple[Any, ...], limits: TextLimits, is_lead: bool) -> EncodedPaper:

@@ -134,8 +134,8 @@ class Renderer:
                     fitted = fit_to_limits(item, limits, is_lead=not items)
                     token = self._token(request, Purpose.FEEDBACK, 0)
                     links = self._signer.feedback_links(fitted.paper_id, token)
-                    marked = marks.mark(fitted)
-                    reason = self.reason(marked.reason)
+                    marked = marks.mark(item, fitted)
+                    reason = self.reason(truncated_line(marked.reason, limits.reason))
                     card = DigestCard(fitted, marked.title, marked.summary, reason, is_lead=not items)
                     cards.append(numbered(self.card(card, links), len(items) + 1))
                 except Exception:  # the message is sent without it

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +23,7 @@ from app.text.tokenizer import (
     tokenise,
     without_stopwords,
 )
-from app.types import Marks, PaperView
+from app.types import PaperView, Spans
 
 MAX_HIGHLIGHTS = 3  # per field
 MAX_CLOSE_WORDS = 3  # per reason, besides the highlights
@@ -51,6 +53,19 @@ class PaperText:
         """Return the fields with long forms folded into short forms."""
         fold = self.abbreviations.fold_tokens
         return tuple((name, text, fold(tokens)) for name, text, tokens in self.fields)
+
+    @cached_property
+    def _tokens_by_term(self) -> Mapping[str, Mapping[str, list[Token]]]:
+        """Return the folded words of each field by what they are and by what they may imply."""
+        expansions = self.abbreviations.expansions
+        tokens_by_term = {}
+        for name, _, tokens in self._folded_fields:
+            own = tokens_by_term[name] = defaultdict[str, list[Token]](list)
+            for token in tokens:
+                own[token.stem].append(token)
+                for term in expansions.get(token.stem, ()):
+                    own[term].append(token)
+        return tokens_by_term
 
     def matching_authors(self, names: Sequence[str]) -> list[str]:
         """Return the authors whose names contain one of `names` as whole words. Accents are ignored."""
@@ -99,17 +114,18 @@ class PaperText:
                 highlights.append((name, [text[run[0].start : run[-1].end] for run in runs]))
         return highlights
 
-    def marks(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> Marks:
-        """Return what to mark in the title, and in the abstract if the title lacks a term.
+    def marks(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> tuple[Spans, Spans, Set[str]]:
+        """Return what to mark in the title, in the abstract if the title lacks a term, and the marked terms.
 
         Each term is marked once in a text, where most other terms stand beside it.
         """
         title, abstract = (
-            tuple(sorted((run[0].start, run[-1].end) for run in _distinct_runs(text, tokens, terms, idf)))
-            for _, text, tokens in self._fields_with(terms, typed)
+            _distinct_runs(text, tokens, terms, idf) for _, text, tokens in self._fields_with(terms, typed)
         )
-        is_in_title = all(self._spelling(term, "title", typed) for term in without_stopwords(terms))
-        return Marks(title, () if is_in_title else abstract)
+        in_title = {token.stem for run in title for token in run}
+        abstract = [run for run in abstract if not in_title.issuperset(token.stem for token in run)]
+        marked = in_title.union(token.stem for run in abstract for token in run)
+        return _spans(title), _spans(abstract), marked
 
     def are_together(self, terms: Set[str], others: Set[str]) -> bool:
         """Return True if each of the other terms stands beside one of the terms somewhere."""
@@ -154,7 +170,9 @@ class PaperText:
     def _words_within(self, token: Token, field: str) -> list[Token]:
         """Return the words of a folded token."""
         tokens = next(tokens for name, _, tokens in self.fields if name == field)
-        return [word for word in tokens if token.start <= word.start and word.end <= token.end]
+        first = bisect_left(tokens, token.start, key=lambda word: word.start)
+        within = itertools.takewhile(lambda word: word.end <= token.end, tokens[first:])
+        return [*within]
 
     def _implied(self, token: Token, field: str, text: str, typed: Typed) -> Set[str]:
         """Return the terms that a folded token implies.
@@ -173,9 +191,15 @@ class PaperText:
         """Return the folded fields with the stop words among the terms, without stems of other words."""
         little, fields = terms - {*without_stopwords(terms)}, list[Field]()
         for (name, text, tokens), (_, _, folded) in zip(self.fields, self._folded_fields, strict=True):
-            own = [token if _is_form(token, text, typed) else replace(token, stem="") for token in folded]
-            own += [token for token in tokens if token.stem in little]
-            fields.append((name, text, sorted(own, key=lambda token: token.start)))
+            own = [*folded]
+            tokens_by_term = self._tokens_by_term[name]
+            same_stem = (token for stem in typed for token in tokens_by_term.get(stem, ()))
+            if others := {token for token in same_stem if not _is_form(token, text, typed)}:
+                own = [replace(token, stem="") if token in others else token for token in folded]
+            if little:
+                own += [token for token in tokens if token.stem in little]
+                own.sort(key=lambda token: token.start)
+            fields.append((name, text, own))
         return fields
 
     def surface_form(self, term: str, typed: Typed = _ANY_FORM) -> str:
@@ -186,14 +210,13 @@ class PaperText:
         return self._spelling(term, "title", typed) or self._spelling(term, "abstract", typed)
 
     def _spelling(self, term: str, field: str, typed: Typed) -> str:
-        fields = self.fields if " " in term else self._folded_fields
-        text, tokens = next((text, tokens) for name, text, tokens in fields if name == field)
+        text, tokens = next((text, tokens) for name, text, tokens in self.fields if name == field)
         if " " in term:
             for first, second in itertools.pairwise(tokens):
                 if f"{first.stem} {second.stem}" == term and text[first.end : second.start] in (" ", "-"):
                     return text[first.start : second.end]
             return ""
-        for token in tokens:
+        for token in self._tokens_by_term[field].get(term, ()):
             is_term = token.stem == term and _is_form(token, text, typed)
             if is_term or term in self._implied(token, field, text, typed):
                 return text[token.start : token.end]
@@ -255,6 +278,10 @@ def _distinct_runs(text: str, tokens: Sequence[Token], terms: Set[str], idf: Idf
             distinct.append(run)
             used |= stems
     return distinct
+
+
+def _spans(runs: Iterable[Sequence[Token]]) -> Spans:
+    return tuple(sorted((run[0].start, run[-1].end) for run in runs))
 
 
 def _weight(run: Sequence[Token], idf: Idf) -> float:

@@ -25,7 +25,7 @@ class IndexCache:
     def get(self, papers: Sequence[PaperView], model: RelevanceModel) -> matching.MatchIndex:
         """Return the index of these papers, building it if it is missing."""
         content = tuple(
-            (p.id, p.title, p.abstract, p.authors, p.organization_names, p.categories) for p in papers
+            (p.id, p.title, p.abstract, p.tldr, p.authors, p.organization_names, p.categories) for p in papers
         )
         with self._building:
             if model is not self._model:

@@ -25,11 +25,12 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import sparse
 
+from app.papers import display
 from app.relevance import reasons
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText, Typed, distinct_words
@@ -48,7 +49,7 @@ from app.relevance.vector_space import (
 )
 from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import Token, content_stems, tokenise, without_stopwords
-from app.types import Marks, PaperView
+from app.types import CardReason, Marks, PaperView
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
 FLOOR = 0.33  # the relevance that a paper needs for a digest
@@ -162,6 +163,17 @@ class _WordsInPaper:
     missing: Sequence[str]  # those that the paper lacks, as typed
 
 
+@dataclass(frozen=True, slots=True)
+class _QueryWords:
+    """The words of an interest, prepared for comparison with papers."""
+
+    typed: Typed
+    terms: Sequence[str]  # folded
+    folded: Sequence[tuple[str, Sequence[Token]]]  # each folded term, and the words of the interest in it
+    little: frozenset[str]  # stop words that may matter beside another word, such as "use"
+    sought: str  # the interest from the first to the last word that is searched for
+
+
 class MatchIndex:
     """An index of papers, such as the candidates for a digest, that matches any number of interests."""
 
@@ -198,6 +210,8 @@ class MatchIndex:
         self._vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._examples = _Examples(self._space, self._texts, self._vectors) if self._space else None
         self._directions: dict[str, tuple[Matrix, dict[str, bool]]] = {}  # and the stems close to it
+        self._card_texts: dict[int, PaperText] = {}  # by row
+        self._query_words = lru_cache(MAX_CACHED_DIRECTIONS)(self._new_query_words)
 
     @cached_property
     def vectors(self) -> dict[int, Matrix]:
@@ -266,39 +280,41 @@ class MatchIndex:
             rejection_reason=self.filters.rejection_reason(query, row),
         )
 
-    def reason(self, query: Query, paper_id: int) -> str:
+    def reason(self, query: Query, paper_id: int) -> CardReason:
         """Return why a paper matches: its matching words, as spelled there, their fields, and filters passed.
 
         If some of the words are missing, name them, and the words that make the paper close to the interest.
+        The marks are the matching words on the paper's card.
         """
-        row = self._row_of[paper_id]
+        row, idf = self._row_of[paper_id], self._model.statistics.idf
         text, organization = self._texts[row], self._texts[row].matching_organization(query.organizations)
         words = self._words_in(text, query)
         if row in self._organizations.rows_named_by(query):
             organization = text.matching_organization(query.text.split()) or text.paper.organization
             words = words if not words.missing else replace(words, terms=frozenset(), missing=())
-        return reasons.interest_reason(
-            text.highlights(words.terms, self._model.statistics.idf, words.typed),
+        in_title, in_summary, marked = self._card_text(row).marks(words.terms, idf, words.typed)
+        highlights = unmarked = text.highlights(words.terms, idf, words.typed)
+        if marked:  # a stop word is no highlight by itself
+            rest = words.terms - marked
+            unmarked = (text.highlights(rest, idf, words.typed) or highlights) if rest else []
+        whole, rest_in_words = reasons.interest_reason(
+            highlights,
+            unmarked,
             words.missing,
             self._close_words(query, text, words) if words.missing else None,
             text.matching_authors(query.authors),
             organization,
             text.matching_categories(query.categories),
         )
+        return CardReason(whole, Marks(in_title, in_summary, rest_in_words))
 
-    def marks(self, query: Query, paper_id: int, summary: str) -> Marks:
-        """Return the words that match an interest in the title and in the summary on a paper's card.
-
-        If the marks are complete, the card needs no reason in words. They never are for filters and names of
-        organisations, which they cannot show.
-        """
-        row = self._row_of[paper_id]
-        text = PaperText(replace(self._texts[row].paper, abstract=summary), self._model.abbreviations)
-        words = self._words_in(text, query)
-        marks = text.marks(words.terms, self._model.statistics.idf, words.typed)
-        is_named = row in self._organizations.rows_named_by(query)
-        cannot_show = is_named or any(query.required_values) or not query.terms
-        return replace(marks, is_complete=not (words.missing or cannot_show))
+    def _card_text(self, row: int) -> PaperText:
+        """Return a paper's title and the summary on its card."""
+        if (text := self._card_texts.get(row)) is None:
+            paper = self._texts[row].paper
+            card = replace(paper, abstract=display.summary(paper))
+            text = self._card_texts[row] = PaperText(card, self._model.abbreviations)
+        return text
 
     def _words_in(self, text: PaperText, query: Query) -> _WordsInPaper:
         """Return which words of an interest a paper contains, and which it lacks, as typed.
@@ -306,32 +322,49 @@ class MatchIndex:
         A paper that lacks a term with a short form may contain some of its words. A word such as "use" is a
         stop word in "using", but not in "tool use". It must stand beside another word of the interest.
         """
-        tokens = tokenise(query.text)
-        typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokens)}
-        present = {term for term in self._terms_and_pairs(query)[0] if text.surface_form(term, typed)}
+        words = self._query_words(query)
+        typed = words.typed
+        present = {term for term in words.terms if text.surface_form(term, typed)}
         expansions = self._model.abbreviations.expansions
         implied = {stem for term in present for stem in expansions.get(term, ())}
         missing = list[Token]()
-        for folded in self._model.abbreviations.fold_tokens(tokens):
-            within = (t for t in tokens if folded.start <= t.start and t.end <= folded.end)
-            for token in within if folded.stem not in present else ():
-                if token.stem in query.terms and token.stem not in implied:
+        for stem, within in words.folded:
+            for token in within if stem not in present else ():
+                if token.stem not in implied:
                     if text.surface_form(token.stem, typed):
                         present.add(token.stem)
                     else:
                         missing.append(token)
         absent = _joined(query.text, missing)
-        sought = {*query.words, *itertools.chain(*query.phrases)}
-        little = {stem for stem in sought.difference(query.terms) if typed[stem] not in FUNCTION_WORDS}
-        if little and present and not missing:
-            if text.are_together(present, little):
-                present |= little
+        if words.little and present and not missing:
+            if text.are_together(present, words.little):
+                present |= words.little
             else:
-                ends = [token for token in tokens if token.stem in sought]
-                absent = [query.text[ends[0].start : ends[-1].end]]
+                absent = [words.sought]
         if not present:  # "token" is no form of "tokenization", but better than nothing
             present, typed = {term for term in query.terms if text.surface_form(term)}, {}
         return _WordsInPaper(frozenset(present), typed, absent)
+
+    def _new_query_words(self, query: Query) -> _QueryWords:
+        tokens = tokenise(query.text)
+        typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokens)}
+        terms = {*query.terms}
+        folded = [
+            (
+                term.stem,
+                [t for t in tokens if term.start <= t.start and t.end <= term.end and t.stem in terms],
+            )
+            for term in self._model.abbreviations.fold_tokens(tokens)
+        ]
+        sought = {*query.words, *itertools.chain(*query.phrases)}
+        ends = [token for token in tokens if token.stem in sought]
+        return _QueryWords(
+            typed,
+            self._terms_and_pairs(query)[0],
+            folded,
+            frozenset(stem for stem in sought - terms if typed[stem] not in FUNCTION_WORDS),
+            query.text[ends[0].start : ends[-1].end] if ends else "",
+        )
 
     def _close_words(self, query: Query, text: PaperText, words: _WordsInPaper) -> list[str] | None:
         """Return the words that make a paper close to the meaning of an interest, strongest first.

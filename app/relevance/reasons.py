@@ -6,29 +6,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from app.relevance import trending
 from app.relevance.highlights import Highlights
 from app.text.tokenizer import WORD
-from app.types import Trend
+from app.types import CardReason, Marks, Trend
 
 WELL_VOTED = "more votes than most papers of its day"
 
 
 def interest_reason(
     highlights: Highlights,
+    unmarked: Highlights,
     missing: Sequence[str],
     close_words: Sequence[str] | None,
     authors: Sequence[str],
     organization: str,
     categories: Sequence[str],
-) -> str:
+) -> tuple[str, str]:
     """Return why a paper matches an interest: highlights, close words, and the filters it passed.
 
+    The second reason is for a card on which all highlights but the `unmarked` ones are marked.
     If the paper lacks some words of the interest, say which, and that it is close in meaning, unless
     `close_words` is None.
     """
-    parts = [_in_field(texts, field) for field, texts in highlights]
+    parts = []
     if missing:
         without = f"not {_quote(missing, ' or ')}" if highlights else ""
         through = f"through {_quote(close_words)}" if close_words else "in meaning"
@@ -40,7 +43,8 @@ def interest_reason(
         parts.append(f"from {organization}")
     if categories:
         parts.append(f"filed under {', '.join(categories)}")
-    return combine(parts)
+    whole, rest = ([_in_field(texts, field) for field, texts in own] for own in (highlights, unmarked))
+    return combine([*whole, *parts]), combine([*rest, *parts])
 
 
 def _in_field(texts: Sequence[str], field: str) -> str:
@@ -76,14 +80,25 @@ def author_and_like_reason(authors: Sequence[str], title: str, shared_words: Seq
     return f"{author_reason(authors, title)}, and close to it{_through(shared_words)}"
 
 
-def trending_reason(trend: Trend) -> str:
+def trending_reason(trend: Trend, votes: int) -> CardReason:
     """Return why a trending paper is shown: it has more votes than most, or it is newly listed."""
-    return WELL_VOTED if trending.is_well_voted(trend) else "newly listed"
+    return voted_reason(votes) if trending.is_well_voted(trend) else CardReason("newly listed")
+
+
+def voted_reason(votes: int) -> CardReason:
+    """Return that a paper has many votes. A card that shows them need not say so."""
+    return CardReason(WELL_VOTED, Marks() if votes else None)
 
 
 def combine(reasons: Iterable[str]) -> str:
     """Join the reasons that are not empty."""
     return "; ".join(filter(None, reasons))
+
+
+def with_addition(reason: CardReason, addition: str) -> CardReason:
+    """Add a reason that no marked words can show."""
+    marks = reason.marks and replace(reason.marks, rest=combine([reason.marks.rest, addition]))
+    return CardReason(combine([reason.text, addition]), marks)
 
 
 def _quote(texts: Sequence[str], last: str = ", ") -> str:

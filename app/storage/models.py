@@ -294,7 +294,7 @@ class PaperSnapshot(Row, table=True):
     paper_id: int
     fields: dict[str, Any] = Field(
         default_factory=dict, sa_type=JSON
-    )  # a DigestItem without reason and score
+    )  # a DigestItem without reason, marks and score
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 

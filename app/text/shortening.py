@@ -15,6 +15,12 @@ _FUNCTION_WORDS = """
     your & +
 """
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+_SENTENCE_END = re.compile(r"(?<=[a-z)]{3}[.!?])(?<!et al\.) (?=[A-Z])")
+_CLAUSE_END = re.compile(
+    r"[,;] | [–—] | (?=(?:while|whereas|which|where|when|because|although|through|via|using|without) )"
+    r"|(?<!ed) (?=by )"
+)
+_PHRASE_END = re.compile(r"(?<!ed) (?=(?:and|to|that|with|for|in|into|from|across) )")
 _MARKS = " ,;:.–—-([{“‘"
 # Kinds of papers. "Position: …" names the kind of the paper instead of the paper.
 _KINDS = re.compile(
@@ -36,11 +42,17 @@ def shorten(text: str, chars: int) -> str:
 
 
 def shorten_at_clause(text: str, chars: int) -> str:
-    """Shorten a text to at most `chars` characters, after a clause if that loses little, and add "…"."""
+    """Shorten a text to at most `chars` characters, after a sentence, a clause or a phrase in its last part.
+
+    Add "…", except after a sentence.
+    """
     if len(text) <= chars:
         return text
-    at = max(text.rfind(mark, 0, chars) for mark in (", ", "; ", " – ", " — "))
-    return end_with_content(text[:at]) + "…" if at > chars * 0.6 else shorten(text, chars)
+    for pattern in (_SENTENCE_END, _CLAUSE_END, _PHRASE_END):
+        if ends := [match.start() for match in pattern.finditer(text, int(chars * 0.6), chars)]:
+            kept = text[: ends[-1]]
+            return kept if pattern is _SENTENCE_END else end_with_content(kept) + "…"
+    return shorten(text, chars)
 
 
 def end_with_content(text: str) -> str:

@@ -16,7 +16,7 @@ from app.digests import compose, ranking, wording
 from app.digests.ranking import CandidatePool, EvidenceMatrix, RankingRequest, Vector
 from app.papers import display
 from app.relevance.matching import FLOOR
-from app.types import Digest, EmptyDigestPolicy, Interest, PaperView, Skip, Trend
+from app.types import CardReason, Digest, EmptyDigestPolicy, Interest, PaperView, Skip, Trend
 
 TODAY = date(2026, 11, 20)
 AGENTS, VIDEO = Interest("agents"), Interest("video")
@@ -43,7 +43,7 @@ def build_pool(
         },
         trends={n: Trend(score, f"{score:.0%}") for n, score in (trends or {}).items()},
         matches=evidence,
-        reason=lambda text, paper_id: f"{paper_id} because of {text}",
+        reason=lambda text, paper_id: CardReason(f"{paper_id} because of {text}"),
         vectors=vectors or {},
         today=TODAY,
         calendar_note=calendar_note,

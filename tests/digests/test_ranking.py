@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.digests import ranking
 from app.digests.ranking import FRESH, TREND, CandidatePool, EvidenceMatrix, Ranked, RankingRequest
 from app.relevance.matching import FLOOR
-from app.types import Interest, Marks, PaperView, Trend
+from app.types import CardReason, Interest, Marks, PaperView, Trend
 
 TODAY = date(2026, 11, 20)
 YESTERDAY = TODAY - timedelta(days=1)
@@ -37,7 +37,7 @@ def build_pool(
         n: PaperView(n, f"Paper {n}", last_listed_on=(listed or {}).get(n, TODAY)) for n in range(1, 10)
     }
     trends = {n: Trend(n / 10, "") for n in papers}
-    return CandidatePool(papers, trends, matches, lambda text, paper: "", {}, TODAY)
+    return CandidatePool(papers, trends, matches, lambda text, paper: CardReason(""), {}, TODAY)
 
 
 def rank_for(on: CandidatePool, reader: RankingRequest) -> Ranked:
@@ -70,14 +70,19 @@ def test_ranking_contains_only_relevant_recent_unsent_papers() -> None:
     )
 
 
-def test_marks_are_incomplete_if_the_profile_is_a_reason_too() -> None:
-    """A profile that would be enough by itself is a reason that no marked word shows."""
-    complete = Marks(((0, 5),), (), is_complete=True)
-    on = replace(build_pool({1: 0.5, 2: 0.5}), marks=lambda text, paper, summary: complete)
-    result = rank_for(on, RankingRequest((INTERESTS[0],), profile={1: 0.1, 2: 0.5, 3: 0.5}))
-    assert result.marks(TEXTS[0], 1, "") == complete
-    assert result.marks(TEXTS[0], 2, "") == replace(complete, is_complete=False)
-    assert result.marks("", 3, "") == Marks()
+def test_reason_names_a_profile_that_would_be_enough() -> None:
+    """No marked word shows it, so it is said in words."""
+    marked = CardReason("“agents” in the title", Marks(((0, 5),), ()))
+    on = replace(build_pool({1: 0.5, 2: 0.5}), reason=lambda text, paper: marked)
+    profile = RankingRequest(
+        (INTERESTS[0],), profile={1: 0.1, 2: 0.5, 3: 0.5}, profile_reason=lambda _: "liked"
+    )
+    result = rank_for(on, profile)
+    assert result.reason(TEXTS[0], 1) == marked
+    assert result.reason(TEXTS[0], 2) == CardReason(
+        "“agents” in the title; liked", Marks(((0, 5),), (), "liked")
+    )
+    assert result.reason("", 3) == CardReason("liked")
 
 
 def test_dislike_lowers_relevance() -> None:
@@ -110,7 +115,7 @@ def test_a_perfect_match_has_finite_evidence() -> None:
 def test_empty_pool_or_no_interests() -> None:
     matches = EvidenceMatrix([])
     matches.add("agents", {})
-    empty = CandidatePool({}, {}, matches, lambda text, paper: "", {}, TODAY)
+    empty = CandidatePool({}, {}, matches, lambda text, paper: CardReason(""), {}, TODAY)
     assert rank_for(empty, RankingRequest(INTERESTS[:1])).papers == []
     assert rank_for(build_pool({}), RankingRequest(())).papers == []
     assert ranking.rank(build_pool({}), []) == []

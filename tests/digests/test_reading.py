@@ -51,9 +51,10 @@ def test_interest_is_searched_for_as_read(builder: DigestBuilder, typed: str, re
     assert VISION in [pick.title for pick in section.picks]
     assert section.picks[0].reason.endswith(f"in the title; your interest was read as “{read}”")
     assert builder.hint(typed) == InterestHint(typed, did_you_mean=read)
-    marks = builder.pool.marks(typed, section.picks[0].paper_id, "")
+    marks = section.picks[0].marks
+    assert marks
     assert marks.title
-    assert not marks.is_complete  # because only the reason says how the interest was read
+    assert marks.rest == f"your interest was read as “{read}”"
 
 
 def test_interest_is_also_searched_for_as_typed(app: Application, now: datetime) -> None:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from app.mail import marks
-from app.relevance.reasons import WELL_VOTED
+from app.mail import marks, render
+from app.types import DigestItem, Marks
 from tests.support import sample_digest
 
 pytestmark = pytest.mark.once
@@ -16,43 +16,46 @@ TITLE = "Learning to Stop: Multi-Hop Retrieval & RAG"
 SUMMARY = "A dense retriever stops after <think> tokens, so retrieval is cheap."
 
 
-def shown(html: str) -> str:
-    """Return HTML with marks in brackets."""
-    return re.sub(r"<span[^>]*>(.*?)</span>", r"[\1]", str(html))
+def spans(text: str, *words: str) -> tuple[tuple[int, int], ...]:
+    return tuple((text.index(word), text.index(word) + len(word)) for word in words)
 
 
-@pytest.mark.parametrize(
-    ("reason", "title", "summary", "words"),
-    [
-        ("“Multi-Hop Retrieval” in the title", "Learning to Stop: [Multi-Hop Retrieval] &amp; RAG", "", ""),
-        ("“retrieval”, “RAG” in the title", "Learning to Stop: Multi-Hop [Retrieval] &amp; [RAG]", "", ""),
-        # The abstract may say what neither the title nor the summary says.
-        ("“dense retriever” in the abstract", "", "A [dense retriever] stops after &lt;think&gt;", ""),
-        ("“late interaction” in the abstract", "", "", "“late interaction” in the abstract"),
-        ("“retriever”, “ColBERT” in the abstract", "", "dense [retriever]", "“ColBERT” in the abstract"),
-        # If the heaviest words are marked, lighter ones need no words.
-        ("“RAG” in the title; “late interaction” in the abstract", "&amp; [RAG]", "", ""),
-        ("“RAG” in the title; close to your interest through “reader”", "&amp; [RAG]", "", ""),
-        ("“RAG” in the title; by Ana, whose “A; B” you liked", "[RAG]", "", "by Ana, whose “A; B” you liked"),
-        ("close to your interest through “stops”", "", "", "close to your interest through “stops”"),
-        # Overlapping words are marked once, and only whole words are marked.
-        ("“Retrieval & RAG”, “RAG” in the title", "Multi-Hop [Retrieval &amp; RAG]", "", ""),
-        ("“retriev” in the abstract", "", "", "“retriev” in the abstract"),
-        ("", "", "", ""),
-    ],
-)  # fmt: skip
-def test_marks(reason: str, title: str, summary: str, words: str) -> None:
-    """The parts that are given must be there, and nothing else is marked."""
-    marked = marks.mark(sample_digest.pick(1, TITLE, summary=SUMMARY, reason=reason))
-    assert title in shown(marked.title)
-    assert summary in shown(marked.summary)
-    expected = title.count("[") + summary.count("[")
-    assert (shown(marked.title) + shown(marked.summary)).count("[") == expected
-    assert marked.reason == words
-    assert re.sub(r"</?span[^>]*>", "", marked.title) == TITLE.replace("&", "&amp;")
+def item(own: Marks | None, summary: str = SUMMARY) -> DigestItem:
+    return sample_digest.pick(1, TITLE, summary=summary, reason="the whole reason", marks=own)
 
 
-@pytest.mark.parametrize(("votes", "words"), [(12, ""), (0, WELL_VOTED)])
-def test_votes_show_that_a_paper_has_many_votes(votes: int, words: str) -> None:
-    item = sample_digest.pick(1, TITLE, reason=WELL_VOTED, votes=votes)
-    assert marks.mark(item).reason == words
+def mark(own: DigestItem, limits: render.TextLimits = render.LIMIT_STEPS[0]) -> tuple[str, str, str]:
+    """Return the title and the summary with marks in brackets, and the reason."""
+    marked = marks.mark(own, render.fit_to_limits(own, limits, is_lead=False))
+    title, summary = (re.sub(r"<span[^>]*>(.*?)</span>", r"[\1]", str(text)) for text in marked[:2])
+    return title, summary, marked.reason
+
+
+def test_words_are_marked_and_the_rest_is_said() -> None:
+    own = item(Marks(spans(TITLE, "Multi-Hop", "Retrieval & RAG"), spans(SUMMARY, "<think>"), "by Ana"))
+    assert mark(own) == (
+        "Learning to Stop: [Multi-Hop] [Retrieval &amp; RAG]",
+        "A dense retriever stops after [&lt;think&gt;] tokens, so retrieval is cheap.",
+        "by Ana",
+    )
+
+
+def test_an_item_without_marks_says_its_reason() -> None:
+    assert mark(item(None))[2] == "the whole reason"
+    assert mark(item(Marks()))[2] == ""  # the card shows it in another way
+
+
+@pytest.mark.parametrize("limits", render.LIMIT_STEPS)
+def test_the_whole_reason_is_said_if_a_marked_word_is_cut_off(limits: render.TextLimits) -> None:
+    summary = f"Retrieval is cheap. {sample_digest.LONG} It ends with RAG."
+    own = item(Marks((), spans(summary, "Retrieval", "RAG")), summary)
+    _, shown, reason = mark(own, limits)
+    assert shown.startswith("[Retrieval] is")
+    assert shown.count("[") == 1
+    assert reason == "the whole reason"
+
+
+def test_a_text_that_must_be_cleaned_is_not_marked() -> None:
+    """Its words would be at other places."""
+    own = item(Marks((), spans("A  dense retriever", "dense")), "A  dense retriever")
+    assert mark(own)[1:] == ("A dense retriever", "the whole reason")

@@ -28,7 +28,7 @@ TEXT = PaperText(
 
 def highlights(*terms: str, text: PaperText = TEXT) -> str:
     """Return the highlights as a reason quotes them."""
-    return reasons.interest_reason(text.highlights(set(terms), lambda _: 1.0), [], None, [], "", [])
+    return reasons.interest_reason(text.highlights(set(terms), lambda _: 1.0), [], [], None, [], "", [])[0]
 
 
 def test_adjacent_words_are_quoted_together() -> None:
@@ -106,7 +106,7 @@ def test_only_forms_of_the_typed_words_are_quoted(title: str, terms: set[str], h
     shorts = {("next", "token", "predict"): "ntp", ("contrast", "imag", "pretrain"): "clip"}
     text = PaperText(PaperView(1, title), Abbreviations({}, shorts))
     quoted = text.highlights(terms, lambda _: 1.0, TYPED)
-    assert reasons.interest_reason(quoted, [], None, [], "", []) == highlight
+    assert reasons.interest_reason(quoted, [], [], None, [], "", [])[0] == highlight
     assert bool(text.surface_form(min(terms), TYPED)) is bool(highlight)
 
 

@@ -114,16 +114,16 @@ def test_matching_by_organization() -> None:
         query = parse("Microsoft")
         assert papers_sent(index, "Microsoft") == dict.fromkeys((2, 3), matching.ORGANIZATION_RELEVANCE)
         assert index.relevance(query)[2] == matching.ORGANIZATION_RELEVANCE
-        assert index.reason(query, 3) == "from Microsoft Research"
+        assert index.reason(query, 3).text == "from Microsoft Research"
         assert index.details(query, 3).from_organization
         assert not index.details(query, 4).from_organization
         assert index.missing_words(query) == []
         assert index.missing_words(parse("Contoso")) == ["Contoso"]
         assert index.match([parse("Microsoft -pigeons")]) == [{}]
-        assert index.reason(parse("NVIDIA"), 0) == "from NVIDIA"
-        assert index.reason(parse("facebook"), 1) == "from AI at Meta (facebook)"
-        assert index.reason(parse("Face Book"), 1) == "from AI at Meta"
-        assert index.reason(parse("Google DeepMind"), 4) == "from Deepmind"
+        assert index.reason(parse("NVIDIA"), 0).text == "from NVIDIA"
+        assert index.reason(parse("facebook"), 1).text == "from AI at Meta (facebook)"
+        assert index.reason(parse("Face Book"), 1).text == "from AI at Meta"
+        assert index.reason(parse("Google DeepMind"), 4).text == "from Deepmind"
 
 
 def test_reason_quotes_the_whole_name_only() -> None:
@@ -131,12 +131,13 @@ def test_reason_quotes_the_whole_name_only() -> None:
     paper = PaperView(1, "AI for Pigeons", "At Shanghai AI Lab.", organization_names=("Shanghai AI Lab",))
     index = matching.MatchIndex([paper], RelevanceModel.bundled())
     assert (
-        index.reason(parse("Shanghai AI Lab"), 1) == "“Shanghai AI Lab” in the abstract; from Shanghai AI Lab"
+        index.reason(parse("Shanghai AI Lab"), 1).text
+        == "“Shanghai AI Lab” in the abstract; from Shanghai AI Lab"
     )
     index = matching.MatchIndex(
         [PaperView(1, "AI", organization_names=("Sea AI",))], RelevanceModel.bundled()
     )
-    assert index.reason(parse("Sea AI"), 1) == "from Sea AI"
+    assert index.reason(parse("Sea AI"), 1).text == "from Sea AI"
 
 
 @given(st.lists(st.sampled_from(["nvidia", "google", "microsoft", "research", "x"]), min_size=1, max_size=99))

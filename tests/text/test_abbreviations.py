@@ -115,7 +115,7 @@ def test_compound_implies_its_words() -> None:
         parse("videos"),
     )
     assert set(index.match([query])[0]) == {1}
-    assert index.reason(query, 1) == "“videos” in the abstract"
+    assert index.reason(query, 1).text == "“videos” in the abstract"
 
 
 def test_solid_compound_does_not_imply_its_parts() -> None:
@@ -197,7 +197,7 @@ def test_interest_matches_both_forms(interest: str) -> None:
     )
     index, query = matching.MatchIndex(PAPERS, model), parse(interest)
     assert set(index.match([query])[0]) == {1, 2}
-    reasons = [index.reason(query, number) for number in (1, 2)]
+    reasons = [index.reason(query, number).text for number in (1, 2)]
     assert reasons == ["“reinforcement learning” in the abstract", "“RL” in the abstract"]
 
 

@@ -29,11 +29,16 @@ def test_shorten(text: str, chars: int, shortened: str) -> None:
     [
         ("reads pages, and stops", 22, "reads pages, and stops"),
         ("reads pages, and stops early", 15, "reads pages…"),
-        ("a, reads pages and stops early", 18, "a, reads pages…"),  # the clause is too short
+        ("a, reads pages or stops early", 18, "a, reads pages…"),  # the clause is too short
+        ("It reads pages. It stops early", 24, "It reads pages."),
+        ("It reads e.g. Pages when it stops", 25, "It reads e.g. Pages…"),
+        ("It reads pages while it stops early", 23, "It reads pages…"),
+        ("It is guided by many readers", 24, "It is guided by many…"),
+        ("It reads a page to stop early", 26, "It reads a page…"),
     ],
 )
 def test_shorten_at_clause(text: str, chars: int, shortened: str) -> None:
-    """Texts are cut after a clause if most of them remains, otherwise between words."""
+    """Texts are cut after a sentence, a clause or a phrase if most of them remains."""
     assert shortening.shorten_at_clause(text, chars) == shortened
 
 

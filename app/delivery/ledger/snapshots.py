@@ -1,10 +1,11 @@
 """Papers as digests show them: snapshots are stored once a day for all subscribers, and read back.
 
 `DigestContent.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "cards",
-"papers", "why", "scores", "reasons"}]}. The items of a section are stored as columns of equal length: "cards"
-contains the ids of snapshots, and "why" contains indexes into "reasons", which lists each reason once. The
-other fields of an item are in its snapshot. Snapshots do not change when the paper does, so a delivery can be
-rendered again, byte for byte, until it is deleted. Columns are compact, because they are read for each mail.
+"papers", "why", "marks", "scores", "reasons"}]}. The items of a section are stored as columns of equal
+length: "cards" contains the ids of snapshots, "why" contains indexes into "reasons", which lists each reason
+once, and "marks" contains texts, which can be keys of a cache (see `_encode_marks`). The other fields of an
+item are in its snapshot. Snapshots do not change when the paper does, so a delivery can be rendered again,
+byte for byte, until it is deleted. Columns are compact, because they are read for each mail.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ from sqlmodel import Session, col, delete, select
 
 from app.storage.database import insert_many_or_ignore
 from app.storage.models import PaperSnapshot
-from app.types import Digest, DigestItem, Section
+from app.types import Digest, DigestItem, Marks, Section
 
-PER_SUBSCRIBER_FIELDS = ("paper_id", "reason", "score")  # of an item; stored with the delivery itself
-COLUMNS = ("cards", "papers", "why", "scores")
+PER_SUBSCRIBER_FIELDS = (
+    "paper_id",
+    "reason",
+    "marks",
+    "score",
+)  # of an item; stored with the delivery itself
+COLUMNS = ("cards", "papers", "why", "marks", "scores")
 SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in PER_SUBSCRIBER_FIELDS)
 A_DAY = timedelta(days=1)
 MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 5_000, 50_000  # a few megabytes of memory
@@ -35,7 +41,7 @@ MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 5_000, 50_000  # a few megabytes of mem
 # The content of a snapshot: the paper's id, then the values of SHARED_FIELDS.
 SnapshotValues = tuple[Any, ...]
 SnapshotFields = Mapping[str, Any]
-_StoredItem = tuple[Any, Any, Any, Any]  # snapshot id, paper id, reason, score
+_StoredItem = tuple[Any, Any, Any, Any, Any]  # snapshot id, paper id, reason, marks, score
 _StoredSection = tuple[str, str, list[_StoredItem]]  # interest, heading, items
 _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
 
@@ -76,6 +82,7 @@ def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[di
                     "cards": [ids[_snapshot_values(item)] for item in section.picks],
                     "papers": [item.paper_id for item in section.picks],
                     "why": [reasons.index(item.reason) for item in section.picks],
+                    "marks": [_encode_marks(item.marks) for item in section.picks],
                     "scores": [item.score for item in section.picks],
                     "reasons": reasons,
                 }
@@ -83,6 +90,21 @@ def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[di
         contents = {"edition": digest.edition, "note": digest.note, "considered": digest.considered}
         stored.append({**contents, "sections": sections})
     return stored
+
+
+@lru_cache(maxsize=MAX_CACHED_SNAPSHOTS)
+def _encode_marks(marks: Marks | None) -> str:
+    """Return the spans in the title and in the summary, and the rest of the reason, as JSON."""
+    return json.dumps([marks.title, marks.summary, marks.rest], ensure_ascii=False) if marks else ""
+
+
+def _decode_marks(text: str) -> Marks | None:
+    """Return the result of `_encode_marks` as marks. Raise TypeError or ValueError if it is none."""
+    if text == "":
+        return None
+    title, summary, rest = json.loads(text)
+    in_title, in_summary = (tuple((int(start), int(end)) for start, end in own) for own in (title, summary))
+    return Marks(in_title, in_summary, str(rest))
 
 
 def _ids_by_key(session: Session, keys: Collection[str]) -> dict[str, int]:
@@ -122,7 +144,8 @@ class SnapshotStore:
 
     def __init__(self) -> None:
         self._snapshots: dict[int, SnapshotFields] = {}
-        self._unscored_items = defaultdict[str, dict[int, DigestItem]](dict)  # by reason and snapshot id
+        # By reason and marks, then by snapshot id.
+        self._unscored_items = defaultdict[tuple[str, str], dict[int, DigestItem]](dict)
         self._item_count = 0
 
     def restore(
@@ -147,8 +170,8 @@ class SnapshotStore:
             for section in stored["sections"]:
                 reasons, ids, why = section["reasons"], section["cards"], section["why"]
                 items = [
-                    self._unscored_items[reasons[reason]][snapshot_id]
-                    for snapshot_id, reason in zip(ids, why, strict=True)
+                    self._unscored_items[reasons[reason], marks][snapshot_id]
+                    for snapshot_id, reason, marks in zip(ids, why, section["marks"], strict=True)
                 ]
                 scores = section["scores"]
                 if min(why) < 0 or not (len(section["papers"]) == len(scores) == len(ids)):
@@ -187,15 +210,17 @@ class SnapshotStore:
         self, stored: _StoredItem, snapshots: Mapping[int, SnapshotFields], scored: bool
     ) -> DigestItem | None:
         """Return an item with its own score, or a shared one if not `scored`; None if unreadable."""
-        snapshot_id, _, reason, score = stored
+        snapshot_id, _, reason, marks, score = stored
         if not (isinstance(reason, str) and _is_score(score)):
             return None
         try:
             if scored:
-                return DigestItem(**snapshots[snapshot_id], reason=reason, score=score)
-            cache = self._unscored_items[reason]
+                return DigestItem(
+                    **snapshots[snapshot_id], reason=reason, marks=_decode_marks(marks), score=score
+                )
+            cache = self._unscored_items[reason, marks]
             if (item := cache.get(snapshot_id)) is None:
-                item = DigestItem(**snapshots[snapshot_id], reason=reason)
+                item = DigestItem(**snapshots[snapshot_id], reason=reason, marks=_decode_marks(marks))
                 cache[snapshot_id] = item
                 self._item_count += 1
         except (KeyError, TypeError, ValueError):
@@ -246,9 +271,9 @@ def _parse_section(stored: Any) -> _StoredSection | None:
     except (KeyError, TypeError, ValueError):
         return None
     items = []
-    for snapshot_id, paper_id, index, score in rows:
+    for snapshot_id, paper_id, index, marks, score in rows:
         reason = reasons[index] if isinstance(index, int) and 0 <= index < len(reasons) else None
-        items.append((snapshot_id, paper_id, reason, score))
+        items.append((snapshot_id, paper_id, reason, marks, score))
     return interest, heading, items
 
 

@@ -14,7 +14,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import snapshots
 from app.storage.models import PaperSnapshot
-from app.types import Digest, Section
+from app.types import Digest, Marks, Section
 from tests.support import sample_digest
 
 
@@ -39,7 +39,8 @@ def test_a_digest_is_restored_unchanged(app: Application, now: datetime) -> None
     """Check every field of every item, the note, and the number of papers considered."""
     liked = Section("", (sample_digest.pick(20, "Robots"),), "Close to what you liked")
     digest = replace(sample_digest.digest(), considered=214)
-    digest = replace(digest, sections=(*digest.sections, liked))
+    marked = sample_digest.pick(21, "Bees", marks=Marks(((0, 4),), ((3, 5), (7, 9)), "by Zoë"))
+    digest = replace(digest, sections=(*digest.sections, liked, Section("bees", (marked,))))
     (content,) = store(app, now, digest)
     assert restore(app, content) == [ledger.RestoredDigest(digest)]
     item = digest.picks[0]
@@ -133,7 +134,8 @@ def test_cache_is_bounded(app: Application, now: datetime, monkeypatch: pytest.M
     [
         ("cards", 99), ("cards", "one"), ("cards", -1), ("cards", 10**30), ("cards", []), ("cards", None),
         ("why", 99), ("why", -1), ("why", "one"), ("why", None), ("scores", "high"), ("scores", None),
-        ("reasons", {}), ("reasons", 7),
+        ("reasons", {}), ("reasons", 7), ("marks", 7), ("marks", None), ("marks", "["),
+        ("marks", "[[1], [], 7]"),
     ],
 )  # fmt: skip
 def test_an_unreadable_item_is_left_out(
