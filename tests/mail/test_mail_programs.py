@@ -127,7 +127,7 @@ def test_unstyled_mail_is_readable(mails: dict[str, str]) -> None:
         f"«{first.title}»",
         shorten_at_clause(first.summary, 320),
         first.reason,
-        f"{facts} «PDF» · «Code» ★ 2.2k · «More» · «Less»",
+        f"{facts} «PDF» · «Code ★ 2.2k» · «More» · «Less»",
         "38",
         "votes",
         f"«{second.title}»",
