@@ -1,7 +1,7 @@
 """Turn mail requests into signed messages.
 
 render        templates → subject, text and HTML
-marks         PURE: a reason → marked words, and the words that the marks cannot show
+marks         PURE: an item → marked words, and the words that the marks cannot show
 subject_line  PURE: titles → the subject of a digest
 fragments     the parts of digests that many messages share, rendered and encoded once
 headers       the headers of bulk mail, and Reply-To
