@@ -85,7 +85,7 @@ def page(
 
 def mark_title(item: DigestItem) -> MarkedTexts:
     """Mark the words of a title as the e-mails do, but without style attributes, which pages forbid."""
-    marked = marks.mark(replace(item, summary=""))
+    marked = marks.mark(item, replace(item, summary=""))
     title = _MAIL_MARK.sub(r"<mark>\1</mark>", str(marked.title))
     return marked._replace(title=Markup(title))  # noqa: S704 - escaped by marks.mark
 
