@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from app.bounces.events import COMPLAINT, HARD, SOFT
 from app.delivery import ledger
 from app.delivery.receivers import PROVIDERS, provider_of
+from app.storage import audit_log
 from app.storage.models import Delivery, Event, Subscriber
 
 WINDOW = timedelta(days=7)  # for pausing and warnings
@@ -50,8 +51,13 @@ def by_day(session: Session, now: datetime, days: int) -> list[ReceiverRate]:
     return [rate for start in starts for rate in between(session, start, start + timedelta(days=1))]
 
 
-def between(session: Session, since: datetime, until: datetime) -> list[ReceiverRate]:
-    """Return a row for each receiver with mails or notices from `since` to before `until`."""
+def between(
+    session: Session, since: datetime, until: datetime, complaints_since: datetime | None = None
+) -> list[ReceiverRate]:
+    """Return a row for each receiver with mails or notices from `since` to before `until`.
+
+    Leave out complaints before `complaints_since`.
+    """
     is_sqlite = session.get_bind().dialect.name == "sqlite"
     email = col(Subscriber.email)
     start = (func.instr if is_sqlite else func.strpos)(email, "@") + 1
@@ -67,7 +73,7 @@ def between(session: Session, since: datetime, until: datetime) -> list[Receiver
     for statement in (
         sent.group_by(domain),
         notices.where(col(Event.kind).in_((HARD, SOFT))),
-        notices.where(col(Event.kind) == COMPLAINT),
+        notices.where(col(Event.kind) == COMPLAINT, col(Event.at) >= (complaints_since or since)),
     ):
         counts: Counter[str] = Counter()
         for name, number in session.exec(statement):
@@ -78,13 +84,20 @@ def between(session: Session, since: datetime, until: datetime) -> list[Receiver
     return [ReceiverRate(since.date(), name, *(counts[name] for counts in columns)) for name in receivers]
 
 
-def excessive(session: Session, now: datetime, percent: float) -> list[ReceiverRate]:
-    """Return the receivers whose subscribers complained about at least `percent` of the last days' mails."""
-    rates = between(session, now - WINDOW, now + timedelta(seconds=1))
+def excessive(
+    session: Session, now: datetime, percent: float, complaints_since: datetime | None = None
+) -> list[ReceiverRate]:
+    """Return the receivers whose readers complained about at least `percent` of the last days' mails."""
+    rates = between(session, now - WINDOW, now + timedelta(seconds=1), complaints_since)
     return [rate for rate in rates if rate.complaints >= MIN_COMPLAINTS and rate.complaint_percent >= percent]
 
 
 def pause_if_excessive(session: Session, now: datetime, percent: float) -> None:
-    """Pause all sending if too many subscribers complained. `percent` 0: never pause."""
-    for rate in excessive(session, now, percent) if percent else ():
-        ledger.pause(session, rate.describe(), now)
+    """Pause all sending if too many readers complained since sending was last resumed.
+
+    `percent` 0: never pause.
+    """
+    if percent:
+        resumed_at = audit_log.last_time(session, audit_log.SENDING_RESUMED, ledger.ALL_EDITIONS)
+        for rate in excessive(session, now, percent, resumed_at):
+            ledger.pause(session, rate.describe(), now)

@@ -106,7 +106,7 @@ def resume(edition: Edition = ledger.ALL_EDITIONS) -> None:
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not ledger.resume(session, edition):
             raise NotFound(f"{_named(edition).lower()} is not paused")
-        audit_log.record(session, output.ACTOR, "sending.resume", edition, now)
+        audit_log.record(session, output.ACTOR, audit_log.SENDING_RESUMED, edition, now)
     output.out().print(f"{_named(edition)} is resumed.")
 
 

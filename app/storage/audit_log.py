@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import update
-from sqlmodel import Session, col
+from sqlalchemy import func, update
+from sqlmodel import Session, col, select
 
 from app.storage.models import AuditEntry
 
 ERASED = "erased"
+SENDING_RESUMED = "sending.resume"
 
 
 def record(
@@ -17,6 +18,12 @@ def record(
 ) -> None:
     """Record a change in the transaction that makes it, so that both are committed or neither is."""
     session.add(AuditEntry(at=now, actor=actor, action=action, subject=str(subject), detail=detail))
+
+
+def last_time(session: Session, action: str, subject: str) -> datetime | None:
+    """Return when a change was last made, or None if it never was."""
+    made = col(AuditEntry.action) == action, col(AuditEntry.subject) == subject
+    return session.exec(select(func.max(AuditEntry.at)).where(*made)).one()
 
 
 def erase_details(session: Session, subscriber_id: int, address_hash: str) -> None:

@@ -16,6 +16,7 @@ from app.delivery import ledger
 from app.delivery.receivers import provider_of
 from app.doctor import service_state
 from app.doctor.findings import Level
+from app.storage import audit_log
 from app.storage.models import Delivery, DeliveryState
 from tests.bounces.mails import complaint
 from tests.conftest import NOW
@@ -98,6 +99,25 @@ def test_complaints_of_one_batch_are_counted_together(app: Application) -> None:
     with app.db.read() as session:
         (pause,) = ledger.pauses(session)
     assert "4 complaints about 5 mails" in pause.reason
+
+
+def test_resuming_forgets_earlier_complaints(app: Application) -> None:
+    """Late complaints about earlier mails do not pause sending again. Three new ones do."""
+    with app.db.write() as session:
+        ids = add_mails(session, "yahoo.com", 7)
+    complain(app, *ids[:3])
+    with app.db.write() as session:
+        assert ledger.resume(session)
+        resumed = audit_log.SENDING_RESUMED, ledger.ALL_EDITIONS
+        audit_log.record(session, "cli", *resumed, NOW + timedelta(minutes=1))
+    later = NOW + timedelta(hours=1)
+    complain(app, *ids[3:5], now=later)
+    with app.db.read() as session:
+        assert ledger.pauses(session) == []
+    complain(app, ids[5], now=later)
+    with app.db.read() as session:
+        (pause,) = ledger.pauses(session)
+    assert "3 complaints about 7 mails" in pause.reason
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def _resume_sending(app: Paperboy, actor: str, now: datetime, edition: str) -> N
     with app.db.write() as session:
         if not ledger.resume(session, edition):
             raise NotFound("nothing is paused here: sending and each edition are paused separately")
-        audit_log.record(session, actor, "sending.resume", edition, now)
+        audit_log.record(session, actor, audit_log.SENDING_RESUMED, edition, now)
 
 
 def _balance(counted: reconciliation.Reconciliation) -> ReconciliationOut:
