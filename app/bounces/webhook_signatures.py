@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 SENDGRID_SIGNATURE = "X-Twilio-Email-Event-Webhook-Signature"
 SENDGRID_TIMESTAMP = "X-Twilio-Email-Event-Webhook-Timestamp"
-MAX_AGE = timedelta(hours=12)  # of Mailgun's timestamp; it sends an event again for eight hours
+MAX_AGE = timedelta(hours=25)  # SendGrid sends an event again for 24 hours, SNS for one
+MAILGUN_MAX_AGE = timedelta(hours=12)  # its signature does not cover the event, which it sends again for 8
 MAX_CLOCK_ERROR = timedelta(minutes=5)
 _CERTIFICATE = re.compile(r"https://sns\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?/[A-Za-z0-9_-]+\.pem")
 # The signed fields by type of message, in order. A field that is absent is left out.
@@ -36,7 +37,7 @@ class RefusedSignature(ValueError):
     """The webhook has no signature or a wrong one. The message says which."""
 
 
-def verify_sendgrid(key: str, headers: Mapping[str, str], body: bytes) -> None:
+def verify_sendgrid(key: str, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
     """Verify SendGrid's ECDSA signature of the timestamp and the body. Raise RefusedSignature.
 
     `key` is the public key in DER and base64, as SendGrid shows it.
@@ -44,11 +45,12 @@ def verify_sendgrid(key: str, headers: Mapping[str, str], body: bytes) -> None:
     public_key = serialization.load_der_public_key(base64.b64decode(key))
     assert isinstance(public_key, ec.EllipticCurvePublicKey)  # noqa: S101 - the settings are validated
     signature = _decode(headers.get(SENDGRID_SIGNATURE, ""))
-    signed = headers.get(SENDGRID_TIMESTAMP, "").encode() + body
+    timestamp = headers.get(SENDGRID_TIMESTAMP, "")
     try:
-        public_key.verify(signature, signed, ec.ECDSA(hashes.SHA256()))
+        public_key.verify(signature, timestamp.encode() + body, ec.ECDSA(hashes.SHA256()))
     except InvalidSignature:
         raise RefusedSignature("it does not match PAPERBOY_SENDGRID_KEY") from None
+    _check_age(_unix_time(timestamp), now, MAX_AGE)
 
 
 def verify_mailgun(key: str, body: bytes, now: datetime) -> None:
@@ -60,12 +62,7 @@ def verify_mailgun(key: str, body: bytes, now: datetime) -> None:
     expected = hmac.new(key.encode(), f"{timestamp}{token}".encode("utf-8", "replace"), hashlib.sha256)
     if not hmac.compare_digest(expected.hexdigest().encode(), signature.encode("utf-8", "replace")):
         raise RefusedSignature("it does not match PAPERBOY_MAILGUN_KEY")
-    try:
-        age = now - datetime.fromtimestamp(int(timestamp), UTC)
-    except (ValueError, OverflowError, OSError):
-        raise RefusedSignature("its timestamp is not a number of seconds") from None
-    if not -MAX_CLOCK_ERROR <= age <= MAX_AGE:
-        raise RefusedSignature("its timestamp is too old or in the future")
+    _check_age(_unix_time(timestamp), now, MAILGUN_MAX_AGE)
 
 
 def sns_certificate_url(topics: Collection[str], body: bytes) -> str:
@@ -76,7 +73,9 @@ def sns_certificate_url(topics: Collection[str], body: bytes) -> str:
     """
     event = _fields(_parse(body))
     if not event.get("Signature"):
-        raise RefusedSignature("it is missing: turn off raw message delivery of the subscription")
+        raise RefusedSignature(
+            "the message is not signed: turn off raw message delivery for the SNS subscription"
+        )
     if event.get("TopicArn") not in topics:
         raise RefusedSignature("its topic is not in PAPERBOY_SNS_TOPICS")
     url = event.get("SigningCertURL")
@@ -107,6 +106,24 @@ def verify_sns(certificate: bytes, body: bytes, now: datetime) -> None:
         key.verify(_decode(str(event.get("Signature"))), signed, padding.PKCS1v15(), algorithm())
     except InvalidSignature:
         raise RefusedSignature("it does not match the message") from None
+    try:
+        sent_at = datetime.fromisoformat(str(event.get("Timestamp"))).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise RefusedSignature("its timestamp is not a date") from None
+    _check_age(sent_at, now, MAX_AGE)
+
+
+def _unix_time(timestamp: str) -> datetime:
+    try:
+        return datetime.fromtimestamp(int(timestamp), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise RefusedSignature("its timestamp is not a number of seconds") from None
+
+
+def _check_age(signed_at: datetime, now: datetime, max_age: timedelta) -> None:
+    """Refuse a signature that was made long ago, which may be a replay, or in the future."""
+    if not -MAX_CLOCK_ERROR <= now - signed_at <= max_age:
+        raise RefusedSignature("its timestamp is too old or in the future")
 
 
 def _decode(signature: str) -> bytes:

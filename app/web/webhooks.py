@@ -84,12 +84,12 @@ def _verify_signature(
                 url = bounces.sns_certificate_url(settings.sns_topics, body)
                 bounces.verify_sns(request.app.state.certificates.get(url, now), body, now)
             case "sendgrid" if settings.sendgrid_key:
-                bounces.verify_sendgrid(settings.sendgrid_key, request.headers, body)
+                bounces.verify_sendgrid(settings.sendgrid_key, request.headers, body, now)
             case "mailgun" if settings.mailgun_key:
                 bounces.verify_mailgun(settings.mailgun_key, body, now)
     except bounces.RefusedSignature as error:
         log.warning("webhook refused", provider=provider, signature=str(error))
-        raise HTTPException(403, f"the signature is refused: {error}") from None
+        raise HTTPException(403, f"the webhook signature is not valid: {error}") from None
     except SourceError as error:  # the provider sends the notice again
         log.warning("certificate cannot be fetched", provider=provider, error=str(error))
         raise HTTPException(503, "the certificate of the signature cannot be fetched") from None

@@ -88,6 +88,10 @@ def sign_sns(message: dict[str, str], version: str = "2") -> dict[str, str]:
     return added | message
 
 
+def sns_time(hours_ago: int = 0) -> str:
+    return f"{datetime.now(UTC) - timedelta(hours=hours_ago):%Y-%m-%dT%H:%M:%S}.000Z"
+
+
 def notification(**changed: str) -> dict[str, str]:
     return {
         "Type": "Notification",
@@ -96,7 +100,7 @@ def notification(**changed: str) -> dict[str, str]:
         "Message": json.dumps(
             {"notificationType": "Delivery", "delivery": {"recipients": ["x@example.org"]}}
         ),
-        "Timestamp": "2026-11-20T09:30:00.000Z",
+        "Timestamp": sns_time(),
     } | changed
 
 
@@ -123,7 +127,7 @@ def test_signed_sns_subscription_is_recorded(post: Post) -> None:
     [
         ({"Message": "{}"}, "does not match"),
         ({"Subject": "added"}, "does not match"),
-        ({"Signature": ""}, "missing"),
+        ({"Signature": ""}, "not signed: turn off raw message delivery"),
         ({"Signature": "%"}, "not base64"),
         ({"SignatureVersion": "3"}, "unknown"),
         ({"Type": "Other"}, "unknown"),
@@ -150,7 +154,9 @@ def test_altered_sns_message_is_refused(
 def test_body_without_a_signature_is_refused(post: Post, body: bytes) -> None:
     for provider in ("ses", "sendgrid", "mailgun"):
         refused = post(provider, body)
-        assert (refused.status_code, "missing" in refused.json()["detail"]) == (403, True)
+        reason = refused.json()["detail"].removeprefix("the webhook signature is not valid: ")
+        assert refused.status_code == 403
+        assert reason.startswith(("it is missing", "the message is not signed"))
 
 
 @pytest.mark.parametrize(
@@ -172,18 +178,44 @@ def test_unusable_certificate_is_refused(
     assert all(request.url.host == "sns.eu-west-1.amazonaws.com" for request in amazon.requests)
 
 
-def test_sendgrid_signature_covers_the_body_and_the_timestamp(post: Post) -> None:
-    body, timestamp = b'[{"event": "delivered", "email": "x@example.org"}]\r\n', "1763631000"
+@pytest.mark.parametrize(
+    ("timestamp", "status"), [(24, 200), (26, 403), (-1, 403), ("yesterday", 403), ("", 403)]
+)
+def test_sns_message_must_be_recent(post: Post, timestamp: int | str, status: int) -> None:
+    """An old one may be a replay. A number is the message's age in hours."""
+    sent_at = sns_time(timestamp) if isinstance(timestamp, int) else timestamp
+    answer = post("ses", sign_sns(notification(Timestamp=sent_at)))
+    assert (answer.status_code, "timestamp" in answer.text) == (status, status == 403)
+
+
+def sign_sendgrid(body: bytes, timestamp: str) -> dict[str, str]:
     signature = SENDGRID_KEY.sign(timestamp.encode() + body, ec.ECDSA(hashes.SHA256()))
-    headers = {
+    return {
         "X-Twilio-Email-Event-Webhook-Signature": base64.b64encode(signature).decode(),
         "X-Twilio-Email-Event-Webhook-Timestamp": timestamp,
     }
-    assert post("sendgrid", body, headers).json() == {"counts": {"delivered": 1}}
-    later = headers | {"X-Twilio-Email-Event-Webhook-Timestamp": "1763631001"}
-    for refused in (post("sendgrid", body + b" ", headers), post("sendgrid", body, later)):
+
+
+SENDGRID_BODY = b'[{"event": "delivered", "email": "x@example.org"}]\r\n'
+
+
+def test_sendgrid_signature_covers_the_body_and_the_timestamp(post: Post) -> None:
+    seconds = int(time.time())
+    headers = sign_sendgrid(SENDGRID_BODY, str(seconds))
+    assert post("sendgrid", SENDGRID_BODY, headers).json() == {"counts": {"delivered": 1}}
+    later = headers | {"X-Twilio-Email-Event-Webhook-Timestamp": str(seconds + 1)}
+    for body, sent in ((SENDGRID_BODY + b" ", headers), (SENDGRID_BODY, later)):
+        refused = post("sendgrid", body, sent)
         assert refused.status_code == 403
         assert "PAPERBOY_SENDGRID_KEY" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(("hours", "status"), [(24, 200), (26, 403), (-1, 403)])
+def test_sendgrid_signature_must_be_recent(post: Post, hours: int, status: int) -> None:
+    """SendGrid sends an event again for 24 hours."""
+    headers = sign_sendgrid(SENDGRID_BODY, str(int(time.time()) - hours * 3600))
+    answer = post("sendgrid", SENDGRID_BODY, headers)
+    assert (answer.status_code, "timestamp" in answer.text) == (status, status == 403)
 
 
 def mailgun_event(age: float = 0, key: str = MAILGUN_KEY) -> dict[str, Any]:
