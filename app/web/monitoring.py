@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -39,7 +40,7 @@ from app.web.api.statistics import count_papers
 
 router = APIRouter()
 
-CHECKED_EVERY = timedelta(minutes=10)
+CHECKED_EVERY, RATES_EVERY = timedelta(minutes=10), timedelta(minutes=1)
 
 
 @router.get("/healthz")
@@ -76,23 +77,32 @@ def metrics(request: Request) -> Response:
     """Return counts and times as Prometheus metrics. They contain no personal data."""
     registry, state = CollectorRegistry(), request.app.state
     with auth.capacity(request).api.take():
-        # The reconciliation reads all subscribers, so its result is cached.
-        now, checked_at = clock.utcnow(), getattr(state, "ledger_checked_at", None)
-        if checked_at is None or not timedelta() <= now - checked_at < CHECKED_EVERY:
-            with state.paperboy.db.read() as session:
-                state.ledger_balance = reconciliation.reconcile_recent(session, now)
-            state.ledger_checked_at = now
-        registry.register(_DatabaseCollector(state.paperboy, state.ledger_balance))
+        # The reconciliation reads all subscribers, and the rates read the mails of eight days.
+        balance = _cached(state, "ledger_balance", CHECKED_EVERY, reconciliation.reconcile_recent)
+        today = _cached(state, "rates_today", RATES_EVERY, partial(rates.by_day, days=1))
+        registry.register(_DatabaseCollector(state.paperboy, balance, today))
         ProcessCollector(registry=registry)
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _cached(state: Any, name: str, lifetime: timedelta, read: Callable[..., Any]) -> Any:
+    """Return what `read` returned less than `lifetime` ago, or call it again."""
+    now = clock.utcnow()
+    read_at, value = getattr(state, name, (None, None))
+    if read_at is None or not timedelta() <= now - read_at < lifetime:
+        with state.paperboy.db.read() as session:
+            value = read(session, now)
+        setattr(state, name, (now, value))
+    return value
 
 
 class _DatabaseCollector(Collector):
     """A collector that reads metrics from the database, so that every process reports the same values."""
 
-    def __init__(self, app: Application, balance: reconciliation.Reconciliation) -> None:
-        self._app = app
-        self._balance = balance
+    def __init__(
+        self, app: Application, balance: reconciliation.Reconciliation, today: Sequence[rates.ReceiverRate]
+    ) -> None:
+        self._app, self._balance, self._today = app, balance, today
 
     def collect(self) -> Iterator[Metric]:
         with self._app.db.read() as session:
@@ -119,9 +129,8 @@ class _DatabaseCollector(Collector):
                 "Pauses of sending: one for each paused edition, one for everything.",
                 paused,
             )
-            today = rates.by_day(session, clock.utcnow(), 1)
             for name in ("sent", "bounces", "complaints"):
-                numbers = [(rate.receiver, getattr(rate, name)) for rate in today]
+                numbers = [(rate.receiver, getattr(rate, name)) for rate in self._today]
                 yield _gauges(f"{name}_today", f"Mails of this UTC day: {name}.", "receiver", numbers)
             sources = session.exec(select(Source).order_by(col(Source.name))).all()
             failures = [(source.name, source.failures) for source in sources]

@@ -122,6 +122,23 @@ def test_metrics_are_public_on_localhost(app: Application) -> None:
         assert client.get("/metrics").status_code == 200
 
 
+def test_rates_are_read_once_a_minute(
+    app: Application, monkeypatch: pytest.MonkeyPatch, now: datetime
+) -> None:
+    """Frequent scrapes do not read the mails of eight days each time."""
+    local = app.settings.model_copy(update={"base_url": "http://localhost:8000"})
+    client = TestClient(main.create_app(replace(app, settings=local)))
+    monkeypatch.setattr(clock, "utcnow", lambda: now)
+    assert 'paperboy_sent_today{receiver="others"}' not in client.get("/metrics").text
+    sent = {"state": DeliveryState.SENT, "due_at": now, "created_at": now, "sent_at": now}
+    with app.db.write() as session:
+        reader = factories.add_subscriber(session, "alice@example.org", [], now)
+        session.add(Delivery(subscriber_id=reader, edition="2026-11-20", **sent))
+    assert 'paperboy_sent_today{receiver="others"}' not in client.get("/metrics").text
+    monkeypatch.setattr(clock, "utcnow", lambda: now + timedelta(minutes=2))
+    assert 'paperboy_sent_today{receiver="others"} 1.0' in client.get("/metrics").text
+
+
 def test_missing_digests_are_counted(
     app: Application, monkeypatch: pytest.MonkeyPatch, now: datetime
 ) -> None:
