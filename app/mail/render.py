@@ -252,8 +252,9 @@ class Renderer:
         return self._templates.get_template(name).render(values)
 
     def _links(self, request: MailRequest) -> dict[str, str]:
-        # The links in a confirmation identify its delivery, and thus the sign-up to which it belongs.
-        ids = dict.fromkeys((Purpose.VIEW, Purpose.CONFIRM, Purpose.DECLINE), request.delivery_id)
+        # Links to confirm identify their delivery, and thus the sign-up or the change to which they belong.
+        of_delivery = (Purpose.VIEW, Purpose.CONFIRM, Purpose.DECLINE, Purpose.ADDRESS)
+        ids = dict.fromkeys(of_delivery, request.delivery_id)
         return {
             purpose.value: self._signer.link(purpose, self._token(request, purpose, ids.get(purpose, 0)))
             for purpose in LINKS[request.kind]

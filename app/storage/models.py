@@ -262,6 +262,7 @@ class AddressChange(Row, table=True):
     email: str = Field(index=True, max_length=320)  # the new address, normalised
     requested_at: datetime = Field(sa_type=UtcDateTime)
     approved_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # with the old address
+    delivery_id: int | None = Field(default=None, sa_type=BigId)  # the mail to the new address
 
 
 class InterestQuery(Row, table=True):

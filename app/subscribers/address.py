@@ -13,7 +13,7 @@ from sqlmodel import Session, col, delete, select
 from app.delivery import suppression
 from app.errors import Conflict, InvalidAddress
 from app.links import LIFETIMES, Purpose
-from app.storage.models import AddressChange, RequestKind, Subscriber
+from app.storage.models import AddressChange, RequestKind
 from app.storage.models import SubscriberState as State
 from app.subscribers import form_submissions
 from app.subscribers.preferences import normalise_address
@@ -45,37 +45,46 @@ def request_change(session: Session, subscriber_id: int, email: str, now: dateti
     return enqueue_requested_mail(session, subscriber, MailKind.ADDRESS, now, lifetime=LIFETIME)
 
 
-def open_change(session: Session, subscriber_id: int, now: datetime) -> AddressChange | None:
-    """Return the change that a link to this subscriber, or to the row of the new address, can confirm."""
-    recent = col(AddressChange.requested_at) > now - LIFETIME
-    own = select(AddressChange).where(AddressChange.subscriber_id == subscriber_id, recent)
-    if change := session.exec(own).one_or_none():
-        return change
-    approved = select(AddressChange).where(col(AddressChange.approved_at).is_not(None), recent)
-    of_row = approved.join(Subscriber, col(Subscriber.email) == AddressChange.email)
-    return session.exec(of_row.where(Subscriber.id == subscriber_id)).first()
+def open_change(
+    session: Session, subscriber_id: int, delivery_id: int, now: datetime
+) -> AddressChange | None:
+    """Return the change that a link to this subscriber, or to the row of the new address, can confirm.
+
+    `delivery_id` is the mail with the link. Two subscribers may want the same address: it tells which one's
+    change the new address was asked about.
+    """
+    recent = select(AddressChange).where(col(AddressChange.requested_at) > now - LIFETIME)
+    recent = recent.execution_options(populate_existing=True)
+    own = session.exec(recent.where(AddressChange.subscriber_id == subscriber_id)).one_or_none()
+    return own or session.exec(recent.where(AddressChange.delivery_id == delivery_id)).one_or_none()
 
 
-def confirm_change(session: Session, subscriber_id: int, visitor: str, now: datetime) -> int | None:
-    """Confirm a change with the link to one of both addresses.
+def confirm_change(
+    session: Session, subscriber_id: int, delivery_id: int, email: str, visitor: str, now: datetime
+) -> int | None:
+    """Confirm a change to `email`, the address on the page, with the link to one of both addresses.
 
     With the old address, return the id of a request to be processed, which mails the new address. With the
     new one, change the address, and return None. Raise Conflict if there is nothing to confirm.
     """
-    change = open_change(session, subscriber_id, now)
-    if change is None:
+    change = open_change(session, subscriber_id, delivery_id, now)
+    subscriber = get_for_update(session, change.subscriber_id) if change else None
+    change = open_change(session, subscriber_id, delivery_id, now)  # again, under the lock
+    if change is None or subscriber is None:
         raise Conflict("This change is complete, or it has expired.")
-    subscriber = get_for_update(session, change.subscriber_id)
+    if change.email != email:
+        raise Conflict("The new address has changed since you opened this page. Check it, and confirm again.")
     if change.subscriber_id == subscriber_id:
         if change.approved_at is not None:
             raise Conflict("You already confirmed with this address. Now use the link sent to the new one.")
         change.approved_at = now
         session.add(change)
-        return form_submissions.store(session, RequestKind.ADDRESS, change.email, visitor, now)
+        return form_submissions.store(
+            session, RequestKind.ADDRESS, email, visitor, now, subscriber_id=subscriber_id
+        )
     holder = get_for_update(session, subscriber_id)
-    if suppression.is_suppressed(session, change.email) or holder.state is not State.PENDING:
+    if suppression.is_suppressed(session, email) or holder.state is not State.PENDING:
         raise Conflict("This address cannot be used.")
-    email = change.email
     session.delete(change)
     anonymise(session, holder, now)
     record_event(session, "erased", holder, now)

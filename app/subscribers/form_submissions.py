@@ -65,11 +65,16 @@ def store(
     visitor: str,
     now: datetime,
     choices: Choices | None = None,
+    subscriber_id: int | None = None,
 ) -> int:
-    """Store a form submission and return the row's id. `email` must be normalised."""
+    """Store a form submission and return the row's id. `email` must be normalised.
+
+    `subscriber_id` is the subscriber who wants to change to this address.
+    """
     row = FormSubmission(
-        kind=kind, mailbox=mailbox_hash(email), email=email, visitor=visitor[:64], created_at=now
-    )
+        kind=kind, mailbox=mailbox_hash(email), email=email, visitor=visitor[:64], created_at=now,
+        subscriber_id=subscriber_id,
+    )  # fmt: skip
     if choices:
         row.preferences = asdict(choices.preferences)
         if choices.liked.usable:

@@ -16,7 +16,7 @@ from app.delivery import suppression
 from app.errors import Conflict, InvalidInput
 from app.links import LIFETIMES, Purpose
 from app.storage.database import advisory_lock, insert_or_ignore
-from app.storage.models import Delivery, FormSubmission, RequestKind, Subscriber
+from app.storage.models import AddressChange, Delivery, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import feedback, form_submissions
 from app.subscribers.form_submissions import Choices, SignUp
@@ -130,12 +130,18 @@ def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _A
 
 def _answer_address(session: Session, request: FormSubmission, now: datetime) -> _Answer:
     """Ask the owner of a subscriber's new address to confirm, if the address has no subscriber yet."""
+    change = session.get(AddressChange, request.subscriber_id or 0)
+    if change is None or change.email != request.email:
+        return _NOTHING  # another change was requested since, or the subscriber was erased
     holder = _find(session, request.email)
     if (holder is not None and holder.state is not State.PENDING) or not _may_confirm(session, request, now):
         return _NOTHING
     holder, _ = _get_or_create(session, request.email, now)
     lifetime = LIFETIMES[Purpose.ADDRESS]
-    return enqueue_mail(session, holder, MailKind.ADDRESS, now, lifetime, f"-{token_hex(4)}"), None
+    suffix = f"-{token_hex(4)}"
+    change.delivery_id = enqueue_mail(session, holder, MailKind.ADDRESS, now, lifetime, suffix)
+    session.add(change)
+    return change.delivery_id, None
 
 
 _ANSWERS = {

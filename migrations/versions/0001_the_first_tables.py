@@ -239,6 +239,7 @@ def upgrade() -> None:
     sa.Column('email', sqlmodel.sql.sqltypes.AutoString(length=320), nullable=False),
     sa.Column('requested_at', sa.DateTime(timezone=True), nullable=False),
     sa.Column('approved_at', sa.DateTime(timezone=True), nullable=True),
+    sa.Column('delivery_id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
     sa.ForeignKeyConstraint(['subscriber_id'], ['subscriber.id'], name=op.f('fk_address_change_subscriber_id_subscriber'), ondelete='CASCADE'),
     sa.PrimaryKeyConstraint('subscriber_id', name=op.f('pk_address_change'))
     )

@@ -448,10 +448,10 @@ def move_alice(app: Application) -> None:
     identity = alice(app).id or 0
     with app.db.write() as session:
         subscribers.request_change(session, identity, "alice@example.net", NOW)
-        request_id = subscribers.confirm_change(session, identity, "", NOW)
-        subscribers.process(session, request_id or 0, NOW)
+        request_id = subscribers.confirm_change(session, identity, 0, "alice@example.net", "", NOW)
+        delivery_id = subscribers.process(session, request_id or 0, NOW) or 0
         holder = subscribers.find(session, "alice@example.net").id or 0
-        subscribers.confirm_change(session, holder, "", NOW)
+        subscribers.confirm_change(session, holder, delivery_id, "alice@example.net", "", NOW)
 
 
 def read_alice(app: Application) -> tuple[SubscriberState, list[str]]:

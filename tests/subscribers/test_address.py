@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from sqlmodel import select
+from sqlmodel import col, select
 
 from app import subscribers
 from app.application import Application
@@ -40,9 +40,14 @@ def ask(app: Application, alice: int, now: datetime, email: str = NEW) -> None:
         subscribers.request_change(session, alice, email, now)
 
 
-def confirm(app: Application, subscriber: int, now: datetime) -> None:
+def confirm(app: Application, subscriber: int, now: datetime, email: str = NEW, mail: int = -1) -> None:
+    """Press the button in the n-th mail about a change, on a page that shows `email`."""
     with app.db.write() as session:
-        request = subscribers.confirm_change(session, subscriber, "192.0.2.1", now)
+        sent = select(Delivery.id).where(
+            Delivery.kind == MailKind.ADDRESS, Delivery.subscriber_id == subscriber
+        )
+        mails = session.exec(sent.order_by(col(Delivery.id))).all() or [0]
+        request = subscribers.confirm_change(session, subscriber, mails[mail] or 0, email, "192.0.2.1", now)
         if request is not None:
             subscribers.process(session, request, now)
 
@@ -75,10 +80,44 @@ def test_an_address_with_a_subscriber_gets_no_mail(app: Application, alice: int,
     with app.db.write() as session:
         bob = subscribers.add(session, "bob@example.org", Preferences(interests=(Interest("x rays"),)), now)
     ask(app, alice, now, "bob@example.org")
-    confirm(app, alice, now)
+    confirm(app, alice, now, "bob@example.org")
     assert mailed(app) == [alice]
     with pytest.raises(Conflict):
         confirm(app, bob, now)
+
+
+def test_the_address_on_the_page_is_confirmed(app: Application, alice: int, now: datetime) -> None:
+    """The holder of a preferences link may replace the address while the page is open."""
+    ask(app, alice, now)
+    ask(app, alice, now, "mallory@example.org")
+    with pytest.raises(Conflict, match="The new address has changed since you opened this page"):
+        confirm(app, alice, now)
+    assert mailed(app) == [alice]
+
+
+def test_two_subscribers_want_the_same_address(app: Application, alice: int, now: datetime) -> None:
+    """A link to the new address confirms only the change that it was mailed for."""
+    with app.db.write() as session:
+        preferences = Preferences(interests=(Interest("x rays"),))
+        mallory = subscribers.add(session, "mallory@example.org", preferences, now)
+    for subscriber in (mallory, alice):
+        ask(app, subscriber, now)
+        confirm(app, subscriber, now)
+    pending = find_id(app, NEW)
+    assert sorted(mailed(app)) == sorted([mallory, alice, pending, pending])
+    confirm(app, pending, now, mail=0)
+    with app.db.read() as session:
+        assert subscribers.get(session, mallory).email == NEW
+        assert subscribers.get(session, alice).email == OLD
+
+
+def test_a_replaced_request_mails_nobody(app: Application, alice: int, now: datetime) -> None:
+    """Its form may be processed later than the next request."""
+    ask(app, alice, now)
+    with app.db.write() as session:
+        form = subscribers.confirm_change(session, alice, 0, NEW, "", now)
+        subscribers.request_change(session, alice, "alice@example.com", now)
+        assert subscribers.process(session, form or 0, now) is None
 
 
 def test_suppressed_address_gets_no_mail(app: Application, alice: int, now: datetime) -> None:

@@ -191,17 +191,20 @@ def mail_address_change(
 @router.get("/address/{token}")
 def ask_address(request: Request, grant: ConfirmAddress) -> Response:
     with db(request).read() as session:
-        change = subscribers.open_change(session, grant.subscriber_id, clock.utcnow())
+        change = subscribers.open_change(session, grant.subscriber_id, grant.argument, clock.utcnow())
     return _address_page(request, grant, change)
 
 
 @router.post("/address/{token}")
-def confirm_address(request: Request, grant: ConfirmAddress, later: BackgroundTasks) -> Response:
+def confirm_address(
+    request: Request, grant: ConfirmAddress, later: BackgroundTasks, email: Text = ""
+) -> Response:
     """Confirm with one of both addresses. With the second one, the address changes."""
     now = clock.utcnow()
     with db(request).write() as session:
-        change = subscribers.open_change(session, grant.subscriber_id, now)
-        request_id = subscribers.confirm_change(session, grant.subscriber_id, client_ip(request), now)
+        link = grant.subscriber_id, grant.argument
+        change = subscribers.open_change(session, *link, now)
+        request_id = subscribers.confirm_change(session, *link, email, client_ip(request), now)
     if request_id is not None:
         later.add_task(background.answer_form, request, request_id)
     return _address_page(request, grant, change, done=True)

@@ -573,8 +573,9 @@ def test_address_is_changed_by_two_mailed_links(
         text = mail.parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
         confirmation = re.search(r"https://paperboy\.test(/address/\S{51})\s", text)
         assert confirmation
-        assert BOB in client.get(confirmation[1]).text
-        assert heading in client.post(confirmation[1]).text
+        assert f'name="email" value="{BOB}"' in client.get(confirmation[1]).text
+        assert client.post(confirmation[1], data={"email": ALICE}).status_code == 409
+        assert heading in client.post(confirmation[1], data={"email": BOB}).text
     with app.db.read() as session:
         assert subscribers.get(session, alice).email == BOB
     assert client.get(path.removesuffix("/address")).status_code == 410
