@@ -72,6 +72,8 @@ def confirm_change(
     change = open_change(session, subscriber_id, delivery_id, now)  # again, under the lock
     if change is None or subscriber is None:
         raise Conflict("This change is complete, or it has expired.")
+    if subscriber.state not in (State.ACTIVE, State.PAUSED):
+        raise Conflict("This subscription is no longer active.")
     if change.email != email:
         raise Conflict("The new address has changed since you opened this page. Check it, and confirm again.")
     if change.subscriber_id == subscriber_id:

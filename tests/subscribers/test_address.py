@@ -111,6 +111,20 @@ def test_two_subscribers_want_the_same_address(app: Application, alice: int, now
         assert subscribers.get(session, alice).email == OLD
 
 
+@pytest.mark.parametrize("confirmed", [0, 1])
+def test_unsubscribing_ends_a_change(app: Application, alice: int, now: datetime, confirmed: int) -> None:
+    """This holds before and after the first confirmation."""
+    ask(app, alice, now)
+    for _ in range(confirmed):
+        confirm(app, alice, now)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, alice, now)
+    with pytest.raises(Conflict, match="This subscription is no longer active"):
+        confirm(app, find_id(app, NEW) if confirmed else alice, now)
+    with app.db.read() as session:
+        assert subscribers.get(session, alice).email == OLD
+
+
 def test_a_replaced_request_mails_nobody(app: Application, alice: int, now: datetime) -> None:
     """Its form may be processed later than the next request."""
     ask(app, alice, now)
