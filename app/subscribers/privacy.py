@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import update
-from sqlmodel import Session, col, delete, select
+from sqlmodel import Session, col, delete, or_, select
 
 from app.delivery import ledger, suppression
 from app.errors import Conflict
@@ -96,6 +96,8 @@ def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
     identity = subscriber.id or 0
     audit_log.erase_details(session, identity, suppression.address_hash(subscriber.email))
     suppression.forget_reason(session, subscriber.email)
+    of_subscriber = or_(col(AddressChange.subscriber_id) == identity, AddressChange.email == subscriber.email)
+    session.execute(delete(AddressChange).where(of_subscriber))
     subscriber.email = f"erased-{identity}@erased.invalid"
     subscriber.state, subscriber.ended_at = State.ERASED, now
     subscriber.next_due_at = subscriber.paused_until = None
@@ -103,7 +105,6 @@ def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
     subscriber.link_epoch += 1  # invalidate all links in earlier mails, except unsubscribe links
     store_preferences(session, subscriber, Preferences())
     feedback.forget(session, identity)
-    session.execute(delete(AddressChange).where(col(AddressChange.subscriber_id) == identity))
     form_submissions.close(session, identity)
     session.execute(update(Event).where(col(Event.subscriber_id) == identity).values(detail=""))
     own_rows = col(Delivery.subscriber_id) == identity

@@ -245,3 +245,12 @@ def test_suppression_contains_only_a_hash(app: Application, add_secret_reader: i
         suppression.address_hash(ADDRESS),
         "erased on request",
     )
+
+
+def test_changes_of_others_to_the_erased_address_are_deleted(app: Application, now: datetime) -> None:
+    """Anyone may ask to move a subscription to any address."""
+    with app.db.write() as session:
+        erased, other = (add_reader(session, email, now, "x rays") for email in (ADDRESS, "bob@example.org"))
+        subscribers.request_change(session, other, ADDRESS, now)
+        subscribers.erase(session, erased, now)
+    assert rows_with(app, ADDRESS) == []
