@@ -64,8 +64,9 @@ def confirm_change(
 ) -> int | None:
     """Confirm a change to `email`, the address on the page, with the link to one of both addresses.
 
-    With the old address, return the id of a request to be processed, which mails the new address. With the
-    new one, change the address, and return None. Raise Conflict if there is nothing to confirm.
+    With the old address, return the id of a request to be processed, which mails the new address, or None
+    if it was confirmed before. With the new one, change the address, and return None. Raise Conflict if
+    there is nothing to confirm.
     """
     change = open_change(session, subscriber_id, delivery_id, now)
     subscriber = get_for_update(session, change.subscriber_id) if change else None
@@ -78,7 +79,7 @@ def confirm_change(
         raise Conflict("The new address has changed since you opened this page. Check it, and confirm again.")
     if change.subscriber_id == subscriber_id:
         if change.approved_at is not None:
-            raise Conflict("You already confirmed with this address. Now use the link sent to the new one.")
+            return None
         change.approved_at = now
         session.add(change)
         return form_submissions.store(

@@ -18,8 +18,9 @@ from app.storage.models import Subscriber, SubscriberState
 from app.web import templating
 
 PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
-# Links that still work for an erased subscriber, because erasing includes what they do.
-_DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE)
+# Links that still work for an erased subscriber, because erasing includes what they do. A change of address
+# erases the row of the new one.
+_DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE, Purpose.ADDRESS)
 
 
 def granted(request: Request, purpose: Purpose, token: str) -> Grant:

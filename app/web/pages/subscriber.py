@@ -204,6 +204,8 @@ def confirm_address(
     with db(request).write() as session:
         link = grant.subscriber_id, grant.argument
         change = subscribers.open_change(session, *link, now)
+        if change is None:
+            return _address_page(request, grant, None)
         request_id = subscribers.confirm_change(session, *link, email, client_ip(request), now)
     if request_id is not None:
         later.add_task(background.answer_form, request, request_id)
