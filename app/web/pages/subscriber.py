@@ -43,9 +43,8 @@ MESSAGES = {
     "back": "Welcome back. You are subscribed again.",
     "exporting": "We sent you an e-mail with a link to download your data. "
     f"It works for {lifetime_in_words(Purpose.EXPORT)}. We send this e-mail at most once an hour.",
-    "address": "We sent an e-mail to your current address. Press the button in it, then the one in the "
-    f"e-mail to your new address. Each works for {lifetime_in_words(Purpose.ADDRESS)}. We send this "
-    "e-mail at most once an hour.",
+    "address": "We send an e-mail to your current address, at most once an hour. Press the button in it, "
+    f"then the one in the e-mail to your new address. Each works for {lifetime_in_words(Purpose.ADDRESS)}.",
     "erasing": "We sent you an e-mail with a link to erase your data. "
     f"It works for {lifetime_in_words(Purpose.ERASE)}. We send this e-mail at most once an hour.",
 }

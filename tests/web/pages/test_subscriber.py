@@ -566,7 +566,8 @@ def test_address_is_changed_by_two_mailed_links(
     wrong = client.post(path, data={"email": "nobody"})
     assert wrong.status_code == 422
     assert 'id="new-address" name="email" type="email" value="nobody"' in wrong.text
-    assert "We sent an e-mail to your current address." in client.post(path, data={"email": BOB}).text
+    message = "We send an e-mail to your current address, at most once an hour."
+    assert message in client.post(path, data={"email": BOB}).text
     for recipient, heading in ((ALICE, "Now check your new mailbox"), (BOB, "Your digests move to this")):
         mail = mail_server.messages[-1]
         assert mail.recipient == recipient
