@@ -402,6 +402,33 @@ def test_adding_an_interest_keeps_the_best_paper_of_another(
 
 
 @given(
+    hits=st.tuples(relevances, relevances),
+    profile=profiles,
+    vectors=places,
+    most=st.integers(1, 10),
+    weights=st.tuples(st.floats(0.1, 3.0), st.floats(0.1, 3.0)).map(sorted),
+)
+def test_larger_weight_never_sends_fewer_papers(
+    hits: Sequence[dict[int, float]],
+    profile: dict[int, float],
+    vectors: dict[int, Vector],
+    most: int,
+    weights: Sequence[float],
+) -> None:
+    """The preferences offer weights as amounts, so this holds for any matches and feedback."""
+    on = build_pool({"agents": hits[0], "video": hits[1]}, vectors=vectors)
+    requests = [
+        RankingRequest((replace(AGENTS, weight=weight), VIDEO), max_papers=most, profile=profile)
+        for weight in weights
+    ]
+    fewer, more = (set(ranked.papers) for ranked in ranking.rank(on, requests))
+    assert fewer <= more
+    digests = [compose_for(request, on) for request in requests]
+    counts = [len(digest.picks) if isinstance(digest, Digest) else 0 for digest in digests]
+    assert counts == [min(len(relevant), most) for relevant in (fewer, more)]
+
+
+@given(
     hits=relevances, profile=profiles, muted=st.frozensets(numbers), empty=st.sampled_from(EmptyDigestPolicy)
 )
 def test_exclusions_override_profile_and_trend(
