@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
+from cryptography import x509
+
+from app.errors import SourceError
 from app.papers.sources import http_client
 
 MAX_CERTIFICATES = 20  # Amazon has one for each region, and replaces it about once a year
@@ -15,13 +18,18 @@ class CertificateCache:
 
     def __init__(self, http: http_client.HttpTransport, contact: str) -> None:
         self._http, self._contact = http, contact
-        self._certificates: dict[str, bytes] = {}
+        self._certificates: dict[str, x509.Certificate] = {}
 
-    def get(self, url: str, now: datetime) -> bytes:
+    def get(self, url: str, now: datetime) -> x509.Certificate:
         """Return a certificate. The caller checks that the URL is Amazon's. Raise SourceError."""
         if (cached := self._certificates.get(url)) is not None:
             return cached
-        certificate = asyncio.run(self._fetch(url, now))
+        body = asyncio.run(self._fetch(url, now))
+        try:
+            certificate = x509.load_pem_x509_certificate(body)
+            certificate.public_key()
+        except ValueError:
+            raise SourceError(f"{url} is not a certificate") from None
         if len(self._certificates) >= MAX_CERTIFICATES:
             self._certificates.clear()
         self._certificates[url] = certificate

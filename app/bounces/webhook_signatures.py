@@ -84,8 +84,8 @@ def sns_certificate_url(topics: Collection[str], body: bytes) -> str:
     return url
 
 
-def verify_sns(certificate: bytes, body: bytes, now: datetime) -> None:
-    """Verify the RSA signature of an SNS message with a certificate in PEM. Raise RefusedSignature."""
+def verify_sns(certificate: x509.Certificate, body: bytes, now: datetime) -> None:
+    """Verify the RSA signature of an SNS message with a certificate. Raise RefusedSignature."""
     event = _fields(_parse(body))
     names = _SNS_FIELDS.get(str(event.get("Type")), ())
     algorithm = _SNS_HASHES.get(str(event.get("SignatureVersion")))
@@ -93,14 +93,10 @@ def verify_sns(certificate: bytes, body: bytes, now: datetime) -> None:
         raise RefusedSignature("its type or version is unknown")
     lines = [text for name in names if event.get(name) is not None for text in (name, str(event[name]))]
     signed = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-    try:
-        issued = x509.load_pem_x509_certificate(certificate)
-        key = issued.public_key()
-    except ValueError:
-        raise RefusedSignature("its certificate cannot be read") from None
-    if not (isinstance(key, rsa.RSAPublicKey) and issued.not_valid_before_utc <= now):
+    key = certificate.public_key()
+    if not (isinstance(key, rsa.RSAPublicKey) and certificate.not_valid_before_utc <= now):
         raise RefusedSignature("its certificate is not valid")
-    if now > issued.not_valid_after_utc:
+    if now > certificate.not_valid_after_utc:
         raise RefusedSignature("its certificate has expired")
     try:
         key.verify(_decode(str(event.get("Signature"))), signed, padding.PKCS1v15(), algorithm())

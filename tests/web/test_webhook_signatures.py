@@ -162,7 +162,7 @@ def test_body_without_a_signature_is_refused(post: Post, body: bytes) -> None:
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
-        (httpx.Response(200, content=b"no certificate"), 403),
+        (httpx.Response(200, content=b"no certificate"), 503),
         (httpx.Response(200, content=certificate(days=-1)), 403),
         (httpx.Response(302, headers={"location": "https://evil.test/a.pem"}), 503),
         (httpx.Response(404), 503),
@@ -197,6 +197,13 @@ def sign_sendgrid(body: bytes, timestamp: str) -> dict[str, str]:
 
 
 SENDGRID_BODY = b'[{"event": "delivered", "email": "x@example.org"}]\r\n'
+
+
+def test_broken_certificate_is_fetched_again(post: Post, amazon: FakeHttpServer) -> None:
+    amazon.answers = [httpx.Response(200, content=b"no certificate")]
+    assert post("ses", sign_sns(notification())).status_code == 503
+    amazon.answers = [httpx.Response(200, content=certificate())]
+    assert post("ses", sign_sns(notification())).status_code == 200
 
 
 def test_sendgrid_signature_covers_the_body_and_the_timestamp(post: Post) -> None:
