@@ -38,8 +38,10 @@ LAST_MAILS = 100  # the number of newest rows in the ledger whose times are comp
 log = structlog.get_logger(__name__)
 
 
-def plan(context: DigestContext, now: datetime) -> Counter[str]:
+def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
     """Plan every digest that is due soon. Return the number of subscribers by outcome.
+
+    With `ids`, plan only these subscribers' digests, and none ahead of its due time.
 
     The outcomes are planned, skipped, already planned, and not planned.
 
@@ -47,18 +49,19 @@ def plan(context: DigestContext, now: datetime) -> Counter[str]:
     cases, subscribers who have not been planned yet stay due.
     """
     counts = Counter[str]()
+    soon = _soon(context, now) if ids is None else now
+    due = _due(soon, ids)
     with context.db.read() as session:
-        if not anyone_due(context, session, now):
+        if not _is_anyone_due(session, due):
             return counts
         check_clock(session, now)
         builder = DigestBuilder(context, session, now)
-    soon = _soon(context, now)
-    _match_ahead(context, builder, soon)
-    while not context.stopping.is_set() and (shard := _plan_shard(context, builder, now, soon)):
+    _match_ahead(context, builder, due)
+    while not context.stopping.is_set() and (shard := _plan_shard(context, builder, due, now, soon)):
         counts += shard
-        for callback in context.on_shard_planned:
+        for callback in context.on_shard_planned if ids is None else ():
             callback()
-        _match_ahead(context, builder, soon)
+        _match_ahead(context, builder, due)
     return counts
 
 
@@ -84,8 +87,11 @@ def check_clock(session: Session, now: datetime) -> None:
 
 def anyone_due(context: DigestContext, session: Session, now: datetime) -> bool:
     """Return True if a subscriber is due now or soon."""
-    due = _due(_soon(context, now)).with_only_columns(col(Subscriber.id))
-    return session.execute(due.limit(1)).first() is not None
+    return _is_anyone_due(session, _due(_soon(context, now)))
+
+
+def _is_anyone_due(session: Session, due: SelectOfScalar[Subscriber]) -> bool:
+    return session.execute(due.with_only_columns(col(Subscriber.id)).limit(1)).first() is not None
 
 
 def lateness(session: Session, now: datetime) -> timedelta:
@@ -103,18 +109,19 @@ def _soon(context: DigestContext, now: datetime) -> datetime:
     return now + timedelta(minutes=context.settings.compose_ahead_minutes)
 
 
-def _due(by: datetime) -> SelectOfScalar[Subscriber]:
+def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Subscriber]:
     due = select(Subscriber).where(
         Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= by
     )
+    due = due if ids is None else due.where(col(Subscriber.id).in_(ids))
     return due.order_by(col(Subscriber.next_due_at), col(Subscriber.id))
 
 
-def _match_ahead(context: DigestContext, builder: DigestBuilder, soon: datetime) -> None:
+def _match_ahead(context: DigestContext, builder: DigestBuilder, due: SelectOfScalar[Subscriber]) -> None:
     """Match the next shard's interests, feedback and muted words, which is slow, before locking any rows."""
     with context.db.read() as session:
-        due = _due(soon).with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
-        muted = {row.id: row.muted for row in session.execute(due)}
+        shard = due.with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
+        muted = {row.id: row.muted for row in session.execute(shard)}
         interests = subscribers.interests_of(session, muted)
         feedback = subscribers.feedback_for_ranking(session, muted)
     # An error that is suppressed here is raised again, and logged, when its subscriber is planned.
@@ -196,7 +203,11 @@ def newest_due(subscriber: Subscriber, by: datetime) -> datetime:
 
 
 def _plan_shard(
-    context: DigestContext, builder: DigestBuilder, now: datetime, soon: datetime
+    context: DigestContext,
+    builder: DigestBuilder,
+    due: SelectOfScalar[Subscriber],
+    now: datetime,
+    soon: datetime,
 ) -> Counter[str]:
     """Plan the SHARD subscribers who have been due the longest. Return an empty count if there are none.
 
@@ -206,10 +217,10 @@ def _plan_shard(
     """
     if context.db.locks_rows:
         with context.db.write() as session:
-            requests, entries = _compose(session, builder, soon)
+            requests, entries = _compose(session, builder, due, soon)
             return _write_down(session, requests, entries, now, soon)
     with context.db.read() as session:
-        requests, entries = _compose(session, builder, soon)
+        requests, entries = _compose(session, builder, due, soon)
     with context.db.write() as session:
         ids = [request.subscriber.id or 0 for request in requests]
         rows = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), ids))).all()
@@ -229,20 +240,20 @@ def _plan_shard(
 
 
 def _compose(
-    session: Session, builder: DigestBuilder, soon: datetime
+    session: Session, builder: DigestBuilder, all_due: SelectOfScalar[Subscriber], soon: datetime
 ) -> tuple[list[DigestRequest], list[Entry]]:
     """Compose the next shard's digests, each for the subscriber's latest edition that is due.
 
     Subscribers whose row is invalid are logged and get no entry.
     """
-    rows = session.exec(_due(soon).limit(SHARD).with_for_update(skip_locked=True)).all()
+    rows = session.exec(all_due.limit(SHARD).with_for_update(skip_locked=True)).all()
     requests = digest_requests(session, rows, builder.earliest_possible_delivery)
     due_requests, due_times = list[DigestRequest](), list[tuple[str, datetime, datetime]]()
     for request in requests:
         subscriber = request.subscriber
         try:
             due = newest_due(subscriber, soon)
-            following_due = schedule.next_due(
+            following_due = schedule.next_edition_due(
                 subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone, due
             )
             due_times.append((schedule.edition(subscriber.zone, due), due, following_due))

@@ -35,6 +35,13 @@ def next_due(cadence: Cadence, weekday: int, hour: int, zone: str, after: dateti
         day += timedelta(days=1)
 
 
+def next_edition_due(cadence: Cadence, weekday: int, hour: int, zone: str, after: datetime) -> datetime:
+    """Return the first time on a later local day than `after` at which a digest is due, in UTC."""
+    due = next_due(cadence, weekday, hour, zone, after)
+    same_day = edition(zone, due) == edition(zone, after)
+    return next_due(cadence, weekday, hour, zone, due) if same_day else due
+
+
 def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, now: datetime) -> datetime:
     """Return the latest due time up to `now` for a subscriber who has been due since `due`.
 
