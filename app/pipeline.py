@@ -6,6 +6,7 @@ summarise()        papers without a summary → one sentence from a language mod
 train()            the archive → a new model, at night and when the archive has outgrown the old one
 answer_requests()  submitted forms → a confirmation, a link or nothing → mail
 plan()             due subscribers → match → compose → the ledger
+plan_first()       the first digest of one subscriber, at once → the ledger
 sign_ahead()       digests in the ledger that are not yet due → signatures
 send()             the ledger → mail, whenever something is sendable
 send_due()         plan(), send() and sign_ahead() in one run, for use without the scheduler
@@ -49,7 +50,7 @@ from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
 from app.storage import hit_counters, job_runs, locks
-from app.storage.models import JobRun
+from app.storage.models import Delivery, JobRun
 from app.types import Digest, Interest, RenderedMail, SendResult, Skip, SourceKind
 
 log = structlog.get_logger(__name__)
@@ -149,6 +150,24 @@ def plan(app: Application, now: datetime) -> Counter[str]:
     with job_runs.record(app.db, "plan", time.start) as run:
         _plan(app, time, run)
     return run.counts
+
+
+def plan_first(app: Application, subscriber_id: int, now: datetime) -> Delivery | None:
+    """Compose a subscriber's first digest now, unless there is one, and return its row in the ledger.
+
+    Return None if it could not be planned, for example because another process is planning it. The scheduler
+    plans it then. Raise Conflict if the subscription is not active.
+    """
+    now = app.timeline(now).start
+    with app.db.write() as session:
+        is_due = subscribers.request_first_digest(session, subscriber_id, now)
+    if is_due:
+        try:
+            planning.plan(app.digest_context, now, [subscriber_id])
+        except ClockError as error:
+            log.warning("the first digest is left to the scheduler", reason=str(error))
+    with app.db.read() as session:
+        return subscribers.first_digest(session, subscribers.get(session, subscriber_id), now)
 
 
 def _end_pauses_and_check_due(app: Application, now: datetime) -> bool:

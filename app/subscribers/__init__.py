@@ -15,14 +15,15 @@ schedule          PURE: when a subscriber is due, in their time zone
 from app.subscribers.account import (
     change,
     end_expired_pauses,
+    first_digest,
     follow,
     lift_suppression,
     mute,
     pause,
     pause_date_range,
+    request_first_digest,
     resubscribe,
     resume,
-    send_first_now,
     unfollow,
     unmute,
 )

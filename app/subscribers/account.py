@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta, tzinfo
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, or_, select
 
-from app.delivery import suppression
+from app.delivery import ledger, suppression
 from app.errors import Conflict, InvalidPreference
 from app.relevance import query_language
-from app.storage.models import Subscriber
+from app.storage.models import Delivery, Subscriber
 from app.storage.models import SubscriberState as State
+from app.subscribers import schedule
 from app.subscribers.preferences import Preferences, check
 from app.subscribers.repository import (
     get_for_update,
-    history,
     preferences_of,
     record_event,
     require_not_erased,
@@ -25,7 +25,7 @@ from app.subscribers.repository import (
     store_preferences,
 )
 from app.subscribers.signup import activate
-from app.types import Interest
+from app.types import Interest, MailKind
 
 LONGEST_PAUSE = timedelta(days=366)
 
@@ -88,18 +88,40 @@ def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: date
     change(session, subscriber_id, replace(preferences, muted=muted), now)
 
 
-def send_first_now(session: Session, subscriber_id: int, now: datetime) -> bool:
-    """Make the first digest due now. Return False, and change nothing, if there was a digest or none is due.
+def request_first_digest(session: Session, subscriber_id: int, now: datetime) -> bool:
+    """Make the first digest due now. Return False, and change nothing, if `first_digest` returns one.
 
-    Its edition is today's, so the digest of the schedule is not sent on the same day.
+    Its edition is today's, so the digest of the schedule is not sent on the same day. Raise Conflict if the
+    subscription is not active.
     """
     subscriber = get_for_update(session, subscriber_id)
-    if subscriber.next_due_at is None or history(session, subscriber_id, 1):
+    if subscriber.state is State.PAUSED:
+        raise Conflict("Digests are paused. Resume them first.")
+    if subscriber.state is not State.ACTIVE:
+        raise Conflict("There is no digest to send: this subscription is not active.")
+    if first_digest(session, subscriber, now):
         return False
-    subscriber.next_due_at = min(subscriber.next_due_at, now)
+    subscriber.next_due_at = now
+    # The schedule applies from the day after this digest, which is sent whether or not one was due today.
+    subscriber.due_since = schedule.next_edition_due(
+        subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone, now
+    )
     record_event(session, "first_asked", subscriber, now)
     session.add(subscriber)
     return True
+
+
+def first_digest(session: Session, subscriber: Subscriber, now: datetime) -> Delivery | None:
+    """Return the latest digest that was sent or is scheduled, or was for today in any state."""
+    digests = select(Delivery).where(
+        Delivery.subscriber_id == subscriber.id,
+        Delivery.kind == MailKind.DIGEST,
+        or_(
+            col(Delivery.state).not_in(ledger.UNDELIVERED),
+            Delivery.edition == schedule.edition(subscriber.zone, now),
+        ),
+    )
+    return session.exec(digests.order_by(col(Delivery.due_at).desc())).first()
 
 
 def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:

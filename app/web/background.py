@@ -28,12 +28,6 @@ def send_mails(request: Request, delivery_ids: list[int]) -> None:
     _with_mail_slot(request, lambda: pipeline.send_pending(app, clock.utcnow(), ids=delivery_ids))
 
 
-def send_due(request: Request) -> None:
-    """Plan and send the digests that are due now if a slot is free. Otherwise the scheduler does."""
-    app: Application = request.app.state.paperboy
-    _with_mail_slot(request, lambda: pipeline.send_due(app, clock.utcnow()))
-
-
 async def answer_form(request: Request, request_id: int) -> None:
     """Process a stored form after a random delay if a slot is free. Otherwise the scheduler processes it.
 

@@ -14,9 +14,9 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.digests import planning, reconciliation
 from app.digests.builder import DigestBuilder, DigestRequest
-from app.storage.models import Delivery, DeliveryState, DigestContent, Paper, Subscriber
+from app.storage.models import Delivery, DeliveryState, DigestContent, Paper, Source, Subscriber
 from app.subscribers import Preferences
-from app.types import Interest, Skip
+from app.types import Cadence, Interest, Skip
 from tests.conftest import NOW
 from tests.support import factories
 from tests.support.mail_server import MailServer
@@ -51,6 +51,36 @@ def titles(app: Application) -> list[list[str]]:
 def change_preferences(app: Application, now: datetime, **fields: object) -> None:
     with app.db.write() as session:
         subscribers.change(session, 1, Preferences(**fields), now)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cadence", Cadence)
+def test_requested_first_digest(app: Application, mail_server: MailServer, cadence: Cadence) -> None:
+    """If it was skipped, it can be requested on another day. The schedule continues a day after it."""
+    early, tomorrow = HOUR - timedelta(hours=1), HOUR + DAY - timedelta(hours=1)
+    rhythm = Preferences(interests=(Interest("pigeons"),), cadence=cadence, weekday=2, hour=8)
+    with app.db.write() as session:
+        bob = subscribers.add(session, "bob@example.org", rhythm, early - 6 * DAY)
+        subscribers.change(session, bob, rhythm, early - DAY / 24)
+    for _ in range(2):
+        skipped = pipeline.plan_first(app, bob, early)
+        assert skipped
+        assert (skipped.state, skipped.edition) == (DeliveryState.SKIPPED, f"{early:%Y-%m-%d}")
+    with app.db.write() as session:
+        source = session.get_one(Source, 1)
+        factories.add_paper(session, source, "Homing Pigeons", tomorrow.date(), tomorrow)
+    digest = pipeline.plan_first(app, bob, tomorrow)
+    assert digest
+    assert pipeline.send_pending(app, tomorrow, [digest.id or 0])["sent"] == 1
+    again = pipeline.plan_first(app, bob, tomorrow + timedelta(minutes=1))
+    assert again
+    assert (again.id, again.state) == (digest.id, DeliveryState.SENT)
+    with app.db.read() as session:
+        following = session.get_one(Subscriber, bob).next_due_at
+        assert reconciliation.reconcile(session, tomorrow, skipped.edition, digest.edition).surplus == 0
+    assert following
+    assert following == digest.give_up_at
+    assert following.date() > tomorrow.date()
+    assert len(mail_server.messages) == 1
 
 
 def test_first_digest_says_who_added_the_subscriber(app: Application, mail_server: MailServer) -> None:

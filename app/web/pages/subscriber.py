@@ -13,13 +13,13 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 from fastapi.responses import HTMLResponse
 from sqlmodel import Session
 
-from app import clock, subscribers
+from app import clock, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.errors import InvalidAddress, InvalidPreference, LinkForged, NotFound
 from app.links import Grant, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
-from app.storage.models import AddressChange, Delivery, Subscriber, SubscriberState
+from app.storage.models import AddressChange, Delivery, DeliveryState, Subscriber, SubscriberState
 from app.web import background, feedback_overview, forms, preview
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.preview import Preview
@@ -35,9 +35,11 @@ MAX_DATE_CHARS = 20  # of an invalid date that is shown again
 MESSAGES = {
     "saved": "Saved.",
     "followed": "You now follow one more author. See your interests.",
-    "first": "Your first digest is on its way. If no papers match today, there is none, and “Your digests” "
-    "below says why.",
-    "later": "You already got a digest. The next one is sent at the time in your schedule.",
+    "first": "Your first digest is on its way. “Your digests” below shows its state.",
+    "later": "Your first digest has been sent or is scheduled. “Your digests” below shows its state.",
+    "due": "Your first digest is scheduled. “Your digests” below shows it as soon as it is composed.",
+    "none": "There is no digest today. “Your digests” below says why. The next one is due at the time in "
+    "your schedule.",
     "paused": "Paused.",
     "resumed": "Your digests have resumed.",
     "back": "Welcome back. You are subscribed again.",
@@ -84,7 +86,7 @@ def confirm(request: Request, grant: Confirm) -> Response:
         subscriber = subscribers.confirm(
             session, grant.subscriber_id, client_ip(request), now, grant.argument or None
         )
-        is_first = not subscribers.history(session, grant.subscriber_id, 1)
+        is_first = subscribers.first_digest(session, subscriber, now) is None
     links = _links(request, subscriber, now)
     return page(request, "confirmed.html", subscriber=subscriber, links=links, is_first=is_first)
 
@@ -317,13 +319,19 @@ def pause_from_preferences(request: Request, grant: Change, until: Text = "", ac
 @router.post("/preferences/{token}/first")
 def send_first_digest(request: Request, grant: Change, later: BackgroundTasks) -> Response:
     """Send a new subscriber's first digest now. The ledger has one row for today, so it is sent once."""
+    app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
     capacity.first_digest_limit.hit(visitor(request))
-    with db(request).write() as session:
-        is_due = subscribers.send_first_now(session, grant.subscriber_id, clock.utcnow())
-    if is_due:
-        later.add_task(background.send_due, request)
-    return redirect_to_preferences(request, "first" if is_due else "later")
+    with capacity.previews.take():
+        delivery = pipeline.plan_first(app, grant.subscriber_id, clock.utcnow())
+    if delivery is None:
+        return redirect_to_preferences(request, "due")
+    if delivery.state in ledger.UNDELIVERED:
+        return redirect_to_preferences(request, "none")
+    if delivery.state is not DeliveryState.PENDING or delivery.due_at > delivery.created_at:
+        return redirect_to_preferences(request, "later")
+    later.add_task(background.send_mails, request, [delivery.id or 0])
+    return redirect_to_preferences(request, "first")
 
 
 @router.post("/preferences/{token}/return")

@@ -25,6 +25,7 @@ from app.storage.models import (
     Event,
     FeedbackRow,
     InterestRow,
+    JobRun,
     PrivatePaper,
     Subscriber,
     SubscriberState,
@@ -532,8 +533,8 @@ def test_first_digest_is_sent_on_request(
     sent = client.post(button[1]).text
     assert "Your first digest is on its way." in sent
     again = client.post(button[1]).text
-    assert "You already got a digest." in again
-    assert [mail.recipient for mail in mail_server.messages] == [BOB, BOB]  # confirm, digest
+    assert "Your first digest has been sent or is scheduled." in again
+    assert [mail.recipient for mail in mail_server.messages] == [BOB]
     pipeline.send_due(app, now + timedelta(hours=23))
     with app.db.read() as session:
         (row,) = subscribers.history(session, pending)
@@ -541,6 +542,102 @@ def test_first_digest_is_sent_on_request(
         assert subscribers.get(session, pending).next_due_at > row.due_at  # type: ignore[operator]
         assert reconciliation.reconcile_recent(session, now).is_consistent
     assert button[1] not in client.post(link(Purpose.CONFIRM, pending)).text
+
+
+def press_for_first_digest(client: TestClient, link: Link, reader: int) -> str:
+    """Press the button and return the message."""
+    answer = client.post(link(Purpose.PREFERENCES, reader) + "/first")
+    message = re.search(r'role="status">([^<]*)|<p class="lead">([^<]*)', answer.text)
+    assert message, answer.text
+    return (message[1] or message[2]).strip()
+
+
+def add_first_paper(app: Application) -> None:
+    now = clock.utcnow()
+    with app.db.write() as session:
+        factories.add_paper(session, factories.add_source(session, now), "Diffusion Models", now.date(), now)
+
+
+def test_request_for_first_digest_sends_no_others(
+    app: Application, mail_server: MailServer, client: TestClient, alice: int, link: Link
+) -> None:
+    """Carol and Dave are due as well, and Dave's digest is in the ledger. The scheduler sends theirs."""
+    now = clock.utcnow()
+    add_first_paper(app)
+    with app.db.write() as session:
+        carol, dave = (
+            factories.add_subscriber(
+                session, f"{name}@example.org", ["diffusion models"], now - timedelta(minutes=1)
+            )
+            for name in ("carol", "dave")
+        )
+        add_digest(session, dave)
+    assert "on its way" in press_for_first_digest(client, link, alice)
+    assert [mail.recipient for mail in mail_server.messages] == [ALICE]
+    with app.db.read() as session:
+        assert subscribers.history(session, carol) == []
+        assert [row.state for row in subscribers.history(session, dave)] == [DeliveryState.PENDING]
+        assert session.exec(select(JobRun)).all() == []
+
+
+def test_first_digest_without_matches(
+    app: Application, mail_server: MailServer, client: TestClient, alice: int, link: Link
+) -> None:
+    """The page says that there is none today, however often the button is pressed."""
+    for _ in range(2):
+        assert press_for_first_digest(client, link, alice).startswith("There is no digest today.")
+    assert mail_server.messages == []
+    with app.db.read() as session:
+        (row,) = subscribers.history(session, alice)
+    assert row.state is DeliveryState.SKIPPED
+
+
+def test_first_digest_composed_ahead_is_scheduled(
+    app: Application, mail_server: MailServer, client: TestClient, alice: int, link: Link
+) -> None:
+    add_first_paper(app)
+    due = clock.utcnow() + timedelta(minutes=5)
+    with app.db.write() as session:
+        subscribers.get(session, alice).next_due_at = due
+    pipeline.plan(app, clock.utcnow())
+    assert "has been sent or is scheduled" in press_for_first_digest(client, link, alice)
+    assert mail_server.messages == []
+    with app.db.read() as session:
+        (row,) = subscribers.history(session, alice)
+    assert (row.state, row.due_at) == (DeliveryState.PENDING, due)
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        (SubscriberState.PAUSED, "Digests are paused. Resume them first."),
+        (SubscriberState.UNSUBSCRIBED, "this subscription is not active"),
+    ],
+)
+def test_no_first_digest_while_inactive(
+    app: Application, client: TestClient, alice: int, link: Link, state: SubscriberState, problem: str
+) -> None:
+    with app.db.write() as session:
+        session.get_one(Subscriber, alice).state = state
+    before = snapshot(app)
+    answer = client.post(link(Purpose.PREFERENCES, alice) + "/first")
+    assert answer.status_code == 409
+    assert problem in answer.text
+    assert snapshot(app) == before
+
+
+def test_first_digest_is_left_to_scheduler_while_clocks_disagree(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    with app.db.write() as session:
+        session.get_one(
+            Delivery,
+            add_digest(session, subscribers.add(session, "carol@example.org", WANTED, clock.utcnow())),
+        ).created_at += timedelta(days=30)
+    assert press_for_first_digest(client, link, alice).startswith("Your first digest is scheduled.")
+    with app.db.read() as session:
+        assert subscribers.history(session, alice) == []
+        assert subscribers.get(session, alice).next_due_at <= clock.utcnow() + timedelta(seconds=1)  # type: ignore[operator]
 
 
 def test_requests_for_first_digests_are_limited(client: TestClient, alice: int, link: Link) -> None:
