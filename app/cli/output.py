@@ -25,6 +25,17 @@ from app.settings import Settings, load
 from app.storage import api_keys, database
 from app.types import Digest, Skip
 
+MinPapers = Annotated[int, typer.Option(help="The minimum number of papers in a digest.")]
+MaxPapers = Annotated[int, typer.Option(help="The maximum number of papers in a digest.")]
+MaxTrending = Annotated[
+    int | None, typer.Option(help="The maximum number of trending papers beyond the interests.")
+]
+Mute = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Exclude papers with this word, phrase, author:, org: or cat:. Repeat the option for more."
+    ),
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else to standard output.")
 ]

@@ -18,17 +18,10 @@ from app.types import Digest, Interest, Skip
 
 def preview(
     interest: Annotated[list[str], typer.Option(help="An interest. Repeat the option for more.")],
-    min_papers: Annotated[int, typer.Option(help="The minimum number of papers in a digest.")] = 1,
-    max_papers: Annotated[int, typer.Option(help="The maximum number of papers in a digest.")] = 10,
-    max_trending: Annotated[
-        int | None, typer.Option(help="The maximum number of trending papers beyond the interests.")
-    ] = None,
-    mute: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Exclude papers with this word, phrase, author: or cat:. Repeat the option for more."
-        ),
-    ] = None,
+    min_papers: output.MinPapers = 1,
+    max_papers: output.MaxPapers = 10,
+    max_trending: output.MaxTrending = None,
+    mute: output.Mute = None,
     day: output.Day = None,
     html: Annotated[Path | None, typer.Option(help="Write the mail's HTML to this file.")] = None,
     as_json: output.AsJson = False,

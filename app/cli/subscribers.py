@@ -86,20 +86,13 @@ def add(
     zone: Annotated[
         str | None, typer.Option(help="The subscriber's time zone, such as Europe/Berlin.")
     ] = None,
-    min_papers: Annotated[int, typer.Option(help="The minimum number of papers in a digest.")] = 1,
-    max_papers: Annotated[int, typer.Option(help="The maximum number of papers in a digest.")] = 10,
+    min_papers: output.MinPapers = 1,
+    max_papers: output.MaxPapers = 10,
     when_empty: Annotated[
         EmptyDigestPolicy, typer.Option(help="What to do if no paper matches.")
     ] = EmptyDigestPolicy.SKIP,
-    max_trending: Annotated[
-        int | None, typer.Option(help="The maximum number of trending papers beyond the interests.")
-    ] = None,
-    mute: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Exclude papers with this word, phrase, author: or cat:. Repeat the option for more."
-        ),
-    ] = None,
+    max_trending: output.MaxTrending = None,
+    mute: output.Mute = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Add a subscriber who consented elsewhere. They are active at once, without a confirmation mail."""
