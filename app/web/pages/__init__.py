@@ -2,7 +2,8 @@
 
 home           the front page, sign-up, requests for a link
 archive        a paper, search, the papers from a day, the most upvoted papers from a week
-subscriber     pages behind signed links: confirm, preferences, pause, unsubscribe, export, erase
+subscriber     pages behind signed links: confirm, preferences, change of address, pause
+leaving        unsubscribe, export, erase
 feedback       likes, dislikes, pasted papers
 paper_actions  follow an author, mute a word
 feeds          Atom and JSON Feed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, time
@@ -19,7 +18,7 @@ from app.delivery import ledger
 from app.errors import InvalidAddress, InvalidPreference, LinkForged, NotFound
 from app.links import Grant, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
-from app.storage.models import AddressChange, Delivery, DeliveryState, Subscriber, SubscriberState
+from app.storage.models import AddressChange, Delivery, DeliveryState, Subscriber
 from app.web import background, feedback_overview, forms, preview
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.preview import Preview
@@ -54,12 +53,9 @@ MESSAGES = {
 
 Confirm = Annotated[Grant, allows(Purpose.CONFIRM)]
 Decline = Annotated[Grant, allows(Purpose.DECLINE)]
-Unsubscribe = Annotated[Grant, allows(Purpose.UNSUBSCRIBE)]
 Pause = Annotated[Grant, allows(Purpose.PAUSE)]
 Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
 View = Annotated[Grant, allows(Purpose.VIEW)]
-Export = Annotated[Grant, allows(Purpose.EXPORT)]
-Erase = Annotated[Grant, allows(Purpose.ERASE)]
 ConfirmAddress = Annotated[Grant, allows(Purpose.ADDRESS)]
 
 
@@ -112,61 +108,6 @@ def decline(request: Request, grant: Decline, action: Text = "") -> Response:
 
 def _decline_page(request: Request, done: str) -> Response:
     return page(request, "decline.html", done=done, days=subscribers.DECLINE_LASTS.days)
-
-
-# --- unsubscribe, export, erase
-
-
-@router.get("/unsubscribe/{token}")
-def ask_unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    """Ask whether to unsubscribe, or report that it is done. Links in all e-mails work."""
-    return _unsubscribe_page(request, grant)
-
-
-@router.post("/unsubscribe/{token}")
-def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    """Unsubscribe. The button and mail programs (RFC 8058) post here. The body is not read."""
-    with db(request).write() as session:
-        subscribers.unsubscribe(session, grant.subscriber_id, clock.utcnow())
-    return _unsubscribe_page(request, grant)
-
-
-def _unsubscribe_page(request: Request, grant: Grant) -> Response:
-    with db(request).read() as session:
-        subscriber = subscribers.get(session, grant.subscriber_id)
-    done = subscriber.state in (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
-    # E-mails get forwarded, so most of the local part is hidden.
-    name, _, domain = subscriber.email.rpartition("@")
-    masked = f"{name[:1] if len(name) > 2 else ''}…@{domain}"
-    address = "" if subscriber.state is SubscriberState.ERASED else masked
-    return page(request, "unsubscribe.html", done=done, masked_address=address)
-
-
-@router.get("/export/{token}")
-def ask_export(request: Request, grant: Export) -> Response:
-    return page(request, "export.html")
-
-
-@router.post("/export/{token}")
-def export(request: Request, grant: Export) -> Response:
-    capacity: Capacity = request.app.state.capacity
-    with capacity.analyses.take(), db(request).read() as session:
-        data = subscribers.export(session, grant.subscriber_id)
-    name = {"Content-Disposition": 'attachment; filename="paperboy-export.json"'}
-    content = json.dumps(data, indent=2, ensure_ascii=False)
-    return Response(content, media_type="application/json", headers={**PRIVATE, **name})
-
-
-@router.get("/erase/{token}")
-def ask_erase(request: Request, grant: Erase) -> Response:
-    return page(request, "erase.html", done=False)
-
-
-@router.post("/erase/{token}")
-def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
-    with db(request).write() as session:
-        subscribers.erase(session, grant.subscriber_id, clock.utcnow(), suppress=keep_off == "yes")
-    return page(request, "erase.html", done=True, suppressed=keep_off == "yes")
 
 
 # --- change the address
