@@ -42,7 +42,7 @@ Where to find limits, weights and intervals:
 
     how often a source is polled (POLL_EVERY)   papers/poll_schedule.py
     how long a source may take to respond       papers/sources/http_client.py, papers/polling.py
-    how relevant a paper must be (FLOOR)        relevance/matching.py
+    how relevant a paper must be (FLOOR)        relevance/cut_offs.py
     weights of words, phrases and meaning       relevance/matching.py
     when the model is retrained                 relevance/model_store.py
     the reason on a card                        relevance/reasons.py

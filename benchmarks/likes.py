@@ -30,7 +30,7 @@ from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 from sklearn.svm import LinearSVC
 
 from app.digests import ranking
-from app.relevance import matching, query_language, user_profile
+from app.relevance import cut_offs, matching, query_language, user_profile
 from app.relevance.model import RelevanceModel
 from app.types import Feedback, PaperView
 
@@ -188,7 +188,7 @@ def show_sent(evaluation: ModuleType, data: Path) -> None:
                 continue
             if by_id[liked[-1]]["listed_on"] < pool[0]["listed_on"]:
                 relevance = ranker.profile(pool, [by_id[i] for i in liked]).relevance
-                selected = [n for n, hit in relevance.items() if hit >= matching.FLOOR]
+                selected = [n for n, hit in relevance.items() if hit >= cut_offs.FLOOR]
                 liked_later = sum(pool[n]["id"] in later for n in selected)
                 weekly_counts[kind, count].append((len(pool), len(selected), liked_later))
     print("\nby taste alone, with authors     of 100 papers it sends   of these on the list")
@@ -239,7 +239,7 @@ def show_mixed(evaluation: ModuleType, data: Path) -> None:
 def _selected(ranker: Taste, pool: list[Paper], likes: list[Paper]) -> set[int]:
     profile = ranker.profile(pool, likes)
     relevance = profile.relevance if profile else {}
-    return {number for number, value in relevance.items() if value >= matching.FLOOR}
+    return {number for number, value in relevance.items() if value >= cut_offs.FLOOR}
 
 
 def show_feedback_effect(evaluation: ModuleType, data: Path) -> None:
@@ -257,7 +257,7 @@ def show_feedback_effect(evaluation: ModuleType, data: Path) -> None:
             index, candidates = matching.MatchIndex(views, ranker.model), ranker.candidates(pool)
             for hits in index.match(queries):
                 before = np.array([hits.get(number, 0.0) for number in range(len(pool))])
-                selected = np.flatnonzero(before >= matching.FLOOR).tolist()
+                selected = np.flatnonzero(before >= cut_offs.FLOOR).tolist()
                 if candidates and len(pool) > NEAREST:
                     for rated in draw.sample(selected, min(RATED_PER_INTEREST, len(selected))):
                         _record_changes(candidates, before, rated, changes)
@@ -278,7 +278,7 @@ def _record_changes(
     closeness[rated] = -np.inf
     is_near = np.zeros(len(before), bool)
     is_near[np.argsort(-closeness)[:NEAREST]] = True
-    is_selected = (before >= matching.FLOOR) & (closeness > -np.inf)
+    is_selected = (before >= cut_offs.FLOOR) & (closeness > -np.inf)
     groups = {
         "10 nearest": is_near,
         "of them, those that the interest selects": is_near & is_selected,

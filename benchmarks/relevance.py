@@ -28,7 +28,8 @@ import numpy as np
 from app.digests import ranking
 from app.papers import dedupe
 from app.relevance import query_language, trending
-from app.relevance.matching import FLOOR, MatchIndex
+from app.relevance.cut_offs import FLOOR
+from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
 from app.text.tokenizer import content_stems
 from app.types import PaperView, Trend, VoteSample

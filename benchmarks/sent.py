@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from app.relevance import matching, model_store, query_language
+from app.relevance import cut_offs, matching, model_store, query_language
 from app.relevance.model import RelevanceModel
 from app.text.tokenizer import WORD, content_stems
 from app.web import preview
@@ -110,7 +110,7 @@ def other_number(word: str) -> str:
 
 def matcher(model: RelevanceModel, weight: float = 1.0) -> System:
     """Return the product's selection for interests of this weight."""
-    least = 1 - (1 - matching.FLOOR) ** (1 / weight)
+    least = 1 - (1 - cut_offs.FLOOR) ** (1 / weight)
 
     def select(interests: Sequence[str], papers: Sequence[Paper]) -> Selection:
         index = matching.MatchIndex([view(row, paper) for row, paper in enumerate(papers)], model)
@@ -137,11 +137,11 @@ def one_floor(model: RelevanceModel) -> System:
 @contextmanager
 def cut_off_weight(weight: float) -> Iterator[None]:
     """Set the weight of an interest's own cut-off."""
-    before, matching.CUT_OFF_WEIGHT = matching.CUT_OFF_WEIGHT, weight
+    before, cut_offs.CUT_OFF_WEIGHT = cut_offs.CUT_OFF_WEIGHT, weight
     try:
         yield
     finally:
-        matching.CUT_OFF_WEIGHT = before
+        cut_offs.CUT_OFF_WEIGHT = before
 
 
 def bm25(ranker: Bm25, cut: float) -> System:

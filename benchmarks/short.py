@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from app.relevance import matching, query_language
+from app.relevance import cut_offs, matching, query_language
 from app.relevance.filters import Filters
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import Query
@@ -49,7 +49,7 @@ def show(text: str, pool: dict[int, PaperView], index: matching.MatchIndex, corp
     )
     mentioned = {n for n, is_mentioned in zip(pool, mentions.tolist(), strict=True) if is_mentioned}
     hits = index.match([query])[0]
-    sent = {n for n, relevance in hits.items() if relevance >= matching.FLOOR}
+    sent = {n for n, relevance in hits.items() if relevance >= cut_offs.FLOOR}
     others = len(sent - mentioned)
     print(f"\n{text}: named by {len(mentioned)}, sent {len(sent)}, of these {others} that do not name it")
     best = sorted(sent, key=lambda n: -hits[n])[:SHOWN]

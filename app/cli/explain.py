@@ -14,7 +14,7 @@ from app.cli import output
 from app.digests import ranking
 from app.digests.explanation_text import format_score
 from app.digests.explanation_types import Explanation, InterestMatch
-from app.relevance import matching
+from app.relevance import cut_offs
 from app.storage.models import DeliveryState
 
 At = Annotated[
@@ -25,8 +25,8 @@ At = Annotated[
 ]
 
 LEGEND = (
-    f"agreement = {matching.WORD_WEIGHT} × words + meaning + {matching.ALL_WORDS_BONUS:g} for all words "
-    f"− {matching.MISSING_WEIGHT:g} × the share of the words that is missing. Papers are relevant enough "
+    f"agreement = {cut_offs.WORD_WEIGHT} × words + meaning + {cut_offs.ALL_WORDS_BONUS:g} for all words "
+    f"− {cut_offs.MISSING_WEIGHT:g} × the share of the words that is missing. Papers are relevant enough "
     "from the interest's cut-off on, or with all its words in the title. "
     "Meaning: standard deviations above the average paper, less if the archive hardly knows the interest. "
     "Weighted = 1 − (1 − relevance)^weight. The relevance above = 1 − the product of (1 − weighted) over all "

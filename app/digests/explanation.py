@@ -27,7 +27,7 @@ from app.digests.ranking import Ranked
 from app.digests.selection import Selection, SelectionOutcome
 from app.errors import NotFound
 from app.papers import queries
-from app.relevance.matching import FLOOR
+from app.relevance.cut_offs import FLOOR
 from app.storage.models import Delivery, Listing, Paper, Source, Subscriber
 from app.subscribers import schedule
 from app.text import sanitize

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from app.relevance import reasons
-from app.relevance.matching import FLOOR
+from app.relevance.cut_offs import FLOOR
 from app.types import CardReason, EmptyDigestPolicy, Interest, PaperView, SkippedEdition, Trend
 
 Vector = np.ndarray[Any, Any]

@@ -8,22 +8,14 @@ in this direction: the number of standard deviations by which it is closer than 
 This makes interests comparable and finds papers that use other words. P is damped if the examples contain few
 of the interest's words.
 
-z = WORD_WEIGHT·B + P + ALL_WORDS_BONUS·(the paper contains all words of the interest) − MISSING_WEIGHT·(the
-share of the words that it lacks, by idf).
-
-The cut-off: interests differ in how many papers are about them, so each has its own z from which papers are
-sent. In a sample of the archive, as many papers reach it as are probably about the interest. That number is
-the geometric mean of three counts: the papers with a high z, those that contain all words of the interest,
-and those that use all of them prominently. The cut-off lies between the z that so many papers reach and
-FLOOR_Z.
-Relevance rises with the distance of z from the cut-off in the same way for all interests, and is FLOOR there.
+How B and P become relevance, and from which relevance papers are sent, is in `cut_offs`.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -32,19 +24,25 @@ from scipy import sparse
 
 from app.papers import display
 from app.relevance import reasons
+from app.relevance.cut_offs import ALL_WORDS_SHARE, FLOOR_Z, agreement_of, evidence_from
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText, Typed, distinct_words
 from app.relevance.model import RelevanceModel
 from app.relevance.organizations import OrganizationNames
+from app.relevance.query_examples import (
+    MAX_Z_SCORE,
+    MIN_Z_SCORE,
+    QueryBatch,
+    QueryExamples,
+    common_terms_in_pairs,
+)
 from app.relevance.query_language import Query
 from app.relevance.vector_space import (
     CLOSE_Z,
     Matrix,
     Terms,
-    VectorSpace,
     count_matrix,
     indicator_matrix,
-    title_fingerprint,
     with_expansions,
 )
 from app.text.shortening import FUNCTION_WORDS
@@ -52,29 +50,9 @@ from app.text.tokenizer import Token, content_stems, tokenise, without_stopwords
 from app.types import CardReason, Marks, PaperView
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
-FLOOR = 0.33  # the relevance that a paper needs for a digest
-WORD_WEIGHT, ALL_WORDS_BONUS, MISSING_WEIGHT = 0.35, 1.0, 1.0
-ALL_WORDS_SHARE = 0.9999  # this share of an interest's idf counts as all words, as 32-bit sums are inexact
-# An interest's examples are the papers with the highest score × share of its words. Each one is weighted by
-# (its value / the highest value)² / √rank.
-EXAMPLES_PER_INTEREST = 40
-RANK_WEIGHTS = (1 / np.sqrt(np.arange(1, EXAMPLES_PER_INTEREST + 1))).astype(np.float32)
-MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
 SHORT_TEXT = 3  # terms; P of a text so short counts about half, as few words say little about its meaning
-ENOUGH_EXAMPLES = 3.0  # with fewer, P is damped, as it would mean all else that these papers are about
 # Without an LSA space, P is estimated from the words. These numbers fit its average where words are found.
 FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
-# With z' = z − cut-off + FLOOR_Z, evidence is softplus(z' − EVIDENCE_OFFSET) minus its value at
-# z' = MIN_AGREEMENT, and next to 0 if that is negative or z is at most MIN_AGREEMENT. Relevance is
-# 1 − exp(−evidence / EVIDENCE_SCALE). Combining relevances as 1 − Π (1 − r) adds up their evidence.
-EVIDENCE_OFFSET, EVIDENCE_SCALE, MIN_AGREEMENT = 2.0, 8.0, 1.0
-WEAK_EVIDENCE = 0.001  # per unit of z: orders the papers below that, and is too little to add up
-# The z at which relevance is FLOOR for an interest whose cut-off is not known.
-FLOOR_Z = EVIDENCE_OFFSET + math.log(
-    math.expm1(math.log1p(math.exp(MIN_AGREEMENT - EVIDENCE_OFFSET)) - EVIDENCE_SCALE * math.log1p(-FLOOR))
-)
-CUT_OFF_WEIGHT = 0.7  # of the interest's own cut-off, against FLOOR_Z
-MIN_COUNT = 1e-3  # of the sample; added to each count, as small counts vary by chance
 # Papers with all words of the interest in the title, in any order, are relevant enough, however common the
 # words. This evidence is added to the rest, so that such papers differ.
 TITLE_RELEVANCE = 0.34
@@ -119,39 +97,13 @@ class _Scores:
 
     @cached_property
     def agreement(self) -> Matrix:
-        return _agreement(self.words, self.meaning, self.share)
+        return agreement_of(self.words, self.meaning, self.share)
 
     @cached_property
     def relevance(self) -> Matrix:
-        z = self.agreement + (FLOOR_Z - self.cut_offs)[:, None]
-        evidence = np.logaddexp(0, z - EVIDENCE_OFFSET) - np.logaddexp(0, MIN_AGREEMENT - EVIDENCE_OFFSET)
-        evidence = np.where(self.agreement > MIN_AGREEMENT, evidence / EVIDENCE_SCALE, 0)
-        evidence = np.maximum(evidence, WEAK_EVIDENCE * np.maximum(self.agreement, 0))
+        evidence = evidence_from(self.agreement, self.cut_offs)
         evidence -= self.in_title * math.log1p(-TITLE_RELEVANCE)
         return np.asarray(-np.expm1(-evidence))
-
-
-@dataclass(frozen=True)
-class _QueryBatch:
-    """A batch of interests and their word scores."""
-
-    terms: Sequence[Sequence[str]]  # of each interest
-    pairs: Sequence[Sequence[str]]  # in both orders
-    common_pairs: Sequence[Sequence[str]]  # those of a very common term
-    common_counts: Matrix  # the number of very common terms among several terms
-    term_indicators: sparse.csr_matrix  # interests × terms of the index: 1 for each of `terms`
-    total_idf: Matrix  # the sum of the idf of each interest's terms
-    words: Matrix  # B: interests × papers
-    share: Matrix  # interests × papers: the share of the interest's terms in the paper, by idf
-
-
-@dataclass(frozen=True)
-class _Meaning:
-    """The meaning of a batch of interests, learned from the archive."""
-
-    directions: Matrix  # of each interest's best examples: unit rows
-    known_share: Matrix  # in 0…1: the weighted mean of the share of the interest's words in each example
-    cut_offs: Matrix  # the z from which papers are sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +160,7 @@ class MatchIndex:
         full = mean / (mean + SHORT_TEXT)
         self._certainty = np.minimum(1, sizes / (sizes + SHORT_TEXT) / full)
         self._vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
-        self._examples = _Examples(self._space, self._texts, self._vectors) if self._space else None
+        self._examples = QueryExamples(self._space, self._texts, self._vectors) if self._space else None
         self._directions: dict[str, tuple[Matrix, dict[str, bool]]] = {}  # and the stems close to it
         self._card_texts: dict[int, PaperText] = {}  # by row
         self._query_words = lru_cache(MAX_CACHED_DIRECTIONS)(self._new_query_words)
@@ -401,7 +353,7 @@ class MatchIndex:
         batch = self._batch(queries)
         counts = np.array([max(1, len(terms)) for terms in batch.terms])
         in_title = (batch.term_indicators @ self._in_title).toarray() >= counts[:, None]
-        in_title &= _common_terms_in_pairs(batch, self._terms.columns, self._in_title)
+        in_title &= common_terms_in_pairs(batch, self._terms.columns, self._in_title)
         if self._space and self._examples:
             of = self._examples.meaning(batch)
             known_share, cut_offs = of.known_share, of.cut_offs
@@ -417,13 +369,13 @@ class MatchIndex:
             meaning = np.where(batch.words > 0, guess, 0)
         return _Scores(batch.words, meaning, batch.share, in_title, known_share, cut_offs)
 
-    def _batch(self, queries: Sequence[Query]) -> _QueryBatch:
+    def _batch(self, queries: Sequence[Query]) -> QueryBatch:
         idf, columns = self._model.statistics.idf, self._terms.columns
         terms, pairs = zip(*map(self._terms_and_pairs, queries), strict=True)
         total_idf = np.array([sum(map(idf, own)) or 1.0 for own in terms], np.float32)
         term_indicators, pair_indicators = indicator_matrix(terms, columns), indicator_matrix(pairs, columns)
         common = [{term for term in own if len(own) > 1 and idf(term) < COMMON_IDF} for own in terms]
-        return _QueryBatch(
+        return QueryBatch(
             terms,
             pairs,
             [
@@ -456,85 +408,6 @@ class MatchIndex:
         return list(terms), list(pairs)
 
 
-class _Examples:
-    """The papers that show the meaning of interests: the model's examples, and candidates not among them."""
-
-    def __init__(self, space: VectorSpace, texts: Sequence[PaperText], vectors: Matrix) -> None:
-        fingerprints = set(space.fingerprints.tolist())
-        self._space = space
-        self._newer_rows = [
-            row for row, text in enumerate(texts) if title_fingerprint(text.paper.title) not in fingerprints
-        ]
-        self._vectors = np.concatenate([space.examples, vectors[self._newer_rows]])
-
-    def meaning(self, batch: _QueryBatch) -> _Meaning:
-        """Return the directions, known shares and cut-offs of interests."""
-        columns = self._space.terms.columns
-        term_indicators = indicator_matrix(batch.terms, columns)
-        indicators = term_indicators + indicator_matrix(batch.pairs, columns)
-        known = sparse.csr_matrix(indicators @ self._space.impacts_with_idf)
-        found = known
-        if self._newer_rows:
-            newer = (batch.words + 1j * batch.share * batch.total_idf[:, None])[:, self._newer_rows]
-            found = sparse.hstack([known, sparse.csr_matrix(newer.astype(np.complex64))], format="csr")
-        share = found.data.imag / np.repeat(batch.total_idf, np.diff(found.indptr))
-        scores = found.data.real * share
-        spans = itertools.pairwise(found.indptr.tolist())
-        best = [start + _highest(scores[start:end], EXAMPLES_PER_INTEREST) for start, end in spans]
-        ends = np.cumsum([0, *map(len, best)])
-        entries, row = np.concatenate(best), np.repeat(np.arange(len(best)), np.diff(ends))
-        weights = np.concatenate(
-            [RANK_WEIGHTS[: len(own)] * (scores[own] / scores[own[:1]]) ** 2 for own in best]
-        )
-        chosen = sparse.csr_matrix((weights, found.indices[entries], ends), (len(best), len(self._vectors)))
-        directions = np.asarray(chosen @ self._vectors, np.float32)
-        directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-9)
-        weighted_share = np.bincount(row, weights * share[entries], len(best))
-        total_weight = np.bincount(row, weights, len(best))
-        known_share = weighted_share / np.maximum(total_weight, 1e-9)
-        # Kish's effective sample size.
-        effective = total_weight**2 / np.maximum(np.bincount(row, weights**2, len(best)), 1e-9)
-        known_share = (known_share * np.minimum(1, effective / ENOUGH_EXAMPLES)).astype(np.float32)
-        prominent_idf = (term_indicators @ self._space.prominent_idf).toarray()
-        prominent = prominent_idf >= ALL_WORDS_SHARE * batch.total_idf[:, None]
-        sample = known[:, : len(self._space.sample)].toarray()
-        share = sample.imag / batch.total_idf[:, None]
-        z_scores = self._space.z_scores(directions, self._space.sample)
-        meaning = known_share[:, None] * np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
-        agreement = _agreement(sample.real, meaning, share)
-        in_pairs = _common_terms_in_pairs(batch, columns, self._space.sample_terms)
-        all_words = (share >= ALL_WORDS_SHARE) & in_pairs
-        return _Meaning(directions, known_share, _cut_offs(agreement, all_words, prominent & in_pairs))
-
-
-def _agreement(words: Matrix, meaning: Matrix, share: Matrix) -> Matrix:
-    """Return z, given B, P and the share of the interest's words in each paper."""
-    all_words = np.float32(ALL_WORDS_BONUS) * (share >= ALL_WORDS_SHARE)  # 64-bit numbers take twice as long
-    return np.asarray(WORD_WEIGHT * words + meaning + all_words - MISSING_WEIGHT * (1 - share))
-
-
-def _common_terms_in_pairs(
-    batch: _QueryBatch, columns: Mapping[str, int], texts: sparse.csr_matrix
-) -> Matrix:
-    """Return interests × texts: True if each very common term stands beside another term of the interest.
-
-    "Real-World Images with Large Models" is no text on world models. `texts` is terms × texts.
-    """
-    found = (indicator_matrix(batch.common_pairs, columns) @ texts).toarray()
-    return np.asarray(found >= batch.common_counts[:, None])
-
-
-def _cut_offs(agreement: Matrix, all_words: Matrix, prominent: Matrix) -> Matrix:
-    """Return the z from which papers are sent. The arrays are interests × papers of the sample."""
-    size = agreement.shape[1]
-    counts = np.stack([mask.sum(1) for mask in (agreement >= FLOOR_Z, all_words, prominent)])
-    expected = np.exp(np.log(counts + MIN_COUNT * size).mean(0))
-    positions = size - np.clip(np.rint(expected).astype(int), 1, size)  # in ascending order
-    # Much faster than sorting the whole rows.
-    reached = [np.partition(row, n)[n] for row, n in zip(agreement, positions.tolist(), strict=True)]
-    return np.asarray(CUT_OFF_WEIGHT * np.array(reached, np.float64) + (1 - CUT_OFF_WEIGHT) * FLOOR_Z)
-
-
 def _joined(text: str, tokens: Iterable[Token]) -> list[str]:
     """Return the words of a text at these tokens. Join neighbours to a phrase."""
     spans = list[tuple[int, int]]()
@@ -544,13 +417,3 @@ def _joined(text: str, tokens: Iterable[Token]) -> list[str]:
         else:
             spans.append((token.start, token.end))
     return [text[start:end] for start, end in spans]
-
-
-def _highest(scores: Matrix, count: int) -> Matrix:
-    """Return the positions of the `count` highest scores, highest first. Ties: earlier positions first."""
-    if len(scores) > count:
-        least = np.partition(scores, -count)[-count]
-        positions = np.flatnonzero(scores >= least)
-    else:
-        positions = np.arange(len(scores))
-    return positions[np.argsort(-scores[positions], kind="stable")][:count]

@@ -41,7 +41,7 @@ NAMESAKES = 0.2  # expected namesakes among the candidates that halve the eviden
 PAPERS_PER_AUTHOR = 3  # candidates; a name on more of them counts less, as several people probably have it
 CERTAIN_NAME = 0.75  # weight from which a reason says that the author of two papers is the same person
 LIKES_AGAINST_DISLIKE = 0.75  # share of the closeness to the nearest like that a dislike must exceed
-# As in `matching`: evidence is softplus(agreement − EVIDENCE_OFFSET) minus its value at an agreement of 0.
+# As in `cut_offs`: evidence is softplus(agreement − EVIDENCE_OFFSET) minus its value at an agreement of 0.
 EVIDENCE_OFFSET, EVIDENCE_SCALE = 4.0, 8.0
 SAMPLE_SIZE = 500  # newest examples in the archive, used to estimate mean and deviation
 MIN_RELEVANCE = 0.02  # for or against a paper; smaller values are dropped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.relevance import matching
+from app.relevance import cut_offs
 from benchmarks.sent import Metrics, cut_off_weight, jaccard, mean, metrics, paraphrases, permutations
 
 RELEVANT, BORDERLINE = frozenset({"a", "b"}), frozenset({"c"})
@@ -62,7 +62,7 @@ def test_paraphrases() -> None:
 
 
 def test_cut_off_weight_is_restored() -> None:
-    before = matching.CUT_OFF_WEIGHT
+    before = cut_offs.CUT_OFF_WEIGHT
     with cut_off_weight(0):
-        assert matching.CUT_OFF_WEIGHT == 0
-    assert before == matching.CUT_OFF_WEIGHT > 0
+        assert cut_offs.CUT_OFF_WEIGHT == 0
+    assert before == cut_offs.CUT_OFF_WEIGHT > 0

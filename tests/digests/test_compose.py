@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.digests import compose, ranking, wording
 from app.digests.ranking import CandidatePool, EvidenceMatrix, RankingRequest, Vector
 from app.papers import display
-from app.relevance.matching import FLOOR
+from app.relevance.cut_offs import FLOOR
 from app.types import CardReason, Digest, EmptyDigestPolicy, Interest, PaperView, Skip, Trend
 
 TODAY = date(2026, 11, 20)

@@ -18,7 +18,7 @@ from app.digests import explanation_text, planning, ranking
 from app.digests.explanation_types import Explanation, OutrankedBy
 from app.errors import NotFound
 from app.papers import ingest
-from app.relevance.matching import FLOOR
+from app.relevance.cut_offs import FLOOR
 from app.storage.models import (
     Delivery,
     DeliveryState,

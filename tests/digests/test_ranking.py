@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.digests import ranking
 from app.digests.ranking import FRESH, TREND, CandidatePool, EvidenceMatrix, Ranked, RankingRequest
-from app.relevance.matching import FLOOR
+from app.relevance.cut_offs import FLOOR
 from app.types import CardReason, Interest, Marks, PaperView, Trend
 
 TODAY = date(2026, 11, 20)

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidInterest
-from app.relevance import matching
+from app.relevance import cut_offs, matching
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
 from app.text.tokenizer import content_stems
@@ -102,7 +102,7 @@ def test_query_syntax(interest: str, papers: set[int]) -> None:
 def test_relevance_of_fields() -> None:
     """Both words in the title outweigh one in the abstract, which is not enough for a digest."""
     relevance = matches("speculative decoding")
-    assert relevance[3] < matching.FLOOR < relevance[1]
+    assert relevance[3] < cut_offs.FLOOR < relevance[1]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_unknown_words_match_no_papers_by_similarity(interest: str) -> None:
     """An interest with few known words has poor examples: P is damped, and no paper reaches the floor."""
     assert LSA_INDEX.details(parse(interest), 1).archive_knows_it < 0.2
     assert not [
-        relevance for relevance in matches(interest, LSA_INDEX).values() if relevance >= matching.FLOOR
+        relevance for relevance in matches(interest, LSA_INDEX).values() if relevance >= cut_offs.FLOOR
     ]
 
 
@@ -238,10 +238,10 @@ def test_match_details() -> None:
     for paper in SUBJECTS:
         details = LSA_INDEX.details(query, paper.id)
         z = (
-            matching.WORD_WEIGHT * details.words
+            cut_offs.WORD_WEIGHT * details.words
             + details.meaning
-            + matching.ALL_WORDS_BONUS * details.all_words
-            - matching.MISSING_WEIGHT * (not details.all_words)  # the interest has one word
+            + cut_offs.ALL_WORDS_BONUS * details.all_words
+            - cut_offs.MISSING_WEIGHT * (not details.all_words)  # the interest has one word
         )
         assert details.agreement == pytest.approx(z, abs=1e-4)
         assert details.relevance == pytest.approx(relevance.get(paper.id, 0.0), abs=1e-5)
@@ -482,17 +482,17 @@ def test_title_with_all_words_in_another_order_is_enough() -> None:
     index = matching.MatchIndex([PaperView(1, ANY_ORDER[0])], RelevanceModel.bundled())
     query = parse("LLM reasoning")
     assert index.details(query, 1).in_title
-    assert index.match([query])[0][1] >= matching.FLOOR
+    assert index.match([query])[0][1] >= cut_offs.FLOOR
 
 
 def test_weak_matches_keep_their_order() -> None:
     """Their relevance rises with agreement, and hundreds of them together are not enough to be sent."""
     details = [LSA_INDEX.details(parse("protein language models for video"), paper.id) for paper in SUBJECTS]
-    weak = [each for each in details if 0 < each.agreement <= matching.MIN_AGREEMENT]
+    weak = [each for each in details if 0 < each.agreement <= cut_offs.MIN_AGREEMENT]
     relevance = [each.relevance for each in sorted(weak, key=lambda each: each.agreement)]
     assert len(relevance) > 1
     assert relevance == sorted(set(relevance))
-    assert 0 < relevance[0] < relevance[-1] < matching.FLOOR / 100
+    assert 0 < relevance[0] < relevance[-1] < cut_offs.FLOOR / 100
 
 
 def test_broad_interests_have_lower_cut_offs() -> None:
@@ -507,12 +507,12 @@ def test_broad_interests_have_lower_cut_offs() -> None:
 def test_cut_offs_are_reached_by_the_expected_number() -> None:
     """If all three counts agree, as many papers of the sample reach the interest's own cut-off."""
     agreement = np.arange(10.0)[None] + 2.5
-    high = int((agreement >= matching.FLOOR_Z).sum())
+    high = int((agreement >= cut_offs.FLOOR_Z).sum())
     mask = np.arange(10)[None] < high
-    (cut_off,) = matching._cut_offs(agreement, mask, mask)
+    (cut_off,) = cut_offs.estimate_cut_offs(agreement, mask, mask)
     own = np.sort(agreement[0])[::-1][high - 1]
-    weight = matching.CUT_OFF_WEIGHT
-    assert cut_off == pytest.approx(weight * own + (1 - weight) * matching.FLOOR_Z)
+    weight = cut_offs.CUT_OFF_WEIGHT
+    assert cut_off == pytest.approx(weight * own + (1 - weight) * cut_offs.FLOOR_Z)
 
 
 def test_an_interest_of_one_paper_does_not_mean_all_else_in_it() -> None:
@@ -520,4 +520,4 @@ def test_an_interest_of_one_paper_does_not_mean_all_else_in_it() -> None:
     titles = ("Pigeons that Plan", "Language Agents that Plan")
     papers = [PaperView(row, title) for row, title in enumerate(titles)]
     (hits,) = matching.MatchIndex(papers, RelevanceModel.bundled()).match([parse("pigeons")])
-    assert [number for number, hit in hits.items() if hit >= matching.FLOOR] == [0]
+    assert [number for number, hit in hits.items() if hit >= cut_offs.FLOOR] == [0]

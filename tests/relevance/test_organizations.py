@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.relevance import matching
+from app.relevance import cut_offs, matching
 from app.relevance.model import RelevanceModel
 from app.relevance.organizations import MAX_WORDS, OrganizationNames
 from app.relevance.query_language import parse
@@ -104,7 +104,7 @@ def test_a_name_outweighs_fewer_ordinary_uses() -> None:
 def papers_sent(index: matching.MatchIndex, interest: str) -> dict[int, float]:
     """Return {paper id: relevance} for the papers with enough relevance to be sent."""
     [hits] = index.match([parse(interest)])
-    return {number: relevance for number, relevance in hits.items() if relevance >= matching.FLOOR}
+    return {number: relevance for number, relevance in hits.items() if relevance >= cut_offs.FLOOR}
 
 
 def test_matching_by_organization() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.digests import ranking
-from app.relevance import matching, user_profile
+from app.relevance import cut_offs, user_profile
 from app.relevance.highlights import MAX_CLOSE_WORDS
 from app.text import tokenizer
 from app.types import Feedback, PaperView
@@ -63,7 +63,7 @@ def test_single_like_selects_no_paper() -> None:
     """One like may raise papers that an interest matches, but reaches the floor for no other paper."""
     like = papers_on("astronomy")[0]
     relevance = profile_of([feedback_on(like)]).relevance
-    assert all(value < matching.FLOOR for number, value in relevance.items() if number != like.id)
+    assert all(value < cut_offs.FLOOR for number, value in relevance.items() if number != like.id)
 
 
 @settings(deadline=None, max_examples=30)
@@ -302,7 +302,7 @@ def common_name_profile(name: str) -> user_profile.UserProfile:
 def test_common_name_alone_selects_no_paper(name: str) -> None:
     """Many people may have the name, so the reason does not say that they are the same person."""
     profile = common_name_profile(name)
-    assert 0 < max(profile.relevance.values()) < matching.FLOOR
+    assert 0 < max(profile.relevance.values()) < cut_offs.FLOOR
     number = max(profile.relevance, key=lambda paper: profile.relevance[paper])
     assert "by an author named " in profile.reason(number)
     assert "whose" not in profile.reason(number)
@@ -315,5 +315,5 @@ def test_rare_name_may_select_a_paper() -> None:
     assert model.space
     papers = [replace(papers_on("retrieval")[0], authors=("Ada Lovelace",)), *papers_on("quantization")]
     profile = profile_of(like, user_profile.Candidates(papers, model, model.space))
-    assert profile.relevance[papers[0].id] >= matching.FLOOR
+    assert profile.relevance[papers[0].id] >= cut_offs.FLOOR
     assert "by Ada Lovelace, whose “" in profile.reason(papers[0].id)

@@ -1,0 +1,64 @@
+"""PURE. Words and meaning → agreement → relevance; and the cut-off from which an interest's papers are sent.
+
+Agreement z = WORD_WEIGHT·B + P + ALL_WORDS_BONUS·(the paper contains all words of the interest) −
+MISSING_WEIGHT·(the share of the words that it lacks, by idf). See `matching` for B and P.
+
+The cut-off: interests differ in how many papers are about them, so each has its own z from which papers are
+sent. In a sample of the archive, as many papers reach it as are probably about the interest. That number is
+the geometric mean of three counts: the papers with a high z, those that contain all words of the interest,
+and those that use all of them prominently. The cut-off lies between the z that so many papers reach and
+FLOOR_Z.
+Relevance rises with the distance of z from the cut-off in the same way for all interests, and is FLOOR there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from app.relevance.vector_space import Matrix
+
+# Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
+FLOOR = 0.33  # the relevance that a paper needs for a digest
+WORD_WEIGHT, ALL_WORDS_BONUS, MISSING_WEIGHT = 0.35, 1.0, 1.0
+ALL_WORDS_SHARE = 0.9999  # this share of an interest's idf counts as all words, as 32-bit sums are inexact
+# With z' = z − cut-off + FLOOR_Z, evidence is softplus(z' − EVIDENCE_OFFSET) minus its value at
+# z' = MIN_AGREEMENT, and next to 0 if that is negative or z is at most MIN_AGREEMENT. Relevance is
+# 1 − exp(−evidence / EVIDENCE_SCALE). Combining relevances as 1 − Π (1 − r) adds up their evidence.
+EVIDENCE_OFFSET, EVIDENCE_SCALE, MIN_AGREEMENT = 2.0, 8.0, 1.0
+WEAK_EVIDENCE = 0.001  # per unit of z: orders the papers below that, and is too little to add up
+# The z at which relevance is FLOOR for an interest whose cut-off is not known.
+FLOOR_Z = EVIDENCE_OFFSET + math.log(
+    math.expm1(math.log1p(math.exp(MIN_AGREEMENT - EVIDENCE_OFFSET)) - EVIDENCE_SCALE * math.log1p(-FLOOR))
+)
+CUT_OFF_WEIGHT = 0.7  # of the interest's own cut-off, against FLOOR_Z
+MIN_COUNT = 1e-3  # of the sample; added to each count, as small counts vary by chance
+
+
+def agreement_of(words: Matrix, meaning: Matrix, share: Matrix) -> Matrix:
+    """Return z, given B, P and the share of the interest's words in each paper."""
+    all_words = np.float32(ALL_WORDS_BONUS) * (share >= ALL_WORDS_SHARE)  # 64-bit numbers take twice as long
+    return np.asarray(WORD_WEIGHT * words + meaning + all_words - MISSING_WEIGHT * (1 - share))
+
+
+def evidence_from(agreement: Matrix, cut_offs: Matrix) -> Matrix:
+    """Return the evidence that papers are relevant: interests × papers, like `agreement`.
+
+    Relevance is 1 − exp(−evidence).
+    """
+    z = agreement + (FLOOR_Z - cut_offs)[:, None]
+    evidence = np.logaddexp(0, z - EVIDENCE_OFFSET) - np.logaddexp(0, MIN_AGREEMENT - EVIDENCE_OFFSET)
+    evidence = np.where(agreement > MIN_AGREEMENT, evidence / EVIDENCE_SCALE, 0)
+    return np.asarray(np.maximum(evidence, WEAK_EVIDENCE * np.maximum(agreement, 0)))
+
+
+def estimate_cut_offs(agreement: Matrix, all_words: Matrix, prominent: Matrix) -> Matrix:
+    """Return the z from which papers are sent. The arrays are interests × papers of the sample."""
+    size = agreement.shape[1]
+    counts = np.stack([mask.sum(1) for mask in (agreement >= FLOOR_Z, all_words, prominent)])
+    expected = np.exp(np.log(counts + MIN_COUNT * size).mean(0))
+    positions = size - np.clip(np.rint(expected).astype(int), 1, size)  # in ascending order
+    # Much faster than sorting the whole rows.
+    reached = [np.partition(row, n)[n] for row, n in zip(agreement, positions.tolist(), strict=True)]
+    return np.asarray(CUT_OFF_WEIGHT * np.array(reached, np.float64) + (1 - CUT_OFF_WEIGHT) * FLOOR_Z)

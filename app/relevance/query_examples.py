@@ -1,0 +1,119 @@
+"""PURE. The papers of the archive that show what an interest means (pseudo-relevance feedback).
+
+An interest's examples are the papers with the highest product of word score and share of the interest's
+words. Their weighted centroid is a direction in the LSA space, and their scores show where its cut-off is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from app.relevance.cut_offs import ALL_WORDS_SHARE, agreement_of, estimate_cut_offs
+from app.relevance.highlights import PaperText
+from app.relevance.vector_space import Matrix, VectorSpace, indicator_matrix, title_fingerprint
+
+# Each example is weighted by (its value / the highest value)² / √rank.
+EXAMPLES_PER_INTEREST = 40
+RANK_WEIGHTS = (1 / np.sqrt(np.arange(1, EXAMPLES_PER_INTEREST + 1))).astype(np.float32)
+MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
+ENOUGH_EXAMPLES = 3.0  # with fewer, P is damped, as it would mean all else that these papers are about
+
+
+@dataclass(frozen=True)
+class QueryBatch:
+    """A batch of interests and their word scores."""
+
+    terms: Sequence[Sequence[str]]  # of each interest
+    pairs: Sequence[Sequence[str]]  # in both orders
+    common_pairs: Sequence[Sequence[str]]  # those of a very common term
+    common_counts: Matrix  # the number of very common terms among several terms
+    term_indicators: sparse.csr_matrix  # interests × terms of the index: 1 for each of `terms`
+    total_idf: Matrix  # the sum of the idf of each interest's terms
+    words: Matrix  # B: interests × papers
+    share: Matrix  # interests × papers: the share of the interest's terms in the paper, by idf
+
+
+@dataclass(frozen=True)
+class QueryMeaning:
+    """The meaning of a batch of interests, learned from the archive."""
+
+    directions: Matrix  # of each interest's best examples: unit rows
+    known_share: Matrix  # in 0…1: the weighted mean of the share of the interest's words in each example
+    cut_offs: Matrix  # the z from which papers are sent
+
+
+class QueryExamples:
+    """The papers that show the meaning of interests: the model's examples, and candidates not among them."""
+
+    def __init__(self, space: VectorSpace, texts: Sequence[PaperText], vectors: Matrix) -> None:
+        fingerprints = set(space.fingerprints.tolist())
+        self._space = space
+        self._newer_rows = [
+            row for row, text in enumerate(texts) if title_fingerprint(text.paper.title) not in fingerprints
+        ]
+        self._vectors = np.concatenate([space.examples, vectors[self._newer_rows]])
+
+    def meaning(self, batch: QueryBatch) -> QueryMeaning:
+        """Return the directions, known shares and cut-offs of interests."""
+        columns = self._space.terms.columns
+        term_indicators = indicator_matrix(batch.terms, columns)
+        indicators = term_indicators + indicator_matrix(batch.pairs, columns)
+        known = sparse.csr_matrix(indicators @ self._space.impacts_with_idf)
+        found = known
+        if self._newer_rows:
+            newer = (batch.words + 1j * batch.share * batch.total_idf[:, None])[:, self._newer_rows]
+            found = sparse.hstack([known, sparse.csr_matrix(newer.astype(np.complex64))], format="csr")
+        share = found.data.imag / np.repeat(batch.total_idf, np.diff(found.indptr))
+        scores = found.data.real * share
+        spans = itertools.pairwise(found.indptr.tolist())
+        best = [start + _highest(scores[start:end], EXAMPLES_PER_INTEREST) for start, end in spans]
+        ends = np.cumsum([0, *map(len, best)])
+        entries, row = np.concatenate(best), np.repeat(np.arange(len(best)), np.diff(ends))
+        weights = np.concatenate(
+            [RANK_WEIGHTS[: len(own)] * (scores[own] / scores[own[:1]]) ** 2 for own in best]
+        )
+        chosen = sparse.csr_matrix((weights, found.indices[entries], ends), (len(best), len(self._vectors)))
+        directions = np.asarray(chosen @ self._vectors, np.float32)
+        directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-9)
+        weighted_share = np.bincount(row, weights * share[entries], len(best))
+        total_weight = np.bincount(row, weights, len(best))
+        known_share = weighted_share / np.maximum(total_weight, 1e-9)
+        # Kish's effective sample size.
+        effective = total_weight**2 / np.maximum(np.bincount(row, weights**2, len(best)), 1e-9)
+        known_share = (known_share * np.minimum(1, effective / ENOUGH_EXAMPLES)).astype(np.float32)
+        prominent_idf = (term_indicators @ self._space.prominent_idf).toarray()
+        prominent = prominent_idf >= ALL_WORDS_SHARE * batch.total_idf[:, None]
+        sample = known[:, : len(self._space.sample)].toarray()
+        share = sample.imag / batch.total_idf[:, None]
+        z_scores = self._space.z_scores(directions, self._space.sample)
+        meaning = known_share[:, None] * np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
+        agreement = agreement_of(sample.real, meaning, share)
+        in_pairs = common_terms_in_pairs(batch, columns, self._space.sample_terms)
+        all_words = (share >= ALL_WORDS_SHARE) & in_pairs
+        return QueryMeaning(
+            directions, known_share, estimate_cut_offs(agreement, all_words, prominent & in_pairs)
+        )
+
+
+def common_terms_in_pairs(batch: QueryBatch, columns: Mapping[str, int], texts: sparse.csr_matrix) -> Matrix:
+    """Return interests × texts: True if each very common term stands beside another term of the interest.
+
+    "Real-World Images with Large Models" is no text on world models. `texts` is terms × texts.
+    """
+    found = (indicator_matrix(batch.common_pairs, columns) @ texts).toarray()
+    return np.asarray(found >= batch.common_counts[:, None])
+
+
+def _highest(scores: Matrix, count: int) -> Matrix:
+    """Return the positions of the `count` highest scores, highest first. Ties: earlier positions first."""
+    if len(scores) > count:
+        least = np.partition(scores, -count)[-count]
+        positions = np.flatnonzero(scores >= least)
+    else:
+        positions = np.arange(len(scores))
+    return positions[np.argsort(-scores[positions], kind="stable")][:count]
