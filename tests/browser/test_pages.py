@@ -145,14 +145,18 @@ def test_difficult_titles(live_server: Live, page: Page, paths: dict[str, str]) 
     assert len(HARD) == 175
     page.set_viewport_size({"width": 320, "height": 800})
     lists = [paths["day"], paths["week"], "/search?q=retrieval"]
-    for path in [*lists, "/paper/4", *(paths[action].replace("/1", "/4") for action in ("mute", "follow"))]:
+    for path in [
+        *lists,
+        "/paper/4",
+        *(paths[action].removesuffix("1") + "4" for action in ("mute", "follow")),
+    ]:
         page.goto(live_server.url + path)
         assert page.get_by_text(READ, exact=True).first.is_visible(), path
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
     for path in [
         *lists[:2],
         "/paper/5",
-        *(paths[action].replace("/1", "/5") for action in ("mute", "follow")),
+        *(paths[action].removesuffix("1") + "5" for action in ("mute", "follow")),
     ]:
         page.goto(live_server.url + path)
         title = page.get_by_text(RIGHT_TO_LEFT, exact=True).first
