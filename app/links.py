@@ -63,6 +63,7 @@ class Purpose(StrEnum):
 
     CONFIRM = "confirm"
     DECLINE = "decline"  # "I did not ask for this"
+    SUBSCRIPTION = "subscription"  # in digests, which get forwarded: shows, and requests PREFERENCES by mail
     PREFERENCES = "preferences"
     UNSUBSCRIBE = "unsubscribe"
     PAUSE = "pause"
@@ -79,6 +80,7 @@ FEEDBACK_ACTIONS = (*DIGEST_ACTIONS, "mute", "follow")
 LIFETIMES = {
     Purpose.CONFIRM: timedelta(days=7),
     Purpose.DECLINE: timedelta(days=30),
+    Purpose.PREFERENCES: timedelta(days=30),
     Purpose.ADDRESS: timedelta(days=2),
     Purpose.EXPORT: timedelta(hours=2),
     Purpose.ERASE: timedelta(hours=2),

@@ -34,7 +34,17 @@ from app.web import (
     templating,
     webhooks,
 )
-from app.web.pages import archive, feedback, feeds, home, leaving, paper_actions, robots, subscriber
+from app.web.pages import (
+    archive,
+    feedback,
+    feeds,
+    home,
+    leaving,
+    paper_actions,
+    robots,
+    subscriber,
+    subscription,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +97,18 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     errors.install(site)
     # `paper_actions` must precede `feedback`, whose routes match any action. The routes are added directly:
     # FastAPI would rebuild included routes for each app, which takes 0.1 s.
-    for module in (home, archive, subscriber, leaving, paper_actions, feedback, feeds, robots, monitoring):
+    for module in (
+        home,
+        archive,
+        subscriber,
+        subscription,
+        leaving,
+        paper_actions,
+        feedback,
+        feeds,
+        robots,
+        monitoring,
+    ):
         site.router.routes.extend(module.router.routes)
     site.mount("/api", api.create(app, limits))
     site.mount("/hooks", webhooks.create(app, limits))

@@ -81,6 +81,7 @@ def looks(app: Application, url: str, now: datetime) -> dict[str, Look]:
     paths = {
         "signup": "/",
         "preferences": path(Purpose.PREFERENCES),
+        "subscription": path(Purpose.SUBSCRIPTION),
         "digest": path(Purpose.VIEW, richest),
         "mute": f"{path(Purpose.FEEDBACK)}/mute/{best}",
         "follow": f"{path(Purpose.FEEDBACK)}/follow/{best}",

@@ -27,7 +27,7 @@ from app.types import Digest, MailKind, MailRequest, OutgoingMail
 
 # The tokens in a digest: one for the links in all cards, and one for each link in the footer. All but
 # the last identify only the subscriber; VIEW also identifies the delivery.
-_SUBSCRIBER_TOKENS = (Purpose.FEEDBACK, Purpose.PREFERENCES, Purpose.UNSUBSCRIBE)
+_SUBSCRIBER_TOKENS = (Purpose.FEEDBACK, Purpose.SUBSCRIPTION, Purpose.UNSUBSCRIBE)
 _SUBSCRIBER_LINKS = [(purpose, 0) for purpose in _SUBSCRIBER_TOKENS]
 _TOKENS = [*(purpose.value for purpose in _SUBSCRIBER_TOKENS), Purpose.VIEW.value]
 _PREVIEW_TITLES = [f"preview_title{number}" for number in range(render.PREVIEW_TITLES)]

@@ -40,7 +40,7 @@ PREVIEW_TITLES = 2  # number of titles in the preview, after those in the subjec
 # Gmail clips messages over about 102 kB, so the texts of larger digests are shortened.
 MAX_HTML_BYTES = 98_000
 LINKS = {
-    MailKind.DIGEST: (Purpose.PREFERENCES, Purpose.UNSUBSCRIBE, Purpose.VIEW),
+    MailKind.DIGEST: (Purpose.SUBSCRIPTION, Purpose.UNSUBSCRIBE, Purpose.VIEW),
     MailKind.CONFIRM: (Purpose.CONFIRM, Purpose.DECLINE),
     MailKind.MANAGE: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE),
     MailKind.EXPORT: (Purpose.EXPORT,),

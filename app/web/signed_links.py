@@ -82,6 +82,14 @@ def signed_path(
     return f"/{purpose}/{token}"
 
 
+def masked_address(subscriber: Subscriber) -> str:
+    """Return an address with most of its local part hidden, because e-mails get forwarded; "" if erased."""
+    if subscriber.state is SubscriberState.ERASED:
+        return ""
+    name, _, domain = subscriber.email.rpartition("@")
+    return f"{name[:1] if len(name) > 2 else ''}…@{domain}"
+
+
 def db(request: Request) -> Database:
     app: Application = request.app.state.paperboy
     return app.db

@@ -62,6 +62,11 @@ def links_of(mail: Received) -> dict[str, str]:
     return {purpose: path for path, purpose in LINK.findall(text_of(mail)) if purpose != Purpose.FEEDBACK}
 
 
+def preferences_of(app: Application, whose: int) -> str:
+    """Return the path of a new link to the preferences, as it is mailed on request."""
+    return f"/preferences/{app.signer.token(Purpose.PREFERENCES, whose, clock.utcnow())}"
+
+
 def send_digest(
     app: Application, mail_server: MailServer, whose: int, edition: str = "2026-11-20"
 ) -> Received:
@@ -91,23 +96,58 @@ def is_valid(client: TestClient, path: str) -> bool:
 
 
 @pytest.mark.once
-def test_links_of_a_forwarded_digest_do_not_export(
+def test_links_of_a_forwarded_digest_change_nothing(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """The link to an export is mailed to the owner."""
+    """They read, leave and give feedback. The link to everything else is mailed to the owner."""
     forwarded = links_of(send_digest(app, mail_server, alice))
-    assert "export" not in forwarded
-    for path in forwarded.values():
-        assert "/export/" not in client.get(path).text
-    token = forwarded["preferences"].rpartition("/")[2]
-    for method in ("GET", "POST"):
-        assert client.request(method, f"/export/{token}").status_code == 403
-    answer = client.post(forwarded["preferences"] + "/export")
-    assert "It works for 2 hours." in answer.text
-    assert "deliveries" not in answer.text
+    assert forwarded.keys() == {Purpose.SUBSCRIPTION, Purpose.VIEW, Purpose.UNSUBSCRIBE}
+    page = client.get(forwarded[Purpose.SUBSCRIPTION]).text
+    assert "robotics" in page
+    assert ALICE not in page
+    assert {purpose for _, purpose in re.findall(r'"(/([a-z]+)/[\w-]{51})', page)} == {Purpose.UNSUBSCRIBE}
+    token = forwarded[Purpose.SUBSCRIPTION].rpartition("/")[2]
+    for purpose in Purpose:
+        if purpose is not Purpose.SUBSCRIPTION:
+            assert client.get(f"/{purpose}/{token}").status_code in (403, 404)
+    for action in ("", "/pause", "/export", "/erase", "/address", "/links", "/first"):
+        assert client.post(f"/preferences/{token}{action}").status_code == 403
+    with app.db.read() as session:
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)).interests
+    assert len(mail_server.messages) == 1
+
+
+@pytest.mark.once
+def test_digest_links_to_a_mailed_link(
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
+) -> None:
+    """The button mails it at most once an hour, and the page tells a stranger nothing."""
+    subscription = links_of(send_digest(app, mail_server, alice))[Purpose.SUBSCRIPTION]
+    for _ in range(2):
+        answer = client.post(subscription, headers={"origin": "https://paperboy.test"})
+        assert "a…@example.org" in answer.text
+        assert not LINK.search(answer.text)
     assert [mail.recipient for mail in mail_server.messages] == [ALICE] * 2
-    client.post(forwarded["preferences"] + "/export")
-    assert len(mail_server.messages) == 2, "one mail an hour"
+    mailed = links_of(mail_server.messages[-1])[Purpose.PREFERENCES]
+    assert is_valid(client, mailed)
+    assert "works for 30 days" in text_of(mail_server.messages[-1])
+    with time_machine.travel(clock.utcnow() + timedelta(days=30, minutes=1), tick=False):
+        expired = client.get(mailed)
+        assert expired.status_code == 410
+        assert "Send me a new link" in expired.text
+        assert is_valid(client, subscription)
+
+
+@pytest.mark.once
+def test_export_is_mailed_once_an_hour(
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
+) -> None:
+    """The page that requests it shows no data."""
+    for _ in range(2):
+        answer = client.post(preferences_of(app, alice) + "/export")
+        assert "It works for 2 hours." in answer.text
+        assert "deliveries" not in answer.text
+    assert [mail.recipient for mail in mail_server.messages] == [ALICE]
 
 
 @pytest.mark.once
@@ -115,8 +155,8 @@ def test_export_requires_a_mailed_link(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """Its link downloads the data for two hours and allows nothing else."""
-    digest = links_of(send_digest(app, mail_server, alice))
-    client.post(digest["preferences"] + "/export")
+    preferences = preferences_of(app, alice)
+    client.post(preferences + "/export")
     links = links_of(mail_server.messages[-1])
     assert links.keys() == {"export"}
     assert "works for 2 hours" in text_of(mail_server.messages[-1])
@@ -132,15 +172,15 @@ def test_export_after_renewing_links_is_mailed_again(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """The earlier link is revoked, so the hourly limit does not apply; its page gives the reason."""
-    digest = links_of(send_digest(app, mail_server, alice))
-    client.post(digest["preferences"] + "/export")
+    preferences = preferences_of(app, alice)
+    client.post(preferences + "/export")
     before = links_of(mail_server.messages[-1])
-    client.post(digest["preferences"] + "/links")
+    client.post(preferences + "/links")
     fresh = links_of(mail_server.messages[-1])
     for _ in range(2):
         client.post(fresh["preferences"] + "/export")
     after = links_of(mail_server.messages[-1])
-    assert len(mail_server.messages) == 4, "one mail an hour for each set of links"
+    assert len(mail_server.messages) == 3, "one mail an hour for each set of links"
     assert is_valid(client, after["export"])
     replaced = client.get(before["export"])
     assert replaced.status_code == 410
@@ -194,6 +234,7 @@ def test_renewing_links_revokes_earlier_ones(
     """This includes the feed. Only unsubscribing still works from an old mail."""
     other = links_of(send_digest(app, mail_server, add_reader(app, BOB)))
     old = links_of(send_digest(app, mail_server, alice))
+    old["preferences"] = preferences_of(app, alice)
     page = client.get(old["preferences"]).text
     match = re.search(r'href="(/feed/[\w-]{51})"', page)
     assert match is not None
@@ -219,14 +260,13 @@ def test_links_are_renewed_at_most_once_an_hour(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """More would flood a mailbox. The mailed links stay valid."""
-    old = links_of(send_digest(app, mail_server, alice))
-    client.post(old["preferences"] + "/links")
+    client.post(preferences_of(app, alice) + "/links")
     fresh = links_of(mail_server.messages[-1])
     refused = client.post(fresh["preferences"] + "/links")
     assert refused.status_code == 409
     assert "less than an hour ago" in refused.text
     assert is_valid(client, fresh["preferences"])
-    assert len(mail_server.messages) == 2
+    assert len(mail_server.messages) == 1
 
 
 @pytest.mark.once
@@ -316,7 +356,7 @@ def test_reader_pages_contain_no_row_ids(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
     """Digests are identified by links, pasted papers by their content."""
-    preferences = links_of(send_digest(app, mail_server, alice))["preferences"]
+    preferences = preferences_of(app, alice)
     pasted = {"liked": "@article{a, title={A Paper that Nobody Knows}, author={Ada Lovelace}}"}
     client.post(preferences + "/papers", data=pasted, headers={"origin": "https://paperboy.test"})
     page = client.get(preferences).text

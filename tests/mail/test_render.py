@@ -291,7 +291,7 @@ def test_links_have_the_purpose_of_their_path(renderer: Renderer, signer: LinkSi
     mail = renderer.render(mail_request(now, sample_digest.digest()))
     for part in (mail.text, mail.html):
         links = {name: token for name, token, action, _ in LINK.findall(part) if not action}
-        assert set(links) == {"preferences", "unsubscribe", "view"}
+        assert set(links) == {"subscription", "unsubscribe", "view"}
         grants = {name: signer.verify(Purpose(name), token, now) for name, token in links.items()}
         assert {grant.subscriber_id for grant in grants.values()} == {7}
         assert grants["view"].argument == 42

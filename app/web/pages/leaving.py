@@ -13,7 +13,7 @@ from app.storage.models import SubscriberState
 from app.web.forms import Text
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
-from app.web.signed_links import PRIVATE, allows, db, page
+from app.web.signed_links import PRIVATE, allows, db, masked_address, page
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
@@ -40,11 +40,7 @@ def _unsubscribe_page(request: Request, grant: Grant) -> Response:
     with db(request).read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
     done = subscriber.state in (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
-    # E-mails get forwarded, so most of the local part is hidden.
-    name, _, domain = subscriber.email.rpartition("@")
-    masked = f"{name[:1] if len(name) > 2 else ''}…@{domain}"
-    address = "" if subscriber.state is SubscriberState.ERASED else masked
-    return page(request, "unsubscribe.html", done=done, masked_address=address)
+    return page(request, "unsubscribe.html", done=done, masked_address=masked_address(subscriber))
 
 
 @router.get("/export/{token}")

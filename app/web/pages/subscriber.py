@@ -9,23 +9,22 @@ from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
-from fastapi.responses import HTMLResponse
 from sqlmodel import Session
 
 from app import clock, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger
-from app.errors import InvalidAddress, InvalidPreference, LinkForged, NotFound
+from app.errors import InvalidAddress, InvalidPreference
 from app.links import Grant, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
-from app.storage.models import AddressChange, Delivery, DeliveryState, Subscriber
+from app.storage.models import AddressChange, DeliveryState, Subscriber
 from app.web import background, feedback_overview, forms, preview
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.preview import Preview
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
-from app.web.security import MAIL_CSP, client_ip, visitor
-from app.web.signed_links import PRIVATE, allows, db, feed_path, page, redirect_to_preferences, signed_path
+from app.web.security import client_ip, visitor
+from app.web.signed_links import allows, db, feed_path, page, redirect_to_preferences, signed_path
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
@@ -55,7 +54,6 @@ Confirm = Annotated[Grant, allows(Purpose.CONFIRM)]
 Decline = Annotated[Grant, allows(Purpose.DECLINE)]
 Pause = Annotated[Grant, allows(Purpose.PAUSE)]
 Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
-View = Annotated[Grant, allows(Purpose.VIEW)]
 ConfirmAddress = Annotated[Grant, allows(Purpose.ADDRESS)]
 
 
@@ -314,23 +312,7 @@ def _mail_later(
         later.add_task(background.send_mails, request, [delivery_id])
 
 
-# --- digests
-
-
-@router.get("/view/{token}")
-def view(request: Request, grant: View) -> Response:
-    """Show a digest in the browser exactly as it was sent."""
-    app: Application = request.app.state.paperboy
-    with app.db.read() as session:
-        delivery = session.get(Delivery, grant.argument)
-        subscribers.get(session, grant.subscriber_id)
-        if delivery is None or delivery.subscriber_id != grant.subscriber_id:
-            raise LinkForged
-        (mail,) = ledger.mail_requests(session, [delivery.id or 0], app.snapshots)
-        if not (mail.digest and mail.digest.edition):
-            raise NotFound("This digest is no longer stored.")
-    html = app.renderer.render(mail).html
-    return HTMLResponse(html, headers={**PRIVATE, "Content-Security-Policy": MAIL_CSP})
+# --- shared
 
 
 def _pause(request: Request, subscriber_id: int, until: str, action: str) -> None:

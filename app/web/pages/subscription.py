@@ -1,0 +1,71 @@
+"""The pages that a digest links to, besides feedback and leaving.
+
+A digest may be forwarded, so these pages show and never change anything. What changes a subscription needs a
+link from an e-mail that was asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, BackgroundTasks, Request, Response
+from fastapi.responses import HTMLResponse
+
+from app import clock, subscribers
+from app.application import Application
+from app.delivery import ledger
+from app.errors import LinkForged, NotFound
+from app.links import Grant, Purpose
+from app.storage.models import Delivery, SubscriberState
+from app.web import background
+from app.web.request_bodies import FormRoute
+from app.web.security import MAIL_CSP, client_ip
+from app.web.signed_links import PRIVATE, allows, db, masked_address, page, signed_path
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+View = Annotated[Grant, allows(Purpose.VIEW)]
+Subscription = Annotated[Grant, allows(Purpose.SUBSCRIPTION)]
+
+
+@router.get("/subscription/{token}")
+def show_subscription(request: Request, grant: Subscription) -> Response:
+    """Show the interests and the schedule, with a button that requests the link to change them."""
+    now = clock.utcnow()
+    with db(request).read() as session:
+        subscriber = subscribers.get(session, grant.subscriber_id)
+        preferences = subscribers.preferences_of(session, subscriber)
+    app: Application = request.app.state.paperboy
+    return page(
+        request, "subscription.html", subscriber=subscriber, preferences=preferences,
+        is_over=subscriber.state not in (SubscriberState.ACTIVE, SubscriberState.PAUSED),
+        masked_address=masked_address(subscriber),
+        unsubscribe=signed_path(app, Purpose.UNSUBSCRIBE, subscriber, now),
+    )  # fmt: skip
+
+
+@router.post("/subscription/{token}")
+def mail_link(request: Request, grant: Subscription, later: BackgroundTasks) -> Response:
+    """E-mail the link to the preferences to the subscriber, as the form for unknown visitors does."""
+    with db(request).write() as session:
+        subscriber = subscribers.get(session, grant.subscriber_id)
+        stored = subscribers.request_link(session, subscriber.email, client_ip(request), clock.utcnow())
+        masked = masked_address(subscriber)
+    later.add_task(background.answer_form, request, stored)
+    return page(request, "link_sent.html", masked_address=masked)
+
+
+@router.get("/view/{token}")
+def view(request: Request, grant: View) -> Response:
+    """Show a digest in the browser exactly as it was sent."""
+    app: Application = request.app.state.paperboy
+    with app.db.read() as session:
+        delivery = session.get(Delivery, grant.argument)
+        subscribers.get(session, grant.subscriber_id)
+        if delivery is None or delivery.subscriber_id != grant.subscriber_id:
+            raise LinkForged
+        (mail,) = ledger.mail_requests(session, [delivery.id or 0], app.snapshots)
+        if not (mail.digest and mail.digest.edition):
+            raise NotFound("This digest is no longer stored.")
+    html = app.renderer.render(mail).html
+    return HTMLResponse(html, headers={**PRIVATE, "Content-Security-Policy": MAIL_CSP})
