@@ -21,6 +21,7 @@ from app.storage.database import Database
 from app.subscribers import Preferences
 from app.types import Interest
 from app.web import (
+    admin,
     api,
     errors,
     http_cache,
@@ -45,6 +46,12 @@ from app.web.pages import (
     subscriber,
     subscription,
 )
+
+# `paper_actions` must precede `feedback`, whose routes match any action. The routes are added directly:
+# FastAPI would rebuild included routes for each app, which takes 0.1 s.
+PAGES = (
+    home, archive, subscriber, subscription, leaving, paper_actions, feedback, feeds, robots, monitoring,
+)  # fmt: skip
 
 log = structlog.get_logger(__name__)
 
@@ -90,26 +97,14 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     site.state.archive_search = ArchiveSearch(app.db, app.models)
     site.state.suggestions = paper_cards.Suggestions(app.db)
     site.state.newest_day = paper_cards.NewestDay(app.db)
-    # Compressed sizes do not leak secrets (BREACH): there are no cookies, so other sites cannot request a
-    # page that contains a secret.
+    # Compressed sizes do not leak secrets (BREACH): the only cookie is sent with no request that another site
+    # causes, so other sites cannot request a page that contains a secret.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     site.add_middleware(security.SecurityMiddleware, common=security.headers(app.settings))
     errors.install(site)
-    # `paper_actions` must precede `feedback`, whose routes match any action. The routes are added directly:
-    # FastAPI would rebuild included routes for each app, which takes 0.1 s.
-    for module in (
-        home,
-        archive,
-        subscriber,
-        subscription,
-        leaving,
-        paper_actions,
-        feedback,
-        feeds,
-        robots,
-        monitoring,
-    ):
+    for module in PAGES:
         site.router.routes.extend(module.router.routes)
+    admin.install(site)
     site.mount("/api", api.create(app, limits))
     site.mount("/hooks", webhooks.create(app, limits))
     site.mount("/static", templating.Static(directory=templating.STATIC), name="static")

@@ -49,7 +49,7 @@ from app.papers.sources import deadlines
 from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
-from app.storage import hit_counters, job_runs, locks
+from app.storage import admin_sessions, hit_counters, job_runs, locks
 from app.storage.models import Delivery, JobRun
 from app.types import Digest, Interest, RenderedMail, SendResult, Skip, SourceKind
 
@@ -385,6 +385,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["requests"] += subscribers.prune_form_submissions(session, now)
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             hit_counters.prune(session, now)
+            admin_sessions.prune(session, now)
         run.counts.update(events=0, deliveries=0)
         for prune_batch in (ledger.prune_deliveries, ledger.prune_events):
             left = True

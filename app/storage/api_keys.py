@@ -79,9 +79,14 @@ def authenticate(session: Session, key: str, now: datetime) -> ApiKeyIdentity | 
     row = session.exec(select(ApiKey).where(ApiKey.key_hash == key_hash)).one_or_none()
     # The query compares hashes, and nobody can choose the prefix of a hash, so its timing reveals nothing.
     # The comparison in constant time makes that obvious.
-    if row is None or row.revoked_at or not hmac.compare_digest(row.key_hash, key_hash):
+    if row is None or not hmac.compare_digest(row.key_hash, key_hash):
         return None
-    if row.expires_at is not None and row.expires_at <= now:
+    return identity_of(row, now)
+
+
+def identity_of(row: ApiKey, now: datetime) -> ApiKeyIdentity | None:
+    """Return the identity of a key, or None if it is revoked or expired."""
+    if row.revoked_at or (row.expires_at is not None and row.expires_at <= now):
         return None
     return ApiKeyIdentity(
         cast("int", row.id), row.name, frozenset(Scope(scope) for scope in row.scopes), row.last_used_at

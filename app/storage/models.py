@@ -419,6 +419,16 @@ class ApiKey(Row, table=True):
     revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
+class AdminSession(Row, table=True):
+    """An operator who is signed in to the admin pages with a key. Only the hash of the cookie is stored."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    token_hash: str = Field(unique=True, max_length=64)
+    key_id: int = Field(foreign_key="api_key.id", ondelete="CASCADE")
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    used_at: datetime = Field(sa_type=UtcDateTime)
+
+
 class JobRun(Row, table=True):
     """One run of a job, with its counts and the rows it rejected."""
 

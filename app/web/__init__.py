@@ -2,6 +2,7 @@
 
 pages              what people see in a browser; no page module imports another
 api                the admin API
+admin              the operator's pages
 webhooks           receive bounce and complaint notices from providers
 monitoring         health and metrics
 security           response headers, size limits, the client's address

@@ -27,6 +27,16 @@ def upgrade() -> None:
     sa.PrimaryKeyConstraint('id', name=op.f('pk_api_key')),
     sa.UniqueConstraint('key_hash', name=op.f('uq_api_key_key_hash'))
     )
+    op.create_table('admin_session',
+    sa.Column('id', sa.Integer(), nullable=False),
+    sa.Column('token_hash', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
+    sa.Column('key_id', sa.Integer(), nullable=False),
+    sa.Column('created_at', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('used_at', sa.DateTime(timezone=True), nullable=False),
+    sa.ForeignKeyConstraint(['key_id'], ['api_key.id'], name=op.f('fk_admin_session_key_id_api_key'), ondelete='CASCADE'),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_admin_session')),
+    sa.UniqueConstraint('token_hash', name=op.f('uq_admin_session_token_hash'))
+    )
     op.create_table('audit_entry',
     sa.Column('id', sa.Integer(), nullable=False),
     sa.Column('at', sa.DateTime(timezone=True), nullable=False),
@@ -502,5 +512,6 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f('ix_audit_entry_at'))
 
     op.drop_table('audit_entry')
+    op.drop_table('admin_session')
     op.drop_table('api_key')
     # ### end Alembic commands ###

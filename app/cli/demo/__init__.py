@@ -27,7 +27,8 @@ from app.cli import sample
 from app.cli.demo import inbox, replay, report, sample_subscribers
 from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.settings import LogLevel, Settings, SmtpSecurity
-from app.storage import database
+from app.storage import api_keys, database
+from app.storage.models import Scope
 from app.types import IngestSummary
 
 FOLDER = Path("var") / "demo"
@@ -133,8 +134,13 @@ def serve(
     site = main.create_app(app)
     inbox.install(site, mail_server, outcome.mailboxes)
     url = app.settings.base_url
+    with app.db.write() as session:
+        _, key = api_keys.create(session, "demo", [Scope.READ, Scope.WRITE, Scope.SEND], moment)
     console.print(
-        f"\nThe service   [link={url}/]{url}/[/link]\nThe mailboxes [link]{url}{inbox.INBOX}[/link]"
+        f"\nThe service     [link={url}/]{url}/[/link]\nThe mailboxes   [link]{url}{inbox.INBOX}[/link]"
+        f"\nThe admin pages [link]{url}/admin[/link], with the key {key}",
+        soft_wrap=True,
+        highlight=False,
     )
     console.print("Sign up, and find your confirmation in the mailboxes. Press Ctrl-C to stop.")
     console.print(

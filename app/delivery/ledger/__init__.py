@@ -39,7 +39,9 @@ from app.delivery.ledger.entries import (
 )
 from app.delivery.ledger.outcomes import OnFailed, record_results, retry_delay
 from app.delivery.ledger.queries import (
+    ReasonCount,
     WaitingMails,
+    commonest_reasons,
     digest_totals_by_edition,
     digest_totals_since,
     editions,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -17,6 +19,8 @@ from app.storage.models import DeliveryState as State
 from app.types import MailKind
 
 DAY = timedelta(days=1)
+# The numbers and the quoted words in a reason.
+_VARYING = re.compile(r"\d+|“[^”]*”(?:, “[^”]*”)*")
 
 
 def totals(session: Session) -> dict[State, int]:
@@ -66,6 +70,32 @@ def digest_totals_since(session: Session, since: datetime) -> dict[State, int]:
     )
     rows = session.exec(digests.group_by(state))
     return dict.fromkeys(State, 0) | {State(name): count for name, count in rows}
+
+
+class ReasonCount(NamedTuple):
+    """The number of digests in a state for one reason. What differs from digest to digest is "…"."""
+
+    state: State
+    reason: str
+    digests: int
+
+
+def commonest_reasons(session: Session, edition: str, limit: int = 10) -> list[ReasonCount]:
+    """Return why digests of an edition were not sent, commonest first."""
+    state, reason, count = col(Delivery.state), col(Delivery.reason), func.count()
+    reasons = select(state, reason, count).where(
+        Delivery.edition == edition, Delivery.kind == MailKind.DIGEST, Delivery.reason != ""
+    )
+    counts = Counter[tuple[State, str]]()
+    texts = defaultdict[tuple[State, str], set[str]](set)
+    for name, text, number in session.exec(reasons.group_by(state, reason)):
+        group = State(name), _VARYING.sub("…", text)
+        counts[group] += number
+        texts[group].add(text)
+    return [
+        ReasonCount(name, min(texts[name, text]) if len(texts[name, text]) == 1 else text, number)
+        for (name, text), number in counts.most_common(limit)
+    ]
 
 
 class WaitingMails(NamedTuple):

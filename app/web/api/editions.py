@@ -67,11 +67,20 @@ class EditionOut(BaseModel):
     paused: PauseOut | None = None
 
 
+class ReasonOut(BaseModel):
+    """The number of digests in a state for one reason."""
+
+    state: DeliveryState
+    reason: str = Field(examples=["no new papers."])
+    digests: int = Field(examples=[12])
+
+
 class Edition(BaseModel):
     """The digests for a local day or week, reconciled with the subscribers who were due."""
 
     edition: str = Field(examples=["2026-11-20"])
     reconciliation: ReconciliationOut
+    reasons: list[ReasonOut] = Field(description="Why digests were not sent, commonest first.")
     paused: PauseOut | None = None
 
 
@@ -122,10 +131,11 @@ def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Editio
         pauses = [_pause_out(pause) for pause in ledger.pauses(session) if pause.edition == edition]
         is_expired = edition < (now - timedelta(days=app.settings.retention_days)).date().isoformat()
         counted = reconciliation.reconcile(session, now, edition)
+        reasons = [ReasonOut(**each._asdict()) for each in ledger.commonest_reasons(session, edition)]
     if (is_expired or not counted.due) and not counted.states and not pauses:
         raise NotFound(f"no digest of the edition {edition} was ever due")
     paused = pauses[0] if pauses else None
-    return Edition(edition=edition, reconciliation=_balance(counted), paused=paused)
+    return Edition(edition=edition, reconciliation=_balance(counted), reasons=reasons, paused=paused)
 
 
 @router.post("/editions/{edition}/pause", status_code=204)

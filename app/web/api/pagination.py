@@ -46,12 +46,13 @@ class PageWindow:
         return int(self.after)
 
 
-def _window(
+def window_of(
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of rows."), FROM_URL] = 50,
     cursor: Annotated[
         str | None, Query(max_length=200, description="`next_cursor` of the previous page.")
     ] = None,
 ) -> PageWindow:
+    """Return the part of a list that a request asks for. Raise InvalidInput if the cursor is not valid."""
     if cursor is None:
         return PageWindow(limit, None)
     padded = cursor + "=" * (-len(cursor) % 4)
@@ -61,7 +62,7 @@ def _window(
         raise _invalid_cursor() from None
 
 
-Paging = Annotated[PageWindow, Depends(_window)]
+Paging = Annotated[PageWindow, Depends(window_of)]
 
 
 def cut(

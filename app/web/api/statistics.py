@@ -15,10 +15,24 @@ from app.bounces import rates
 from app.delivery import ledger
 from app.digests import planning
 from app.papers import queries
-from app.storage.models import DeliveryState, InterestRow, Paper, Source, Subscriber, SubscriberState
+from app.storage.models import DeliveryState, Event, InterestRow, Paper, Source, Subscriber, SubscriberState
 from app.web.api.auth import CanRead, Now, Paperboy
 
 router = APIRouter(prefix="/statistics", tags=["statistics"])
+
+
+# Events of subscribers that are counted.
+CHANGES = (
+    "signed_up",
+    "added",
+    "confirmed",
+    "came_back",
+    "paused",
+    "unsubscribed",
+    "erased",
+    "bounce",
+    "complaint",
+)
 
 
 class DayCount(BaseModel):
@@ -33,6 +47,10 @@ class Statistics(BaseModel):
 
     at: datetime
     subscribers: dict[SubscriberState, int] = Field(examples=[{"active": 1000, "pending": 12}])
+    changes: dict[str, int] = Field(
+        examples=[{"confirmed": 12, "unsubscribed": 3}],
+        description="How often subscribers signed up, confirmed, unsubscribed or bounced in the last days.",
+    )
     interests: int = Field(description="Distinct interests of all subscribers.")
     papers: int
     papers_per_day: list[DayCount] = Field(
@@ -54,10 +72,14 @@ def get_statistics(
         sources = session.exec(select(Source.failures)).all()
         state = col(Subscriber.state)
         counted = session.exec(select(state, func.count()).group_by(state))
+        kind = col(Event.kind)
+        events = select(kind, func.count()).where(kind.in_(CHANGES), Event.at >= since).group_by(kind)
+        changes = dict(session.exec(events).all())
         states = dict.fromkeys(SubscriberState, 0) | {SubscriberState(value): n for value, n in counted}
         return Statistics(
             at=now,
             subscribers=states,
+            changes={kind: changes.get(kind, 0) for kind in CHANGES},
             interests=session.exec(select(func.count(func.distinct(InterestRow.query_id)))).one(),
             papers=count_papers(session),
             papers_per_day=[

@@ -162,12 +162,16 @@ def list_subscribers(
     window: Paging,
     state: SubscriberState | None = None,
     email: Annotated[str | None, Query(max_length=320, description="Only this address.")] = None,
+    search: Annotated[str | None, Query(max_length=320, description="Part of the address.")] = None,
 ) -> Page[SubscriberOut]:
     """List the subscribers, newest first."""
     address = None if email is None else subscribers.normalise_address(email)
+    statement = select(Subscriber)
+    if search:
+        statement = statement.where(col(Subscriber.email).icontains(search.strip(), autoescape=True))
     with app.db.read() as session:
         rows, cursor = newest_first(
-            session, select(Subscriber), col(Subscriber.id), window, state=state, email=address
+            session, statement, col(Subscriber.id), window, state=state, email=address
         )
         return Page(items=_to_out(session, rows), next_cursor=cursor)
 

@@ -1,0 +1,72 @@
+"""Sessions of operators who are signed in to the admin pages.
+
+A session has the scopes of the key that opened it, and ends with it. The cookie is a random secret, of which
+only the hash is stored. Forms contain a token that is derived from it, so other sites cannot submit them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete
+from sqlmodel import Session, col, or_, select
+
+from app.storage import api_keys
+from app.storage.api_keys import ApiKeyIdentity
+from app.storage.models import AdminSession, ApiKey
+
+IDLE, LONGEST = timedelta(hours=1), timedelta(hours=12)  # a session ends after this time unused, and at all
+_TOUCH_INTERVAL = timedelta(minutes=1)  # `used_at` is not written on every request
+
+
+def create(session: Session, key: ApiKeyIdentity, now: datetime) -> str:
+    """Open a session for the holder of a key. Return the secret for the cookie."""
+    secret = api_keys.new_secret()
+    session.add(AdminSession(token_hash=_hash(secret), key_id=key.id, created_at=now, used_at=now))
+    return secret
+
+
+def find(session: Session, secret: str, now: datetime) -> tuple[ApiKeyIdentity, bool] | None:
+    """Return the holder of a session, and whether `touch` should be called.
+
+    Return None if the session has ended, or its key is revoked or expired.
+    """
+    row = _find(session, secret)
+    if row is None or row.used_at <= now - IDLE or row.created_at <= now - LONGEST:
+        return None
+    key = api_keys.identity_of(session.get_one(ApiKey, row.key_id), now)
+    return (key, now - row.used_at >= _TOUCH_INTERVAL) if key else None
+
+
+def touch(session: Session, secret: str, now: datetime) -> None:
+    """Record that a session was used at `now`."""
+    if (row := _find(session, secret)) is not None:
+        row.used_at = now
+        session.add(row)
+
+
+def close(session: Session, secret: str) -> None:
+    """End a session."""
+    session.connection().execute(delete(AdminSession).where(col(AdminSession.token_hash) == _hash(secret)))
+
+
+def prune(session: Session, now: datetime) -> None:
+    """Delete the sessions that have ended."""
+    ended = or_(col(AdminSession.used_at) <= now - IDLE, col(AdminSession.created_at) <= now - LONGEST)
+    session.connection().execute(delete(AdminSession).where(ended))
+
+
+def form_token(secret: str) -> str:
+    """Return the token that the forms of a session contain."""
+    return hmac.digest(secret.encode(), b"form", "sha256").hex()
+
+
+def _find(session: Session, secret: str) -> AdminSession | None:
+    # A secret has 256 random bits, so its hash can be looked up, as that of a key.
+    return session.exec(select(AdminSession).where(AdminSession.token_hash == _hash(secret))).one_or_none()
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,25 @@
+"""The operator's pages, below /admin. They show and do what the API does, by calling its functions.
+
+sign_in         sign in with a key; sessions, scopes and form tokens
+overview        what needs a hand, recent editions, growth
+subscribers     find subscribers; one subscriber's digests, events and explanations
+editions        the editions: reconcile, pause, resume, cancel, resend
+sources         the sources: add, pause, resume, poll
+deliverability  rates by receiver, suppressed addresses
+records         runs of jobs, changes by operators, keys
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from app.web.admin import deliverability, editions, overview, records, sign_in, sources, subscribers
+
+PAGES = (sign_in, overview, subscribers, editions, sources, deliverability, records)
+
+
+def install(site: FastAPI) -> None:
+    """Add the pages to the web app."""
+    for module in PAGES:
+        site.router.routes.extend(module.router.routes)
+    sign_in.install(site)

@@ -1,0 +1,73 @@
+"""How receivers take the mails: rates by day and receiver, and suppressed addresses."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from app import clock
+from app.application import Application
+from app.bounces import rates
+from app.delivery import suppression
+from app.errors import InvalidAddress, NotFound
+from app.storage.models import Suppression
+from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
+from app.web.api import statistics, suppressions
+from app.web.forms import Text
+from app.web.request_bodies import FormRoute
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+PATH = "/admin/deliverability"
+DAYS_SHOWN = 7
+MESSAGES = {"suppressed": "No mail is sent to this address any more.", "lifted": "Mail is sent to it again."}
+
+
+@router.get(PATH)
+def show_deliverability(request: Request, operator: Reader, email: str = "", done: str = "") -> Response:
+    """Show the rates of a week, and whether an address is suppressed."""
+    row = None
+    if email:
+        app: Application = request.app.state.paperboy
+        with app.db.read() as session:
+            row = suppression.get(session, email)
+    return _page(request, operator, email=email, row=row, message=MESSAGES.get(done, ""))
+
+
+@router.post(f"{PATH}/suppress")
+def suppress(request: Request, operator: Writer, email: Text = "", reason: Text = "") -> Response:
+    app: Application = request.app.state.paperboy
+    body = suppressions.NewSuppression(email=email[:320], reason=operator.reason(reason))
+    try:
+        suppressions.add_suppression(app, operator.key, clock.utcnow(), body)
+    except InvalidAddress as error:
+        return _page(request, operator, email=email, problem=str(error), status=422)
+    return back_to(PATH, "suppressed")
+
+
+@router.post(f"{PATH}/lift")
+def lift(request: Request, operator: Sender, email: Text = "", reason: Text = "") -> Response:
+    app: Application = request.app.state.paperboy
+    body = suppressions.Lifting(email=email[:320], reason=operator.reason(reason))
+    try:
+        suppressions.lift_suppression(app, operator.key, clock.utcnow(), body)
+    except (InvalidAddress, NotFound) as error:
+        return _page(request, operator, email=email, problem=str(error), status=422)
+    return back_to(PATH, "lifted")
+
+
+def _page(
+    request: Request,
+    operator: Operator,
+    *,
+    email: str = "",
+    row: Suppression | None = None,
+    message: str = "",
+    problem: str = "",
+    status: int = 200,
+) -> Response:
+    app: Application = request.app.state.paperboy
+    return page(
+        request, "admin/deliverability.html", operator, status=status, email=email, row=row, message=message,
+        problem=problem, warn_percent=rates.WARN_PERCENT, days=DAYS_SHOWN,
+        rates=statistics.get_rates(app, operator.key, clock.utcnow(), days=DAYS_SHOWN),
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""The editions: how the digests of each day ended and why, and what an operator can do about them."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from sqlmodel import col, select
+
+from app import clock
+from app.application import Application
+from app.storage.models import Delivery, DeliveryState
+from app.types import MailKind
+from app.web.admin.sign_in import Reader, Sender, back_to, page
+from app.web.api import deliveries, editions
+from app.web.api.auth import Id
+from app.web.api.pagination import window_of
+from app.web.forms import Text
+from app.web.request_bodies import FormRoute
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+EDITIONS_SHOWN, MAILS_SHOWN = 30, 50
+IN_TROUBLE = (DeliveryState.FAILED, DeliveryState.UNCERTAIN, DeliveryState.DEFERRED)
+MESSAGES = {
+    "paused": "Paused. Mails that are being sent right now still go out.",
+    "resumed": "Resumed.",
+    "cancelled": "All unsent mails of this edition are cancelled.",
+    "resent": "The mail will be sent again within a minute.",
+}
+
+
+@router.get("/admin/editions")
+def list_editions(request: Request, operator: Reader, cursor: str | None = None, done: str = "") -> Response:
+    app: Application = request.app.state.paperboy
+    listed = editions.list_editions(app, operator.key, window_of(EDITIONS_SHOWN, cursor))
+    sending = editions.get_sending(app, operator.key, clock.utcnow())
+    return page(
+        request, "admin/editions.html", operator, editions=listed.items, next_cursor=listed.next_cursor,
+        sending=sending, message=MESSAGES.get(done, ""),
+    )  # fmt: skip
+
+
+@router.get("/admin/editions/{edition}")
+def show_edition(request: Request, operator: Reader, edition: editions.Name, done: str = "") -> Response:
+    """Show an edition: its states, the commonest reasons, and the mails in trouble."""
+    app: Application = request.app.state.paperboy
+    current = editions.get_edition(app, operator.key, clock.utcnow(), edition)
+    troubled = select(Delivery).where(
+        Delivery.edition == edition,
+        Delivery.kind == MailKind.DIGEST,
+        col(Delivery.state).in_(IN_TROUBLE),
+    )
+    with app.db.read() as session:
+        mails = session.exec(troubled.order_by(col(Delivery.id).desc()).limit(MAILS_SHOWN)).all()
+    return page(
+        request, "admin/edition.html", operator, edition=current, mails=mails, message=MESSAGES.get(done, "")
+    )
+
+
+@router.post("/admin/editions/{edition}/pause")
+def pause_edition(request: Request, operator: Sender, edition: editions.Name, reason: Text = "") -> Response:
+    body = editions.PauseRequest(reason=operator.reason(reason))
+    editions.pause_edition(request.app.state.paperboy, operator.key, clock.utcnow(), edition, body)
+    return back_to(f"/admin/editions/{edition}", "paused")
+
+
+@router.post("/admin/editions/{edition}/resume")
+def resume_edition(request: Request, operator: Sender, edition: editions.Name) -> Response:
+    editions.resume_edition(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    return back_to(f"/admin/editions/{edition}", "resumed")
+
+
+@router.post("/admin/editions/{edition}/cancel")
+def cancel_edition(request: Request, operator: Sender, edition: editions.Name) -> Response:
+    editions.cancel_edition(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    return back_to(f"/admin/editions/{edition}", "cancelled")
+
+
+@router.post("/admin/deliveries/{delivery_id}/resend")
+def resend(request: Request, operator: Sender, delivery_id: Id) -> Response:
+    app: Application = request.app.state.paperboy
+    mail = deliveries.resend_delivery(app, operator.key, clock.utcnow(), delivery_id)
+    if mail.kind is MailKind.DIGEST:
+        return back_to(f"/admin/editions/{mail.edition}", "resent")
+    return back_to(f"/admin/subscribers/{mail.subscriber_id}", "resent")
+
+
+@router.post("/admin/sending/pause")
+def pause_sending(request: Request, operator: Sender, reason: Text = "") -> Response:
+    body = editions.PauseRequest(reason=operator.reason(reason))
+    editions.pause_sending(request.app.state.paperboy, operator.key, clock.utcnow(), body)
+    return back_to("/admin/editions", "paused")
+
+
+@router.post("/admin/sending/resume")
+def resume_sending(request: Request, operator: Sender) -> Response:
+    editions.resume_sending(request.app.state.paperboy, operator.key, clock.utcnow())
+    return back_to("/admin/editions", "resumed")

@@ -1,0 +1,56 @@
+"""What the service and its operators did: runs of jobs, changes, and keys."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from app import clock
+from app.application import Application
+from app.storage import api_keys
+from app.web.admin.sign_in import Reader, page
+from app.web.api import audit_log, runs
+from app.web.api.auth import Id
+from app.web.api.pagination import window_of
+from app.web.request_bodies import FormRoute
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+ROWS_SHOWN = 50
+
+
+@router.get("/admin/runs")
+def list_runs(
+    request: Request, operator: Reader, cursor: str | None = None, job: str = "", failed: str = ""
+) -> Response:
+    app: Application = request.app.state.paperboy
+    window = window_of(ROWS_SHOWN, cursor)
+    listed = runs.list_runs(app, operator.key, window, job or None, True if failed else None)
+    return page(
+        request, "admin/runs.html", operator, runs=listed.items, next_cursor=listed.next_cursor,
+        job=job, failed=failed,
+    )  # fmt: skip
+
+
+@router.get("/admin/runs/{run_id}")
+def show_run(request: Request, operator: Reader, run_id: Id) -> Response:
+    app: Application = request.app.state.paperboy
+    return page(request, "admin/run.html", operator, run=runs.get_run(app, operator.key, run_id))
+
+
+@router.get("/admin/changes")
+def list_changes(request: Request, operator: Reader, cursor: str | None = None, actor: str = "") -> Response:
+    app: Application = request.app.state.paperboy
+    window = window_of(ROWS_SHOWN, cursor)
+    listed = audit_log.list_changes(app, operator.key, window, actor or None)
+    return page(
+        request, "admin/changes.html", operator, changes=listed.items, next_cursor=listed.next_cursor,
+        actor=actor,
+    )  # fmt: skip
+
+
+@router.get("/admin/keys")
+def list_keys(request: Request, operator: Reader) -> Response:
+    app: Application = request.app.state.paperboy
+    with app.db.read() as session:
+        keys = api_keys.list_keys(session)
+    return page(request, "admin/keys.html", operator, keys=keys, now=clock.utcnow())

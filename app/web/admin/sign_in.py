@@ -1,0 +1,168 @@
+"""Sign in to the admin pages with a key, and check the scope and the form token of each request.
+
+The cookie is strict: browsers send it with no request that another site causes. So other sites can neither
+submit forms nor measure compressed pages.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi.params import Security
+from fastapi.responses import RedirectResponse
+from fastapi.security import SecurityScopes
+
+from app import clock
+from app.application import Application
+from app.storage import admin_sessions
+from app.storage.api_keys import ApiKeyIdentity
+from app.storage.models import Scope
+from app.web import templating
+from app.web.api import auth
+from app.web.forms import Text
+from app.web.rate_limits import Capacity
+from app.web.request_bodies import FormRoute
+from app.web.security import NOT_STORED, PUBLIC_REFERRER, same_site
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+COOKIE = "paperboy_admin"
+HOME = "/admin"
+_HEADERS = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
+
+
+class SignInNeeded(Exception):
+    """The request has no session, or its session has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The operator of a request: their key, and the token that their forms contain."""
+
+    key: ApiKeyIdentity
+    form_token: str
+
+    def may(self, scope: str) -> bool:
+        """Return whether the operator's key has a scope."""
+        return scope in self.key.scopes
+
+    def reason(self, typed: str) -> str:
+        """Return a typed reason for a change, or the name of the key if it says nothing."""
+        reason = typed.strip()[:500]
+        return reason if len(reason) > 2 else f"by {self.key.name}"
+
+
+def _operator(request: Request, needed: SecurityScopes) -> Operator:
+    """Return the operator. Raise SignInNeeded without a session, HTTPException (403) without the scope."""
+    app: Application = request.app.state.paperboy
+    secret, now = request.cookies.get(COOKIE, ""), clock.utcnow()
+    with app.db.read() as session:
+        opened = admin_sessions.find(session, secret, now) if secret else None
+    if opened is None:
+        raise SignInNeeded
+    key, is_stale = opened
+    if not key.scopes.issuperset(needed.scopes):
+        raise HTTPException(403, f"Your key “{key.name}” lacks the scope “{needed.scope_str}”.")
+    if is_stale:
+        with app.db.write() as session:
+            admin_sessions.touch(session, secret, now)
+    auth.note_use(app, key, now)
+    return Operator(key, admin_sessions.form_token(secret))
+
+
+async def _admitted(
+    operator: Annotated[Operator, Depends(_operator)], limits: Annotated[Capacity, Depends(auth.capacity)]
+) -> AsyncIterator[Operator]:
+    """Yield the operator while holding a slot of the API."""
+    with limits.api.take():
+        yield operator
+
+
+def _submitted(operator: Annotated[Operator, Depends(_admitted)], form_token: Text = "") -> Operator:
+    """Return the operator who submitted a form. Raise HTTPException (403) if it is not from their session."""
+    if not hmac.compare_digest(form_token.encode(), operator.form_token.encode()):
+        raise HTTPException(403, "This form is from another session. Go back, reload the page and try again.")
+    return operator
+
+
+def _viewing(scope: Scope) -> Any:
+    return Security(_admitted, scopes=[scope.value], scope="function")
+
+
+def _submitting(scope: Scope) -> Any:
+    return Security(_submitted, scopes=[scope.value], scope="function")
+
+
+Reader = Annotated[Operator, _viewing(Scope.READ)]
+Writer = Annotated[Operator, _submitting(Scope.WRITE)]  # submits a form, as does a Sender
+Sender = Annotated[Operator, _submitting(Scope.SEND)]
+
+
+def page(
+    request: Request, template: str, operator: Operator | None, *, status: int = 200, **values: Any
+) -> Response:
+    """Render a page of the operator's. It is never stored."""
+    return templating.page(request, template, status=status, headers=_HEADERS, operator=operator, **values)
+
+
+def back_to(path: str, done: str = "") -> Response:
+    """Redirect to a page after a form, so that a reload does not submit it again.
+
+    `done` names the message to show there.
+    """
+    return RedirectResponse(f"{path}?done={done}" if done else path, status_code=303, headers=_HEADERS)
+
+
+@router.get("/admin/sign-in")
+def ask_key(request: Request, to: str = HOME) -> Response:
+    return page(request, "admin/sign_in.html", None, to=_local(to), problem="")
+
+
+@router.post("/admin/sign-in", dependencies=[Depends(same_site)])
+def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
+    """Open a session. Too many wrong keys from one network are refused, as for the API."""
+    app: Application = request.app.state.paperboy
+    now = clock.utcnow()
+    caller = auth.authenticate(request, key.strip(), now)
+    if caller is None or Scope.READ not in caller.scopes:
+        problem = "This key lacks the scope “read”." if caller else "This key is unknown, revoked or expired."
+        return page(request, "admin/sign_in.html", None, status=403, to=_local(to), problem=problem)
+    with app.db.write() as session:
+        secret = admin_sessions.create(session, caller, now)
+    auth.note_use(app, caller, now)
+    response = back_to(_local(to))
+    response.set_cookie(
+        COOKIE, secret, path=HOME, httponly=True, samesite="strict",
+        secure=app.settings.base_url.startswith("https://"),
+    )  # fmt: skip
+    return response
+
+
+@router.post("/admin/sign-out", dependencies=[Depends(same_site)])
+def sign_out(request: Request) -> Response:
+    app: Application = request.app.state.paperboy
+    with app.db.write() as session:
+        admin_sessions.close(session, request.cookies.get(COOKIE, ""))
+    response = back_to(f"{HOME}/sign-in")
+    response.delete_cookie(COOKIE, path=HOME)
+    return response
+
+
+def _local(path: str) -> str:
+    """Return the path if it is one of the admin pages, else the overview."""
+    is_ours = path.startswith(f"{HOME}/") and path.isprintable() and "\\" not in path
+    return path if is_ours else HOME
+
+
+def install(site: FastAPI) -> None:
+    """Redirect to the sign-in page when a session is needed."""
+    site.add_exception_handler(SignInNeeded, _to_sign_in)
+
+
+def _to_sign_in(request: Request, _error: Exception) -> Response:
+    path = request.url.path if request.method == "GET" else HOME
+    return RedirectResponse(f"{HOME}/sign-in?to={path}", status_code=303, headers=_HEADERS)

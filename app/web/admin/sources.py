@@ -1,0 +1,97 @@
+"""The sources of papers: their health and recent polls; add, pause, resume and poll them."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, BackgroundTasks, Request, Response
+from sqlmodel import col, select
+
+from app import clock
+from app.application import Application
+from app.errors import Conflict, InvalidInput
+from app.papers import sources as source_kinds
+from app.storage.models import JobRun
+from app.types import SourceKind
+from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
+from app.web.api import sources
+from app.web.api.auth import Id
+from app.web.forms import Text
+from app.web.rate_limits import Capacity
+from app.web.request_bodies import FormRoute
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+RUNS_SHOWN = 10
+MESSAGES = {
+    "added": "Added. It is polled within minutes.",
+    "paused": "Paused.",
+    "resumed": "Resumed. It is polled within minutes.",
+    "polling": "It is being polled. Reload the page in a moment to see the result.",
+}
+
+
+@router.get("/admin/sources")
+def list_sources(request: Request, operator: Reader, done: str = "") -> Response:
+    return _page(request, operator, message=MESSAGES.get(done, ""))
+
+
+@router.post("/admin/sources")
+def add_source(
+    request: Request, operator: Writer, name: Text = "", kind: Text = "", address: Text = ""
+) -> Response:
+    """Add a source. `address` is the URL of a feed, or the categories of arXiv."""
+    app: Application = request.app.state.paperboy
+    typed = {"name": name, "kind": kind, "address": address}
+    try:
+        if kind not in source_kinds.POLLED:
+            raise InvalidInput("Choose what kind of source it is.", field="kind")
+        if kind == SourceKind.FEED:
+            config: dict[str, object] = {"url": address.strip()}
+        elif kind == SourceKind.HUGGINGFACE:
+            config = {}
+        else:
+            config = {"categories": address.replace(",", " ").split()}
+        body = sources.NewSource(name=name, kind=SourceKind(kind), config=config)
+        sources.add_source(app, operator.key, clock.utcnow(), body)
+    except (InvalidInput, Conflict) as error:
+        return _page(request, operator, typed=typed, problem=str(error), status=422)
+    return back_to("/admin/sources", "added")
+
+
+@router.post("/admin/sources/{source_id}/pause")
+def pause_source(request: Request, operator: Writer, source_id: Id) -> Response:
+    sources.pause_source(request.app.state.paperboy, operator.key, clock.utcnow(), source_id)
+    return back_to("/admin/sources", "paused")
+
+
+@router.post("/admin/sources/{source_id}/resume")
+def resume_source(request: Request, operator: Writer, source_id: Id) -> Response:
+    sources.resume_source(request.app.state.paperboy, operator.key, clock.utcnow(), source_id)
+    return back_to("/admin/sources", "resumed")
+
+
+@router.post("/admin/sources/{source_id}/poll")
+def poll_source(request: Request, operator: Writer, source_id: Id, later: BackgroundTasks) -> Response:
+    app: Application = request.app.state.paperboy
+    limits: Capacity = request.app.state.capacity
+    sources.refresh_source(app, operator.key, clock.utcnow(), source_id, later, limits)
+    return back_to("/admin/sources", "polling")
+
+
+def _page(
+    request: Request,
+    operator: Operator,
+    *,
+    message: str = "",
+    typed: dict[str, str] | None = None,
+    problem: str = "",
+    status: int = 200,
+) -> Response:
+    app: Application = request.app.state.paperboy
+    polls = select(JobRun).where(JobRun.job == "refresh").order_by(col(JobRun.id).desc()).limit(RUNS_SHOWN)
+    with app.db.read() as session:
+        runs = session.exec(polls).all()
+    return page(
+        request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
+        sources=sources.list_sources(app, operator.key).items, polled=source_kinds.POLLED,
+        typed=typed or {"name": "", "kind": "", "address": ""},
+    )  # fmt: skip

@@ -1,0 +1,165 @@
+"""The subscribers: find one, see every digest and every silence with its reason, and act for them."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from sqlmodel import col, select
+
+from app import clock, pipeline
+from app.application import Application
+from app.digests.explanation_types import Explanation
+from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
+from app.storage.models import Delivery, Event, SubscriberState
+from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
+from app.web.api import digests
+from app.web.api import subscribers as api
+from app.web.api.auth import Id
+from app.web.api.pagination import window_of
+from app.web.forms import Text
+from app.web.rate_limits import Capacity
+from app.web.request_bodies import FormRoute
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+PATH = "/admin/subscribers"
+SUBSCRIBERS_SHOWN, MAILS_SHOWN, EVENTS_SHOWN = 50, 60, 50
+MESSAGES = {
+    "paused": "Paused until the subscriber resumes.",
+    "resumed": "Digests have resumed.",
+    "unsubscribed": "Unsubscribed. They can sign up again themselves.",
+    "links": "New links are being mailed. The earlier ones no longer work.",
+    "tested": "The test digest was handed to the relay.",
+    "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
+    "resent": "The mail will be sent again within a minute.",
+}
+
+
+@router.get(PATH)
+def list_subscribers(
+    request: Request,
+    operator: Reader,
+    search: str = "",
+    state: str = "",
+    cursor: str | None = None,
+    done: str = "",
+) -> Response:
+    app: Application = request.app.state.paperboy
+    window = window_of(SUBSCRIBERS_SHOWN, cursor)
+    with_state = SubscriberState(state) if state in set(SubscriberState) else None
+    listed = api.list_subscribers(app, operator.key, window, with_state, search=search[:320] or None)
+    return page(
+        request, "admin/subscribers.html", operator, subscribers=listed.items, search=search, state=state,
+        states=SubscriberState, next_cursor=listed.next_cursor, message=MESSAGES.get(done, ""),
+    )  # fmt: skip
+
+
+@router.get(PATH + "/{subscriber_id}")
+def show_subscriber(
+    request: Request, operator: Reader, subscriber_id: Id, paper: str = "", done: str = ""
+) -> Response:
+    """Show a subscriber. With a `paper`, explain why they did or did not get it."""
+    explanation = problem = None
+    if paper.strip():
+        try:
+            explanation = _explain(request, subscriber_id, paper.strip())
+        except (InvalidInput, NotFound) as error:
+            problem = str(error)
+    return _page(
+        request, operator, subscriber_id, message=MESSAGES.get(done, ""), problem=problem or "",
+        paper=paper, explanation=explanation,
+    )  # fmt: skip
+
+
+@router.get(PATH + "/{subscriber_id}/preview")
+def preview_digest(request: Request, operator: Reader, subscriber_id: Id) -> Response:
+    """Show the digest that the subscriber would get now, or why there would be none."""
+    app: Application = request.app.state.paperboy
+    capacity: Capacity = request.app.state.capacity
+    with capacity.analyses.take():
+        preview = digests.preview_for_subscriber(app, operator.key, clock.utcnow(), subscriber_id, None)
+    return page(
+        request, "admin/subscriber_preview.html", operator, preview=preview, subscriber_id=subscriber_id
+    )
+
+
+@router.post(PATH + "/{subscriber_id}/test")
+def send_test(request: Request, operator: Sender, subscriber_id: Id, to: Text = "") -> Response:
+    """Send the subscriber's digest, as it would be now, to the operator."""
+    app: Application = request.app.state.paperboy
+    capacity: Capacity = request.app.state.capacity
+    try:
+        with capacity.analyses.take():
+            body = digests.Recipient(to=to[:320])
+            outcome = digests.send_test(app, operator.key, clock.utcnow(), subscriber_id, body, None)
+    except (InvalidAddress, Conflict, TooManyRequests) as error:
+        return _page(request, operator, subscriber_id, problem=str(error), status=422)
+    if outcome.code is None or outcome.code >= 400:
+        problem = f"The relay did not accept it: {outcome.code or ''} {outcome.reply}"
+        return _page(request, operator, subscriber_id, problem=problem, status=502)
+    return back_to(f"{PATH}/{subscriber_id}", "tested")
+
+
+@router.post(PATH + "/{subscriber_id}/pause")
+def pause(request: Request, operator: Writer, subscriber_id: Id) -> Response:
+    app: Application = request.app.state.paperboy
+    api.pause_subscriber(app, operator.key, clock.utcnow(), subscriber_id, api.Pausing())
+    return back_to(f"{PATH}/{subscriber_id}", "paused")
+
+
+@router.post(PATH + "/{subscriber_id}/resume")
+def resume(request: Request, operator: Sender, subscriber_id: Id) -> Response:
+    api.resume_subscriber(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
+    return back_to(f"{PATH}/{subscriber_id}", "resumed")
+
+
+@router.post(PATH + "/{subscriber_id}/unsubscribe")
+def unsubscribe(request: Request, operator: Writer, subscriber_id: Id) -> Response:
+    api.unsubscribe_subscriber(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
+    return back_to(f"{PATH}/{subscriber_id}", "unsubscribed")
+
+
+@router.post(PATH + "/{subscriber_id}/new-links")
+def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Response:
+    api.make_new_links(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
+    return back_to(f"{PATH}/{subscriber_id}", "links")
+
+
+@router.post(PATH + "/{subscriber_id}/erase")
+def erase(request: Request, operator: Writer, subscriber_id: Id, sure: Text = "") -> Response:
+    """Erase a subscriber, if the box that says so is checked."""
+    if sure != "yes":
+        problem = "Check the box to erase this subscriber. It cannot be undone."
+        return _page(request, operator, subscriber_id, problem=problem, status=422)
+    api.erase_subscriber(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
+    return back_to(PATH, "erased")
+
+
+def _explain(request: Request, subscriber_id: int, paper: str) -> Explanation:
+    app: Application = request.app.state.paperboy
+    capacity: Capacity = request.app.state.capacity
+    with capacity.analyses.take():
+        return pipeline.explain(app, clock.utcnow(), str(subscriber_id), paper)
+
+
+def _page(
+    request: Request,
+    operator: Operator,
+    subscriber_id: int,
+    *,
+    message: str = "",
+    problem: str = "",
+    paper: str = "",
+    explanation: Explanation | None = None,
+    status: int = 200,
+) -> Response:
+    app: Application = request.app.state.paperboy
+    subscriber = api.get_subscriber(app, operator.key, subscriber_id)
+    mails = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
+    events = select(Event).where(Event.subscriber_id == subscriber_id)
+    with app.db.read() as session:
+        history = session.exec(mails.order_by(col(Delivery.id).desc()).limit(MAILS_SHOWN)).all()
+        recent = session.exec(events.order_by(col(Event.id).desc()).limit(EVENTS_SHOWN)).all()
+    return page(
+        request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=history,
+        events=recent, message=message, problem=problem, paper=paper, explanation=explanation,
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""Test the admin pages at any width, in light and dark mode, and with a keyboard only."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app import clock, subscribers
+from app.delivery import ledger
+from app.storage import api_keys, job_runs
+from app.storage.models import Scope, Source
+from app.subscribers import Preferences
+from app.types import Interest, Rejection, Skip, SourceKind
+from tests.browser import axe
+from tests.browser.test_pages import LONG, SCHEMES
+from tests.support.running_app import Live
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def key(live_server: Live) -> str:
+    """Fill every page with difficult texts, and return a key."""
+    app, now = live_server.app, clock.utcnow()
+    with app.db.write() as session:
+        preferences = Preferences(interests=(Interest(LONG),), muted=("crypto",))
+        alice = subscribers.add(session, f"{LONG[:60]}@example.org", preferences, now - timedelta(days=2))
+        ledger.add_entries(session, [ledger.Entry(alice, now.date().isoformat(), now, Skip(LONG * 3))], now)
+        ledger.pause(session, LONG, now)
+        feed = {"url": f"https://example.org/{LONG}"}
+        session.add(
+            Source(
+                name=LONG[:90], kind=SourceKind.FEED, config=feed, created_at=now, failures=3, last_error=LONG
+            )
+        )
+        created = api_keys.create(session, "desk", [Scope.READ, Scope.WRITE, Scope.SEND], now)[1]
+    with job_runs.record(app.db, "refresh", now) as run:
+        run.reject([Rejection(LONG, 1, "no title", LONG)])
+        run.fail(LONG, LONG)
+    return created
+
+
+@pytest.mark.once
+@pytest.mark.timeout(300)
+def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> None:
+    """An operator signs in and finds each page by keyboard. axe-core finds no problem."""
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(f"{live_server.url}/admin/runs/1")
+    page.get_by_label("Key").press_sequentially(key)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Run 1: refresh")
+    links = page.get_by_role("navigation", name="Admin").get_by_role("link").all()
+    paths = [str(link.get_attribute("href")) for link in links]
+    assert len(paths) == 8
+    today = clock.utcnow().date().isoformat()
+    deeper = [
+        "subscribers/1",
+        "subscribers/1/preview",
+        f"editions/{today}",
+        "runs/1",
+        "deliverability?email=a@b.c",
+    ]
+    for path in [*paths, *(f"/admin/{each}" for each in deeper)]:
+        page.goto(live_server.url + path)
+        for width in (320, 1920, 375, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+            if scheme := SCHEMES.get(width):
+                page.emulate_media(color_scheme=scheme)
+                assert axe.violations(page) == [], (path, scheme)
+    page.get_by_role("button", name="Sign out").press("Enter")
+    page.goto(f"{live_server.url}/admin")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")

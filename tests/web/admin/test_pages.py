@@ -1,0 +1,233 @@
+"""Test what the admin pages show and do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from sqlmodel import col, select
+
+from app import clock, pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
+from app.storage import job_runs
+from app.storage.models import AuditEntry, Delivery, DeliveryState, Scope, Source, SubscriberState
+from app.subscribers import Preferences
+from app.types import Interest, MailKind, Rejection, Skip
+from tests.support import factories, sample_digest
+from tests.support.mail_server import MailServer
+from tests.web.admin.conftest import Desk
+
+ALICE, BOB = "alice@example.org", "bob@example.net"
+WANTED = Preferences(interests=(Interest("diffusion models"),), zone="UTC")
+
+
+@pytest.fixture
+def people(app: Application) -> list[int]:
+    """Add Alice and Bob, who are due today, and return their numbers."""
+    before = clock.utcnow() - timedelta(days=3)
+    with app.db.write() as session:
+        return [subscribers.add(session, email, WANTED, before) for email in (ALICE, BOB)]
+
+
+def counts(page: str) -> dict[str, int]:
+    """Return the numbers that a page shows as a list of counts. The first of a name counts."""
+    found = re.findall(r"<dt>(\w+)</dt><dd>(\d+)</dd>", page)
+    return {name: int(number) for name, number in reversed(found)}
+
+
+def actions(app: Application) -> list[tuple[str, str]]:
+    """Return the changes in the audit log, with their actors."""
+    with app.db.read() as session:
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id)))
+        return [(entry.actor, entry.action) for entry in entries]
+
+
+def test_overview_adds_up_and_says_why(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """Due = the states. Reasons that differ in a number are one reason."""
+    now = clock.utcnow()
+    today = now.date().isoformat()
+    due = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    skips = [Skip(f"none of the {number} new papers matched your interests.") for number in (30, 31)]
+    with app.db.write() as session:
+        for number in people:
+            subscriber = subscribers.get(session, number)
+            subscriber.hour, subscriber.due_since = 0, due - timedelta(days=2)
+            subscriber.next_due_at = due + timedelta(days=1)
+            session.add(subscriber)
+        ledger.add_entries(
+            session,
+            [ledger.Entry(who, today, due, why) for who, why in zip(people, skips, strict=True)],
+            now,
+        )
+        ledger.pause(session, "the relay is being moved", now)
+    page = sign_in().get("/admin").text
+    shown = counts(page)
+    assert (shown["due"], shown["skipped"], shown["sent"]) == (2, 2, 0)
+    assert re.search(r"none of the … new papers matched your interests.</td><td[^>]*>2<", page)
+    assert "the relay is being moved" in page
+    assert 'action="/admin/sending/resume"' in page
+    assert "there are no sources" in page
+
+
+def test_changes_are_made_and_recorded(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """Each button does what the API does, in the operator's name."""
+    desk, (alice, bob) = sign_in(), people
+    at = f"/admin/subscribers/{alice}"
+    for path in (f"{at}/pause", f"{at}/resume", f"{at}/unsubscribe", f"/admin/subscribers/{bob}/pause"):
+        answer = desk.post(path)
+        assert answer.status_code == 303, answer.text
+        assert 'role="status"' in desk.get(answer.headers["location"]).text
+    assert "Check the box" in desk.post(f"{at}/erase").text
+    desk.post(f"{at}/erase", sure="yes")
+    desk.post("/admin/sending/pause", reason="the relay is being moved")
+    assert "the relay is being moved" in desk.get("/admin/editions").text
+    desk.post("/admin/sending/resume")
+    desk.post("/admin/editions/2026-11-20/pause")
+    desk.post("/admin/editions/2026-11-20/resume")
+    with app.db.read() as session:
+        states = [subscribers.get(session, number).state for number in people]
+    assert states == [SubscriberState.ERASED, SubscriberState.PAUSED]
+    made = actions(app)
+    assert {actor for actor, _ in made} == {"desk 0"}
+    assert [action for _, action in made] == [
+        "subscriber.pause", "subscriber.resume", "subscriber.unsubscribe", "subscriber.pause",
+        "subscriber.erase", "sending.pause", "sending.resume", "sending.pause", "sending.resume",
+    ]  # fmt: skip
+
+
+def test_buttons_are_shown_to_those_who_may(sign_in: Callable[..., Desk], people: list[int]) -> None:
+    """A key that may only read gets no forms that change anything."""
+    paths = ("/admin", f"/admin/subscribers/{people[0]}", "/admin/editions", "/admin/sources")
+    for scopes, expected in (((Scope.READ,), False), ((Scope.READ, Scope.WRITE, Scope.SEND), True)):
+        desk = sign_in(*scopes)
+        pages = "".join(desk.get(path).text for path in paths)
+        assert ('name="form_token"' in pages) is expected
+
+
+def test_one_subscriber_with_every_digest_and_silence(
+    app: Application, mail_server: MailServer, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """The page has what was sent, what was skipped and why, and explains a paper."""
+    now, (alice, bob) = clock.utcnow(), people
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        paper = factories.add_paper(session, source, "Diffusion Models", now.date(), now)
+        ledger.add_entries(session, [ledger.Entry(alice, "2026-11-18", now, Skip("no new papers."))], now)
+        sent = ledger.enqueue(
+            session, subscriber_id=alice, kind=MailKind.DIGEST, edition="2026-11-19", due_at=now, now=now,
+            digest=sample_digest.digest("2026-11-19"),
+        )  # fmt: skip
+    assert sent
+    pipeline.send_pending(app, now, [sent])
+    desk = sign_in()
+    page = desk.get(f"/admin/subscribers/{alice}?paper={paper}").text
+    for text in ("no new papers.", "2026-11-19", ">sent<", "diffusion models", "Diffusion Models", "added"):
+        assert text in page, text
+    assert "There is no paper 999" in desk.get(f"/admin/subscribers/{alice}?paper=999").text
+    preview = desk.get(f"/admin/subscribers/{bob}/preview").text
+    assert "Diffusion Models" in preview
+    assert desk.post(f"/admin/subscribers/{bob}/test", to="not an address").status_code == 422
+    answer = desk.post(f"/admin/subscribers/{bob}/test", to="me@example.org")
+    assert answer.status_code == 303, answer.text
+    assert [mail.recipient for mail in mail_server.messages] == [ALICE, "me@example.org"]
+
+
+def test_find_subscribers(sign_in: Callable[..., Desk], people: list[int]) -> None:
+    """By a part of the address, in any case, and by state."""
+    desk = sign_in()
+    for query, found in (
+        ("search=ALICE", [ALICE]), ("search=example", [BOB, ALICE]), ("search=%25", []),
+        ("state=active", [BOB, ALICE]), ("state=paused", []), ("search=&state=", [BOB, ALICE]),
+    ):  # fmt: skip
+        page = desk.get(f"/admin/subscribers?{query}").text
+        assert re.findall(r"[a-z]+@example\.\w+(?=</a>)", page) == found, query
+
+
+def test_uncertain_mail_is_sent_again(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """The page of its edition lists it with a button."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        session.add(
+            Delivery(
+                id=7, subscriber_id=people[0], edition="2026-11-19", state=DeliveryState.UNCERTAIN,
+                reason="the connection broke", due_at=now, created_at=now,
+            )
+        )  # fmt: skip
+    desk = sign_in()
+    page = desk.get("/admin/editions/2026-11-19").text
+    assert "the connection broke" in page
+    assert 'action="/admin/deliveries/7/resend"' in page
+    assert (
+        desk.post("/admin/deliveries/7/resend").headers["location"].startswith("/admin/editions/2026-11-19")
+    )
+    with app.db.read() as session:
+        assert session.get_one(Delivery, 7).next_attempt_at is not None
+
+
+@pytest.mark.parametrize(
+    ("typed", "config"),
+    [
+        ({"name": "A blog", "kind": "feed", "address": " https://a.test/ "}, {"url": "https://a.test/"}),
+        ({"name": "X", "kind": "arxiv_feed", "address": "cs.CL, cs.LG"}, {"categories": ["cs.CL", "cs.LG"]}),
+        ({"name": "HF", "kind": "huggingface", "address": ""}, {}),
+    ],
+)  # fmt: skip
+def test_add_a_source(
+    app: Application, sign_in: Callable[..., Desk], typed: dict[str, str], config: dict[str, object]
+) -> None:
+    desk = sign_in()
+    assert desk.post("/admin/sources", **typed).status_code == 303
+    with app.db.read() as session:
+        (source,) = session.exec(select(Source)).all()
+    assert source.config == config
+    for wrong in ({"address": "ftp://x"}, {"kind": "jsonl"}, {"kind": "nonsense"}, {"name": ""}):
+        right = {"name": "x", "kind": "feed", "address": "https://a.test/"}
+        answer = desk.post("/admin/sources", **{**right, **wrong})
+        assert answer.status_code == 422, wrong
+        assert 'role="alert"' in answer.text
+    assert ("desk 0", "source.add") in actions(app)
+
+
+def test_suppressions(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
+    """An address is looked up, suppressed and lifted."""
+    desk, path = sign_in(), "/admin/deliverability"
+    assert "It is not suppressed." in desk.get(f"{path}?email={ALICE}").text
+    assert desk.post(f"{path}/lift", email=ALICE).status_code == 422
+    assert desk.post(f"{path}/suppress", email="nonsense").status_code == 422
+    assert desk.post(f"{path}/suppress", email=ALICE, reason="asked by telephone").status_code == 303
+    assert "asked by telephone" in desk.get(f"{path}?email={ALICE}").text
+    assert desk.post(f"{path}/lift", email=ALICE).status_code == 303
+    with app.db.read() as session:
+        assert not suppression.is_suppressed(session, ALICE)
+
+
+def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """Failed runs can be found, and their rejected rows read."""
+    now = clock.utcnow()
+    with job_runs.record(app.db, "refresh", now) as run:
+        run.reject([Rejection("a feed", 17, "no title", "<b>")])
+        run.fail("a feed", "503 Service Unavailable")
+    with job_runs.record(app.db, "prune", now):
+        pass
+    desk = sign_in()
+    assert desk.get("/admin/runs").text.count("/admin/runs/") == 2
+    assert desk.get("/admin/runs?failed=yes").text.count("/admin/runs/") == 1
+    assert desk.get("/admin/runs?job=prune").text.count("/admin/runs/") == 1
+    page = desk.get("/admin/runs/1").text
+    for text in ("503 Service Unavailable", "no title", "&lt;b&gt;", ">17<"):
+        assert text in page
+    assert desk.get("/admin/runs/99").status_code == 404
+    assert desk.get("/admin/runs?cursor=nonsense").status_code == 422
+    desk.post("/admin/sending/pause", reason="a reason")
+    assert "sending.pause" in desk.get("/admin/changes?actor=desk+0").text
+    assert "sending.pause" not in desk.get("/admin/changes?actor=somebody").text
+    assert "desk 0" in desk.get("/admin/keys").text

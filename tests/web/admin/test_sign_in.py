@@ -1,0 +1,168 @@
+"""Test who may open the admin pages and submit their forms, for every route."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+import time_machine
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+from sqlmodel import select
+
+from app import clock, subscribers
+from app.application import Application
+from app.storage import admin_sessions, api_keys
+from app.storage.models import AdminSession, Scope, Source
+from app.subscribers import Preferences
+from app.types import Interest, SourceKind
+from app.web.admin import PAGES
+from app.web.admin.sign_in import COOKIE, HOME
+from tests.web.admin.conftest import ALL, Desk
+
+SEND_ONLY = ("editions", "deliveries", "sending", "/resume", "/new-links", "/test", "/lift")
+
+
+def routes() -> Iterator[tuple[str, str]]:
+    """Yield method and path of every route that needs a session."""
+    names = {"subscriber_id": 1, "source_id": 1, "run_id": 1, "delivery_id": 1, "edition": "2026-11-20"}
+    for module in PAGES:
+        for route in module.router.routes:
+            assert isinstance(route, APIRoute)
+            if route.path not in (f"{HOME}/sign-in", f"{HOME}/sign-out"):
+                (method,) = route.methods
+                yield method, route.path.format(**names)
+
+
+ROUTES = list(routes())
+
+
+def scope_of(method: str, path: str) -> Scope:
+    """Return the scope that a route should need: reading, sending, or else writing."""
+    if method == "GET":
+        return Scope.READ
+    is_of_source = path.startswith(f"{HOME}/sources")
+    return Scope.SEND if any(part in path for part in SEND_ONLY) and not is_of_source else Scope.WRITE
+
+
+@pytest.fixture
+def alice(app: Application) -> int:
+    """Add a subscriber and a source, both with the number 1."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        session.add(
+            Source(name="a feed", kind=SourceKind.FEED, config={"url": "https://a.test/"}, created_at=now)
+        )
+        return subscribers.add(session, "alice@example.org", Preferences(interests=(Interest("ai"),)), now)
+
+
+def test_every_route_is_protected(
+    app: Application, visitor: TestClient, sign_in: Callable[..., Desk], alice: int
+) -> None:
+    """Without a valid session, every route leads to the sign-in page and nothing happens."""
+    assert len(ROUTES) > 25
+    desks = [sign_in() for _ in range(4)]  # with a key that is revoked and one that expires; unused; old
+    with app.db.write() as session:
+        rows = session.exec(select(AdminSession).order_by(AdminSession.id)).all()  # type: ignore[arg-type]
+        api_keys.revoke(session, "desk 0", clock.utcnow())
+        key = next(key for key in api_keys.list_keys(session) if key.id == rows[1].key_id)
+        key.expires_at = clock.utcnow()
+        rows[2].used_at -= admin_sessions.IDLE
+        rows[3].created_at -= admin_sessions.LONGEST
+        session.add_all([key, *rows])
+    desks += [Desk(visitor, ""), Desk(TestClient(visitor.app, cookies={COOKIE: "x" * 43}), "")]
+    for method, path in ROUTES:
+        answers = [desk.get(path) if method == "GET" else desk.post(path) for desk in desks]
+        assert {answer.status_code for answer in answers} == {303}, path
+        assert all(f"{HOME}/sign-in" in answer.headers["location"] for answer in answers), path
+    with app.db.read() as session:
+        assert subscribers.get(session, alice).email == "alice@example.org"
+
+
+def test_every_route_needs_its_scope(sign_in: Callable[..., Desk], alice: int) -> None:
+    """A form needs the scope of the same change in the API, and the token of the same session."""
+    desks = {
+        Scope.READ: sign_in(Scope.READ),
+        Scope.WRITE: sign_in(Scope.READ, Scope.WRITE),
+        Scope.SEND: sign_in(Scope.READ, Scope.SEND),
+    }
+    stranger = sign_in()
+    for method, path in ROUTES:
+        if method == "GET":
+            assert desks[Scope.READ].get(path).status_code in (200, 404), path
+            continue
+        needed = scope_of(method, path)
+        for scope, desk in desks.items():
+            if scope is not needed:
+                assert "lacks the scope" in desk.post(path).text, (path, scope)
+        for token in ("", "x", stranger.form_token):
+            answer = desks[needed].post(path, form_token=token)
+            assert answer.status_code == 403, path
+            assert "from another session" in answer.text, path
+        answer = desks[needed].post(path)
+        assert answer.status_code in (303, 404, 409, 422), (path, answer.text)
+
+
+def test_sign_in_and_out(app: Application, visitor: TestClient) -> None:
+    """The cookie is for this site's own requests only, and the session ends with signing out."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        key = api_keys.create(session, "desk", ALL, now)[1]
+        bounces = api_keys.create(session, "relay", [Scope.BOUNCES], now)[1]
+    for wrong, problem in (("pb_wrong", "unknown, revoked or expired"), (bounces, "lacks the scope")):
+        answer = visitor.post("/admin/sign-in", data={"key": wrong})
+        assert answer.status_code == 403
+        assert problem in answer.text
+        assert wrong not in answer.text
+    answer = visitor.post(
+        "/admin/sign-in", data={"key": f" {key} ", "to": "/admin/runs"}, follow_redirects=False
+    )
+    assert answer.headers["location"] == "/admin/runs"
+    cookie = answer.headers["set-cookie"].lower()
+    for part in ("httponly", "secure", "samesite=strict", "path=/admin"):
+        assert part in cookie
+    page = visitor.get("/admin/runs")
+    assert page.status_code == 200
+    assert page.headers["cache-control"] == "no-store"
+    secret = visitor.cookies[COOKIE]
+    visitor.post("/admin/sign-out")
+    visitor.cookies.set(COOKIE, secret, path=HOME)
+    assert visitor.get("/admin/runs", follow_redirects=False).status_code == 303
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("to", ["https://evil.test/", "//evil.test/admin/", "/admin", "/admin/\\evil", "/"])
+def test_sign_in_leads_to_admin_pages_only(sign_in: Callable[..., Desk], app: Application, to: str) -> None:
+    desk = sign_in()
+    with app.db.write() as session:
+        key = api_keys.create(session, "another", ALL, clock.utcnow())[1]
+    answer = desk.browser.post("/admin/sign-in", data={"key": key, "to": to}, follow_redirects=False)
+    assert answer.headers["location"] == HOME
+
+
+@pytest.mark.once
+def test_forms_of_other_sites_are_refused(visitor: TestClient) -> None:
+    for path in ("/admin/sign-in", "/admin/sign-out"):
+        assert visitor.post(path, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+
+
+def test_a_used_session_lasts_until_its_longest_time(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """Each request extends it by an hour. Ended sessions are pruned."""
+    desk, began = sign_in(), clock.utcnow()
+    for minutes in range(50, 720, 50):
+        with time_machine.travel(began + timedelta(minutes=minutes), tick=False):
+            assert desk.get("/admin/keys").status_code == 200, minutes
+    after = began + admin_sessions.LONGEST
+    with time_machine.travel(after, tick=False):
+        assert desk.get("/admin/keys").status_code == 303
+    with app.db.write() as session:
+        admin_sessions.prune(session, after)
+        assert not session.exec(select(AdminSession)).all()
+
+
+@pytest.mark.once
+def test_wrong_keys_are_limited(visitor: TestClient) -> None:
+    """As for the API, somebody who tries keys has to wait."""
+    codes = {visitor.post("/admin/sign-in", data={"key": f"pb_{n}"}).status_code for n in range(60)}
+    assert codes == {403, 429}
