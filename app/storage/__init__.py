@@ -1,7 +1,8 @@
 """Tables, sessions, locks and the service's own records.
 
 models          SQLModel tables, in flow order
-database        engine, sessions, column types, bulk helpers, migrations
+database        engine, sessions, column types, bulk helpers
+schema          migrations; is the database that of this release?
 locks           locks with a lease: one process at a time runs a job
 live_processes  detect which processes are alive, from locks that are released when they die
 hit_counters    rate-limit counters that all processes share

@@ -1,4 +1,4 @@
-"""The database: engine, sessions, column types, bulk helpers, migrations and the schema revision."""
+"""The database: engine, sessions, column types and bulk helpers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -236,21 +232,6 @@ def advisory_lock(session: Session, name: str) -> None:
     """Take a PostgreSQL advisory lock until the transaction ends. SQLite has a single writer anyway."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(func.hashtext(name))))
-
-
-def migrate(url: str, revision: str = "head") -> None:
-    """Upgrade a database to a revision in `migrations/`."""
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "migrations"))
-    config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
-    command.upgrade(config, revision)
-
-
-def schema_revisions(db: Database) -> tuple[str | None, str | None]:
-    """Return the current revision of the database and the newest available one."""
-    with db.engine.connect() as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
-    return current, ScriptDirectory(str(ROOT / "migrations")).get_current_head()
 
 
 def _make_engine(url: URL) -> Engine:

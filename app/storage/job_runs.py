@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -12,6 +12,8 @@ from itertools import islice
 from typing import Any, cast
 
 import structlog
+from sqlalchemy import func
+from sqlmodel import Session, col, select
 
 from app.errors import PaperboyError
 from app.storage.database import Database
@@ -45,6 +47,17 @@ class JobRunRecorder:
     def fail(self, origin: str, error: object) -> None:
         """Record an error in one part of the run. The rest of the run continues."""
         self.errors.append(f"{origin}: {error}")
+
+
+def last_runs(session: Session) -> Sequence[JobRun]:
+    """Return the last finished run of each job, by name of the job."""
+    newest = select(func.max(JobRun.id)).where(col(JobRun.ended_at).is_not(None)).group_by(JobRun.job)
+    return session.exec(select(JobRun).where(col(JobRun.id).in_(newest)).order_by(JobRun.job)).all()
+
+
+def failed_jobs(session: Session, _now: datetime) -> list[str]:
+    """Return the names of the jobs whose last run failed."""
+    return [run.job for run in last_runs(session) if run.error]
 
 
 @contextmanager

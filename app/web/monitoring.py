@@ -24,7 +24,7 @@ from app.application import Application
 from app.bounces import rates
 from app.digests import planning, reconciliation
 from app.relevance import model_store
-from app.storage import database
+from app.storage import job_runs, schema
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -51,15 +51,19 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz")
 def readyz(request: Request) -> JSONResponse:
-    """Report whether the database is usable. If it is not, restarting does not help."""
+    """Report whether the database is usable, and whose last run failed. Restarting helps with neither."""
     app: Application = request.app.state.paperboy
     try:
-        current, newest = database.schema_revisions(app.db)
+        fault = schema.revision_fault(app.db) or _cached(
+            request.app.state, "table_fault", CHECKED_EVERY, lambda *_: schema.table_fault(app.db)
+        )
+        if not fault:
+            failed = _cached(request.app.state, "failed_jobs", RATES_EVERY, job_runs.failed_jobs)
     except SQLAlchemyError:
         return JSONResponse({"status": "unavailable", "database": "unreachable"}, 503)
-    if current != newest:
-        return JSONResponse({"status": "unavailable", "database": "not migrated"}, 503)
-    return JSONResponse({"status": "ok", "database": "ok"})
+    if fault:
+        return JSONResponse({"status": "unavailable", "database": fault}, 503)
+    return JSONResponse({"status": "ok", "database": "ok", "failed_jobs": failed})
 
 
 def _require_operator(request: Request, now: auth.Now, given: auth.Given) -> None:

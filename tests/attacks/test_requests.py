@@ -22,7 +22,7 @@ from app import logs
 from app.delivery import journal
 from app.doctor import configuration
 from app.settings import Settings
-from app.storage import database
+from app.storage import schema
 from app.storage.database import Database
 from app.web import request_bodies, security, signed_links
 from app.web.request_bodies import FormRequest
@@ -168,7 +168,7 @@ def test_stored_files_are_private(tmp_path: Path, settings: Settings) -> None:
     before = os.umask(0o022)
     try:
         file = tmp_path / "var" / "paperboy.db"
-        database.migrate(f"sqlite:///{file}")
+        schema.migrate(f"sqlite:///{file}")
         opened = Database(f"sqlite:///{file}")
         with opened.write() as session:
             session.connection()

@@ -770,6 +770,8 @@ def test_first_command_creates_the_database(
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new/paperboy.db")
     assert parse_output(run("sources", "list", "--json")) == []
     assert "is at revision" in run("migrate").stdout
+    assert "is at revision none" in run("migrate", "--to", "base").stdout
+    assert "there is no revision 4711" in run("migrate", "--to", "4711", code=1).stderr
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[2Jgone", "[red]markup[/]", "[/nonsense]"])
@@ -832,7 +834,7 @@ def test_serve_until_sigterm(start_process: Callable[..., subprocess.Popen[str]]
     line = wait_for(process, "running on")
     url = re.search(r"http://[\d.:]+", line)
     assert url, line
-    assert httpx.get(f"{url[0]}/readyz").json() == {"status": "ok", "database": "ok"}
+    assert httpx.get(f"{url[0]}/readyz").json() == {"status": "ok", "database": "ok", "failed_jobs": []}
     assert httpx.get(f"{url[0]}/api/v1/runs").status_code == 401
     process.send_signal(signal.SIGTERM)
     _, logged = process.communicate(timeout=60)

@@ -16,7 +16,7 @@ import pytest
 from app import main, pipeline, settings, subscribers
 from app.application import Application
 from app.digests.builder import DigestBuilder, DigestRequest
-from app.storage import database
+from app.storage import schema
 from app.storage.models import Subscriber
 from app.types import Digest
 from tests.conftest import SHARED_DATA
@@ -85,7 +85,7 @@ def write() -> None:
         new_settings = settings.load(
             _env_file=None, database_url=f"sqlite:///{folder}/paperboy.db", secret_keys=("golden" * 8,)
         )
-        database.migrate(new_settings.database_url)
+        schema.migrate(new_settings.database_url)
         app = main.build(new_settings)
         GOLDEN.write_text("\n".join(digests(app)) + "\n", encoding="utf-8")
         app.db.dispose()

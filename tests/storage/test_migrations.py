@@ -54,7 +54,7 @@ def test_concurrent_migrations(database_url: str, tmp_path: Path) -> None:
     """If a service and its workers start together, one migrates and the others wait."""
     before = tables_of(database_url)
     command.downgrade(config_of(database_url), "base")
-    code = "import sys; from app.storage import database; database.migrate(sys.argv[1])"
+    code = "import sys; from app.storage import schema; schema.migrate(sys.argv[1])"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     started = [
         subprocess.Popen([sys.executable, "-c", code, database_url], env=environment, cwd=tmp_path)  # noqa: S603

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.pool import NullPool
 
-from app.storage import database
+from app.storage import schema
 
 # Nothing here outlives the machine. Tests that kill a connection leave the kernel's cache as it was.
 SETTINGS = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "autovacuum = off")
@@ -43,7 +43,7 @@ class PostgresServer:
                 connection.execute(text(f"ALTER SYSTEM SET {setting}"))
             connection.execute(text("SELECT pg_reload_conf()"))
         self._template = self._create("template0")
-        database.migrate(self._url_of(self._template))
+        schema.migrate(self._url_of(self._template))
         with self._connect(self._template) as connection:
             newest = connection.scalar(text("SELECT version_num FROM alembic_version"))
         self._revision = {"revision": newest}

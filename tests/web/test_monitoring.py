@@ -34,9 +34,32 @@ def test_liveness_does_not_use_the_database(client: TestClient) -> None:
 def test_readiness_requires_a_migrated_database(app: Application, client: TestClient) -> None:
     assert client.get("/readyz").status_code == 200
     with app.db.write() as session:
-        session.execute(text("UPDATE alembic_version SET version_num = 'older'"))
+        session.execute(text("DELETE FROM alembic_version"))
     refused = client.get("/readyz")
-    assert (refused.status_code, refused.json()["database"]) == (503, "not migrated")
+    assert refused.status_code == 503
+    assert "revision none" in refused.json()["database"]
+
+
+def test_readiness_compares_the_tables(app: Application, client: TestClient) -> None:
+    """A database can be at the right revision without the right tables."""
+    with app.db.write() as session:
+        session.execute(text("ALTER TABLE source RENAME COLUMN etag TO tag"))
+    refused = client.get("/readyz")
+    with app.db.write() as session:  # tests share this database
+        session.execute(text("ALTER TABLE source RENAME COLUMN tag TO etag"))
+    assert refused.status_code == 503
+    assert "column source.etag is missing" in refused.json()["database"]
+
+
+def test_readiness_names_jobs_whose_last_run_failed(
+    app: Application, client: TestClient, now: datetime
+) -> None:
+    """An earlier failure no longer counts."""
+    for job, fails in (("send", True), ("send", False), ("prune", False), ("prune", True)):
+        with job_runs.record(app.db, job, now) as run:
+            if fails:
+                run.fail("the disk", "full")
+    assert client.get("/readyz").json() == {"status": "ok", "database": "ok", "failed_jobs": ["prune"]}
 
 
 def test_readiness_without_a_database_is_503(settings: Settings) -> None:

@@ -27,7 +27,7 @@ from app.cli import sample
 from app.cli.demo import inbox, replay, report, sample_subscribers
 from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.settings import LogLevel, Settings, SmtpSecurity
-from app.storage import api_keys, database
+from app.storage import api_keys, schema
 from app.storage.models import Scope
 from app.types import IngestSummary
 
@@ -79,7 +79,7 @@ def build(folder: Path, smtp_port: int, base_url: str) -> Application:
         log_level=LogLevel.CRITICAL,  # the report shows the errors
     )
     logs.configure(settings)
-    database.migrate(settings.database_url)
+    schema.migrate(settings.database_url)
     return main.build(settings)
 
 
