@@ -3,7 +3,7 @@
 auth          keys, scopes and common parameters
 pagination    paginated lists
 problems      errors as problem+json
-values        strict parsing of days, numbers and booleans
+values        strict parameters: days, numbers, booleans; unknown ones are errors
 audit_log     changes made by operators
 docs          the HTML documentation
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 
 from app import clock
 from app.application import Application
@@ -35,6 +35,7 @@ from app.web.api import (
     statistics,
     subscribers,
     suppressions,
+    values,
 )
 from app.web.rate_limits import Capacity
 
@@ -71,7 +72,9 @@ class Api(FastAPI):
 # Included once for all applications, because FastAPI takes 0.1 s to include a router.
 _ROUTER = APIRouter(responses=problems.responses(401, 403, 422, 429, 500, 503))
 for _resource in RESOURCES:
-    _ROUTER.include_router(_resource.router, prefix="/v1")
+    _ROUTER.include_router(
+        _resource.router, prefix="/v1", dependencies=[Depends(values.reject_unknown_parameters)]
+    )
 _ROUTER.include_router(docs.router)
 
 

@@ -77,6 +77,18 @@ def test_route_requires_its_scope(
         assert answer.status_code != 401
 
 
+@pytest.mark.parametrize(("method", "path", "scope"), OPERATIONS)
+def test_unknown_parameters_are_errors(
+    method: str, path: str, scope: str, client: TestClient, create_key: Callable[[Scope], str]
+) -> None:
+    """A misspelt filter must not return all rows, nor a misspelt option change more than was meant."""
+    headers = {"Authorization": f"Bearer {create_key(Scope(scope))}"}
+    refused = client.request(method, f"/api{path}?sate=active", headers=headers, json={})
+    assert refused.status_code == 422
+    assert "“sate”" in refused.json()["detail"]
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/query/sate"]
+
+
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "Bearer pb_", "Bearer x y", "pb_x", "Bearer é"])
 def test_malformed_keys_are_refused(header: str, client: TestClient) -> None:
     """The response is a problem document."""
