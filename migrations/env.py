@@ -23,6 +23,10 @@ def run() -> None:
     url = context.config.get_main_option("sqlalchemy.url") or Settings().database_url
     database = Database(url)
     with database.engine.execution_options(paperboy_write=True).connect() as connection:
+        if connection.dialect.name == "sqlite":
+            # SQLite changes a table by replacing it, while other tables refer to it. Its driver gets this
+            # statement, because within a transaction it would have no effect.
+            connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
         context.configure(
             connection=connection,
             target_metadata=SQLModel.metadata,
@@ -34,6 +38,10 @@ def run() -> None:
             if connection.dialect.name == "postgresql":  # several processes may start at once
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({ONE_AT_A_TIME})")
             context.run_migrations()
+            if connection.dialect.name == "sqlite":
+                broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+                if broken:
+                    raise RuntimeError(f"the migration would break foreign keys: {broken[:5]}")
         connection.commit()
     database.dispose()
 

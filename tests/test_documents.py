@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from app.cli import cli, sample
 from app.cli.demo import sample_subscribers
-from app.cli.subscribers import COLUMNS
 from app.settings import Settings
 from app.storage.database import ROOT
+from app.subscribers.transfer import COLUMNS
 
 README = (ROOT / "README.md").read_text()
 OPERATING = (ROOT / "docs/operating.md").read_text()

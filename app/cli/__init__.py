@@ -8,14 +8,18 @@ worker        run the schedule without the web app
 migrate       migrate the database
 doctor        check this installation
 ingest        poll the sources, or read files
-sources       sources list, add, pause, resume
+sources       sources list, add, edit, pause, resume, remove
 model         model train, list
 preview       show the digest for some interests
 backtest      show which papers interests would have matched over recent days
-explain       show why a paper was or was not sent
+explain       show why a paper was or was not sent, or what a subscriber was sent at all
 send          compose and send the digests that are due
 sending       sending status, pause, resume, cancel, release
-subscribers   subscribers add, import, export, show, forget, new-links
+subscribers   subscribers list, add, show, why
+subscriber_changes  subscribers set, pause, resume, unsubscribe, erase, delete-feedback, new-links
+subscriber_files    subscribers import, export
+deliveries    list the mails in the ledger
+runs          list the runs of jobs
 keys          key create, list, revoke, secret, dkim
 bounces       parse bounce mails
 suppressions  suppressions list, add, lift
@@ -33,6 +37,7 @@ import typer
 from app.cli import (
     backtest,
     bounces,
+    deliveries,
     doctor,
     explain,
     ingest,
@@ -41,6 +46,7 @@ from app.cli import (
     model,
     output,
     preview,
+    runs,
     send,
     sending,
     serve,
@@ -67,6 +73,8 @@ for command in (
     send.send,
     explain.explain,
     backtest.backtest,
+    deliveries.deliveries,
+    runs.runs,
     bounces.bounces,
 ):
     cli.command()(command)

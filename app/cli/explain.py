@@ -1,4 +1,4 @@
-"""explain: show why a paper was or was not sent to a subscriber."""
+"""explain: show why a paper was or was not sent to a subscriber, or what they were sent at all."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Annotated
 
 import typer
 
-from app import clock, pipeline
+from app import clock, pipeline, subscribers
 from app.cli import output
+from app.delivery import suppression
 from app.digests import ranking
 from app.digests.explanation_text import format_score
 from app.digests.explanation_types import Explanation, InterestMatch
 from app.relevance import cut_offs
 from app.storage.models import DeliveryState
+from app.types import Skip
 
 At = Annotated[
     datetime | None,
@@ -24,6 +26,20 @@ At = Annotated[
     ),
 ]
 
+MAILS_SHOWN, EVENTS_SHOWN = 20, 10
+_MAIL_FIELDS = {
+    "id",
+    "kind",
+    "edition",
+    "state",
+    "reason",
+    "subject",
+    "attempts",
+    "smtp_text",
+    "due_at",
+    "sent_at",
+}
+_EVENT_FIELDS = {"at", "kind", "delivery_id", "detail"}
 LEGEND = (
     f"agreement = {cut_offs.WORD_WEIGHT} × words + meaning + {cut_offs.ALL_WORDS_BONUS:g} for all words "
     f"− {cut_offs.MISSING_WEIGHT:g} × the share of the words that is missing. Papers are relevant enough "
@@ -36,15 +52,22 @@ LEGEND = (
 
 def explain(
     subscriber: Annotated[str, typer.Argument(help="The subscriber's address or number.")],
-    paper: Annotated[str, typer.Argument(help="The paper's number, arXiv id, DOI or URL.")],
+    paper: Annotated[
+        str, typer.Argument(help="The paper's number, arXiv id, DOI or URL. Without it, show all mails.")
+    ] = "",
     at: At = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Show why a paper was or was not sent to a subscriber, with all scores.
 
+    Without a paper, show what the subscriber was sent and why not, and what they would get now.
+
     With --at, the listings, votes, feedback, sent mails and the subscriber's state are those at that time.
     The subscriber's preferences and interests are the current ones.
     """
+    if not paper:
+        print_history(subscriber, as_json=as_json)
+        return
     moment = at.replace(tzinfo=UTC) if at else None
     with output.open_application(needs_secret=False) as app:
         explanation = pipeline.explain(app, clock.utcnow(), subscriber, paper, moment)
@@ -68,6 +91,50 @@ def explain(
     if explanation.rank and explanation.rank.higher_ranked:
         better = [(f"{paper.score:.3f}", paper.title) for paper in explanation.rank.higher_ranked]
         output.table(["score", "title"], better, title="\nPapers with higher scores")
+
+
+def print_history(subscriber: str, *, as_json: bool) -> None:
+    """Print a subscriber's state, what they would get now, and their latest mails and events."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app:
+        with app.db.read() as session:
+            row = subscribers.find(session, subscriber)
+            suppressed = suppression.get(session, row.email)
+            mails = subscribers.mails(session, row.id or 0, MAILS_SHOWN)
+            events = subscribers.events(session, row.id or 0, EVENTS_SHOWN)
+        (preview,) = pipeline.preview_due(app, now, [row.id or 0])
+    would_get = (
+        f"nothing: {preview.digest.reason}"
+        if isinstance(preview.digest, Skip)
+        else "; ".join(item.title for item in preview.digest.picks)
+    )
+    if as_json:
+        output.print_json(
+            {
+                "id": row.id,
+                "email": row.email,
+                "state": row.state,
+                "next_due_at": row.next_due_at,
+                "suppressed": suppressed.reason if suppressed else None,
+                "now": output.digest_object(preview.digest),
+                "mails": [mail.model_dump(mode="json", include=_MAIL_FIELDS) for mail in mails],
+                "events": [event.model_dump(mode="json", include=_EVENT_FIELDS) for event in events],
+            }
+        )
+        return
+    state = f"{row.state} until {output.format_time(row.paused_until)}" if row.paused_until else row.state
+    facts = [("state", state), ("next digest", output.format_time(row.next_due_at)), ("now", would_get)]
+    if suppressed:
+        since = output.format_time(suppressed.since)
+        facts.insert(1, ("suppressed", f"since {since}: {suppressed.reason}"))
+    output.table([f"subscriber {row.id}", row.email], facts)
+    rows = [
+        (output.format_time(mail.due_at), mail.edition, mail.state, mail.reason or mail.subject)
+        for mail in mails
+    ]
+    output.table(["due", "edition", "state", "reason or subject"], rows, title="\nMails, newest first")
+    happened = [(output.format_time(event.at), event.kind, event.detail) for event in events]
+    output.table(["at", "event", "detail"], happened, title="\nEvents, newest first")
 
 
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:

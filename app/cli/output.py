@@ -17,10 +17,10 @@ from rich.table import Table
 from sqlalchemy.exc import DBAPIError
 from typer.core import TyperGroup
 
-from app import logs, main
+from app import clock, logs, main
 from app.application import Application
 from app.errors import InvalidSettings, PaperboyError
-from app.papers import queries
+from app.papers import queries, source_registry
 from app.settings import Settings, load
 from app.storage import api_keys, schema
 from app.types import Digest, Skip
@@ -43,6 +43,7 @@ Day = Annotated[
     datetime | None, typer.Option("--day", formats=["%Y-%m-%d"], help="The day, such as 2026-11-20.")
 ]
 PIPE_WIDTH = 10_000
+MAX_PIPED_CELL = 300  # characters; --json prints everything
 ACTOR = "cli"  # in the audit log
 
 
@@ -56,6 +57,8 @@ class Commands(TyperGroup):
             fail(str(error))
         except DBAPIError as error:
             fail(f"the database cannot be used: {str(error.orig).strip().partition(chr(10))[0]}")
+        except BrokenPipeError:  # `paperboy runs | head`: Typer ends the process without a message
+            raise
         except OSError as error:
             fail(str(error))
 
@@ -92,13 +95,18 @@ def digest_object(digest: Digest | Skip) -> dict[str, Any]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Print a table. Cells are escaped."""
+    """Print a table. Cells are escaped, and long ones are cut if the output is not a terminal."""
     printed = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         printed.add_column(column, overflow="fold")
+    console = out()
+    longest = None if console.is_terminal else MAX_PIPED_CELL
     for row in rows:
-        printed.add_row(*(escaped("" if cell is None else str(cell)) for cell in row))
-    out().print(printed)
+        texts = ("" if cell is None else str(cell) for cell in row)
+        printed.add_row(
+            *(escaped(f"{text[:longest]}…" if longest and len(text) > longest else text) for text in texts)
+        )
+    console.print(printed)
 
 
 def escaped(text: str) -> str:
@@ -122,6 +130,8 @@ def open_application(
     try:
         if schema.revision_fault(app.db):
             schema.migrate(settings.database_url)
+            with app.db.write() as session:
+                source_registry.seed(session, settings.arxiv_categories, clock.utcnow())
         yield app
     finally:
         app.db.dispose()

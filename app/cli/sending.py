@@ -80,8 +80,8 @@ def show_rates(
 ) -> None:
     """Show sent e-mails, bounces and complaints by UTC day and receiver."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        found = rates.by_day(session, clock.utcnow(), days)
-    rows = [{**asdict(rate), "complaint_percent": round(rate.complaint_percent, 3)} for rate in found]
+        by_day = rates.by_day(session, clock.utcnow(), days)
+    rows = [{**asdict(rate), "complaint_percent": round(rate.complaint_percent, 3)} for rate in by_day]
     if as_json:
         output.print_json(rows)
         return

@@ -1,23 +1,37 @@
-"""sources: list, add, pause and resume the sources that are polled."""
+"""sources: list, add, edit, pause, resume and remove the sources that are polled."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
 from app import clock
 from app.cli import output
+from app.errors import InvalidInput
 from app.papers import source_registry
 from app.papers.sources.allowed_addresses import Allowed
+from app.settings import Settings
 from app.storage import audit_log
 from app.types import SourceKind
 
-sources = typer.Typer(no_args_is_help=True, help="List, add, pause and resume the sources of papers.")
+sources = typer.Typer(
+    no_args_is_help=True, help="List, add, edit, pause, resume and remove sources of papers."
+)
 
 SourceName = Annotated[str, typer.Argument(help="The name of the source.")]
+
+
+Url = Annotated[str | None, typer.Option(help="The address of the feed (kind feed).")]
+Categories = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--category", help="An arXiv category (kinds arxiv and arxiv_feed). Repeat the option for more."
+    ),
+]
+Query = Annotated[str | None, typer.Option(help="An arXiv query, instead of categories (kind arxiv).")]
 
 
 class PolledKind(StrEnum):
@@ -59,31 +73,49 @@ def add_source(
             "feed: any RSS or Atom feed."
         ),
     ],
-    url: Annotated[str | None, typer.Option(help="The address of the feed (kind feed).")] = None,
-    category: Annotated[
-        list[str] | None,
-        typer.Option(help="An arXiv category (kinds arxiv and arxiv_feed). Repeat the option for more."),
-    ] = None,
-    query: Annotated[
-        str | None, typer.Option(help="An arXiv query, instead of categories (kind arxiv).")
-    ] = None,
+    url: Url = None,
+    category: Categories = None,
+    query: Query = None,
 ) -> None:
     """Add a source. It is first polled by the next `paperboy ingest` or scheduled run."""
-    options = {"url": url, "categories": category, "query": query}
-    config = {name: value for name, value in options.items() if value}
+    config = _config(url, category, query)
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        allowed = Allowed.parse(app.settings.allow_private_sources)
         source = source_registry.add(session, name, SourceKind(kind), config, now)
         audit_log.record(session, output.ACTOR, "source.add", source.name, now, kind=source.kind)
-    output.out().print(f"Added the source “{output.escaped(source.name)}”.")
-    host = (urlsplit(url).hostname or "") if url else ""
-    if host and not allowed.may_permit_host(host):
-        output.err().print(
-            f"Warning: {output.escaped(host)} is a private address, so polling this source will fail. "
-            "To allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES.",
-            soft_wrap=True,
-        )
+        output.out().print(f"Added the source “{output.escaped(source.name)}”.")
+        _warn_if_private(app.settings, url)
+
+
+@sources.command("edit")
+def edit_source(
+    name: SourceName,
+    new_name: Annotated[str | None, typer.Option("--name", help="A new name.")] = None,
+    url: Url = None,
+    category: Categories = None,
+    query: Query = None,
+) -> None:
+    """Rename a source, or change what it reads. Then it is back-filled like a new source."""
+    config = _config(url, category, query) or None
+    if not (new_name or config):
+        raise InvalidInput("nothing to change: give at least one option")
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        source = source_registry.get_by_name(session, name)
+        source_registry.change(session, source, name=new_name, config=config)
+        audit_log.record(session, output.ACTOR, "source.change", source.name, now)
+        output.out().print(f"Changed the source “{output.escaped(source.name)}”.")
+        _warn_if_private(app.settings, url)
+
+
+@sources.command("remove")
+def remove_source(name: SourceName) -> None:
+    """Remove a source. Its papers and their votes remain. If you add it again, it continues."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        source_registry.remove(session, source_registry.get_by_name(session, name), now)
+        audit_log.record(session, output.ACTOR, "source.remove", name, now)
+    output.out().print(f"Removed the source “{output.escaped(name)}”.")
 
 
 @sources.command("pause")
@@ -104,3 +136,18 @@ def resume_source(name: SourceName) -> None:
         source_registry.resume(session, source_registry.get_by_name(session, name), now)
         audit_log.record(session, output.ACTOR, "source.resume", name, now)
     output.out().print(f"The source “{output.escaped(name)}” is resumed.")
+
+
+def _config(url: str | None, categories: list[str] | None, query: str | None) -> dict[str, Any]:
+    options = {"url": url, "categories": categories, "query": query}
+    return {name: value for name, value in options.items() if value}
+
+
+def _warn_if_private(settings: Settings, url: str | None) -> None:
+    host = (urlsplit(url).hostname or "") if url else ""
+    if host and not Allowed.parse(settings.allow_private_sources).may_permit_host(host):
+        output.err().print(
+            f"Warning: {output.escaped(host)} is a private address, so polling this source will fail. "
+            "To allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES.",
+            soft_wrap=True,
+        )

@@ -7,17 +7,18 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, col, select
+from sqlmodel import Session, select
 
 from app.bounces import rates
 from app.delivery import ledger
 from app.digests import planning, reconciliation
 from app.doctor.findings import Finding, Level, error, ok, warning
 from app.errors import ClockError
+from app.papers import source_registry
 from app.relevance import model_store
 from app.storage import api_keys, job_runs, schema
 from app.storage.database import Database
-from app.storage.models import SendingPause, Source
+from app.storage.models import SendingPause
 
 LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
@@ -71,7 +72,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
 
 
 def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
-    sources = session.exec(select(Source).order_by(col(Source.name))).all()
+    sources = source_registry.all_sources(session)
     if not sources:
         yield warning("sources", "there are no sources", "run `paperboy ingest`, or `paperboy sources add`")
     for source in sources:

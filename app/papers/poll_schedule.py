@@ -37,6 +37,7 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
         return [source]
     due = select(Source).where(
         col(Source.paused).is_(False),
+        col(Source.removed_at).is_(None),
         col(Source.kind).in_(sources.POLLED),
         or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) <= now),
     )

@@ -29,40 +29,48 @@ _FILE_SOURCES = {
 
 
 def all_sources(session: Session) -> Sequence[Source]:
-    """Return all sources, sorted by name."""
-    return session.exec(select(Source).order_by(col(Source.name))).all()
+    """Return all sources that were not removed, sorted by name."""
+    query = select(Source).where(col(Source.removed_at).is_(None))
+    return session.exec(query.order_by(col(Source.name))).all()
 
 
 def get(session: Session, source_id: int) -> Source:
-    """Return the source with this id. Raise NotFound if there is none."""
+    """Return the source with this id. Raise NotFound if there is none, or it was removed."""
     source = session.get(Source, source_id)
-    if source is None:
+    if source is None or source.removed_at:
         raise NotFound(f"there is no source {source_id}")
     return source
 
 
 def get_by_name(session: Session, name: str) -> Source:
-    """Return the source with this name. Raise NotFound if there is none."""
+    """Return the source with this name. Raise NotFound if there is none, or it was removed."""
     source = session.exec(select(Source).where(Source.name == name)).one_or_none()
-    if source is None:
+    if source is None or source.removed_at:
         raise NotFound(f"there is no source named “{name}”")
     return source
 
 
 def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> Source:
-    """Add a source that is due immediately.
+    """Add a source that is due immediately. A removed one with this name and kind comes back.
 
     Raise InvalidInput if its name or configuration is invalid, Conflict if the name is taken or there is
     already a Hugging Face source.
     """
     if kind is SourceKind.HUGGINGFACE:  # with two sources, its votes would count twice
-        existing = session.exec(select(Source).where(Source.kind == kind)).first()
+        same = select(Source).where(Source.kind == kind, col(Source.removed_at).is_(None))
+        existing = session.exec(same).first()
         if existing is not None:
             raise Conflict(
                 f"this source exists already, as “{existing.name}”: you can pause, resume or rename it"
             )
-    source = Source(name="", kind=kind, config=_checked(kind, config), next_poll_at=now, created_at=now)
-    _rename(session, source, name)
+    checked = _checked(kind, config)
+    removed = session.exec(
+        select(Source).where(Source.name == name.strip(), Source.kind == kind, col(Source.removed_at) <= now)
+    ).first()
+    source = removed or Source(name="", kind=kind, created_at=now)
+    source.config, source.next_poll_at, source.paused, source.removed_at = checked, now, False, None
+    if not removed:
+        _rename(session, source, name)
     session.add(source)
     session.flush()
     return source
@@ -83,6 +91,14 @@ def change(
     session.add(source)
 
 
+def remove(session: Session, source: Source, now: datetime) -> None:
+    """Stop polling a source, and list it no more. Its papers and their votes remain."""
+    source.removed_at, source.paused, source.next_poll_at = now, True, None
+    source.failures, source.last_error = 0, None
+    source.etag = source.last_modified = source.watermark = None
+    session.add(source)
+
+
 def pause(session: Session, source: Source) -> None:
     """Stop polling a source until it is resumed."""
     source.paused = True
@@ -99,7 +115,7 @@ def resume(session: Session, source: Source, now: datetime) -> None:
 
 
 def seed(session: Session, categories: Sequence[str], now: datetime) -> None:
-    """Add the default sources unless there is already a source that is polled."""
+    """Add the default sources unless there is, or was, a source that is polled."""
     if session.exec(select(Source.id).where(col(Source.kind).in_(sources.POLLED))).first() is None:
         add(session, "Hugging Face Daily Papers", SourceKind.HUGGINGFACE, {}, now)
         if categories:
@@ -114,7 +130,8 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
     the polled source. For other files there is one source per kind.
     """
     condition = Source.name == _FILE_SOURCES[kind] if kind in _FILE_SOURCES else Source.kind == kind
-    source = session.exec(select(Source).where(condition).order_by(col(Source.id))).first()
+    query = select(Source).where(condition, col(Source.removed_at).is_(None))
+    source = session.exec(query.order_by(col(Source.id))).first()
     if source is None:
         name = _FILE_SOURCES.get(kind, f"Saved responses ({kind.value})")
         source = Source(name=name, kind=kind, paused=True, created_at=now)
@@ -129,7 +146,11 @@ def _rename(session: Session, source: Source, name: str) -> None:
         raise InvalidInput(f"a source needs a name of 1 to {MAX_NAME} characters", field="name")
     other = session.exec(select(Source).where(Source.name == name)).one_or_none()
     if other is not None and other is not source:
-        raise Conflict(f"a source named “{name}” exists already")
+        if not other.removed_at:
+            raise Conflict(f"a source named “{name}” exists already")
+        other.name = f"{name[: MAX_NAME - 30]} (removed, {other.id})"
+        session.add(other)
+        session.flush()
     source.name = name
 
 

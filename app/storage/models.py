@@ -82,6 +82,7 @@ class Source(Row, table=True):
     kind: SourceKind = Field(sa_type=enum_type(SourceKind))
     config: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
     paused: bool = False
+    removed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the row remains for its listings
     etag: str | None = None
     last_modified: str | None = None
     watermark: date | None = None  # the last day that was read completely

@@ -37,12 +37,14 @@ def migrate(url: str, revision: str = "head") -> None:
         current, newest = revisions(db)
     finally:
         db.dispose()
-    known = known_revisions()
-    if current and current not in known:
+    revisions_of_release = known_revisions()
+    if current and current not in revisions_of_release:
         raise SchemaError(_newer_release(current, newest))
-    if revision not in ("head", "base", *known):
-        raise SchemaError(f"there is no revision {revision}; the known ones are {', '.join(known)}")
-    steps = (*known, "base")
+    if revision not in ("head", "base", *revisions_of_release):
+        raise SchemaError(
+            f"there is no revision {revision}; this release has {', '.join(revisions_of_release)}"
+        )
+    steps = (*revisions_of_release, "base")
     is_older = current and revision in steps and steps.index(revision) > steps.index(current)
     (command.downgrade if is_older else command.upgrade)(config, revision)
 

@@ -8,6 +8,7 @@ signup            sign up, confirm, decline, request a link
 account           change preferences, follow authors, mute words, pause, resume, resubscribe
 address           change the address, confirmed with the old one and the new one
 privacy           unsubscribe, new links, export, erase
+transfer          import and export as CSV
 repository        find and lock rows, record events, set the next due date, enqueue service mails
 schedule          PURE: when a subscriber is due, in their time zone
 """
@@ -52,11 +53,12 @@ from app.subscribers.preferences import (
     Preferences,
     check,
     deduplicate,
+    default_preferences,
     normalise_address,
     problems,
 )
 from app.subscribers.privacy import erase, export, new_links, request_erasure, request_export, unsubscribe
-from app.subscribers.repository import find, get, history, preferences_of, state_at
+from app.subscribers.repository import events, find, get, history, mails, preferences_of, state_at
 from app.subscribers.signup import (
     CONSENT_GIVEN_ELSEWHERE,
     CONSENT_TEXT,
@@ -75,3 +77,4 @@ from app.subscribers.signup import (
     sign_up,
 )
 from app.subscribers.stored_interests import forget_unused_queries, interests_of
+from app.subscribers.transfer import ImportReport, exported, import_rows, read_csv, write_csv

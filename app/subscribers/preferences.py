@@ -9,6 +9,7 @@ from email_validator import EmailNotValidError, validate_email
 
 from app.errors import InvalidAddress, InvalidInterest, InvalidPreference
 from app.relevance import query_language
+from app.settings import Settings
 from app.subscribers import schedule
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
@@ -33,6 +34,13 @@ class Preferences:
     max_trending: int = 0  # maximum number of trending papers beyond the interests in a digest
     muted: tuple[str, ...] = ()  # words, phrases, author: and cat: that keep a paper out of every section
     interests: tuple[Interest, ...] = ()
+
+
+def default_preferences(settings: Settings) -> Preferences:
+    """Return the preferences of a subscriber who chose nothing, without interests."""
+    return Preferences(
+        hour=settings.default_hour, zone=settings.default_zone, max_trending=settings.default_max_trending
+    )
 
 
 def problems(preferences: Preferences) -> dict[str, str]:

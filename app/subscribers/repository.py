@@ -203,6 +203,18 @@ def state_before_bounces(session: Session, subscriber: Subscriber) -> Subscriber
     return SubscriberState.ACTIVE if subscriber.confirmed_at else SubscriberState.PENDING
 
 
+def mails(session: Session, subscriber_id: int, limit: int) -> Sequence[Delivery]:
+    """Return a subscriber's latest mails and skipped digests, newest first."""
+    own = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
+    return session.exec(own.order_by(col(Delivery.id).desc()).limit(limit)).all()
+
+
+def events(session: Session, subscriber_id: int, limit: int) -> Sequence[Event]:
+    """Return a subscriber's latest events, newest first."""
+    own = select(Event).where(Event.subscriber_id == subscriber_id)
+    return session.exec(own.order_by(col(Event.id).desc()).limit(limit)).all()
+
+
 def history(session: Session, subscriber_id: int, limit: int = 14) -> list[Delivery]:
     """Return a subscriber's latest digests, skipped ones included, newest first."""
     digests = select(Delivery).where(

@@ -23,6 +23,7 @@ from app import clock
 from app.application import Application
 from app.bounces import rates
 from app.digests import planning, reconciliation
+from app.papers import source_registry
 from app.relevance import model_store
 from app.storage import job_runs, schema
 from app.storage.models import (
@@ -31,7 +32,6 @@ from app.storage.models import (
     JobRun,
     Scope,
     SendingPause,
-    Source,
     Subscriber,
     SubscriberState,
 )
@@ -136,7 +136,7 @@ class _DatabaseCollector(Collector):
             for name in ("sent", "bounces", "complaints"):
                 numbers = [(rate.receiver, getattr(rate, name)) for rate in self._today]
                 yield _gauges(f"{name}_today", f"Mails of this UTC day: {name}.", "receiver", numbers)
-            sources = session.exec(select(Source).order_by(col(Source.name))).all()
+            sources = source_registry.all_sources(session)
             failures = [(source.name, source.failures) for source in sources]
             yield _gauges("source_failures", "Consecutive failed polls of a source.", "source", failures)
             polled = [(source.name, source.polled_at.timestamp()) for source in sources if source.polled_at]

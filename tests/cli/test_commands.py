@@ -12,26 +12,38 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from click.testing import Result
-from sqlmodel import col, select
+from sqlmodel import col, delete, select
 from typer.testing import CliRunner
 
 from app import clock, pipeline, subscribers
 from app.application import Application
 from app.cli import cli, preview
-from app.cli.subscribers import COLUMNS, EXPORTED
+from app.cli.output import table
 from app.papers import source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
 from app.settings import Settings
 from app.storage import api_keys
-from app.storage.models import ApiKey, AuditEntry, Delivery, Scope, Source, Subscriber, TrainedModel
+from app.storage.models import (
+    ApiKey,
+    AuditEntry,
+    Delivery,
+    Event,
+    InterestRow,
+    Scope,
+    Source,
+    Subscriber,
+    TrainedModel,
+)
 from app.subscribers import Preferences, SignUp
+from app.subscribers.transfer import COLUMNS, EXPORTED
 from app.types import Digest, IngestSummary, Interest, Rejection, Section
 from tests.conftest import MIN_PAPERS, SECRET
 from tests.support import factories
@@ -604,6 +616,120 @@ def test_export_of_subscribers(run: Run, app: Application, tmp_path: Path) -> No
     )
 
 
+def test_exported_subscribers_can_be_imported(run: Run, app: Application, tmp_path: Path) -> None:
+    """Weights, quotas, pauses and consent survive. Nobody who left becomes active again."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        alice = subscribers.add(
+            session,
+            "alice@example.org",
+            Preferences(interests=(Interest("-games agents", 2.0, 3), Interest('"world models"')), hour=7),
+            now,
+        )
+        subscribers.pause(session, alice, None, now)
+        for name in ("bob", "carol"):
+            subscribers.add(session, f"{name}@example.org", Preferences(interests=(Interest("robots"),)), now)
+        subscribers.unsubscribe(session, subscribers.find(session, "bob@example.org").id or 0, now)
+    file = tmp_path / "all.csv"
+    file.write_text(run("subscribers", "export").stdout)
+    before = {row["email"]: row for row in parse_output(run("subscribers", "export", "--json"))}
+    with app.db.write() as session:
+        for rows in (Event, InterestRow, Subscriber):
+            session.execute(delete(rows))
+    report = parse_output(run("subscribers", "import", str(file), "--json", code=1))
+    assert (report["added"], report["ignored_columns"]) == (2, [])
+    assert [(each["row"], each["reason"]) for each in report["rejections"]] == [
+        (3, "the state is unsubscribed: only active and paused subscribers are imported")
+    ]
+    after = {row["email"]: row for row in parse_output(run("subscribers", "export", "--json"))}
+    changing = {"id", "created_at", "confirmed_at"}
+    for email in ("alice@example.org", "carol@example.org"):
+        assert {name: value for name, value in after[email].items() if name not in changing} == {
+            name: value for name, value in before[email].items() if name not in changing
+        }
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("a@example.org,robots,1; 2,,", "2 weights for 1 interests"),
+        ("a@example.org,robots,heavy,,", "weights must be numbers"),
+        ("a@example.org,robots,9,,", "weight"),
+        ("a@example.org,robots,,gone,", "state must be"),
+        ("a@example.org,robots,,,next year", "consent_at must be a time"),
+        ("a@example.org,robots,,,2999-01-01", "in the future"),
+        ("a@example.org,robots,,,,surplus", "more cells"),
+    ],
+)
+def test_import_rejects_rows(row: str, reason: str, run: Run, tmp_path: Path) -> None:
+    """Nothing of a rejected row is stored."""
+    file = tmp_path / "readers.csv"
+    file.write_text(f"email,interests,weights,state,consent_at\n{row}\n")
+    (rejection,) = parse_output(run("subscribers", "import", str(file), "--json", code=1))["rejections"]
+    assert reason in rejection["reason"]
+    assert parse_output(run("subscribers", "export", "--json")) == []
+
+
+def test_import_names_unknown_columns(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "readers.csv"
+    file.write_text("email,interests,colour,id\na@example.org,robots,red,7\n")
+    assert "Unknown columns were ignored: colour." in run("subscribers", "import", str(file)).stderr
+
+
+def test_change_a_subscriber(run: Run, app: Application) -> None:
+    """What is not given stays. Each change is in the audit log."""
+    run("subscribers", "add", "alice@example.org", "--interest", "robots", "--mute", "games")
+    assert "next digest" in run("subscribers", "set", "1", "--hour", "9", "--interest", "agents").stdout
+    shown = parse_output(run("subscribers", "show", "1", "--json"))
+    assert (shown["hour"], shown["interests"], shown["muted"]) == (9, ["agents"], ["games"])
+    assert "at least one option" in run("subscribers", "set", "1", code=1).stderr
+    assert "not a known time zone" in run("subscribers", "set", "1", "--zone", "Mars", code=1).stderr
+    day = f"{clock.utcnow() + timedelta(days=9):%Y-%m-%d}"
+    assert f"paused until {day}" in run("subscribers", "pause", "1", "--until", day).stdout
+    assert "paused until they resume" in run("subscribers", "pause", "1").stdout
+    assert "is active" in run("subscribers", "resume", "1").stdout
+    assert "is unsubscribed" in run("subscribers", "unsubscribe", "alice@example.org").stdout
+    assert run("subscribers", "erase", "1", code=1).stdout.startswith("Erase alice@example.org?")
+    assert "Erased subscriber 1" in run("subscribers", "erase", "1", "--yes").stdout
+    with app.db.read() as session:
+        actions = session.exec(select(AuditEntry.action).order_by(col(AuditEntry.id))).all()
+    assert actions == [
+        f"subscriber.{action}"
+        for action in ("add", "change", "pause", "pause", "resume", "unsubscribe", "erase")
+    ]
+
+
+@pytest.mark.usefixtures("alice_is_due")
+def test_history_of_a_subscriber(run: Run, mail_server: MailServer) -> None:
+    """It shows what they would get, what they got, and a suppression. So does `explain` without a paper."""
+    assert re.search(r"now +Language Agents that Plan", run("subscribers", "why", "alice@example.org").stdout)
+    run("send")
+    run("suppressions", "add", "alice@example.org", "--reason", "asked by phone")
+    shown = run("subscribers", "why", "alice@example.org").stdout
+    assert re.search(r"sent +Language Agents that Plan", shown)
+    assert "asked by phone" in shown
+    assert re.search(r"now +nothing: ", shown)
+    assert run("explain", "alice@example.org").stdout == shown
+    document = parse_output(run("subscribers", "why", "1", "--json"))
+    assert (document["suppressed"], document["mails"][0]["state"]) == ("asked by phone", "sent")
+    assert document["now"]["skipped"]
+    assert "no subscriber" in run("subscribers", "why", "bob@example.org", code=1).stderr
+
+
+@pytest.mark.usefixtures("alice_is_due")
+def test_list_deliveries_and_runs(run: Run) -> None:
+    run("send")
+    (mail,) = parse_output(run("deliveries", "--state", "sent", "--subscriber", "1", "--json"))
+    assert mail["subject"].startswith("Language Agents")
+    assert parse_output(run("deliveries", "--state", "failed", "--json")) == []
+    assert re.search(rf"{mail['edition']} +sent", run("deliveries", "--edition", mail["edition"]).stdout)
+    (sending,) = parse_output(run("runs", "--job", "send", "--json"))
+    assert sending["counts"]["sent"] == 1
+    assert "1 sent" in run("runs", str(sending["id"])).stdout
+    assert parse_output(run("runs", "--failed", "--json")) == []
+    assert "no run 4711" in run("runs", "4711", code=1).stderr
+
+
 def test_show_and_delete_feedback(run: Run, app: Application) -> None:
     """Readers are given by address or id; unknown ones are one-line errors."""
     now = clock.utcnow()
@@ -723,6 +849,13 @@ def test_source_commands(run: Run, app: Application) -> None:
     with app.db.read() as session:
         assert not session.exec(select(Source).where(Source.name == "stat")).one().paused
     assert "no source named" in run("sources", "pause", "nothing", code=1).stderr
+    run("sources", "edit", "stat", "--name", "statistics", "--category", "stat.ME")
+    assert "at least one option" in run("sources", "edit", "statistics", code=1).stderr
+    with app.db.read() as session:
+        assert source_registry.get_by_name(session, "statistics").config == {"categories": ["stat.ME"]}
+    run("sources", "remove", "statistics")
+    assert "statistics" not in run("sources", "list").stdout
+    assert "no source named" in run("sources", "remove", "statistics", code=1).stderr
     run("sources", "add", "x", "--kind", "feed", "--url", "file:///etc/passwd", code=1)
     run("sources", "add", "x", "--kind", "jsonl", code=2)
     assert "jsonl" not in run("sources", "add", "--help").stdout
@@ -768,7 +901,8 @@ def test_first_command_creates_the_database(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new/paperboy.db")
-    assert parse_output(run("sources", "list", "--json")) == []
+    sources = parse_output(run("sources", "list", "--json"))
+    assert [source["kind"] for source in sources] == ["huggingface", "arxiv_feed"]
     assert "is at revision" in run("migrate").stdout
     assert "is at revision none" in run("migrate", "--to", "base").stdout
     assert "there is no revision 4711" in run("migrate", "--to", "4711", code=1).stderr
@@ -859,6 +993,22 @@ def test_console_script(start_process: Callable[..., subprocess.Popen[str]]) -> 
     failing = start_process("key", "revoke", "nobody")
     _, error = failing.communicate(timeout=60)
     assert (failing.returncode, error.count("\n")) == (1, 1)
+
+
+def test_closed_pipe_is_no_error(start_process: Callable[..., subprocess.Popen[str]]) -> None:
+    """`paperboy subscribers export | head` ends without a traceback."""
+    process = start_process("subscribers", "export")
+    assert process.stdout
+    process.stdout.close()
+    assert process.stderr
+    assert process.stderr.read() == ""
+
+
+def test_piped_tables_have_no_endless_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    table(["reason"], [["x" * 5000], [None]])
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 301
+    assert "x…" in printed
 
 
 def test_export_and_import_have_the_same_columns() -> None:

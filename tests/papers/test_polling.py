@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 import stamina
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from app import pipeline
 from app.application import Application
@@ -254,6 +254,31 @@ def test_paused_source_is_not_polled(live: Application, upstreams: FakeUpstreams
             source_registry.pause(session, row)
     assert pipeline.refresh(live, now + timedelta(days=1)).polled == ()
     assert upstreams.requests == []
+
+
+def test_removed_source(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
+    """It is not polled, nor added again by itself. Its papers stay, and adding it again back-fills it."""
+    pipeline.refresh(live, now)
+    upstreams.requests.clear()
+    with live.db.write() as session:
+        listings = session.exec(select(func.count()).select_from(Listing)).one()
+        ids = [row.id for row in source_registry.all_sources(session)]
+        for row in source_registry.all_sources(session):
+            source_registry.remove(session, row, now)
+    assert pipeline.refresh(live, now + timedelta(days=1)).polled == ()
+    with live.db.read() as session:
+        assert source_registry.all_sources(session) == []
+        assert session.exec(select(func.count()).select_from(Listing)).one() == listings
+    later = now + timedelta(days=2)
+    with live.db.write() as session:
+        again = source_registry.add(session, "Hugging Face Daily Papers", SourceKind.HUGGINGFACE, {}, later)
+        other = source_registry.add(
+            session, "arXiv announcements", SourceKind.FEED, {"url": "https://a.test/"}, later
+        )
+        assert (again.id in ids, other.id in ids) == (True, False), "another kind is another source"
+        source_registry.remove(session, other, later)
+    assert pipeline.refresh(live, later).polled == ("Hugging Face Daily Papers",)
+    assert "2026-11-18" in upstreams.requested_days()
 
 
 def test_file_source_is_not_polled(app: Application, now: datetime, folder: Path) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
-from sqlmodel import col, select
 
-from app import clock, pipeline
+from app import clock, pipeline, subscribers
 from app.application import Application
 from app.digests.explanation_types import Explanation
 from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
-from app.storage.models import Delivery, Event, SubscriberState
+from app.storage.models import SubscriberState
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
 from app.web.api import digests
 from app.web.api import subscribers as api
@@ -154,12 +153,10 @@ def _page(
 ) -> Response:
     app: Application = request.app.state.paperboy
     subscriber = api.get_subscriber(app, operator.key, subscriber_id)
-    mails = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
-    events = select(Event).where(Event.subscriber_id == subscriber_id)
     with app.db.read() as session:
-        history = session.exec(mails.order_by(col(Delivery.id).desc()).limit(MAILS_SHOWN)).all()
-        recent = session.exec(events.order_by(col(Event.id).desc()).limit(EVENTS_SHOWN)).all()
+        mails = subscribers.mails(session, subscriber_id, MAILS_SHOWN)
+        events = subscribers.events(session, subscriber_id, EVENTS_SHOWN)
     return page(
-        request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=history,
-        events=recent, message=message, problem=problem, paper=paper, explanation=explanation,
+        request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=mails,
+        events=events, message=message, problem=problem, paper=paper, explanation=explanation,
     )  # fmt: skip

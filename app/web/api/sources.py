@@ -100,6 +100,15 @@ def change_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, body: S
         return _to_out(source)
 
 
+@router.delete("/{source_id}", status_code=204, responses=problems.responses(404))
+def remove_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> None:
+    """Remove a source. Its papers and their votes remain. If it is added again by name, it continues."""
+    with app.db.write() as session:
+        source = source_registry.get(session, source_id)
+        source_registry.remove(session, source, now)
+        audit_log.record(session, key.name, "source.remove", source.name, now)
+
+
 @router.post("/{source_id}/pause", responses=problems.responses(404))
 def pause_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> SourceOut:
     """Stop polling a source until it is resumed."""

@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 
 from app import subscribers
 from app.storage import audit_log, hit_counters
-from app.storage.models import Scope, Subscriber, SubscriberState
+from app.storage.models import Event, Scope, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
 from app.web.api import problems
@@ -142,6 +142,17 @@ class SubscriberDetail(SubscriberOut):
     feedback: list[FeedbackOut]
 
 
+class EventOut(BaseModel):
+    """An event in the history of a subscriber."""
+
+    model_config = ConfigDict(from_attributes=True)
+    id: int
+    at: datetime
+    kind: str = Field(examples=["confirmed"])
+    delivery_id: int | None = Field(description="The mail that a bounce or complaint is about.")
+    detail: str
+
+
 class Pausing(BaseModel):
     """The end of a pause. Without one, the pause lasts until the subscriber resumes."""
 
@@ -183,15 +194,11 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
     If the key also has the scope `send`, the subscriber is active at once. Otherwise they are pending: they
     get a confirmation mail, and no digests until they confirm.
     """
-    settings = app.settings
-    defaults = Preferences(
-        hour=settings.default_hour, zone=settings.default_zone, max_trending=settings.default_max_trending
-    )
     add = subscribers.add if Scope.SEND in key.scopes else subscribers.invite
     with app.db.write() as session:
         if add is subscribers.invite:
             hit_counters.limit(session, f"invitations of key {key.id}", INVITATIONS_AN_HOUR, now, HOUR)
-        number = add(session, body.email, body.applied_to(defaults), now)
+        number = add(session, body.email, body.applied_to(subscribers.default_preferences(app.settings)), now)
         audit_log.record(session, key.name, "subscriber.add", number, now, consent=body.consent)
         return _to_out(session, [subscribers.get(session, number)])[0]
 
@@ -261,6 +268,17 @@ def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> 
         delivery_id = subscribers.new_links(session, subscriber_id, now)
         audit_log.record(session, key.name, "subscriber.new-links", subscriber_id, now)
     return NewLinks(delivery_id=delivery_id)
+
+
+@router.get("/{subscriber_id}/events", responses=problems.responses(404))
+def list_events(app: Paperboy, _key: CanRead, subscriber_id: Id, window: Paging) -> Page[EventOut]:
+    """List a subscriber's events, newest first: sign-up, changes, pauses, bounces, complaints."""
+    with app.db.read() as session:
+        subscribers.get(session, subscriber_id)
+        rows, cursor = newest_first(
+            session, select(Event), col(Event.id), window, subscriber_id=subscriber_id
+        )
+    return Page(items=[EventOut.model_validate(row) for row in rows], next_cursor=cursor)
 
 
 @router.delete("/{subscriber_id}/feedback", status_code=204, responses=problems.responses(404))

@@ -1,4 +1,4 @@
-"""Strict parameters. FastAPI alone ignores unknown ones, and pydantic accepts 0 as a day and false as a number."""
+"""Strict parameters. FastAPI ignores unknown ones, and pydantic accepts 0 as a day and false as a number."""
 
 from __future__ import annotations
 

@@ -108,12 +108,16 @@ def test_source_lifecycle(call: Call, audit_log: Callable[[], list[tuple[str, st
     assert not call("POST", f"{path}/resume").json()["paused"]
     assert call("GET", path).json()["name"] == "The lab"
     assert [each["name"] for each in call("GET", "/sources").json()["items"]] == ["The lab"]
+    assert call("DELETE", path).status_code == 204
+    assert call("GET", path).status_code == call("DELETE", path).status_code == 404
+    assert call("GET", "/sources").json()["items"] == []
     assert [action for _, action, _ in audit_log()] == [
         "source.add",
         "source.change",
         "source.change",
         "source.pause",
         "source.resume",
+        "source.remove",
     ]
 
 

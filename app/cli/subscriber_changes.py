@@ -1,0 +1,166 @@
+"""subscribers set, pause, resume, unsubscribe, erase, delete-feedback, new-links: change one subscriber."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from app import clock, pipeline, subscribers
+from app.cli import output, sending
+from app.delivery import ledger
+from app.errors import InvalidInput
+from app.storage import audit_log
+from app.storage.models import Delivery, DeliveryState
+from app.types import Cadence, EmptyDigestPolicy, Interest
+
+group = typer.Typer()
+
+SubscriberName = Annotated[str, typer.Argument(help="The subscriber's address or number.")]
+
+
+@group.command("set")
+def set_preferences(
+    subscriber: SubscriberName,
+    interest: Annotated[
+        list[str] | None, typer.Option(help="An interest. Repeat the option; together they replace all.")
+    ] = None,
+    cadence: Annotated[Cadence | None, typer.Option(help="How often digests are sent.")] = None,
+    weekday: Annotated[
+        int | None, typer.Option(help="The day of a weekly digest. 0 is Monday.", min=0, max=6)
+    ] = None,
+    hour: Annotated[
+        int | None, typer.Option(help="The hour of the digest, in the subscriber's time zone.", min=0, max=23)
+    ] = None,
+    zone: Annotated[str | None, typer.Option(help="The time zone, such as Europe/Berlin.")] = None,
+    min_papers: Annotated[int | None, typer.Option(help="The minimum number of papers.")] = None,
+    max_papers: Annotated[int | None, typer.Option(help="The maximum number of papers.")] = None,
+    when_empty: Annotated[
+        EmptyDigestPolicy | None, typer.Option(help="What to do if no paper matches.")
+    ] = None,
+    max_trending: output.MaxTrending = None,
+    mute: Annotated[
+        list[str] | None, typer.Option(help="A muted query. Repeat the option; together they replace all.")
+    ] = None,
+) -> None:
+    """Change a subscriber's preferences. What is not given stays as it is."""
+    options: dict[str, Any] = {
+        "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone, "min_papers": min_papers,
+        "max_papers": max_papers, "when_empty": when_empty, "max_trending": max_trending,
+        "muted": tuple(mute) if mute else None,
+        "interests": tuple(map(Interest, interest)) if interest else None,
+    }  # fmt: skip
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if not chosen:
+        raise InvalidInput("nothing to change: give at least one option")
+    now = clock.utcnow()
+    with output.open_application() as app, app.db.write() as session:
+        row = subscribers.find(session, subscriber)
+        preferences = replace(subscribers.preferences_of(session, row), **chosen)
+        row = subscribers.change(session, row.id or 0, preferences, now)
+        audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now)
+    due = output.format_time(row.next_due_at)
+    output.out().print(f"Changed {output.escaped(row.email)}. The next digest is due at {due}.")
+
+
+@group.command()
+def pause(
+    subscriber: SubscriberName,
+    until: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="The day, in UTC, on which digests resume."),
+    ] = None,
+) -> None:
+    """Pause a subscriber's digests, until a day or until they resume."""
+    now = clock.utcnow()
+    end = until.replace(tzinfo=UTC) if until else None
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        row = subscribers.pause(session, subscribers.find(session, subscriber).id or 0, end, now)
+        audit_log.record(session, output.ACTOR, "subscriber.pause", row.id, now)
+    lasts = f"until {end:%Y-%m-%d}" if end else "until they resume"
+    output.out().print(f"The digests of {output.escaped(row.email)} are paused {lasts}.")
+
+
+@group.command()
+def resume(subscriber: SubscriberName) -> None:
+    """End a subscriber's pause."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        row = subscribers.resume(session, subscribers.find(session, subscriber).id or 0, now)
+        audit_log.record(session, output.ACTOR, "subscriber.resume", row.id, now)
+    due = output.format_time(row.next_due_at)
+    output.out().print(f"{output.escaped(row.email)} is {row.state}. The next digest is due at {due}.")
+
+
+@group.command()
+def unsubscribe(subscriber: SubscriberName) -> None:
+    """Unsubscribe a subscriber. They can sign up again themselves."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        row = subscribers.unsubscribe(session, subscribers.find(session, subscriber).id or 0, now)
+        audit_log.record(session, output.ACTOR, "subscriber.unsubscribe", row.id, now)
+    output.out().print(f"{output.escaped(row.email)} is unsubscribed.")
+
+
+@group.command()
+def erase(
+    subscriber: SubscriberName,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to erase.")] = False,
+) -> None:
+    """Erase everything about a subscriber, except a hash of the address, so that no mail is sent to it."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app:
+        with app.db.read() as session:
+            row = subscribers.find(session, subscriber)
+        email = output.escaped(row.email)
+        if not yes:
+            typer.confirm(f"Erase {email}? This cannot be undone.", abort=True)
+        with app.db.write() as session:
+            subscribers.erase(session, row.id or 0, now)
+            audit_log.record(session, output.ACTOR, "subscriber.erase", row.id, now)
+    output.out().print(f"Erased subscriber {row.id}, {email}.")
+
+
+@group.command()
+def delete_feedback(subscriber: SubscriberName) -> None:
+    """Delete a subscriber's feedback and the papers that they pasted."""
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        row = subscribers.find(session, subscriber)
+        subscribers.forget_feedback(session, row.id or 0)
+        audit_log.record(session, output.ACTOR, "subscriber.delete_feedback", row.id, clock.utcnow())
+    output.out().print(f"Deleted the feedback of {output.escaped(row.email)}.")
+
+
+@group.command("new-links")
+def new_links(subscriber: SubscriberName) -> None:
+    """Invalidate all links that were sent to a subscriber, and send new ones.
+
+    The unsubscribe links in earlier e-mails still work. You can do this once an hour per subscriber.
+    """
+    now = clock.utcnow()
+    with output.open_application() as app:
+        with app.db.write() as session:
+            row = subscribers.find(session, subscriber)
+            delivery_id = subscribers.new_links(session, row.id or 0, now)
+            audit_log.record(session, output.ACTOR, "subscriber.new-links", row.id, now)
+        pipeline.send_pending(app, now, [delivery_id])
+        with app.db.read() as session:
+            mail = session.get_one(Delivery, delivery_id)
+            pauses = ledger.pauses(session)
+    name = output.escaped(row.email)
+    if mail.state is DeliveryState.SENT:
+        output.out().print(f"The old links of {name} no longer work. The new ones were sent.", soft_wrap=True)
+        return
+    reason = output.escaped(mail.smtp_text or mail.reason)
+    retry = (
+        f"The next attempt is at {output.format_time(mail.next_attempt_at)}." if mail.next_attempt_at else ""
+    )
+    output.out().print(
+        f"The old links of {name} no longer work. The mail with the new ones was not sent"
+        f"{reason and f' ({reason})'}. {retry}".rstrip(),
+        soft_wrap=True,
+    )
+    sending.print_pauses(pauses)
+    raise typer.Exit(1)
