@@ -105,6 +105,14 @@ class Grant:
     subscriber_id: int
     argument: int
     epoch: int
+    issued: datetime  # to the second
+
+    def is_older_than(self, created_at: datetime) -> bool:
+        """Return whether the link was issued before its subscriber was created.
+
+        Then it was for another one: after a restore, the database may assign an id a second time.
+        """
+        return self.issued < created_at.replace(microsecond=0)
 
 
 class LinkSigner:
@@ -153,11 +161,11 @@ class LinkSigner:
     def verify(self, purpose: Purpose, token: str, now: datetime) -> Grant:
         """Return the content of a token. Raise LinkForged or LinkExpired if it is not valid."""
         payload = self._decrypt(purpose, _LINK_STREAM, _decode(token))
-        subscriber_id, argument, issued, epoch = _PAYLOAD.unpack(payload)
-        lifetime = LIFETIMES.get(purpose)
-        if lifetime and datetime.fromtimestamp(issued, UTC) + lifetime < now:
+        subscriber_id, argument, second, epoch = _PAYLOAD.unpack(payload)
+        issued, lifetime = datetime.fromtimestamp(second, UTC), LIFETIMES.get(purpose)
+        if lifetime and issued + lifetime < now:
             raise LinkExpired
-        return Grant(purpose, subscriber_id, argument, epoch)
+        return Grant(purpose, subscriber_id, argument, epoch, issued)
 
     def _decrypt(self, purpose: str, stream: str, raw: bytes) -> bytes:
         """Return the payload. Raise LinkForged unless one of our keys signed it for this purpose."""

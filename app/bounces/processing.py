@@ -164,6 +164,8 @@ def _unsubscribe(
         for token in request.tokens:
             with suppress(LinkForged, NotFound):
                 grant = context.signer.verify(Purpose.UNSUBSCRIBE, token, now)
+                if grant.is_older_than(subscribers.get(session, grant.subscriber_id).created_at):
+                    continue
                 subscribers.unsubscribe(session, grant.subscriber_id, now)
                 return "unsubscribed"
         with suppress(NotFound, InvalidInput):

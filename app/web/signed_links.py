@@ -31,6 +31,8 @@ def granted(request: Request, purpose: Purpose, token: str) -> Grant:
         subscriber = session.get(Subscriber, grant.subscriber_id)
     if subscriber is None:
         raise LinkForged if grant.subscriber_id else LinkOfTest
+    if grant.is_older_than(subscriber.created_at):
+        raise LinkReplaced
     if subscriber.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
         return grant
     # The unsubscribe links in all e-mails work, however old they are.

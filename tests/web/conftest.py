@@ -56,6 +56,8 @@ def link(app: Application) -> Link:
             subscriber = session.get(Subscriber, reader)
         epoch = subscriber.link_epoch if subscriber else 0
         when = issued or clock.utcnow() - timedelta(minutes=5)
+        if subscriber and not issued:
+            when = max(when, subscriber.created_at)
         if purpose is Purpose.FEEDBACK:
             return f"/{purpose}/{app.signer.token(purpose, reader, when, epoch=epoch)}/like/{argument}"
         return f"/{purpose}/" + app.signer.token(purpose, reader, when, epoch=epoch, argument=argument)

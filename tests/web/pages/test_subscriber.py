@@ -243,12 +243,26 @@ def test_one_click_unsubscribe(
     """The request of a mail program has no cookie and no origin, and gets no redirect (RFC 8058)."""
     foreign = {"origin": "https://mail.example", "sec-fetch-site": "cross-site"}
     headers = {**foreign, **body.pop("headers", {})}  # type: ignore[dict-item]
-    path = link(Purpose.UNSUBSCRIBE, alice, issued=clock.utcnow() - timedelta(days=3000))
+    issued = clock.utcnow() - timedelta(days=3000)
+    with app.db.write() as session:
+        subscribers.get(session, alice).created_at = issued
+    path = link(Purpose.UNSUBSCRIBE, alice, issued=issued)
     for _ in range(2):
         answer = client.post(path, **body, headers=headers, follow_redirects=False)  # type: ignore[arg-type]
         assert answer.status_code == 200
         assert "set-cookie" not in answer.headers
     assert state_of(app, alice) is SubscriberState.UNSUBSCRIBED
+
+
+@pytest.mark.parametrize("purpose", [Purpose.UNSUBSCRIBE, Purpose.PREFERENCES, Purpose.ERASE])
+def test_link_that_is_older_than_its_subscriber(
+    purpose: Purpose, app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """It was for another one, to whom the database had assigned this id before a restore."""
+    path = link(purpose, alice, issued=clock.utcnow() - timedelta(days=2, seconds=2))
+    for answer in (client.get(path), client.post(path)):
+        assert answer.status_code == 410
+    assert state_of(app, alice) is SubscriberState.ACTIVE
 
 
 def test_unsubscribe_page_masks_the_address(
