@@ -21,6 +21,8 @@ send_test()        a digest → a test mail to any address, without the ledger
 read_bounces()     notices in the bounce mailbox and folder → events, scores, suppressions
 apply_bounces()    the same for notices from a webhook
 prune()            delete rows whose retention has passed
+back_up()          the database and the journals → a file
+restore()          a backup → an empty database, with all sending paused
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 
 import structlog
@@ -39,17 +42,20 @@ from app.application import Application
 from app.bounces import Notice, processing
 from app.clock import Timeline
 from app.delivery import ledger, presigning, sender
-from app.digests import backtesting, explanation, planning
+from app.digests import backtesting, explanation, planning, restoring
 from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
-from app.errors import ClockError, InvalidInput
+from app.errors import ClockError, Conflict, InvalidInput
 from app.papers import llm_summaries, polling
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.sources import deadlines
 from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
-from app.storage import admin_sessions, hit_counters, job_runs, locks
+from app.settings import Settings
+from app.storage import admin_sessions, backup, hit_counters, job_runs, locks, schema
+from app.storage.backup import Manifest
+from app.storage.database import Database
 from app.storage.models import Delivery, JobRun
 from app.types import Digest, Interest, RenderedMail, SendResult, Skip, SourceKind
 
@@ -57,6 +63,7 @@ log = structlog.get_logger(__name__)
 
 TRAINING_LEASE = SUMMARY_LEASE = timedelta(minutes=30)  # much longer than training or summarising takes
 RUNS_KEPT = timedelta(days=90)
+RESTORING = "a restore is under way, or was interrupted: then empty the database and repeat it"
 UNCONFIRMED_KEPT = timedelta(days=30)
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
 
@@ -399,3 +406,36 @@ def prune(app: Application, now: datetime) -> Counter[str]:
                 run.counts.update(batch)
                 left = bool(batch.total())
     return run.counts
+
+
+def back_up(app: Application, target: Path, now: datetime) -> Manifest:
+    """Write a backup while the service runs. Raise InvalidInput if the file exists."""
+    with job_runs.record(app.db, "backup", now) as run:
+        manifest = backup.write(app.db, target, Path(app.settings.journal_dir), now, version("paperboy"))
+        run.add({"rows": manifest.rows})
+    return manifest
+
+
+def restore(
+    db: Database,
+    settings: Settings,
+    source: Path,
+    manifest: Manifest,
+    now: datetime,
+    previous: Database | None = None,
+) -> restoring.RestoreReport:
+    """Load a backup into an empty database, with all sending paused, and migrate it.
+
+    If this is interrupted, the database is empty, or paused with the reason RESTORING: empty it and repeat.
+    """
+    if previous and (fault := schema.revision_fault(previous) or schema.table_fault(previous)):
+        raise InvalidInput(f"the previous database cannot be used: {fault}")
+    journals = Path(settings.journal_dir)
+    if journals.exists() and any(journals.glob("*.journal")):
+        raise Conflict(f"{journals} has journals of another database: move them away first")
+    backup.load(settings.database_url, source, manifest, RESTORING, now)
+    schema.migrate(settings.database_url)
+    backup.restore_journals(source, manifest, journals)
+    with db.write() as session:  # the run that made the backup had not ended
+        session.execute(delete(JobRun).where(col(JobRun.job) == "backup", col(JobRun.ended_at).is_(None)))
+    return restoring.settle(db, journals, manifest.created_at, now, bounces.record_refusal, previous)

@@ -20,6 +20,7 @@ subscriber_changes  subscribers set, pause, resume, unsubscribe, erase, delete-f
 subscriber_files    subscribers import, export
 deliveries    list the mails in the ledger
 runs          list the runs of jobs
+backup        backup, restore
 keys          key create, list, revoke, secret, dkim
 bounces       parse bounce mails
 suppressions  suppressions list, add, lift
@@ -36,6 +37,7 @@ import typer
 
 from app.cli import (
     backtest,
+    backup,
     bounces,
     deliveries,
     doctor,
@@ -74,6 +76,8 @@ for command in (
     explain.explain,
     backtest.backtest,
     deliveries.deliveries,
+    backup.backup,
+    backup.restore,
     runs.runs,
     bounces.bounces,
 ):

@@ -10,5 +10,6 @@ explanation       collect the facts: why a subscriber was sent a paper, or was n
 explanation_types the types of these facts
 explanation_text  the one-sentence summary of these facts
 backtesting       the digests that interests would have produced on recent days
+restoring         hold the digests that may have left since a backup was made
 reconciliation    compare the ledger with an independent count of who was due
 """

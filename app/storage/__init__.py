@@ -3,6 +3,7 @@
 models          SQLModel tables, in flow order
 database        engine, sessions, column types, bulk helpers
 schema          migrations; is the database that of this release?
+backup          all tables and journals in a file, and back
 locks           locks with a lease: one process at a time runs a job
 live_processes  detect which processes are alive, from locks that are released when they die
 hit_counters    rate-limit counters that all processes share

@@ -908,6 +908,24 @@ def test_first_command_creates_the_database(
     assert "there is no revision 4711" in run("migrate", "--to", "4711", code=1).stderr
 
 
+@pytest.mark.usefixtures("alice_is_due")
+def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only an empty database is restored. What may have left is shown, and sending is paused."""
+    old = os.environ["PAPERBOY_DATABASE_URL"]
+    assert "rows" in run("backup").stdout
+    (file,) = (tmp_path / "var" / "backups").iterdir()
+    assert parse_output(run("backup", "second.zip", "--json"))["file"] == "second.zip"
+    assert "The backup is complete" in run("restore", str(file), "--check").stdout
+    assert "is not empty" in run("restore", str(file), code=1).stderr
+    run("send")
+    monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new.db")
+    report = run("restore", str(file), "--previous", old)
+    assert "Mails sent since the backup, from the previous database: 1." in report.stdout
+    assert "restored from a backup" in run("sending", "status").stderr
+    assert parse_output(run("runs", "--json")) == []
+    assert parse_output(run("deliveries", "--json"))[0]["state"] == "sent"
+
+
 @pytest.mark.parametrize("hostile", ["\x1b[2Jgone", "[red]markup[/]", "[/nonsense]"])
 def test_control_characters_are_removed_from_output(
     hostile: str, run: Run, monkeypatch: pytest.MonkeyPatch

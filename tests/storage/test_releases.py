@@ -1,22 +1,20 @@
 """Test that the databases of released versions can be upgraded, used, and downgraded again.
 
-`python -m scripts.dump_database` wrote tests/data/releases, once for each version.
+`paperboy backup` wrote tests/data/releases, once for each version.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from alembic import command
-from sqlalchemy import MetaData, Table, create_engine, insert, select, text
-from sqlalchemy import types as column_types
+from sqlalchemy import MetaData, create_engine, select, text
 from sqlmodel import col
 
 from app import main, pipeline
@@ -25,7 +23,7 @@ from app.doctor import service_state
 from app.doctor.findings import Level
 from app.errors import SchemaError
 from app.settings import Settings
-from app.storage import schema
+from app.storage import backup, schema
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState, DigestContent
 from tests.storage.test_migrations import config_of
@@ -34,30 +32,9 @@ from tests.support.mail_server import MailServer
 RELEASES = ROOT / "tests" / "data" / "releases"
 # The newest revision of each release, and the hash of its file: a released migration is never edited.
 RELEASED = {"0.1.0": "0001"}
+RESTORED_AT = datetime(2026, 4, 1, 7, tzinfo=UTC)
 HASHES = {"0001": "3f1aece9990bfc16c945ea199cf510c8a0d0a6795d8308cccb043ad25e6ee35b"}
 Rows = dict[str, list[dict[str, Any]]]
-
-
-def read_dump(version: str) -> Rows:
-    tables: Rows = {}
-    for line in gzip.decompress((RELEASES / f"{version}.jsonl.gz").read_bytes()).splitlines():
-        name, row = json.loads(line)
-        tables.setdefault(name, []).append(row)
-    return tables
-
-
-def decode(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with Python's dates and times instead of texts."""
-    decoded = dict(row)
-    for column in table.columns:
-        value = decoded[column.name]
-        if value is None:
-            continue
-        if isinstance(column.type, column_types.DateTime):
-            decoded[column.name] = datetime.fromisoformat(value).replace(tzinfo=UTC)
-        elif isinstance(column.type, column_types.Date):
-            decoded[column.name] = date.fromisoformat(value)
-    return decoded
 
 
 def tables_of(url: str) -> MetaData:
@@ -67,22 +44,8 @@ def tables_of(url: str) -> MetaData:
     return tables
 
 
-def fill(url: str, dump: Rows) -> None:
-    """Insert the rows of a release into its tables."""
-    tables, engine = tables_of(url), create_engine(url)
-    with engine.begin() as connection:
-        for name, rows in dump.items():
-            table = tables.tables[name]
-            connection.execute(insert(table), [decode(table, row) for row in rows])
-            if connection.dialect.name == "postgresql" and "id" in table.columns:
-                connection.execute(
-                    text(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), max(id)) FROM {name}")  # noqa: S608
-                )
-    engine.dispose()
-
-
 def read_rows(url: str) -> Rows:
-    """Return all rows as a dump has them."""
+    """Return all rows as JSON, by table."""
     tables, engine = tables_of(url), create_engine(url)
     rows: Rows = {}
     with engine.connect() as connection:
@@ -99,10 +62,9 @@ def read_rows(url: str) -> Rows:
 @pytest.fixture(params=sorted(RELEASED))
 def released(request: pytest.FixtureRequest, new_database_url: Callable[[], str]) -> tuple[str, str]:
     """Return the version, and the URL of a filled database of that version."""
-    url = new_database_url()
+    url, file = new_database_url(), RELEASES / f"{request.param}.zip"
     command.downgrade(config_of(url), "base")
-    schema.migrate(url, RELEASED[request.param])
-    fill(url, read_dump(request.param))
+    backup.load(url, file, backup.read_manifest(file), "it was restored", RESTORED_AT)
     return request.param, url
 
 
@@ -115,26 +77,31 @@ def test_released_migrations_are_frozen() -> None:
     assert set(RELEASED.values()) <= set(HASHES)
 
 
-def test_every_release_has_a_dump_of_all_that_it_stores() -> None:
+def test_every_release_has_a_backup_with_rows_in_each_table() -> None:
     """Only a trained model, which is large, is left out."""
-    assert {path.name.removesuffix(".jsonl.gz") for path in RELEASES.iterdir()} == set(RELEASED)
-    assert len(read_dump("0.1.0")) == 26
+    assert {path.stem for path in RELEASES.iterdir()} == set(RELEASED)
+    for path in RELEASES.iterdir():
+        manifest = backup.read_manifest(path)
+        assert manifest.revision == RELEASED[path.stem]
+        assert [name for name, table in manifest.tables.items() if not table.rows] == ["trained_model"]
 
 
 def test_upgrade_keeps_every_row(released: tuple[str, str]) -> None:
-    version, url = released
+    _, url = released
+    before = read_rows(url)
     schema.migrate(url)
     command.check(config_of(url))
-    dump = read_dump(version)
-    upgraded = {name: len(rows) for name, rows in read_rows(url).items()}
-    assert {name: upgraded.get(name, 0) for name in dump} == {name: len(rows) for name, rows in dump.items()}
+    after = {name: len(rows) for name, rows in read_rows(url).items()}
+    assert {name: after.get(name, 0) for name in before} == {name: len(rows) for name, rows in before.items()}
 
 
 def test_downgrade_restores_every_row(released: tuple[str, str]) -> None:
+    """On SQLite, this replaces tables that others refer to."""
     version, url = released
+    before = read_rows(url)
     schema.migrate(url)
-    schema.migrate(url, RELEASED[version])  # on SQLite, this replaces tables that others refer to
-    assert read_rows(url) == read_dump(version)
+    schema.migrate(url, RELEASED[version])
+    assert read_rows(url) == before
 
 
 @pytest.fixture
@@ -142,6 +109,8 @@ def upgraded(released: tuple[str, str], settings: Settings) -> Iterator[main.App
     _, url = released
     schema.migrate(url)
     app = main.build(settings.model_copy(update={"database_url": url}))
+    with app.db.write() as session:
+        ledger.resume(session)
     yield app
     app.db.dispose()
 

@@ -22,6 +22,7 @@ recovery           recover the mails of dead senders; expire overdue mails
 controls           pause, resume, cancel, resend
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting mails
+restoring          hold what may have left since a backup was made
 retention          delete deliveries and events after their retention period
 """
 
@@ -51,6 +52,7 @@ from app.delivery.ledger.queries import (
 )
 from app.delivery.ledger.receiver_backoffs import active as backoffs
 from app.delivery.ledger.recovery import has_work, recover
+from app.delivery.ledger.restoring import ID_GAP, copy_since, hold_waiting, skip_ids
 from app.delivery.ledger.retention import prune_deliveries, prune_events
 from app.delivery.ledger.sender_ledger import SenderLedger
 from app.delivery.ledger.signatures import Signature, lock_unsigned, store_signatures

@@ -1,0 +1,106 @@
+"""backup, restore: write the database to a file, and load it into an empty database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app import clock, logs, pipeline
+from app.cli import output
+from app.digests.restoring import RestoreReport
+from app.errors import Conflict
+from app.storage import backup as backups
+from app.storage.database import Database
+
+
+def backup(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="The file. Default: var/backups/, named by the time.", dir_okay=False),
+    ] = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Write a backup of the database and the senders' journals, while the service runs.
+
+    It contains addresses and key hashes, so keep it private. Back up .env and DKIM keys separately.
+    """
+    now = clock.utcnow()
+    target = file or Path("var/backups") / f"paperboy-{now:%Y%m%dT%H%M%SZ}.zip"
+    with output.open_application(needs_secret=False) as app:
+        manifest = pipeline.back_up(app, target, now)
+    size = target.stat().st_size
+    if as_json:
+        output.print_json(
+            {"file": str(target), "bytes": size, "rows": manifest.rows, "revision": manifest.revision}
+        )
+    else:
+        output.out().print(
+            f"Wrote {output.escaped(str(target))}: {manifest.rows} rows, {size / 1000:,.0f} kB.",
+            soft_wrap=True,
+        )
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="A backup.", exists=True, dir_okay=False, readable=True)],
+    previous: Annotated[
+        str | None,
+        typer.Option(
+            help="The URL of the database that this one replaces, if it can still be read. What it sent "
+            "since the backup is not sent again."
+        ),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only verify the file.")] = False,
+    as_json: output.AsJson = False,
+) -> None:
+    """Load a backup into the database of the settings, which must be empty. All sending stays paused.
+
+    Mails that may have left since the backup are recorded as uncertain and are not sent. Look at them with
+    `paperboy deliveries --state uncertain`, then run `paperboy sending resume`.
+    """
+    now = clock.utcnow()
+    settings = output.load_settings(needs_secret=False)
+    logs.configure(settings, level="WARNING")
+    manifest = backups.read_manifest(file)
+    made = f"{manifest.rows} rows of {output.format_time(manifest.created_at)}, by release {manifest.release}"
+    if check:
+        output.out().print(f"The backup is complete: {output.escaped(made)}.")
+        return
+    db, old = Database(settings.database_url), Database(previous) if previous else None
+    try:
+        if not backups.is_empty(db):
+            raise Conflict(
+                "the database of the settings is not empty: move it away, or set PAPERBOY_DATABASE_URL to a "
+                "new one; then name the old one with --previous"
+            )
+        report = pipeline.restore(db, settings, file, manifest, now, old)
+    finally:
+        db.dispose()
+        if old:
+            old.dispose()
+    if as_json:
+        output.print_json(
+            {
+                "rows": manifest.rows,
+                "backup_at": manifest.created_at,
+                "recovered": report.recovered,
+                "waiting": report.waiting,
+                "due_since": report.due_since,
+            }
+        )
+        return
+    _print_report(report, made, with_previous=previous is not None)
+
+
+def _print_report(report: RestoreReport, made: str, *, with_previous: bool) -> None:
+    console = output.out()
+    console.print(f"Restored {output.escaped(made)}. All sending is paused.", soft_wrap=True)
+    rows = [("waiting or in flight at the backup", report.waiting)]
+    rows += [
+        (f"edition {edition}, due since", number) for edition, number in sorted(report.due_since.items())
+    ]
+    output.table(["mails that may have been sent, and are held", "number"], rows)
+    if with_previous:
+        console.print(f"Mails sent since the backup, from the previous database: {report.recovered}.")
+    console.print("Look at them: paperboy deliveries --state uncertain. Then: paperboy sending resume.")

@@ -1,0 +1,98 @@
+"""After a restore: hold the mails that may have left since the backup was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy import Table, func, insert, inspect, or_, select, text, update
+from sqlmodel import Session
+
+from app.delivery.ledger.claims import LEASED_STATES
+from app.storage.database import Database
+from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
+from app.storage.models import DeliveryState as State
+
+ID_GAP = 1_000_000  # more than the mails that may have been sent since the backup
+BATCH = 1000  # rows
+WAITING = "it was waiting when the backup was made, so it may have been sent since"
+
+_DELIVERIES, _CONTENTS, _PAPERS, _SNAPSHOTS, _SUBSCRIBERS = (
+    cast("Table", inspect(model).local_table)
+    for model in (Delivery, DigestContent, Paper, PaperSnapshot, Subscriber)
+)
+
+
+def hold_waiting(session: Session, now: datetime) -> int:
+    """Hold mails that were in flight, or waiting for a time that has passed. Return their number.
+
+    Mails that are due later cannot have left.
+    """
+    was_waiting = _DELIVERIES.c.state.in_((State.PENDING, State.DEFERRED)) & (
+        _DELIVERIES.c.next_attempt_at <= now
+    )
+    held = session.execute(
+        update(_DELIVERIES)
+        .where(or_(was_waiting, _DELIVERIES.c.state.in_(LEASED_STATES)))
+        .values(
+            state=State.UNCERTAIN,
+            reason=WAITING,
+            possibly_delivered=True,
+            next_attempt_at=None,
+            lease_until=None,
+        )
+    )
+    return held.rowcount  # type: ignore[attr-defined, no-any-return]
+
+
+def skip_ids(session: Session) -> None:
+    """Leave out the ids of mails sent since the backup, because links, bounces and journals refer to them."""
+    for table, gap in ((_DELIVERIES, ID_GAP), (_SNAPSHOTS, ID_GAP), (_PAPERS, 0)):
+        newest = max((session.scalar(select(func.max(table.c.id))) or 0) + gap, 1)
+        if session.get_bind().dialect.name == "postgresql":
+            session.execute(select(func.setval(func.pg_get_serial_sequence(table.name, "id"), newest)))
+        elif gap:  # without a gap, SQLite continues after the newest row by itself
+            values = {"name": table.name, "newest": newest}
+            session.execute(text("DELETE FROM sqlite_sequence WHERE name = :name"), values)
+            session.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :newest)"), values)
+
+
+def copy_since(session: Session, previous: Database, backup_at: datetime) -> int:
+    """Copy the mails that left since the backup from the previous database. Return their number.
+
+    Their papers are copied as well, so that the ids in their digests mean the same papers.
+    """
+    copied = 0
+    with previous.read() as source:
+        for table in (_PAPERS, _SNAPSHOTS):
+            newest = session.scalar(select(func.max(table.c.id))) or 0
+            rows = source.execute(select(table).where(table.c.id > newest).order_by(table.c.id))
+            _insert(session, table, rows.mappings().all())
+        addresses = session.execute(select(_SUBSCRIBERS.c.email, _SUBSCRIBERS.c.id))
+        ids: dict[str, int] = {row.email: row.id for row in addresses}
+        since = or_(_DELIVERIES.c.created_at >= backup_at, _DELIVERIES.c.sent_at >= backup_at)
+        may_have_left = _DELIVERIES.c.state.in_((State.SENT, State.UNCERTAIN)) & since
+        rows = source.execute(
+            select(_DELIVERIES, _SUBSCRIBERS.c.email)
+            .join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == _DELIVERIES.c.subscriber_id)
+            .where(or_(may_have_left, _DELIVERIES.c.state.in_(LEASED_STATES)))
+        )
+        for row in rows.mappings().all():
+            subscriber_id = ids.get(row["email"])
+            if subscriber_id is None:
+                continue  # signed up since the backup
+            values = {column.name: row[column.name] for column in _DELIVERIES.columns}
+            values["subscriber_id"] = subscriber_id
+            changed = session.execute(update(_DELIVERIES).where(_DELIVERIES.c.id == row["id"]).values(values))
+            if not changed.rowcount:  # type: ignore[attr-defined]
+                session.execute(insert(_DELIVERIES), [values])
+                contents = source.execute(select(_CONTENTS).where(_CONTENTS.c.delivery_id == row["id"]))
+                _insert(session, _CONTENTS, contents.mappings().all())
+            copied += 1
+    return copied
+
+
+def _insert(session: Session, table: Table, rows: Sequence[Mapping[Any, Any]]) -> None:
+    for start in range(0, len(rows), BATCH):
+        session.execute(insert(table), [dict(row) for row in rows[start : start + BATCH]])

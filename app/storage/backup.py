@@ -1,0 +1,269 @@
+"""Backups: all tables and journals in one file that any database can restore.
+
+A backup is a ZIP archive with these members:
+
+    manifest.json          the release, the schema revision, the time, and rows and SHA-256 of each table
+    tables/NAME.jsonl      the rows of a table: a JSON array of the column names, then one array per row
+    journals/NAME.journal  the journals of the senders, which know which mails left in the last second
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from sqlalchemy import MetaData, Table, bindparam, delete, func, insert, select, text, update
+from sqlalchemy import types as column_types
+from sqlalchemy.engine import Connection
+
+from app.errors import InvalidInput
+from app.storage import schema
+from app.storage.database import Database
+
+FORMAT = 1
+BATCH = 1000  # rows
+EVERYTHING = "*"  # the edition of a pause that holds all mails
+# Rows of these tables are of no use elsewhere: sessions and locks belong to running processes.
+LEFT_OUT = ("alembic_version", "admin_session", "lock", "rate_limit")
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """A table in a backup."""
+
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The description of a backup."""
+
+    created_at: datetime
+    revision: str
+    release: str
+    tables: Mapping[str, TableEntry]
+    journals: tuple[str, ...] = ()
+    format: int = field(default=FORMAT)
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables.values())
+
+
+def write(db: Database, target: Path, journals: Path, now: datetime, release: str) -> Manifest:
+    """Write a backup while the service runs. All tables are from the same moment.
+
+    The file appears when it is complete, and only its owner can read it. Raise InvalidInput if it exists.
+    """
+    if target.exists():
+        raise InvalidInput(f"{target} exists already")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with (
+            _private(unfinished) as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=5) as archive,
+        ):
+            with _snapshot(db) as connection:
+                tables = {
+                    table.name: _write_table(archive, connection, table) for table in _tables(connection)
+                }
+            # After the tables: a mail that left in between is in the journal.
+            names = tuple(_write_journals(archive, journals))
+            manifest = Manifest(now, schema.revisions(db)[0] or "base", release, tables, names)
+            archive.writestr("manifest.json", json.dumps(asdict(manifest), default=str, indent=1))
+        unfinished.rename(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return manifest
+
+
+def read_manifest(source: Path) -> Manifest:
+    """Return the description of a backup, after checking all of its checksums.
+
+    Raise InvalidInput if it is not a backup, is damaged, or is from a newer release.
+    """
+    try:
+        with zipfile.ZipFile(source) as archive:
+            stored = json.loads(archive.read("manifest.json"))
+            tables = {name: TableEntry(**entry) for name, entry in stored["tables"].items()}
+            for name, entry in tables.items():
+                with archive.open(_member(name)) as lines:
+                    digest = hashlib.sha256()
+                    for chunk in iter(partial(lines.read, 1 << 20), b""):
+                        digest.update(chunk)
+                    if digest.hexdigest() != entry.sha256:
+                        raise InvalidInput(f"{source} is damaged: table {name} has another checksum")
+            manifest = Manifest(
+                datetime.fromisoformat(stored["created_at"]), stored["revision"], stored["release"], tables,
+                tuple(stored["journals"]), stored["format"],
+            )  # fmt: skip
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, EOFError) as error:
+        raise InvalidInput(f"{source} is not a complete backup: {error}") from None
+    if manifest.format != FORMAT or manifest.revision not in schema.known_revisions():
+        raise InvalidInput(f"{source} was made by release {manifest.release}, which is newer than this one")
+    return manifest
+
+
+def load(url: str, source: Path, manifest: Manifest, pause_reason: str, now: datetime) -> None:
+    """Load a backup into an empty database, in one transaction, with all sending paused.
+
+    The database gets the schema of the backup, which must then be migrated. Raise Conflict if it has rows.
+    """
+    schema.migrate(url, manifest.revision)
+    db = Database(url)
+    try:
+        with db.write() as session, zipfile.ZipFile(source) as archive:
+            connection = session.connection()
+            for table in _tables(connection):
+                if table.name in manifest.tables:
+                    _load_table(connection, table, archive)
+            _pause(connection, pause_reason, now)
+    finally:
+        db.dispose()
+
+
+def is_empty(db: Database) -> bool:
+    """Return whether a database has no tables, or no rows that a backup would contain."""
+    with db.engine.connect() as connection:
+        return not any(
+            connection.execute(select(func.count()).select_from(table)).scalar_one()
+            for table in _tables(connection)
+        )
+
+
+def restore_journals(source: Path, manifest: Manifest, folder: Path) -> None:
+    """Write the journals of a backup to a folder, which must contain no other."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with zipfile.ZipFile(source) as archive:
+        for name in manifest.journals:
+            (folder / Path(name).name).write_bytes(archive.read(f"journals/{name}"))
+
+
+def _pause(connection: Connection, reason: str, now: datetime) -> None:
+    """Pause all sending, in the tables of any revision."""
+    tables = MetaData()
+    tables.reflect(connection, only=["sending_pause"])
+    pauses = tables.tables["sending_pause"]
+    connection.execute(delete(pauses).where(pauses.c.edition == EVERYTHING))
+    connection.execute(insert(pauses).values(edition=EVERYTHING, reason=reason, since=now))
+
+
+@contextmanager
+def _private(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a new file that only its owner can read. It is on disk at the end of the block."""
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "w+b") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _snapshot(db: Database) -> Iterator[Connection]:
+    """Yield a connection whose queries all see the database as it is now."""
+    with db.engine.connect() as connection:
+        if connection.dialect.name == "postgresql":
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")
+        connection.execute(
+            text("SELECT 1 FROM alembic_version")
+        )  # SQLite's snapshot begins with the first read
+        yield connection
+
+
+def _tables(connection: Connection) -> Sequence[Table]:
+    """Return the tables of a backup, in the order in which foreign keys allow inserting their rows."""
+    tables = MetaData()
+    tables.reflect(connection)
+    return [table for table in tables.sorted_tables if table.name not in LEFT_OUT]
+
+
+def _write_table(archive: zipfile.ZipFile, connection: Connection, table: Table) -> TableEntry:
+    digest, count = hashlib.sha256(), 0
+    result = connection.execution_options(yield_per=BATCH).execute(select(table).order_by(*table.primary_key))
+    with archive.open(_member(table.name), "w", force_zip64=True) as file:
+        for row in itertools.chain([list(result.keys())], result):
+            line = json.dumps(list(row), default=_encode, separators=(",", ":")).encode() + b"\n"
+            digest.update(line)
+            file.write(line)
+            count += 1
+    return TableEntry(count - 1, digest.hexdigest())
+
+
+def _load_table(connection: Connection, table: Table, archive: zipfile.ZipFile) -> None:
+    key, later = table.primary_key.columns.values()[0], list[dict[str, Any]]()
+    own = [
+        column.name for column in table.columns if any(fk.column.table is table for fk in column.foreign_keys)
+    ]
+    with archive.open(_member(table.name)) as file:
+        columns = [table.columns[name] for name in json.loads(file.readline())]
+        decoders = [_decoder(column.type) for column in columns]
+        while lines := list(itertools.islice(file, BATCH)):
+            rows = [
+                {
+                    column.name: value if value is None else decode(value)
+                    for column, decode, value in zip(columns, decoders, json.loads(line), strict=True)
+                }
+                for line in lines
+            ]
+            # A row may refer to a later one of its own table, so these columns are filled at the end.
+            later += [
+                {"row": row[key.name], **{name: row[name] for name in own}}
+                for row in rows
+                if any(row[name] is not None for name in own)
+            ]
+            connection.execute(insert(table), [row | dict.fromkeys(own) for row in rows])
+    if later:
+        values: dict[str, Any] = {name: bindparam(name) for name in own}
+        connection.execute(update(table).where(key == bindparam("row")).values(values), later)
+    if connection.dialect.name == "postgresql" and isinstance(key.type, column_types.Integer):
+        sequence = select(func.pg_get_serial_sequence(table.name, key.name)).scalar_subquery()
+        # Without a sequence, the key refers to another table, and there is nothing to set.
+        connection.execute(
+            select(func.setval(sequence, func.max(key))).select_from(table).having(sequence.is_not(None))
+        )
+
+
+def _write_journals(archive: zipfile.ZipFile, folder: Path) -> Iterator[str]:
+    for path in sorted(folder.glob("*.journal")):
+        with suppress(FileNotFoundError):  # its sender has just ended: the database knows all results
+            archive.writestr(f"journals/{path.name}", path.read_bytes())
+            yield path.name
+
+
+def _member(table: str) -> str:
+    return f"tables/{table}.jsonl"
+
+
+def _encode(value: object) -> str:
+    """Return the text of a value that JSON lacks. Times are in UTC."""
+    match value:
+        case datetime():
+            return (value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)).isoformat()
+        case date():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+    raise TypeError(f"a backup cannot store {type(value)}")
+
+
+def _decoder(kind: column_types.TypeEngine[Any]) -> Callable[[Any], Any]:
+    match kind:
+        case column_types.DateTime():
+            return lambda value: datetime.fromisoformat(value).replace(tzinfo=UTC)
+        case column_types.Date():
+            return date.fromisoformat
+        case column_types.LargeBinary():
+            return base64.b64decode
+    return lambda value: value

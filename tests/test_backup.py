@@ -1,0 +1,281 @@
+"""Test backups of a running service, and that a restore sends nothing twice."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from alembic import command
+from sqlalchemy import text
+from sqlmodel import col, select
+
+from app import main, pipeline
+from app.application import Application
+from app.delivery import ledger
+from app.delivery.journal import AttemptResult, Journal
+from app.digests.restoring import RestoreReport
+from app.errors import Conflict, InvalidInput
+from app.storage import backup
+from app.storage.database import Database
+from app.storage.models import Delivery, DeliveryState, Paper, Source, Subscriber
+from app.types import MailKind, SendOutcome, SendResult
+from tests.storage.test_migrations import config_of
+from tests.storage.test_releases import RELEASES, read_rows
+from tests.support import factories
+from tests.support.mail_server import MailServer
+
+DAY = timedelta(days=1)
+READERS = 8
+
+
+@pytest.fixture
+def empty_url(new_database_url: Callable[[], str]) -> str:
+    """Return the URL of a database without tables."""
+    url = new_database_url()
+    command.downgrade(config_of(url), "base")
+    return url
+
+
+@pytest.fixture
+def service(app: Application, now: datetime) -> Application:
+    """Return a service with eight subscribers at 10:00 UTC, and two new papers on each of five days."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        for number in range(READERS):
+            due = now.replace(hour=10, minute=0)
+            factories.add_subscriber(session, f"r{number}@example.org", ["language agents"], due, hour=10)
+    for back in range(5):
+        add_papers(app, now - back * DAY, source.id or 0)
+    return app
+
+
+def add_papers(app: Application, now: datetime, source_id: int) -> None:
+    with app.db.write() as session:
+        source = session.get_one(Source, source_id)
+        for part in ("planning", "memory"):
+            title = f"Language agents with {part} number {now:%j}"
+            factories.add_paper(session, source, title, now.date(), now)
+
+
+def restore(
+    service: Application, file: Path, url: str, now: datetime, previous: Database | None = None
+) -> tuple[Application, RestoreReport]:
+    """Restore into another database, and return the service that uses it."""
+    folder = Path(service.settings.journal_dir).with_name("journal of the restored")
+    settings = service.settings.model_copy(update={"database_url": url, "journal_dir": str(folder)})
+    db = Database(url)
+    manifest = backup.read_manifest(file)
+    report = pipeline.restore(db, settings, file, manifest, now, previous)
+    db.dispose()
+    return main.build(settings), report
+
+
+@pytest.fixture
+def restored_services() -> Iterator[list[Application]]:
+    """Return a list of services that are closed at the end."""
+    services: list[Application] = []
+    yield services
+    for each in services:
+        each.db.dispose()
+
+
+def received(mail_server: MailServer) -> list[tuple[str, str]]:
+    """Return the recipient and the title of each paper that was mailed."""
+    return [
+        (mail.recipient, title)
+        for mail in mail_server.messages
+        for title in sorted(
+            set(re.findall(r"with \w+ number \d+", mail.parsed().as_string().replace("=\n", "")))
+        )
+    ]
+
+
+def test_every_row_is_restored(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer
+) -> None:
+    """The file is private, and the tables are equal, apart from the pause."""
+    pipeline.send_due(service, now + timedelta(hours=1))
+    file = tmp_path / "deep" / "backup.zip"
+    manifest = pipeline.back_up(service, file, now + timedelta(hours=2))
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in file.parent.iterdir()] == ["backup.zip"]
+    before = read_rows(service.settings.database_url)
+    restored, report = restore(service, file, empty_url, now + timedelta(hours=3))
+    restored.db.dispose()
+    after = read_rows(empty_url)
+    (pause,) = after.pop("sending_pause")
+    assert pause["edition"] == "*"
+    before["job_run"] = [run for run in before["job_run"] if run["job"] != "backup"]
+    assert after == {name: rows for name, rows in before.items() if name not in backup.LEFT_OUT}
+    assert manifest.tables["delivery"].rows == READERS
+    assert (report.waiting, report.due_since) == (0, {})
+
+
+def test_restored_service_is_paused(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    """Nothing leaves until an operator resumes sending, and nothing that was due before the restore then."""
+    file = tmp_path / "backup.zip"
+    pipeline.back_up(service, file, now)
+    restored, report = restore(service, file, empty_url, now + DAY)
+    restored_services.append(restored)
+    assert report.due_since == {"2026-11-20": READERS}
+    assert not pipeline.send_due(restored, now + DAY)["sent"]
+    with restored.db.write() as session:
+        (pause,) = ledger.pauses(session)
+        assert "deliveries --state uncertain" in pause.reason
+        ledger.resume(session)
+    assert not pipeline.send_due(restored, now + DAY)["sent"]
+    assert pipeline.send_due(restored, now + DAY + timedelta(hours=1))["sent"] == READERS
+    assert len(mail_server.messages) == READERS
+
+
+def test_older_backup_with_the_previous_database(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    """What left since the backup is known. Nobody gets an edition twice, nor a paper that came since."""
+    file, source_id = tmp_path / "backup.zip", 1
+    pipeline.send_due(service, now + timedelta(hours=1))
+    pipeline.back_up(service, file, now + timedelta(hours=2))
+    add_papers(service, now + DAY, source_id)
+    pipeline.send_due(service, now + DAY + timedelta(hours=1))
+    restored, report = restore(service, file, empty_url, now + DAY + timedelta(hours=2), service.db)
+    restored_services.append(restored)
+    assert (report.recovered, report.waiting, report.due_since) == (READERS, 0, {})
+    with restored.db.write() as session:
+        ledger.resume(session)
+    assert not pipeline.send_due(restored, now + DAY + timedelta(hours=3))["sent"]
+    add_papers(restored, now + 2 * DAY, source_id)
+    assert pipeline.send_due(restored, now + 2 * DAY + timedelta(hours=1))["sent"] == READERS
+    mailed = received(mail_server)
+    assert len(mail_server.messages) == 3 * READERS
+    assert len(mailed) == len(set(mailed)) > 3 * READERS
+    with restored.db.read() as session:
+        newest = session.exec(select(Delivery).order_by(col(Delivery.id).desc())).first()
+    assert newest
+    assert (newest.id or 0) > ledger.ID_GAP, "links of mails that were sent since keep their ids"
+
+
+def test_mails_in_flight_at_the_backup(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """The journal in the backup knows what the relay replied. All others that were due are held."""
+    pipeline.plan(service, now + timedelta(hours=1))
+    with service.db.write() as session:
+        mails = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+        owner = "host:1:0123456789ab:0123456789ab"
+        for mail in mails[:3]:
+            mail.state, mail.lease_owner, mail.lease_until = DeliveryState.COMMITTING, owner, now + DAY
+        ids = [mail.id or 0 for mail in mails]
+    folder = Path(service.settings.journal_dir)
+    journal = Journal(folder, owner)
+    journal.begin(ids[0], now.timestamp(), "<a@paperboy.test>", "Agents")
+    journal.end(AttemptResult(ids[0], SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 Ok"), now.timestamp()))
+    journal.begin(ids[1], now.timestamp(), "<b@paperboy.test>", "Agents")
+    file = tmp_path / "backup.zip"
+    pipeline.back_up(service, file, now + timedelta(hours=2))
+    journal.close(complete=False)
+    restored, report = restore(service, file, empty_url, now + timedelta(hours=3))
+    restored_services.append(restored)
+    with restored.db.read() as session:
+        after = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+    assert [mail.state for mail in after] == ["sent"] + ["uncertain"] * (READERS - 1)
+    assert after[0].smtp_text == "2.0.0 Ok"
+    assert all(mail.possibly_delivered and mail.next_attempt_at is None for mail in after[1:])
+    assert report.waiting == READERS - 2
+
+
+def test_backup_while_mails_are_sent(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    """Every digest is in exactly one state, and the restored service sends none of them again."""
+    with service.db.write() as session:
+        for number in range(READERS, 60):
+            due = now.replace(hour=10, minute=0)
+            factories.add_subscriber(session, f"r{number}@example.org", ["language agents"], due, hour=10)
+    sending = threading.Thread(target=pipeline.send_due, args=(service, now + timedelta(hours=1)))
+    sending.start()
+    files = []
+    while sending.is_alive():
+        files.append(tmp_path / f"{len(files)}.zip")
+        pipeline.back_up(service, files[-1], now + timedelta(hours=1, minutes=len(files)))
+    assert len(mail_server.messages) == 60
+    restored, _ = restore(service, files[len(files) // 2], empty_url, now + timedelta(hours=9))
+    restored_services.append(restored)
+    with restored.db.write() as session:
+        ledger.resume(session)
+        states = session.exec(select(Delivery.state).where(Delivery.kind == MailKind.DIGEST)).all()
+    assert len(states) == 60
+    assert set(states) <= {DeliveryState.SENT, DeliveryState.UNCERTAIN}
+    assert not pipeline.send_due(restored, now + timedelta(hours=9))["sent"]
+    assert len(mail_server.messages) == 60
+
+
+def test_restore_refuses(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, new_database_url: Callable[[], str]
+) -> None:
+    """A damaged or foreign file, a database with rows, and journals of another database change nothing."""
+    file, damaged = tmp_path / "backup.zip", tmp_path / "damaged.zip"
+    pipeline.back_up(service, file, now)
+    with pytest.raises(InvalidInput, match="exists already"):
+        pipeline.back_up(service, file, now)
+    damaged.write_bytes(file.read_bytes()[:-200])
+    with pytest.raises(InvalidInput, match="not a complete backup"):
+        backup.read_manifest(damaged)
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(damaged, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            target.writestr(name, content.replace(b"r1@example.org", b"x1@example.org"))
+    with pytest.raises(InvalidInput, match="table subscriber has another checksum"):
+        backup.read_manifest(damaged)
+    shutil.copy(file, damaged)
+    manifest = backup.read_manifest(file)
+    assert not backup.is_empty(service.db)
+    db = Database(empty_url)
+    assert backup.is_empty(db)
+    journals = Path(service.settings.journal_dir)
+    journals.mkdir(parents=True, exist_ok=True)
+    (journals / "other.journal").write_bytes(b"")
+    settings = service.settings.model_copy(update={"database_url": empty_url})
+    with pytest.raises(Conflict, match="journals of another database"):
+        pipeline.restore(db, settings, file, manifest, now)
+    with service.db.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    with pytest.raises(InvalidInput, match="previous database cannot be used"):
+        pipeline.restore(db, settings, file, manifest, now, service.db)
+    assert backup.is_empty(db)
+    db.dispose()
+    newer = replace(manifest, revision="9999")
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(damaged, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            if name == "manifest.json":
+                content = content.replace(manifest.revision.encode(), newer.revision.encode())
+            target.writestr(name, content)
+    with pytest.raises(InvalidInput, match="newer than this one"):
+        backup.read_manifest(damaged)
+
+
+def test_backup_of_a_release_moves_to_another_kind_of_database(
+    empty_url: str, service: Application, now: datetime, restored_services: list[Application]
+) -> None:
+    """It was made on SQLite. Rows that are added get new ids."""
+    restored, _ = restore(service, RELEASES / "0.1.0.zip", empty_url, now)
+    restored_services.append(restored)
+    with restored.db.write() as session:
+        merged = session.exec(select(Paper.id).where(col(Paper.merged_into_id).is_not(None))).all()
+        assert len(merged) == 3
+        added = factories.add_subscriber(session, "new@example.org", ["robots"], now)
+        assert added > max(
+            row or 0 for row in session.exec(select(Subscriber.id).where(Subscriber.id != added))
+        )
