@@ -19,6 +19,7 @@ from apscheduler.triggers.cron import CronTrigger
 
 from app import clock, pipeline
 from app.application import Application
+from app.doctor import operator_mail
 from app.storage import locks
 
 log = structlog.get_logger(__name__)
@@ -26,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A function of the pipeline, and when it runs: hour and minute in UTC, in cron notation."""
+    """A function of the service, and when it runs: hour and minute in UTC, in cron notation."""
 
     work: Callable[[Application, datetime], object]
     minute: str
@@ -47,6 +48,8 @@ JOBS = (
     Job(pipeline.refresh, minute="*/5"),  # each source stores the time of its own next poll
     Job(pipeline.read_bounces, minute="*/5"),
     Job(pipeline.summarise, minute="*/15"),
+    Job(operator_mail.send_alerts, minute="*/5"),
+    Job(operator_mail.send_daily_report, minute="10"),
     Job(pipeline.train, minute="43", hour="2", once_a_day=True),
     Job(pipeline.prune, minute="17", hour="3", once_a_day=True),
 )

@@ -59,6 +59,8 @@ class Settings(BaseSettings):
     from_address: str = "paperboy@localhost.localdomain"
     postal_address: str = ""
     contact_address: str = ""
+    admin_addresses: Annotated[tuple[str, ...], NoDecode] = ()  # for the daily report and alerts
+    report_hour: int = Field(default=7, ge=0, le=23)  # in default_zone
 
     # Secrets: the first signs and all verify, so that keys can be rotated
     secret_keys: Annotated[tuple[str, ...], NoDecode] = Field(default=(), repr=False)
@@ -126,6 +128,7 @@ class Settings(BaseSettings):
         "trusted_proxies",
         "dkim_keys",
         "sns_topics",
+        "admin_addresses",
         mode="before",
     )
     @classmethod
@@ -152,21 +155,15 @@ class Settings(BaseSettings):
             raise ValueError("is not an IANA time zone") from error
         return value
 
+    @field_validator("admin_addresses")
+    @classmethod
+    def _bare_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(_bare_address, value))
+
     @field_validator("from_address", "contact_address")
     @classmethod
-    def _bare_address(cls, value: str, info: ValidationInfo) -> str:
-        """Encode the domain as IDNA, because few relays accept more than ASCII in headers."""
-        if not value and info.field_name == "contact_address":
-            return value
-        if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
-            raise ValueError("must be an address only; the sender's name is PAPERBOY_SITE_NAME")
-        local, _, domain = value.rpartition("@")
-        if not local.isascii():
-            raise ValueError("has non-ASCII letters before the @, which few relays accept")
-        try:
-            return f"{local}@{domain.encode('idna').decode()}"
-        except UnicodeError:
-            raise ValueError("has an invalid domain") from None
+    def _own_address(cls, value: str, info: ValidationInfo) -> str:
+        return value if not value and info.field_name == "contact_address" else _bare_address(value)
 
     @field_validator("database_url")
     @classmethod
@@ -275,6 +272,19 @@ class Settings(BaseSettings):
     def mail_domain(self) -> str:
         """Return the domain of the From address. Message-IDs and List-Ids use it."""
         return self.from_address.rpartition("@")[2]
+
+
+def _bare_address(value: str) -> str:
+    """Encode the domain as IDNA, because few relays accept more than ASCII in headers."""
+    if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
+        raise ValueError("must be an address only; the sender's name is PAPERBOY_SITE_NAME")
+    local, _, domain = value.rpartition("@")
+    if not local.isascii():
+        raise ValueError("has non-ASCII letters before the @, which few relays accept")
+    try:
+        return f"{local}@{domain.encode('idna').decode()}"
+    except UnicodeError:
+        raise ValueError("has an invalid domain") from None
 
 
 def _has_a_login(url: str) -> bool:

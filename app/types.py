@@ -338,6 +338,22 @@ class RenderedMail:
     left_out: int = 0  # items that could not be rendered
 
 
+@dataclass(frozen=True, slots=True)
+class ReportSection:
+    """A part of a mail to the operators: a heading and plain lines."""
+
+    heading: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReport:
+    """A mail to the operators: the daily report, or an alert."""
+
+    subject: str
+    sections: tuple[ReportSection, ...]
+
+
 class OutgoingMail(NamedTuple):
     """A mail as bytes, with its envelope."""
 

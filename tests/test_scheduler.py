@@ -14,6 +14,7 @@ from sqlmodel import select
 from app import clock, main, pipeline, scheduler
 from app.application import Application
 from app.digests import planning
+from app.doctor import operator_mail
 from app.scheduler import Job
 from app.settings import Settings
 from app.storage.models import Lock
@@ -35,6 +36,8 @@ def test_job_times(app: Application) -> None:
             "answer_requests": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
             "refresh": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
             "read_bounces": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
+            "send_alerts": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
+            "send_daily_report": datetime(2026, 11, 20, 10, 10, tzinfo=UTC),
             "summarise": datetime(2026, 11, 20, 9, 45, tzinfo=UTC),
             "train": datetime(2026, 11, 21, 2, 43, tzinfo=UTC),
             "prune": datetime(2026, 11, 21, 3, 17, tzinfo=UTC),
@@ -45,7 +48,7 @@ def test_job_times(app: Application) -> None:
 
 
 def test_jobs_are_functions_of_the_pipeline() -> None:
-    """Every job is a public function of the pipeline."""
+    """Every job is a public function of the pipeline, or mails the operators."""
     verbs = [
         pipeline.send,
         pipeline.plan,
@@ -54,6 +57,8 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
         pipeline.refresh,
         pipeline.read_bounces,
         pipeline.summarise,
+        operator_mail.send_alerts,
+        operator_mail.send_daily_report,
         pipeline.train,
         pipeline.prune,
     ]

@@ -20,6 +20,7 @@ subscriber_changes  subscribers set, pause, resume, unsubscribe, erase, delete-f
 subscriber_files    subscribers import, export
 deliveries    list the mails in the ledger
 runs          list the runs of jobs
+report        show the daily report, or mail it to the operators
 backup        backup, restore
 keys          key create, list, revoke, secret, dkim
 bounces       parse bounce mails
@@ -48,6 +49,7 @@ from app.cli import (
     model,
     output,
     preview,
+    report,
     runs,
     send,
     sending,
@@ -76,6 +78,7 @@ for command in (
     explain.explain,
     backtest.backtest,
     deliveries.deliveries,
+    report.report,
     backup.backup,
     backup.restore,
     runs.runs,

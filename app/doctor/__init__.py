@@ -8,6 +8,7 @@ relay             what the relay announces, and its TLS
 dns_records       the MX, SPF, DKIM, DMARC and PTR records
 dns_lookup        DNS queries with a deadline; the tag=value lists of DKIM and DMARC records
 spf               SPF evaluation
+operator_mail     the daily report and alerts, by mail to the operators
 web_reachability  whether the web app answers at the base URL; uses the network, so runs only on request
 test_mail         send a digest from a temporary service to our own mail server
 smtp_sink         that mail server
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from pathlib import Path
 
 import dns.resolver
 
@@ -53,6 +55,7 @@ def run_checks(
     checks: dict[str, Check] = {
         "settings": lambda: configuration.check(settings),
         "database": lambda: service_state.check(database, model_store.ModelStore(), now),
+        "disk": lambda: service_state.check_disk(database, Path(settings.journal_dir)),
         "bounces": lambda: bounces.check(settings, database, now),
         "relay": lambda: relay.check(settings, now),
         "dns": lambda: dns_records.check(settings, resolver),

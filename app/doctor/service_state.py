@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
+import shutil
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, select
@@ -12,17 +15,21 @@ from sqlmodel import Session, select
 from app.bounces import rates
 from app.delivery import ledger
 from app.digests import planning, reconciliation
-from app.doctor.findings import Finding, Level, error, ok, warning
+from app.doctor.findings import Finding, error, ok, warning
 from app.errors import ClockError
-from app.papers import source_registry
+from app.papers import queries, source_registry
 from app.relevance import model_store
 from app.storage import api_keys, job_runs, schema
 from app.storage.database import Database
-from app.storage.models import SendingPause
+from app.storage.models import SendingPause, Source
 
 LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
+# A source is silent if it lists nothing for longer than it ever did in HISTORY, and a GRACE.
+HISTORY, GRACE, SHORTEST_SILENCE = timedelta(days=90), timedelta(days=2), timedelta(days=3)
+MIN_DAYS = 5  # with papers, to know how often a source lists any
+LOW_SPACE, NO_SPACE = 2_000_000_000, 200_000_000  # bytes
 
 
 def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
@@ -54,6 +61,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
                 "sending",
                 f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
                 f"run `paperboy sending resume{option}` when the reason no longer applies",
+                urgent=True,
             )
         for backoff in ledger.backoffs(session, now).values():
             message = f"mails wait until {backoff.until:%Y-%m-%d %H:%M} UTC: {backoff.reason}"
@@ -61,7 +69,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
             yield warning(f"receiver {backoff.receiver}", message, fix)
         for rate in rates.excessive(session, now, rates.WARN_PERCENT):
             fix = "find out why subscribers do not want these mails; providers refuse mail from .3 % on"
-            yield warning("complaints", rate.describe(), fix)
+            yield warning("complaints", rate.describe(), fix, urgent=True)
         for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
             assert key.expires_at is not None  # noqa: S101 - the query compares it
             message = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"
@@ -84,17 +92,45 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
             yield warning(name, "is paused", fix)
         elif source.failures:
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
-            yield Finding(
-                name,
-                Level.ERROR if source.failures > 2 else Level.WARNING,
-                f"failed {times}: {source.last_error or 'the reason is unknown'}",
-                "Paperboy retries it; if it keeps failing, check its address and the network",
-            )
+            message = f"failed {times}: {source.last_error or 'the reason is unknown'}"
+            fix = "Paperboy retries it; if it keeps failing, check its address and the network"
+            yield (error if source.failures > 2 else warning)(name, message, fix)
         elif source.next_poll_at and polled_at and now - polled_at > STALE:
             message = f"was last polled at {polled_at:%Y-%m-%d %H:%M} UTC"
             yield warning(name, message, "make sure that `paperboy serve` or `paperboy worker` runs")
+        elif message := _silence(session, source, now):
+            fix = "look at its page; if it has new papers, run `paperboy sources list` and report a bug"
+            yield warning(name, message, fix, urgent=True)
         else:
             yield ok(name, f"was polled at {polled_at:%Y-%m-%d %H:%M} UTC" if polled_at else "not polled yet")
+
+
+def _silence(session: Session, source: Source, now: datetime) -> str:
+    """Return since when a source has listed no paper, if that is longer than ever recently, or ""."""
+    days = queries.listing_days(session, source.id or 0, (now - HISTORY).date())
+    if len(days) < MIN_DAYS:
+        return ""
+    longest = max(later - day for day, later in itertools.pairwise(days))
+    since = now.date() - days[-1]
+    if since <= max(longest + GRACE, SHORTEST_SILENCE):
+        return ""
+    return f"has listed no paper since {days[-1]}, for {since.days} days; before, at most {longest.days}"
+
+
+def check_disk(db: Database, journals: Path) -> Iterator[Finding]:
+    """Check the room for the database, if it is a file, and for the journals."""
+    folders = {journals}
+    if db.url.get_backend_name() == "sqlite" and db.url.database:
+        folders.add(Path(db.url.database).parent)
+    existing = [(shutil.disk_usage(folder).free, folder) for folder in folders if folder.is_dir()]
+    if existing:
+        free, folder = min(existing)
+        message = f"{free / 1e9:.1f} GB are free in {folder}"
+        fix = "make room, or lower PAPERBOY_RETENTION_DAYS: without room, no mail is sent"
+        if free < LOW_SPACE:
+            yield (error if free < NO_SPACE else warning)("disk", message, fix)
+        else:
+            yield ok("disk", message)
 
 
 def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
@@ -103,7 +139,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
         if run.error:
             fix = f"for details, see GET /api/v1/runs/{run.id} or the log"
-            yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix)
+            yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix, urgent=True)
         else:
             yield ok(f"job {run.job}", f"last ran at {when}")
 

@@ -6,7 +6,9 @@ import binascii
 import importlib.metadata
 import itertools
 import re
+import uuid
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -23,7 +25,7 @@ from app.mail.message import SOFT_BREAK
 from app.mail.render import LIMIT_STEPS, MAX_HTML_BYTES, Renderer
 from app.settings import Settings
 from app.text import shortening
-from app.types import Digest, MailKind, MailRequest, OutgoingMail
+from app.types import Digest, MailKind, MailRequest, OperatorReport, OutgoingMail
 
 # The tokens in a digest: one for the links in all cards, and one for each link in the footer. All but
 # the last identify only the subscriber; VIEW also identifies the delivery.
@@ -112,6 +114,18 @@ class Composer:
             request, message_id, mail.subject, sender, composed.recipient,
             head + b"\r\n", [body], mail.left_out, self._valid_signature(request, message_id),
         )  # fmt: skip
+
+    def report(self, report: OperatorReport, to: str, now: datetime) -> OutgoingMail:
+        """Compose and sign a mail to an operator. Raise DeliveryError if the address is invalid."""
+        message_id = f"<report-{uuid.uuid4().hex}@{self._domain}>"
+        own = self._settings.from_address
+        envelope = message.Envelope(0, message_id, own, self._settings.site_name, own, to, now)
+        mail = message.compose(self._renderer.report(report), envelope)
+        if not self._keys:
+            return mail
+        head, _, body = mail.data.partition(b"\r\n\r\n")
+        signature = dkim.signature(self._keys, self._domain, head + b"\r\n", [body], now)
+        return mail._replace(data=signature + mail.data)
 
     def sign_and_serialize(self, draft: Draft) -> OutgoingMail:
         """Return the message to send, signed if there are keys.

@@ -30,7 +30,7 @@ from app.relevance.query_language import describe
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.text.shortening import shorten, shorten_at_clause
-from app.types import Digest, DigestItem, MailKind, MailRequest, RenderedMail
+from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, RenderedMail
 
 FOLDER = ROOT / "templates" / "email"
 TEXT_WIDTH = 72
@@ -121,6 +121,17 @@ class Renderer:
             text=self._render(f"{request.kind}/body.txt", values).strip() + "\n",
             html=self._render(f"{request.kind}/body.mjml", {**values, "subject": subject}),
             headers={**headers.reply_to(self.settings), "Auto-Submitted": "auto-generated"},
+        )
+
+    def report(self, report: OperatorReport) -> RenderedMail:
+        """Render a mail to the operators."""
+        subject = one_line(report.subject)
+        values = {"site": self._site, "report": report, "subject": subject}
+        return RenderedMail(
+            subject=subject,
+            text=self._render("report/body.txt", values).strip() + "\n",
+            html=self._render("report/body.mjml", values),
+            headers={"Auto-Submitted": "auto-generated"},
         )
 
     def _digest(self, request: MailRequest, digest: Digest, limits: TextLimits) -> RenderedMail:

@@ -399,3 +399,16 @@ def _rows(session: Session, statement: Any, column: Any, ids: Sequence[int]) -> 
     """Yield the results of a statement for the rows in which `column` is one of `ids`."""
     for start in range(0, len(ids), IDS_PER_STATEMENT):
         yield from session.exec(statement.where(col(column).in_(ids[start : start + IDS_PER_STATEMENT])))
+
+
+def count_listed(session: Session, day: date) -> dict[int, int]:
+    """Return, by source, how many papers it listed on a day."""
+    rows = select(Listing.source_id, func.count()).where(Listing.listed_on == day)
+    return dict(session.exec(rows.group_by(col(Listing.source_id))).all())
+
+
+def listing_days(session: Session, source_id: int, since: date) -> list[date]:
+    """Return the days since `since` on which a source listed papers, in order."""
+    day = col(Listing.listed_on)
+    days = session.execute(select(day).where(Listing.source_id == source_id, day >= since).distinct())
+    return sorted(days.scalars())

@@ -472,6 +472,16 @@ class AuditEntry(Row, table=True):
     detail: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
 
 
+class OperatorAlert(Row, table=True):
+    """Something that needs a hand, and whether the operators were mailed about it."""
+
+    cause: str = Field(primary_key=True, max_length=200)
+    message: str = Field(sa_type=Text)
+    since: datetime = Field(sa_type=UtcDateTime)
+    seen_at: datetime = Field(sa_type=UtcDateTime)  # the last time that it was so
+    mailed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
 class ReceiverBackoff(Row, table=True):
     """A provider that asked us to send less: its mails wait. See `delivery.receivers.provider_of`."""
 

@@ -58,7 +58,17 @@ from app.subscribers.preferences import (
     problems,
 )
 from app.subscribers.privacy import erase, export, new_links, request_erasure, request_export, unsubscribe
-from app.subscribers.repository import events, find, get, history, mails, preferences_of, state_at
+from app.subscribers.repository import (
+    count_by_state,
+    count_changes,
+    events,
+    find,
+    get,
+    history,
+    mails,
+    preferences_of,
+    state_at,
+)
 from app.subscribers.signup import (
     CONSENT_GIVEN_ELSEWHERE,
     CONSENT_TEXT,

@@ -203,6 +203,35 @@ def state_before_bounces(session: Session, subscriber: Subscriber) -> Subscriber
     return SubscriberState.ACTIVE if subscriber.confirmed_at else SubscriberState.PENDING
 
 
+# Events of subscribers that are counted.
+CHANGES = (
+    "signed_up",
+    "added",
+    "confirmed",
+    "came_back",
+    "paused",
+    "unsubscribed",
+    "erased",
+    "bounce",
+    "complaint",
+)
+
+
+def count_by_state(session: Session) -> dict[SubscriberState, int]:
+    """Return the number of subscribers in each state."""
+    state = col(Subscriber.state)
+    counted = session.exec(select(state, func.count()).group_by(state))
+    return dict.fromkeys(SubscriberState, 0) | {SubscriberState(value): number for value, number in counted}
+
+
+def count_changes(session: Session, since: datetime, until: datetime) -> dict[str, int]:
+    """Return how often each event of CHANGES happened from `since` to before `until`."""
+    kind = col(Event.kind)
+    events = select(kind, func.count()).where(kind.in_(CHANGES), Event.at >= since, Event.at < until)
+    counted = dict(session.exec(events.group_by(kind)).all())
+    return {kind: counted.get(kind, 0) for kind in CHANGES}
+
+
 def mails(session: Session, subscriber_id: int, limit: int) -> Sequence[Delivery]:
     """Return a subscriber's latest mails and skipped digests, newest first."""
     own = select(Delivery).where(Delivery.subscriber_id == subscriber_id)

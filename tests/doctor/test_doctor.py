@@ -85,7 +85,7 @@ def test_healthy_service_has_only_good_findings(
     assert {
         finding.check: finding.message for finding in findings.values() if finding.level is not Level.OK
     } == {}
-    assert [*findings] == [
+    assert [name for name in findings if name != "disk"] == [
         "settings",
         "base_url",
         "from_address",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
@@ -40,7 +41,10 @@ class Bar:
 def overview(request: Request, operator: Reader) -> Response:
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
-    findings = service_state.check(app.db, app.models, now)
+    findings = [
+        *service_state.check(app.db, app.models, now),
+        *service_state.check_disk(app.db, Path(app.settings.journal_dir)),
+    ]
     with app.db.read() as session:
         days = [(now - timedelta(days=back)).date().isoformat() for back in (0, 1)]
         balances = {day: reconciliation.reconcile(session, now, day) for day in days}

@@ -11,28 +11,15 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
+from app import subscribers
 from app.bounces import rates
 from app.delivery import ledger
 from app.digests import planning
 from app.papers import queries
-from app.storage.models import DeliveryState, Event, InterestRow, Paper, Source, Subscriber, SubscriberState
+from app.storage.models import DeliveryState, InterestRow, Paper, Source, SubscriberState
 from app.web.api.auth import CanRead, Now, Paperboy
 
 router = APIRouter(prefix="/statistics", tags=["statistics"])
-
-
-# Events of subscribers that are counted.
-CHANGES = (
-    "signed_up",
-    "added",
-    "confirmed",
-    "came_back",
-    "paused",
-    "unsubscribed",
-    "erased",
-    "bounce",
-    "complaint",
-)
 
 
 class DayCount(BaseModel):
@@ -70,16 +57,10 @@ def get_statistics(
     since = now - timedelta(days=days)
     with app.db.read() as session:
         sources = session.exec(select(Source.failures)).all()
-        state = col(Subscriber.state)
-        counted = session.exec(select(state, func.count()).group_by(state))
-        kind = col(Event.kind)
-        events = select(kind, func.count()).where(kind.in_(CHANGES), Event.at >= since).group_by(kind)
-        changes = dict(session.exec(events).all())
-        states = dict.fromkeys(SubscriberState, 0) | {SubscriberState(value): n for value, n in counted}
         return Statistics(
             at=now,
-            subscribers=states,
-            changes={kind: changes.get(kind, 0) for kind in CHANGES},
+            subscribers=subscribers.count_by_state(session),
+            changes=subscribers.count_changes(session, since, now),
             interests=session.exec(select(func.count(func.distinct(InterestRow.query_id)))).one(),
             papers=count_papers(session),
             papers_per_day=[

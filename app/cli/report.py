@@ -1,0 +1,40 @@
+"""report: show the daily report, or mail it to the operators."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from app import clock
+from app.cli import output
+from app.doctor import operator_mail
+from app.errors import InvalidSettings
+
+
+def report(
+    send: Annotated[
+        bool, typer.Option("--send", help="Mail it to PAPERBOY_ADMIN_ADDRESSES instead of printing it.")
+    ] = False,
+    as_json: output.AsJson = False,
+) -> None:
+    """Show yesterday's digests, mail, subscribers and sources, and what needs a hand."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app:
+        built = operator_mail.daily_report(app, now)
+        if send:
+            if not app.settings.admin_addresses:
+                raise InvalidSettings("PAPERBOY_ADMIN_ADDRESSES is not set")
+            sent = operator_mail.send(app, built, now)
+            output.out().print(f"Sent to {sent} of {len(app.settings.admin_addresses)} addresses.")
+            return
+    if as_json:
+        output.print_json(asdict(built))
+        return
+    console = output.out()
+    console.print(f"[bold]{output.escaped(built.subject)}[/]")
+    for section in built.sections:
+        console.print(f"\n[bold]{output.escaped(section.heading)}[/]")
+        for line in section.lines:
+            console.print(output.escaped(line), soft_wrap=True)
