@@ -95,6 +95,7 @@ class Settings(BaseSettings):
     # The digest
     candidate_days: int = Field(default=7, ge=1, le=60)
     compose_ahead_minutes: int = Field(default=10, ge=0, le=240)
+    approve_editions: bool = False
     default_zone: str = "UTC"
     default_hour: int = Field(default=8, ge=0, le=23)
     default_max_trending: int = Field(

@@ -13,7 +13,7 @@ from app.bounces import rates
 from app.cli import output
 from app.delivery import ledger
 from app.digests import reconciliation
-from app.errors import NotFound
+from app.errors import InvalidInput, NotFound
 from app.storage import audit_log
 from app.storage.models import SendingPause
 from app.types import MailKind
@@ -101,7 +101,7 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
 
 @sending.command()
 def resume(edition: Edition = ledger.ALL_EDITIONS) -> None:
-    """Resume sending. An edition that was paused separately remains paused."""
+    """Resume sending, or approve an edition. An edition that was paused separately remains paused."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not ledger.resume(session, edition):
@@ -124,10 +124,20 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
 
 
 @sending.command()
-def resend(delivery: Annotated[int, typer.Argument(help="The delivery's number.")]) -> None:
+def resend(
+    delivery: Annotated[int | None, typer.Argument(help="The delivery's number.")] = None,
+    edition: Annotated[str, typer.Option("--edition", help="Resend all uncertain digests of it.")] = "",
+) -> None:
     """Resend a held mail whose outcome is unknown, with the same Message-ID and content."""
     now = clock.utcnow()
+    if (delivery is None) == (not edition):
+        raise InvalidInput("give the number of a delivery, or an edition")
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        if delivery is None:
+            resent = ledger.resend_uncertain(session, edition, now)
+            audit_log.record(session, output.ACTOR, "edition.resend_uncertain", edition, now, resent=resent)
+            output.out().print(f"The next run will send these mails again: {resent}.")
+            return
         ledger.resend(session, delivery, now)
         audit_log.record(session, output.ACTOR, "delivery.resend", delivery, now)
     output.out().print(f"Delivery {delivery} will be sent by the next run.")

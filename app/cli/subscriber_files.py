@@ -11,11 +11,19 @@ from rich.progress import track
 
 from app import clock, subscribers
 from app.cli import output
+from app.delivery import ledger
 from app.storage import audit_log
 
 
 def import_subscribers(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="A CSV file.")],
+    hold: Annotated[
+        bool | None,
+        typer.Option(
+            "--hold/--no-hold",
+            help="Pause all sending, to see what would be sent. Default: if no digest was ever sent.",
+        ),
+    ] = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Add the subscribers in a CSV file. They must have consented elsewhere. Invalid rows are skipped.
@@ -34,10 +42,13 @@ def import_subscribers(
         with app.db.write() as session:
             added, skipped = f"{report.added} subscribers", len(report.rejected)
             audit_log.record(session, output.ACTOR, "subscriber.import", added, now, skipped=skipped)
+            held = bool(report.added) and (not ledger.any_sent(session) if hold is None else hold)
+            if held:
+                ledger.pause(session, f"{added} were imported: see what would be sent, then resume", now)
     if as_json:
         rejections = [{"file": str(file), "row": row, "reason": reason} for row, reason in report.rejected]
         document = {"added": report.added, "rejected": len(rejections), "rejections": rejections}
-        output.print_json(document | {"ignored_columns": report.ignored_columns})
+        output.print_json(document | {"ignored_columns": report.ignored_columns, "held": held})
     else:
         output.out().print(f"Subscribers added: {report.added}. Rows skipped: {len(report.rejected)}.")
         if report.rejected:
@@ -45,6 +56,12 @@ def import_subscribers(
         if report.ignored_columns:
             names = output.escaped(", ".join(report.ignored_columns))
             output.err().print(f"Unknown columns were ignored: {names}.", soft_wrap=True)
+        if held:
+            output.out().print(
+                "All sending is paused. See what would be sent: paperboy send --dry-run. "
+                "Then: paperboy sending resume.",
+                soft_wrap=True,
+            )
     if report.rejected:
         raise typer.Exit(1)
 

@@ -218,6 +218,7 @@ def _plan_shard(
     if context.db.locks_rows:
         with context.db.write() as session:
             requests, entries = _compose(session, builder, due, soon)
+            _hold_for_approval(context, session, entries, now)
             return _write_down(session, requests, entries, now, soon)
     with context.db.read() as session:
         requests, entries = _compose(session, builder, due, soon)
@@ -236,7 +237,15 @@ def _plan_shard(
         ]
         unchanged_ids = {request.subscriber.id for request in unchanged}
         entries = [entry for entry in entries if entry.subscriber_id in unchanged_ids]
+        _hold_for_approval(context, session, entries, now)
         return _write_down(session, unchanged, entries, now, soon)
+
+
+def _hold_for_approval(
+    context: DigestContext, session: Session, entries: Sequence[Entry], now: datetime
+) -> None:
+    if context.settings.approve_editions:
+        ledger.hold_new(session, {entry.edition for entry in entries}, now)
 
 
 def _compose(

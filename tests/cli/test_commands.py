@@ -670,6 +670,32 @@ def test_import_rejects_rows(row: str, reason: str, run: Run, tmp_path: Path) ->
     assert parse_output(run("subscribers", "export", "--json")) == []
 
 
+@pytest.mark.usefixtures("alice_is_due")
+def test_import_holds_the_first_digests(run: Run, tmp_path: Path, mail_server: MailServer) -> None:
+    """Until the first digest was sent, an operator first sees what would be sent. Later, only with --hold."""
+    file = tmp_path / "readers.csv"
+
+    def imported(name: str, *options: str) -> bool:
+        file.write_text(f"email,interests\n{name}@example.org,language agents\n")
+        return bool(parse_output(run("subscribers", "import", str(file), "--json", *options))["held"])
+
+    assert not imported("a", "--no-hold")
+    assert imported("b")
+    assert "1 subscribers were imported" in run("send").stderr
+    assert mail_server.messages == []
+    run("sending", "resume")
+    run("send")
+    assert mail_server.messages
+    assert not imported("c")
+    assert imported("d", "--hold")
+
+
+def test_resend_needs_a_delivery_or_an_edition(run: Run) -> None:
+    for arguments in ((), ("1", "--edition", "2026-11-20")):
+        assert "a delivery, or an edition" in run("sending", "resend", *arguments, code=1).stderr
+    assert "again: 0" in run("sending", "resend", "--edition", "2026-11-20").stdout
+
+
 def test_import_names_unknown_columns(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "readers.csv"
     file.write_text("email,interests,colour,id\na@example.org,robots,red,7\n")

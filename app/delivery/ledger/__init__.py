@@ -19,7 +19,7 @@ receiver_backoffs  providers that asked us to send less
 outcomes           record the results of attempts; retry delays
 transitions        the changes of a row's state
 recovery           recover the mails of dead senders; expire overdue mails
-controls           pause, resume, cancel, resend
+controls           pause, resume, hold until approved, cancel, resend
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting mails
 restoring          hold what may have left since a backup was made
@@ -27,7 +27,16 @@ retention          delete deliveries and events after their retention period
 """
 
 from app.delivery.ledger.claims import ALL_EDITIONS, LEASE, ClaimedBatch, claim, mail_requests, still_sendable
-from app.delivery.ledger.controls import cancel, pause, pauses, resend, resume
+from app.delivery.ledger.controls import (
+    AWAITS_APPROVAL,
+    cancel,
+    hold_new,
+    pause,
+    pauses,
+    resend,
+    resend_uncertain,
+    resume,
+)
 from app.delivery.ledger.entries import (
     UNDELIVERED,
     Entry,
@@ -42,9 +51,11 @@ from app.delivery.ledger.outcomes import OnFailed, record_results, retry_delay
 from app.delivery.ledger.queries import (
     ReasonCount,
     WaitingMails,
+    any_sent,
     commonest_reasons,
     digest_totals_by_edition,
     digest_totals_since,
+    draw_waiting,
     editions,
     stored_digests,
     totals,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import update
+from sqlalchemy import exists, update
 from sqlmodel import Session, col, delete, select
 
 from app.delivery.ledger.claims import ALL_EDITIONS
 from app.errors import Conflict, NotFound
 from app.storage.database import insert_or_ignore
-from app.storage.models import Delivery, SendingPause
+from app.storage.models import Delivery, DigestContent, SendingPause
 from app.storage.models import DeliveryState as State
+from app.types import MailKind
 
+AWAITS_APPROVAL = "it awaits approval"
 CANCELLED = "cancelled by an operator"
 # Claimed mails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
@@ -21,6 +24,16 @@ UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> None:
     """Pause one edition or all. If an edition is already paused, keep its reason."""
     insert_or_ignore(session, SendingPause, ["edition"], edition=edition, reason=reason, since=now)
+
+
+def hold_new(session: Session, editions: Collection[str], now: datetime) -> None:
+    """Pause those editions that have no mail yet, until an operator has approved them by resuming them.
+
+    Must be called before their first mails are added, in the same transaction.
+    """
+    begun = set(session.exec(select(Delivery.edition).where(col(Delivery.edition).in_(editions)).distinct()))
+    for edition in sorted(set(editions) - begun):
+        pause(session, AWAITS_APPROVAL, now, edition)
 
 
 def resume(session: Session, edition: str = ALL_EDITIONS) -> bool:
@@ -56,8 +69,21 @@ def resend(session: Session, delivery_id: int, now: datetime) -> None:
         raise NotFound(f"there is no delivery {delivery_id}")
     if delivery.state is not State.UNCERTAIN:
         raise Conflict(f"this delivery is {delivery.state}: only uncertain deliveries can be resent")
+    if delivery.kind is MailKind.DIGEST and session.get(DigestContent, delivery_id) is None:
+        raise Conflict("the content of this digest is unknown: it was lost before a restore")
     delivery.next_attempt_at, delivery.give_up_at = now, None
     session.add(delivery)
+
+
+def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
+    """Send all uncertain digests of an edition again whose content is known. Return their number."""
+    has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
+    resent = session.execute(
+        update(Delivery)
+        .where(col(Delivery.edition) == edition, col(Delivery.state) == State.UNCERTAIN, has_content)
+        .values(next_attempt_at=now, give_up_at=None)
+    )
+    return resent.rowcount  # type: ignore[attr-defined, no-any-return]
 
 
 def pauses(session: Session) -> list[SendingPause]:

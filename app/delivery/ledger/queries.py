@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -114,6 +114,23 @@ def waiting_mails(session: Session) -> list[WaitingMails]:
     )
     rows = session.exec(waiting.group_by(col(Delivery.kind)).order_by(col(Delivery.kind)))
     return [WaitingMails(MailKind(kind), mails, at) for kind, mails, at in rows if at]
+
+
+def any_sent(session: Session) -> bool:
+    """Return whether a digest was ever sent."""
+    sent = select(Delivery.id).where(Delivery.state == State.SENT, Delivery.kind == MailKind.DIGEST)
+    return session.exec(sent.limit(1)).first() is not None
+
+
+def draw_waiting(session: Session, edition: str, size: int) -> Sequence[Delivery]:
+    """Return some of an edition's digests that were not sent yet, drawn at random."""
+    waiting = select(Delivery).where(
+        Delivery.edition == edition,
+        Delivery.kind == MailKind.DIGEST,
+        col(Delivery.state).in_(WAITING_STATES),
+        col(Delivery.next_attempt_at).is_not(None),
+    )
+    return session.exec(waiting.order_by(func.random()).limit(size)).all()
 
 
 def stored_digests(session: Session, delivery_ids: Collection[int | None]) -> dict[int, dict[str, Any]]:

@@ -7,6 +7,7 @@ from sqlmodel import col, select
 
 from app import clock
 from app.application import Application
+from app.delivery import ledger
 from app.storage.models import Delivery, DeliveryState
 from app.types import MailKind
 from app.web.admin.sign_in import Reader, Sender, back_to, page
@@ -24,6 +25,7 @@ MESSAGES = {
     "paused": "Paused. Mails that are being sent right now still go out.",
     "resumed": "Resumed.",
     "cancelled": "All unsent mails of this edition are cancelled.",
+    "all_resent": "The uncertain mails will be sent again within a minute.",
     "resent": "The mail will be sent again within a minute.",
 }
 
@@ -51,9 +53,12 @@ def show_edition(request: Request, operator: Reader, edition: editions.Name, don
     )
     with app.db.read() as session:
         mails = session.exec(troubled.order_by(col(Delivery.id).desc()).limit(MAILS_SHOWN)).all()
+    sample = editions.draw_sample(app, operator.key, edition) if current.paused else []
     return page(
-        request, "admin/edition.html", operator, edition=current, mails=mails, message=MESSAGES.get(done, "")
-    )
+        request, "admin/edition.html", operator, edition=current, mails=mails, sample=sample,
+        awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
+        message=MESSAGES.get(done, ""),
+    )  # fmt: skip
 
 
 @router.post("/admin/editions/{edition}/pause")
@@ -67,6 +72,12 @@ def pause_edition(request: Request, operator: Sender, edition: editions.Name, re
 def resume_edition(request: Request, operator: Sender, edition: editions.Name) -> Response:
     editions.resume_edition(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "resumed")
+
+
+@router.post("/admin/editions/{edition}/resend-uncertain")
+def resend_uncertain(request: Request, operator: Sender, edition: editions.Name) -> Response:
+    editions.resend_uncertain(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    return back_to(f"/admin/editions/{edition}", "all_resent")
 
 
 @router.post("/admin/editions/{edition}/cancel")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
 from app.delivery import ledger
@@ -18,6 +18,7 @@ from app.types import MailKind
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanSend, Now, Paperboy
 from app.web.api.pagination import Page, Paging, cut
+from app.web.api.values import FROM_URL
 
 router = APIRouter(tags=["editions"])
 
@@ -104,6 +105,21 @@ class Sending(BaseModel):
     others: list[WaitingOut]
 
 
+class SampledDigest(BaseModel):
+    """A digest that waits to be sent. `GET /deliveries/{id}` has all of it."""
+
+    delivery_id: int
+    subscriber_id: int
+    due_at: datetime
+    titles: list[str] = Field(examples=[["Attention Is All You Need"]])
+
+
+class Resent(BaseModel):
+    """The number of mails that will be sent again."""
+
+    resent: int
+
+
 class PauseRequest(BaseModel):
     """The reason for a pause, for other operators."""
 
@@ -138,6 +154,26 @@ def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Editio
     return Edition(edition=edition, reconciliation=_balance(counted), reasons=reasons, paused=paused)
 
 
+@router.get("/editions/{edition}/sample")
+def draw_sample(
+    app: Paperboy, _key: CanRead, edition: Name, size: Annotated[int, Query(ge=1, le=50), FROM_URL] = 5
+) -> list[SampledDigest]:
+    """Draw some digests of an edition that wait to be sent, to look at before it is approved or resumed."""
+    with app.db.read() as session:
+        rows = ledger.draw_waiting(session, edition, size)
+        stored = ledger.stored_digests(session, [row.id for row in rows])
+        restored = app.snapshots.restore(session, [stored.get(row.id or 0, {}) for row in rows])
+    return [
+        SampledDigest(
+            delivery_id=row.id or 0,
+            subscriber_id=row.subscriber_id,
+            due_at=row.due_at,
+            titles=[item.title for item in digest.digest.picks],
+        )
+        for row, digest in zip(rows, restored, strict=True)
+    ]
+
+
 @router.post("/editions/{edition}/pause", status_code=204)
 def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: PauseRequest) -> None:
     """Stop sending an edition until it is resumed. The edition need not exist yet."""
@@ -146,8 +182,20 @@ def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: Pa
 
 @router.post("/editions/{edition}/resume", status_code=204, responses=problems.responses(404))
 def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None:
-    """Resume sending an edition."""
+    """Resume sending an edition, or approve it if it awaits approval."""
     _resume_sending(app, key.name, now, edition)
+
+
+@router.post("/editions/{edition}/resend-uncertain")
+def resend_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Resent:
+    """Send all uncertain digests of an edition again, with the same Message-IDs and bytes.
+
+    Some subscribers may get theirs a second time. Digests that were lost before a restore are left out.
+    """
+    with app.db.write() as session:
+        resent = ledger.resend_uncertain(session, edition, now)
+        audit_log.record(session, key.name, "edition.resend_uncertain", edition, now, resent=resent)
+    return Resent(resent=resent)
 
 
 @router.post("/editions/{edition}/cancel", responses=problems.responses(404))

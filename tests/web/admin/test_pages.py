@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,7 +14,15 @@ from app import clock, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.storage import job_runs
-from app.storage.models import AuditEntry, Delivery, DeliveryState, Scope, Source, SubscriberState
+from app.storage.models import (
+    AuditEntry,
+    Delivery,
+    DeliveryState,
+    DigestContent,
+    Scope,
+    Source,
+    SubscriberState,
+)
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip
 from tests.support import factories, sample_digest
@@ -162,6 +171,13 @@ def test_uncertain_mail_is_sent_again(
                 reason="the connection broke", due_at=now, created_at=now,
             )
         )  # fmt: skip
+        session.flush()
+        session.add(DigestContent(delivery_id=7, signature_fingerprint="x"))
+        lost = Delivery(
+            id=8, subscriber_id=people[1], edition="2026-11-19", state=DeliveryState.UNCERTAIN,
+            reason="due before a restore", due_at=now, created_at=now,
+        )  # fmt: skip
+        session.add(lost)
     desk = sign_in()
     page = desk.get("/admin/editions/2026-11-19").text
     assert "the connection broke" in page
@@ -171,6 +187,53 @@ def test_uncertain_mail_is_sent_again(
     )
     with app.db.read() as session:
         assert session.get_one(Delivery, 7).next_attempt_at is not None
+    assert desk.post("/admin/deliveries/8/resend").status_code == 409, "its content is unknown"
+
+
+def test_all_uncertain_mails_of_an_edition_are_sent_again(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """Those whose content was lost before a restore stay as they are."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        for number in (7, 8):
+            session.add(
+                Delivery(
+                    id=number, subscriber_id=people[number - 7], edition="2026-11-19",
+                    state=DeliveryState.UNCERTAIN, due_at=now, created_at=now,
+                )
+            )  # fmt: skip
+        session.flush()
+        session.add(DigestContent(delivery_id=7, signature_fingerprint="x"))
+    desk = sign_in()
+    assert "Send all uncertain mails again" in desk.get("/admin/editions/2026-11-19").text
+    desk.post("/admin/editions/2026-11-19/resend-uncertain")
+    with app.db.read() as session:
+        rows = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+    assert [row.next_attempt_at is not None for row in rows] == [True, False]
+
+
+def test_edition_that_awaits_approval(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """Its page shows a sample, and one button approves it."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Language agents that plan", now.date(), now)
+        entry = ledger.Entry(
+            people[0], "2026-11-19", now, sample_digest.digest(), give_up_at=now + timedelta(days=1)
+        )
+        ledger.hold_new(session, ["2026-11-19"], now)
+        ledger.add_entries(session, [entry], now)
+    desk = sign_in()
+    page = desk.get("/admin/editions/2026-11-19").text
+    assert "awaits approval" in page
+    assert "Approve and send" in page
+    assert "A sample of what waits" in page
+    assert sample_digest.digest().picks[0].title in html.unescape(page)
+    desk.post("/admin/editions/2026-11-19/resume")
+    assert "awaits approval" not in desk.get("/admin/editions/2026-11-19").text
 
 
 @pytest.mark.parametrize(
