@@ -22,7 +22,7 @@ deliveries    list the mails in the ledger
 runs          list the runs of jobs
 report        show the daily report, or mail it to the operators
 backup        backup, restore
-keys          key create, list, revoke, secret, dkim
+keys          key create, list, rotate, revoke, secret, dkim
 bounces       parse bounce mails
 suppressions  suppressions list, add, lift
 output        functions that all commands use: options, tables, JSON, errors

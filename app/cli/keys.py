@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -72,6 +73,21 @@ def revoke(name: Name) -> None:
         api_keys.revoke(session, name, now)
         audit_log.record(session, output.ACTOR, "key.revoke", name, now)
     output.out().print(f"The key “{output.escaped(name)}” is revoked.")
+
+
+@keys.command()
+def rotate(
+    name: Name,
+    hours: Annotated[int, typer.Option(help="The hours for which the old key still works.", min=0)] = 24,
+) -> None:
+    """Replace an API key by a new one with the same name and scopes. It is shown once."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        key_id = api_keys.active(session, name, now).id or 0
+        _, key = api_keys.rotate(session, key_id, now, timedelta(hours=hours))
+        audit_log.record(session, output.ACTOR, "key.rotate", name, now)
+    typer.echo(key)
+    output.err().print(f"Save the key now: it is not shown again. The old one works for {hours} hours.")
 
 
 @keys.command()

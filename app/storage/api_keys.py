@@ -56,7 +56,7 @@ def create(
         raise InvalidInput("a key needs at least one scope: read, write, send or bounces", field="scopes")
     if days is not None and not 1 <= days <= MAX_DAYS:
         raise InvalidInput(f"a key must expire after 1 to {MAX_DAYS} days, or never", field="days")
-    if any(key.name == name and key.revoked_at is None for key in list_keys(session)):
+    if any(key.name == name and identity_of(key, now) for key in list_keys(session)):
         raise Conflict(f"a key named “{name}” exists already: revoke it first, or choose another name")
     key = PREFIX + new_secret()
     row = ApiKey(
@@ -100,15 +100,64 @@ def touch(session: Session, key_id: int, now: datetime) -> None:
     session.add(row)
 
 
-def revoke(session: Session, name: str, now: datetime) -> ApiKey:
-    """Revoke a key at once. Its row is kept for the audit log. Raise NotFound if no such key is in use."""
-    statement = select(ApiKey).where(ApiKey.name == name, col(ApiKey.revoked_at).is_(None))
-    row = session.exec(statement).one_or_none()
-    if row is None:
+def get(session: Session, key_id: int) -> ApiKey:
+    """Return a key that is not revoked. Raise NotFound if there is none with this id."""
+    row = session.get(ApiKey, key_id)
+    if row is None or row.revoked_at:
+        raise NotFound(f"there is no active key {key_id}")
+    return row
+
+
+def active(session: Session, name: str, now: datetime) -> ApiKey:
+    """Return the newest key of a name that is in use. Raise NotFound if there is none."""
+    rows = [row for row in list_keys(session) if row.name == name and identity_of(row, now)]
+    if not rows:
         raise NotFound(f"there is no active key named “{name}”")
+    return rows[-1]
+
+
+def revoke(session: Session, name: str, now: datetime) -> ApiKey:
+    """Revoke all keys of a name at once, and return the newest. A rotation leaves two for a while.
+
+    The rows are kept for the audit log. Raise NotFound if no such key is in use.
+    """
+    statement = select(ApiKey).where(ApiKey.name == name, col(ApiKey.revoked_at).is_(None))
+    rows = session.exec(statement.order_by(col(ApiKey.id))).all()
+    if not rows:
+        raise NotFound(f"there is no active key named “{name}”")
+    for row in rows:
+        row.revoked_at = now
+        session.add(row)
+    return rows[-1]
+
+
+def revoke_by_id(session: Session, key_id: int, now: datetime) -> ApiKey:
+    """Revoke a key at once. Raise NotFound if it is not in use."""
+    row = get(session, key_id)
     row.revoked_at = now
     session.add(row)
     return row
+
+
+def rotate(session: Session, key_id: int, now: datetime, overlap: timedelta) -> tuple[ApiKey, str]:
+    """Create a key with the same name, scopes and lifetime. The old one expires after `overlap`.
+
+    Return the new row and the key itself. Raise NotFound if the old one is not in use.
+    """
+    old = get(session, key_id)
+    lifetime = old.expires_at and old.expires_at - old.created_at
+    key = PREFIX + new_secret()
+    row = ApiKey(
+        name=old.name,
+        key_hash=_hash(key),
+        scopes=old.scopes,
+        created_at=now,
+        expires_at=now + lifetime if lifetime else None,
+    )
+    old.expires_at = min(old.expires_at or now + overlap, now + overlap)
+    session.add_all([old, row])
+    session.flush()
+    return row, key
 
 
 def expiring_keys(session: Session, before: datetime) -> list[ApiKey]:

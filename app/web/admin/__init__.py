@@ -4,18 +4,19 @@ sign_in         sign in with a key; sessions, scopes and form tokens
 overview        what needs a hand, recent editions, growth
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend
-sources         the sources: add, pause, resume, poll
+sources         the sources: add, pause, resume, poll, remove
 deliverability  rates by receiver, suppressed addresses
-records         runs of jobs, changes by operators, keys
+records         runs of jobs, changes by operators
+keys            create, rotate and revoke keys
 """
 
 from __future__ import annotations
 
 from fastapi import FastAPI
 
-from app.web.admin import deliverability, editions, overview, records, sign_in, sources, subscribers
+from app.web.admin import deliverability, editions, keys, overview, records, sign_in, sources, subscribers
 
-PAGES = (sign_in, overview, subscribers, editions, sources, deliverability, records)
+PAGES = (sign_in, overview, subscribers, editions, sources, deliverability, records, keys)
 
 
 def install(site: FastAPI) -> None:

@@ -1,12 +1,10 @@
-"""What the service and its operators did: runs of jobs, changes, and keys."""
+"""What the service and its operators did: runs of jobs, and changes."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from app import clock
 from app.application import Application
-from app.storage import api_keys
 from app.web.admin.sign_in import Reader, page
 from app.web.api import audit_log, runs
 from app.web.api.auth import Id
@@ -46,11 +44,3 @@ def list_changes(request: Request, operator: Reader, cursor: str | None = None, 
         request, "admin/changes.html", operator, changes=listed.items, next_cursor=listed.next_cursor,
         actor=actor,
     )  # fmt: skip
-
-
-@router.get("/admin/keys")
-def list_keys(request: Request, operator: Reader) -> Response:
-    app: Application = request.app.state.paperboy
-    with app.db.read() as session:
-        keys = api_keys.list_keys(session)
-    return page(request, "admin/keys.html", operator, keys=keys, now=clock.utcnow())

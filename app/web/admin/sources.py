@@ -25,6 +25,7 @@ MESSAGES = {
     "added": "Added. It is polled within minutes.",
     "paused": "Paused.",
     "resumed": "Resumed. It is polled within minutes.",
+    "removed": "Removed. Its papers stay. Add it again by name to continue.",
     "polling": "It is being polled. Reload the page in a moment to see the result.",
 }
 
@@ -67,6 +68,12 @@ def pause_source(request: Request, operator: Writer, source_id: Id) -> Response:
 def resume_source(request: Request, operator: Writer, source_id: Id) -> Response:
     sources.resume_source(request.app.state.paperboy, operator.key, clock.utcnow(), source_id)
     return back_to("/admin/sources", "resumed")
+
+
+@router.post("/admin/sources/{source_id}/remove")
+def remove_source(request: Request, operator: Writer, source_id: Id) -> Response:
+    sources.remove_source(request.app.state.paperboy, operator.key, clock.utcnow(), source_id)
+    return back_to("/admin/sources", "removed")
 
 
 @router.post("/admin/sources/{source_id}/poll")

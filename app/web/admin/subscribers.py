@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
+from pydantic import ValidationError
 
 from app import clock, pipeline, subscribers
 from app.application import Application
@@ -23,6 +24,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 PATH = "/admin/subscribers"
 SUBSCRIBERS_SHOWN, MAILS_SHOWN, EVENTS_SHOWN = 50, 60, 50
 MESSAGES = {
+    "added": "Added.",
     "paused": "Paused until the subscriber resumes.",
     "resumed": "Digests have resumed.",
     "unsubscribed": "Unsubscribed. They can sign up again themselves.",
@@ -42,13 +44,51 @@ def list_subscribers(
     cursor: str | None = None,
     done: str = "",
 ) -> Response:
+    return _list(request, operator, search, state, cursor, message=MESSAGES.get(done, ""))
+
+
+@router.post(PATH)
+def add_subscriber(
+    request: Request, operator: Writer, email: Text = "", interests: Text = "", consent: Text = ""
+) -> Response:
+    """Add a subscriber who gave consent elsewhere. Without the scope `send`, they are asked to confirm."""
+    app: Application = request.app.state.paperboy
+    typed = {"email": email, "interests": interests, "consent": consent}
+    try:
+        texts = [text for line in interests.splitlines() if (text := line.strip())]
+        body = api.NewSubscriber(
+            email=email.strip(),
+            consent=consent.strip(),
+            interests=[api.InterestIn(text=text) for text in texts],
+        )
+        added = api.add_subscriber(app, operator.key, clock.utcnow(), body)
+    except ValidationError:
+        problem = "An address, up to 20 interests, and how they agreed are needed."
+        return _list(request, operator, typed=typed, problem=problem)
+    except (InvalidInput, Conflict, TooManyRequests) as error:
+        return _list(request, operator, typed=typed, problem=str(error))
+    return back_to(f"{PATH}/{added.id}", "added")
+
+
+def _list(
+    request: Request,
+    operator: Operator,
+    search: str = "",
+    state: str = "",
+    cursor: str | None = None,
+    *,
+    message: str = "",
+    problem: str = "",
+    typed: dict[str, str] | None = None,
+) -> Response:
     app: Application = request.app.state.paperboy
     window = window_of(SUBSCRIBERS_SHOWN, cursor)
     with_state = SubscriberState(state) if state in set(SubscriberState) else None
     listed = api.list_subscribers(app, operator.key, window, with_state, search=search[:320] or None)
     return page(
-        request, "admin/subscribers.html", operator, subscribers=listed.items, search=search, state=state,
-        states=SubscriberState, next_cursor=listed.next_cursor, message=MESSAGES.get(done, ""),
+        request, "admin/subscribers.html", operator, status=422 if problem else 200, subscribers=listed.items,
+        search=search, state=state, states=SubscriberState, next_cursor=listed.next_cursor, message=message,
+        problem=problem, typed=typed or {"email": "", "interests": "", "consent": ""},
     )  # fmt: skip
 
 

@@ -7,8 +7,8 @@ values        strict parameters: days, numbers, booleans; unknown ones are error
 audit_log     changes made by operators
 docs          the HTML documentation
 
-The resources: deliveries, digests, editions, interests, papers, relevance_models, runs, sources, statistics,
-subscribers, suppressions.
+The resources: deliveries, digests, editions, interests, keys, papers, relevance_models, runs, sources,
+statistics, subscribers, suppressions.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from app.web.api import (
     docs,
     editions,
     interests,
+    keys,
     papers,
     problems,
     relevance_models,
@@ -51,6 +52,7 @@ RESOURCES = (
     relevance_models,
     runs,
     audit_log,
+    keys,
     statistics,
 )
 DESCRIPTION = """\

@@ -13,7 +13,7 @@ from sqlmodel import col, select
 from app import clock, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
-from app.storage import job_runs
+from app.storage import api_keys, job_runs
 from app.storage.models import (
     AuditEntry,
     Delivery,
@@ -294,3 +294,55 @@ def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., De
     assert "sending.pause" in desk.get("/admin/changes?actor=desk+0").text
     assert "sending.pause" not in desk.get("/admin/changes?actor=somebody").text
     assert "desk 0" in desk.get("/admin/keys").text
+
+
+def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """A new key is shown once. A key cannot pass on what it may not do itself."""
+    desk = sign_in(Scope.READ, Scope.WRITE)
+    page = desk.post("/admin/keys", name="Grace", scope="read").text
+    (first,) = re.findall(r"<code>(pb_[\w-]+)</code>", page)
+    assert first not in desk.get("/admin/keys").text
+    assert "name and at least one scope" in desk.post("/admin/keys", name="Nobody").text
+    assert "exists already" in desk.post("/admin/keys", name="Grace", scope="read").text
+    refused = desk.post("/admin/keys", name="Mallory", scope="send")
+    assert refused.status_code == 422
+    assert "cannot pass it on" in refused.text
+    (second,) = re.findall(r"<code>(pb_[\w-]+)</code>", desk.post("/admin/keys/2/rotate").text)
+    now = clock.utcnow()
+    with app.db.read() as session:
+        for key in (first, second):
+            identity = api_keys.authenticate(session, key, now)
+            assert identity
+            assert identity.scopes == {Scope.READ}
+        assert api_keys.authenticate(session, first, now + timedelta(days=2)) is None
+    desk.post("/admin/keys/3/revoke")
+    with app.db.read() as session:
+        assert api_keys.authenticate(session, second, now) is None
+    assert actions(app)[-3:] == [("desk 0", "key.create"), ("desk 0", "key.rotate"), ("desk 0", "key.revoke")]
+
+
+def test_subscriber_is_added(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """With the scope `send`, they are active; otherwise they must confirm. An error keeps what was typed."""
+    typed = {"email": "ada@example.org", "interests": "language agents\n\nrobots", "consent": "by letter"}
+    wrong = sign_in().post("/admin/subscribers", **typed | {"email": "nonsense"})
+    assert wrong.status_code == 422
+    assert "language agents" in wrong.text
+    assert (
+        sign_in().post("/admin/subscribers", **typed).headers["location"] == "/admin/subscribers/1?done=added"
+    )
+    desk = sign_in(Scope.READ, Scope.WRITE)
+    desk.post("/admin/subscribers", **typed | {"email": "bob@example.org"})
+    assert "already registered" in desk.post("/admin/subscribers", **typed).text
+    with app.db.read() as session:
+        ada, bob = subscribers.get(session, 1), subscribers.get(session, 2)
+        interests = [each.text for each in subscribers.preferences_of(session, ada).interests]
+    assert (ada.state, bob.state) == (SubscriberState.ACTIVE, SubscriberState.PENDING)
+    assert interests == ["language agents", "robots"]
+
+
+def test_source_is_removed(app: Application, sign_in: Callable[..., Desk]) -> None:
+    with app.db.write() as session:
+        source = factories.add_source(session, clock.utcnow(), name="The lab")
+    desk = sign_in()
+    assert desk.post(f"/admin/sources/{source.id}/remove").headers["location"].endswith("done=removed")
+    assert "The lab" not in desk.get("/admin/sources").text

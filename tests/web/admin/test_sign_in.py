@@ -26,7 +26,14 @@ SEND_ONLY = ("editions", "deliveries", "sending", "/resume", "/new-links", "/tes
 
 def routes() -> Iterator[tuple[str, str]]:
     """Yield method and path of every route that needs a session."""
-    names = {"subscriber_id": 1, "source_id": 1, "run_id": 1, "delivery_id": 1, "edition": "2026-11-20"}
+    names = {
+        "subscriber_id": 1,
+        "key_id": 99,
+        "source_id": 1,
+        "run_id": 1,
+        "delivery_id": 1,
+        "edition": "2026-11-20",
+    }
     for module in PAGES:
         for route in module.router.routes:
             assert isinstance(route, APIRoute)

@@ -1,0 +1,75 @@
+"""The keys: create, rotate and revoke them. A key is shown once, on the page after the form."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request, Response
+from pydantic import ValidationError
+
+from app import clock
+from app.application import Application
+from app.errors import Conflict, InvalidInput
+from app.storage.models import Scope
+from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
+from app.web.api import keys
+from app.web.api.auth import Id
+from app.web.forms import Text
+from app.web.request_bodies import FormRoute
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+
+@router.get("/admin/keys")
+def list_keys(request: Request, operator: Reader, done: str = "") -> Response:
+    return _page(request, operator, message="Revoked." if done == "revoked" else "")
+
+
+@router.post("/admin/keys")
+def create_key(
+    request: Request, operator: Writer, name: Text = "", scope: Annotated[list[str] | None, Form()] = None
+) -> Response:
+    """Create a key that expires after a year, and show it."""
+    app: Application = request.app.state.paperboy
+    try:
+        body = keys.NewKey(name=name, scopes=[Scope(each) for each in scope or ()])
+        created = keys.create_key(app, operator.key, clock.utcnow(), body)
+    except (ValidationError, ValueError):
+        return _page(request, operator, problem="A key needs a name and at least one scope.", status=422)
+    except (InvalidInput, Conflict) as error:
+        return _page(request, operator, problem=str(error), status=422)
+    return _page(request, operator, created=created)
+
+
+@router.post("/admin/keys/{key_id}/rotate")
+def rotate_key(request: Request, operator: Writer, key_id: Id) -> Response:
+    """Replace a key, and show the new one."""
+    app: Application = request.app.state.paperboy
+    try:
+        created = keys.rotate_key(app, operator.key, clock.utcnow(), key_id)
+    except Conflict as error:
+        return _page(request, operator, problem=str(error), status=409)
+    return _page(request, operator, created=created)
+
+
+@router.post("/admin/keys/{key_id}/revoke")
+def revoke_key(request: Request, operator: Writer, key_id: Id) -> Response:
+    keys.revoke_key(request.app.state.paperboy, operator.key, clock.utcnow(), key_id)
+    return back_to("/admin/keys", "revoked")
+
+
+def _page(
+    request: Request,
+    operator: Operator,
+    *,
+    message: str = "",
+    problem: str = "",
+    created: keys.CreatedKey | None = None,
+    status: int = 200,
+) -> Response:
+    listed = keys.list_keys(request.app.state.paperboy, operator.key)
+    return page(
+        request, "admin/keys.html", operator, status=status, keys=listed.items, now=clock.utcnow(),
+        scopes=[scope for scope in Scope if operator.may(scope)], message=message, problem=problem,
+        created=created,
+    )  # fmt: skip

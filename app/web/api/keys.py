@@ -1,0 +1,99 @@
+"""API keys: list, create, rotate and revoke them. A key can only pass on scopes that it has itself."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.errors import Conflict
+from app.storage import api_keys, audit_log
+from app.storage.models import ApiKey, Scope
+from app.web.api import problems
+from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.values import FROM_JSON
+
+router = APIRouter(prefix="/keys", tags=["keys"])
+
+OVERLAP = timedelta(days=1)  # for which the old key still works after a rotation
+
+
+class KeyOut(BaseModel):
+    """A key, without the key itself."""
+
+    id: int
+    name: str = Field(examples=["Ada Lovelace"])
+    scopes: list[Scope]
+    created_at: datetime
+    expires_at: datetime | None = Field(description="Null if it never expires.")
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class KeyList(BaseModel):
+    """All keys, including revoked and expired ones, oldest first."""
+
+    items: list[KeyOut]
+
+
+class CreatedKey(KeyOut):
+    """A new key. It is shown only here."""
+
+    key: str = Field(examples=["pb_…"])
+
+
+class NewKey(BaseModel):
+    """A key to create."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str = Field(max_length=api_keys.MAX_NAME, examples=["Grace Hopper"])
+    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope), examples=[["read"]])
+    days: Annotated[int, Field(ge=1, le=api_keys.MAX_DAYS), FROM_JSON] = Field(
+        default=api_keys.DAYS, description="Days until it expires."
+    )
+
+
+@router.get("")
+def list_keys(app: Paperboy, _key: CanRead) -> KeyList:
+    """List all keys."""
+    with app.db.read() as session:
+        return KeyList(items=[_to_out(row) for row in api_keys.list_keys(session)])
+
+
+@router.post("", status_code=201, responses=problems.responses(409))
+def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedKey:
+    """Create a key. It can have only scopes that the key of this request has, too."""
+    _require_scopes(key, body.scopes)
+    with app.db.write() as session:
+        row, secret = api_keys.create(session, body.name, body.scopes, now, body.days)
+        audit_log.record(session, key.name, "key.create", row.name, now, scopes=" ".join(row.scopes))
+        return CreatedKey(**_to_out(row).model_dump(), key=secret)
+
+
+@router.post("/{key_id}/rotate", status_code=201, responses=problems.responses(404, 409))
+def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey:
+    """Replace a key by a new one with the same name and scopes. The old one works for one more day."""
+    with app.db.write() as session:
+        _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
+        row, secret = api_keys.rotate(session, key_id, now, OVERLAP)
+        audit_log.record(session, key.name, "key.rotate", row.name, now)
+        return CreatedKey(**_to_out(row).model_dump(), key=secret)
+
+
+@router.delete("/{key_id}", status_code=204, responses=problems.responses(404))
+def revoke_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> None:
+    """Revoke a key at once. Sessions on the admin pages that were opened with it end."""
+    with app.db.write() as session:
+        row = api_keys.revoke_by_id(session, key_id, now)
+        audit_log.record(session, key.name, "key.revoke", row.name, now)
+
+
+def _require_scopes(key: api_keys.ApiKeyIdentity, scopes: list[Scope]) -> None:
+    if missing := sorted(set(scopes) - key.scopes):
+        raise Conflict(f"this key lacks the scope “{missing[0]}”, so it cannot pass it on")
+
+
+def _to_out(row: ApiKey) -> KeyOut:
+    return KeyOut.model_validate(row.model_dump())
