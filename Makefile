@@ -12,7 +12,7 @@ PYTEST = .venv/bin/pytest -q -n $(WORKERS) --maxschedchunk 2
 # The tests start many processes, which would each compile every module again where no bytecode is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check format lint types serve lock clean
+.PHONY: help demo test check format lint types install serve lock clean
 
 help:  ## List the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,7 +39,9 @@ lint: .venv/dev.stamp  ## Check formatting, lint rules and imports between packa
 types: .venv/dev.stamp  ## Check types with mypy, strict
 	.venv/bin/mypy
 
-serve: .venv/runtime.stamp .env  ## Run the web app and the schedule with .env; SERVE_ARGS='--port 8001'
+install: .venv/runtime.stamp .env  ## Install the dependencies and write .env, without starting anything
+
+serve: install  ## Run the web app and the schedule with .env; SERVE_ARGS='--port 8001'
 	@.venv/bin/paperboy serve $(SERVE_ARGS)
 
 lock:  ## Renew the lock files from pyproject.toml (needs uv)

@@ -73,3 +73,6 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
     page.get_by_role("button", name="Sign out").press("Enter")
     page.goto(f"{live_server.url}/admin")
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    page.set_viewport_size({"width": 320, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert axe.violations(page) == []

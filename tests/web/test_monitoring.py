@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,6 +16,7 @@ from app import clock, main, pipeline
 from app.application import Application
 from app.settings import Settings
 from app.storage import api_keys, job_runs
+from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState, Scope, Subscriber, TrainedModel
 from tests.conftest import MIN_PAPERS
 from tests.support import factories
@@ -60,6 +63,18 @@ def test_readiness_names_jobs_whose_last_run_failed(
             if fails:
                 run.fail("the disk", "full")
     assert client.get("/readyz").json() == {"status": "ok", "database": "ok", "failed_jobs": ["prune"]}
+
+
+def test_dashboard_uses_existing_metrics(app: Application, client: TestClient) -> None:
+    with app.db.write() as session:
+        key = api_keys.create(session, "dashboard", [Scope.READ], clock.utcnow())[1]
+    metrics = client.get("/metrics", headers={"Authorization": f"Bearer {key}"}).text
+    exported = set(re.findall(r"^# TYPE (\w+)", metrics, re.MULTILINE))
+    dashboard = json.loads((ROOT / "deploy" / "grafana.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    used = {name for query in queries for name in re.findall(r"(?:paperboy|process)_\w+", query)}
+    assert len(used) > 10
+    assert used <= exported
 
 
 def test_readiness_without_a_database_is_503(settings: Settings) -> None:
