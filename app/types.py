@@ -348,10 +348,15 @@ class ReportSection:
 
 @dataclass(frozen=True, slots=True)
 class OperatorReport:
-    """A mail to the operators: the daily report, or an alert."""
+    """A mail to the operators: the daily report, an alert, or a link to sign in.
+
+    Its button leads to `path` on the web app.
+    """
 
     subject: str
     sections: tuple[ReportSection, ...]
+    path: str = "/admin"
+    button: str = "Open the admin pages"
 
 
 class OutgoingMail(NamedTuple):

@@ -113,17 +113,20 @@ def daily_report(app: Application, now: datetime) -> OperatorReport:
     )
 
 
-def send(app: Application, report: OperatorReport, now: datetime) -> int:
-    """Send a mail to each operator. Return how many the relay took. Raise DeliveryError if it took none."""
-    refusals = []
-    for address in app.settings.admin_addresses:
+def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[str] = ()) -> int:
+    """Send a mail to each operator, or only to these. Return how many mails the relay took.
+
+    Raise DeliveryError if it took none.
+    """
+    refusals, addresses = [], to or app.settings.admin_addresses
+    for address in addresses:
         mail = app.composer.report(report, address, now)
         result = asyncio.run(connection_pool.send_one(app.settings, mail))
         if result.outcome is not SendOutcome.ACCEPTED:
             refusals.append(f"{result.code or ''} {result.text}".strip())
-    if len(refusals) == len(app.settings.admin_addresses):
+    if len(refusals) == len(addresses):
         raise DeliveryError(f"no operator got the mail: {refusals[0]}", permanent=False)
-    return len(app.settings.admin_addresses) - len(refusals)
+    return len(addresses) - len(refusals)
 
 
 def _findings(app: Application, now: datetime) -> Iterable[Finding]:

@@ -18,6 +18,7 @@ from app.storage.models import ApiKey, Scope
 PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a repository
 MAX_NAME = 100
 DAYS, MAX_DAYS = 365, 3650  # until a key expires
+LINK_LASTS = timedelta(minutes=15)
 _SECRET_BYTES = 32
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 
@@ -106,6 +107,39 @@ def get(session: Session, key_id: int) -> ApiKey:
     if row is None or row.revoked_at:
         raise NotFound(f"there is no active key {key_id}")
     return row
+
+
+def create_link(session: Session, email: str, now: datetime) -> str:
+    """Return the token of a link that signs an operator in once. Earlier links to this address end.
+
+    It is the key of a row that can read, until LINK_LASTS has passed.
+    """
+    name = f"sign-in link to {email}"[:MAX_NAME]
+    _revoke_all(session, name, now)
+    row, token = create(session, name, [Scope.READ], now)
+    row.expires_at = now + LINK_LASTS
+    session.add(row)
+    return token
+
+
+def redeem_link(session: Session, token: str, now: datetime) -> ApiKeyIdentity | None:
+    """End the link, and return a new key with all scopes of an operator, which expires after a day.
+
+    Return None if the link was used, has expired, or is no link.
+    """
+    link = authenticate(session, token, now)
+    if link is None or not link.name.startswith("sign-in link to "):
+        return None
+    revoke_by_id(session, link.id, now)
+    name = f"{link.name.removeprefix('sign-in link to ')}, by mail"[:MAX_NAME]
+    _revoke_all(session, name, now)
+    row, _ = create(session, name, [Scope.READ, Scope.WRITE, Scope.SEND], now, days=1)
+    return identity_of(row, now)
+
+
+def _revoke_all(session: Session, name: str, now: datetime) -> None:
+    if any(key.name == name and key.revoked_at is None for key in list_keys(session)):
+        revoke(session, name, now)
 
 
 def active(session: Session, name: str, now: datetime) -> ApiKey:

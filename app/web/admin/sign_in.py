@@ -1,4 +1,4 @@
-"""Sign in to the admin pages with a key, and check the scope and the form token of each request.
+"""Sign in to the admin pages with a key or a mailed link; check the scope and form token of each request.
 
 The cookie is strict: browsers send it with no request that another site causes. So other sites can neither
 submit forms nor measure compressed pages.
@@ -9,18 +9,23 @@ from __future__ import annotations
 import hmac
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+import structlog
+from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, HTTPException, Request, Response
 from fastapi.params import Security
 from fastapi.responses import RedirectResponse
 from fastapi.security import SecurityScopes
 
 from app import clock
 from app.application import Application
-from app.storage import admin_sessions
+from app.doctor import operator_mail
+from app.errors import PaperboyError
+from app.storage import admin_sessions, api_keys, audit_log, hit_counters
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Scope
+from app.types import OperatorReport, ReportSection
 from app.web import templating
 from app.web.api import auth
 from app.web.forms import Text
@@ -32,7 +37,11 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 COOKIE = "paperboy_admin"
 HOME = "/admin"
+LINKS_AN_HOUR, HOUR = 5, timedelta(hours=1)  # mailed to one operator
 _HEADERS = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
+
+
+log = structlog.get_logger(__name__)
 
 
 class SignInNeeded(Exception):
@@ -117,9 +126,17 @@ def back_to(path: str, done: str = "") -> Response:
     return RedirectResponse(f"{path}?done={done}" if done else path, status_code=303, headers=_HEADERS)
 
 
+def _sign_in_page(request: Request, to: str, *, message: str = "", problem: str = "") -> Response:
+    app: Application = request.app.state.paperboy
+    return page(
+        request, "admin/sign_in.html", None, status=403 if problem else 200, to=to, message=message,
+        problem=problem, by_mail=bool(app.settings.admin_addresses),
+    )  # fmt: skip
+
+
 @router.get("/admin/sign-in")
 def ask_key(request: Request, to: str = HOME) -> Response:
-    return page(request, "admin/sign_in.html", None, to=_local(to), problem="")
+    return _sign_in_page(request, _local(to))
 
 
 @router.post("/admin/sign-in", dependencies=[Depends(same_site)])
@@ -130,16 +147,63 @@ def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
     caller = auth.authenticate(request, key.strip(), now)
     if caller is None or Scope.READ not in caller.scopes:
         problem = "This key lacks the scope “read”." if caller else "This key is unknown, revoked or expired."
-        return page(request, "admin/sign_in.html", None, status=403, to=_local(to), problem=problem)
+        return _sign_in_page(request, _local(to), problem=problem)
     with app.db.write() as session:
         secret = admin_sessions.create(session, caller, now)
     auth.note_use(app, caller, now)
-    response = back_to(_local(to))
-    response.set_cookie(
-        COOKIE, secret, path=HOME, httponly=True, samesite="strict",
-        secure=app.settings.base_url.startswith("https://"),
-    )  # fmt: skip
-    return response
+    return _with_cookie(app, back_to(_local(to)), secret)
+
+
+@router.post("/admin/sign-in/link", dependencies=[Depends(same_site)])
+def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Response:
+    """Mail a link to an operator. The response does not reveal whether the address is one."""
+    app: Application = request.app.state.paperboy
+    address = next(
+        (each for each in app.settings.admin_addresses if each.lower() == email.strip().lower()), ""
+    )
+    if address:
+        later.add_task(_mail_link, app, address)
+    message = "If this is an operator’s address, a link is on its way. It works for 15 minutes."
+    return _sign_in_page(request, HOME, message=message)
+
+
+def _mail_link(app: Application, address: str) -> None:
+    now = clock.utcnow()
+    try:
+        with app.db.write() as session:
+            hit_counters.limit(session, f"sign-in links to {address}", LINKS_AN_HOUR, now, HOUR)
+            token = api_keys.create_link(session, address, now)
+        text = "This link works once, for 15 minutes. If you did not ask for it, ignore it."
+        section = ReportSection("Sign in", (text,))
+        report = OperatorReport(
+            f"Sign in to {app.settings.site_name}", (section,), f"{HOME}/sign-in/{token}", "Sign in"
+        )
+        operator_mail.send(app, report, now, [address])
+    except PaperboyError as error:
+        log.warning("no sign-in link was mailed", reason=str(error))
+
+
+@router.get("/admin/sign-in/{token}")
+def confirm_link(request: Request, token: str) -> Response:
+    """Show a button, because mail scanners open links."""
+    return page(request, "admin/sign_in_link.html", None, token=token[:100])
+
+
+@router.post("/admin/sign-in/{token}", dependencies=[Depends(same_site)])
+def use_link(request: Request, token: str) -> Response:
+    """Open a session with a mailed link, once."""
+    app: Application = request.app.state.paperboy
+    now = clock.utcnow()
+    if auth.authenticate(request, token, now) is None:
+        problem = "This link was used already, or has expired. Ask for another."
+        return _sign_in_page(request, HOME, problem=problem)
+    with app.db.write() as session:
+        operator = api_keys.redeem_link(session, token, now)
+        if operator is None:
+            raise HTTPException(404)
+        secret = admin_sessions.create(session, operator, now)
+        audit_log.record(session, operator.name, "operator.sign_in", operator.name, now)
+    return _with_cookie(app, back_to(HOME), secret)
 
 
 @router.post("/admin/sign-out", dependencies=[Depends(same_site)])
@@ -149,6 +213,14 @@ def sign_out(request: Request) -> Response:
         admin_sessions.close(session, request.cookies.get(COOKIE, ""))
     response = back_to(f"{HOME}/sign-in")
     response.delete_cookie(COOKIE, path=HOME)
+    return response
+
+
+def _with_cookie(app: Application, response: Response, secret: str) -> Response:
+    response.set_cookie(
+        COOKIE, secret, path=HOME, httponly=True, samesite="strict",
+        secure=app.settings.base_url.startswith("https://"),
+    )  # fmt: skip
     return response
 
 

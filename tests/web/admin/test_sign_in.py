@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,14 +13,15 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, subscribers
+from app import clock, main, subscribers
 from app.application import Application
 from app.storage import admin_sessions, api_keys
-from app.storage.models import AdminSession, Scope, Source
+from app.storage.models import AdminSession, AuditEntry, Scope, Source
 from app.subscribers import Preferences
 from app.types import Interest, SourceKind
 from app.web.admin import PAGES
 from app.web.admin.sign_in import COOKIE, HOME
+from tests.support.mail_server import MailServer
 from tests.web.admin.conftest import ALL, Desk
 
 SEND_ONLY = ("editions", "deliveries", "sending", "/resume", "/new-links", "/test", "/lift")
@@ -37,7 +40,7 @@ def routes() -> Iterator[tuple[str, str]]:
     for module in PAGES:
         for route in module.router.routes:
             assert isinstance(route, APIRoute)
-            if route.path not in (f"{HOME}/sign-in", f"{HOME}/sign-out"):
+            if not route.path.startswith((f"{HOME}/sign-in", f"{HOME}/sign-out")):
                 (method,) = route.methods
                 yield method, route.path.format(**names)
 
@@ -136,6 +139,43 @@ def test_sign_in_and_out(app: Application, visitor: TestClient) -> None:
     visitor.post("/admin/sign-out")
     visitor.cookies.set(COOKIE, secret, path=HOME)
     assert visitor.get("/admin/runs", follow_redirects=False).status_code == 303
+
+
+def test_sign_in_by_mail(
+    app: Application, visitor: TestClient, mail_server: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link works once and for 15 minutes, the newest alone. Strangers get the same page, and no mail."""
+    settings = app.settings.model_copy(update={"admin_addresses": ("ada@example.org",)})
+    site = main.create_app(replace(app, settings=settings))
+    browser = TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False)
+    assert "by mail" not in visitor.get("/admin/sign-in").text
+
+    def ask(email: str) -> tuple[str, list[str]]:
+        page = browser.post("/admin/sign-in/link", data={"email": email}).text
+        mails = [mail.parsed().as_string().replace("=\n", "") for mail in mail_server.messages]
+        return page, [re.search(r"/admin/sign-in/pb_[\w-]+", mail)[0] for mail in mails]  # type: ignore[index]
+
+    stranger, links = ask("eve@example.org")
+    assert links == []
+    assert "a link is on its way" in stranger
+    assert ask("ADA@example.org ")[0] == stranger
+    _, (first, second) = ask("ada@example.org")
+    assert browser.post(first).status_code == 403
+    assert "<button" in browser.get(second).text, "a mail scanner that opens it does not sign in"
+    answer = browser.post(second, follow_redirects=False)
+    assert answer.headers["location"] == HOME
+    assert "ada@example.org, by mail" in browser.get(HOME).text
+    assert browser.post(second).status_code == 403
+    with app.db.write() as session:
+        actor = session.exec(select(AuditEntry.actor).where(AuditEntry.action == "operator.sign_in")).one()
+        api_keys.revoke(session, actor, clock.utcnow())
+    assert browser.get(HOME, follow_redirects=False).status_code == 303
+    _, links = ask("ada@example.org")
+    with time_machine.travel(clock.utcnow() + timedelta(minutes=16)):
+        assert browser.post(links[-1]).status_code == 403
+    for _ in range(5):
+        ask("ada@example.org")
+    assert len(mail_server.messages) == 5, "an hour"
 
 
 @pytest.mark.once
