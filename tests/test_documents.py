@@ -28,8 +28,10 @@ DOCUMENTS = [
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
 ]
+# Variables of tests, and of the API guide's session.
 FOR_TESTS = {
-    f"PAPERBOY_{name}" for name in ("ATTACKS", "EXAMPLES", "REQUIRE_BROWSER", "REQUIRE_SPAMASSASSIN")
+    f"PAPERBOY_{name}"
+    for name in ("ATTACKS", "EXAMPLES", "REQUIRE_BROWSER", "REQUIRE_SPAMASSASSIN", "KEY", "URL")
 }
 SETTINGS = {f"PAPERBOY_{name.upper()}" for name in Settings.model_fields}
 
