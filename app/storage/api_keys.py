@@ -18,7 +18,7 @@ from app.storage.models import ApiKey, Scope
 PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a repository
 MAX_NAME = 100
 DAYS, MAX_DAYS = 365, 3650  # until a key expires
-LINK_LASTS = timedelta(minutes=15)
+LINK_NAME, LINK_LASTS = "sign-in link to", timedelta(minutes=15)
 _SECRET_BYTES = 32
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 
@@ -57,15 +57,23 @@ def create(
         raise InvalidInput("a key needs at least one scope: read, write, send or bounces", field="scopes")
     if days is not None and not 1 <= days <= MAX_DAYS:
         raise InvalidInput(f"a key must expire after 1 to {MAX_DAYS} days, or never", field="days")
+    if name.startswith(LINK_NAME):  # such a key could be redeemed for one with all scopes
+        raise InvalidInput(f"a key cannot be named “{LINK_NAME} …”", field="name")
     if any(key.name == name and identity_of(key, now) for key in list_keys(session)):
         raise Conflict(f"a key named “{name}” exists already: revoke it first, or choose another name")
+    return _add(session, name, unique_scopes, now, None if days is None else timedelta(days=days))
+
+
+def _add(
+    session: Session, name: str, scopes: Iterable[Scope], now: datetime, lifetime: timedelta | None
+) -> tuple[ApiKey, str]:
     key = PREFIX + new_secret()
     row = ApiKey(
         name=name,
         key_hash=_hash(key),
-        scopes=[str(scope) for scope in unique_scopes],
+        scopes=[str(scope) for scope in scopes],
         created_at=now,
-        expires_at=None if days is None else now + timedelta(days=days),
+        expires_at=now + lifetime if lifetime else None,
     )
     session.add(row)
     session.flush()
@@ -114,12 +122,9 @@ def create_link(session: Session, email: str, now: datetime) -> str:
 
     It is the key of a row that can read, until LINK_LASTS has passed.
     """
-    name = f"sign-in link to {email}"[:MAX_NAME]
+    name = f"{LINK_NAME} {email}"[:MAX_NAME]
     _revoke_all(session, name, now)
-    row, token = create(session, name, [Scope.READ], now)
-    row.expires_at = now + LINK_LASTS
-    session.add(row)
-    return token
+    return _add(session, name, [Scope.READ], now, LINK_LASTS)[1]
 
 
 def redeem_link(session: Session, token: str, now: datetime) -> ApiKeyIdentity | None:
@@ -128,12 +133,12 @@ def redeem_link(session: Session, token: str, now: datetime) -> ApiKeyIdentity |
     Return None if the link was used, has expired, or is no link.
     """
     link = authenticate(session, token, now)
-    if link is None or not link.name.startswith("sign-in link to "):
+    if link is None or not link.name.startswith(LINK_NAME):
         return None
     revoke_by_id(session, link.id, now)
-    name = f"{link.name.removeprefix('sign-in link to ')}, by mail"[:MAX_NAME]
+    name = f"{link.name.removeprefix(LINK_NAME).strip()}, by mail"[:MAX_NAME]
     _revoke_all(session, name, now)
-    row, _ = create(session, name, [Scope.READ, Scope.WRITE, Scope.SEND], now, days=1)
+    row, _ = _add(session, name, [Scope.READ, Scope.WRITE, Scope.SEND], now, timedelta(days=1))
     return identity_of(row, now)
 
 
@@ -179,19 +184,12 @@ def rotate(session: Session, key_id: int, now: datetime, overlap: timedelta) -> 
     Return the new row and the key itself. Raise NotFound if the old one is not in use.
     """
     old = get(session, key_id)
-    lifetime = old.expires_at and old.expires_at - old.created_at
-    key = PREFIX + new_secret()
-    row = ApiKey(
-        name=old.name,
-        key_hash=_hash(key),
-        scopes=old.scopes,
-        created_at=now,
-        expires_at=now + lifetime if lifetime else None,
-    )
+    if old.name.startswith(LINK_NAME):  # the new key could be redeemed for one with all scopes
+        raise NotFound(f"the key {key_id} is a link, which works once")
+    lifetime = old.expires_at - old.created_at if old.expires_at else None
     old.expires_at = min(old.expires_at or now + overlap, now + overlap)
-    session.add_all([old, row])
-    session.flush()
-    return row, key
+    session.add(old)
+    return _add(session, old.name, [Scope(scope) for scope in old.scopes], now, lifetime)
 
 
 def expiring_keys(session: Session, before: datetime) -> list[ApiKey]:

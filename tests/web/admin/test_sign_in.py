@@ -15,6 +15,7 @@ from sqlmodel import select
 
 from app import clock, main, subscribers
 from app.application import Application
+from app.errors import InvalidInput, NotFound
 from app.storage import admin_sessions, api_keys
 from app.storage.models import AdminSession, AuditEntry, Scope, Source
 from app.subscribers import Preferences
@@ -173,6 +174,11 @@ def test_sign_in_by_mail(
     _, links = ask("ada@example.org")
     with time_machine.travel(clock.utcnow() + timedelta(minutes=16)):
         assert browser.post(links[-1]).status_code == 403
+    with app.db.write() as session, pytest.raises(NotFound, match="works once"):
+        link = api_keys.list_keys(session)[-1]
+        api_keys.rotate(session, link.id or 0, clock.utcnow(), timedelta(days=1))
+    with app.db.write() as session, pytest.raises(InvalidInput, match="cannot be named"):
+        api_keys.create(session, "sign-in link to eve@example.org", [Scope.READ], clock.utcnow())
     for _ in range(5):
         ask("ada@example.org")
     assert len(mail_server.messages) == 5, "an hour"
