@@ -20,6 +20,7 @@ from app import main, pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.delivery.journal import AttemptResult, Journal
+from app.digests import reconciliation
 from app.digests.restoring import RestoreReport
 from app.errors import Conflict, InvalidInput
 from app.storage import backup
@@ -136,6 +137,20 @@ def test_restored_service_is_paused(
     assert not pipeline.send_due(restored, now + DAY)["sent"]
     assert pipeline.send_due(restored, now + DAY + timedelta(hours=1))["sent"] == READERS
     assert len(mail_server.messages) == READERS
+
+
+def test_ledger_is_consistent_days_after_the_backup(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """Each digest that was due since is recorded."""
+    file = tmp_path / "backup.zip"
+    pipeline.back_up(service, file, now)
+    later = now + 3 * DAY + timedelta(hours=2)
+    restored, report = restore(service, file, empty_url, later)
+    restored_services.append(restored)
+    assert report.due_since == {f"2026-11-2{day}": READERS for day in range(4)}
+    with restored.db.read() as session:
+        assert reconciliation.reconcile_recent(session, later).describe_faults() == ""
 
 
 def test_older_backup_with_the_previous_database(

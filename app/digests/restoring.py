@@ -11,7 +11,6 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.delivery import ledger
-from app.digests.planning import newest_due
 from app.settings import UncertainPolicy
 from app.storage.database import Database, insert_or_ignore
 from app.storage.models import Delivery, DeliveryState, SendingPause, Subscriber, SubscriberState
@@ -58,22 +57,27 @@ def settle(
 
 
 def _hold_due(session: Session, now: datetime) -> Counter[str]:
-    """Record an uncertain digest for each subscriber who was due since the backup. Return them by edition."""
+    """Record an uncertain digest for each time at which a subscriber was due. Return them by edition."""
     due_since: Counter[str] = Counter()
     due = select(Subscriber).where(
         Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now
     )
     for subscriber in session.exec(due.order_by(col(Subscriber.id))).all():
-        due_at = newest_due(subscriber, now)
-        row = {
-            "subscriber_id": subscriber.id, "edition": schedule.edition(subscriber.zone, due_at),
-            "kind": MailKind.DIGEST, "state": DeliveryState.UNCERTAIN, "reason": DUE_SINCE,
-            "possibly_delivered": True, "due_at": due_at, "created_at": now,
-        }  # fmt: skip
-        added = insert_or_ignore(session, Delivery, ["subscriber_id", "edition"], **row)
-        due_since[str(row["edition"])] += added is not None
-        subscriber.next_due_at = schedule.next_due(
-            subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone, now
-        )
+        while subscriber.next_due_at and subscriber.next_due_at <= now:
+            row = {
+                "subscriber_id": subscriber.id, "kind": MailKind.DIGEST,
+                "edition": schedule.edition(subscriber.zone, subscriber.next_due_at),
+                "state": DeliveryState.UNCERTAIN, "reason": DUE_SINCE, "possibly_delivered": True,
+                "due_at": subscriber.next_due_at, "created_at": now,
+            }  # fmt: skip
+            added = insert_or_ignore(session, Delivery, ["subscriber_id", "edition"], **row)
+            due_since[str(row["edition"])] += added is not None
+            subscriber.next_due_at = schedule.next_due(
+                subscriber.cadence,
+                subscriber.weekday,
+                subscriber.hour,
+                subscriber.zone,
+                subscriber.next_due_at,
+            )
         session.add(subscriber)
     return +due_since
