@@ -54,9 +54,7 @@ def readyz(request: Request) -> JSONResponse:
     """Report whether the database is usable, and whose last run failed. Restarting helps with neither."""
     app: Application = request.app.state.paperboy
     try:
-        fault = schema.revision_fault(app.db) or _cached(
-            request.app.state, "table_fault", CHECKED_EVERY, lambda *_: schema.table_fault(app.db)
-        )
+        fault = schema.revision_fault(app.db) or schema.table_fault(app.db)
         if not fault:
             failed = _cached(request.app.state, "failed_jobs", RATES_EVERY, job_runs.failed_jobs)
     except SQLAlchemyError:

@@ -207,7 +207,7 @@ def test_invalid_json_gets_a_documented_status(
         ("/subscribers", "GET, POST"),
         ("/subscribers/1", "DELETE, GET, PATCH"),
         ("/sources", "GET, POST"),
-        ("/sources/1", "GET, PATCH"),
+        ("/sources/1", "DELETE, GET, PATCH"),
         ("/suppressions", "GET, POST"),
         ("/models", "GET, POST"),
     ],
