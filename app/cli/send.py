@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from sqlmodel import select
 
 from app import clock, pipeline
 from app.cli import output, sending
 from app.delivery import ledger
+from app.storage.models import Subscriber, SubscriberState
 from app.types import Skip
 
 
@@ -16,11 +18,16 @@ def send(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the digests that are due. Send nothing.")
     ] = False,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="With --dry-run: also show subscribers who are not due yet.")
+    ] = False,
     as_json: output.AsJson = False,
 ) -> None:
     """Compose the digests that are due, and send all waiting mails. Exit code 1 if a mail failed."""
+    if everybody and not dry_run:
+        raise typer.BadParameter("--all needs --dry-run")
     if dry_run:
-        _print_due(as_json=as_json)
+        _print_due(everybody=everybody, as_json=as_json)
         return
     with output.open_application() as app, output.graceful_shutdown(app):
         counts = pipeline.send_due(app, clock.utcnow())
@@ -39,9 +46,12 @@ def send(
         raise typer.Exit(1)
 
 
-def _print_due(*, as_json: bool) -> None:
+def _print_due(*, everybody: bool, as_json: bool) -> None:
     with output.open_application() as app:
-        due = pipeline.preview_due(app, clock.utcnow())
+        active = select(Subscriber.id).where(Subscriber.state == SubscriberState.ACTIVE)
+        with app.db.read() as session:
+            ids = [number or 0 for number in session.exec(active)] if everybody else None
+        due = pipeline.preview_due(app, clock.utcnow(), ids)
     if as_json:
         output.print_json([{"email": entry.email, **output.digest_object(entry.digest)} for entry in due])
         return
@@ -52,4 +62,4 @@ def _print_due(*, as_json: bool) -> None:
         else:
             rows.append((entry.email, "; ".join(item.title for item in entry.digest.picks)))
     output.table(["subscriber", "would get"], rows)
-    output.out().print(f"Subscribers due: {len(rows)}.")
+    output.out().print(f"{'Active subscribers' if everybody else 'Subscribers due'}: {len(rows)}.")

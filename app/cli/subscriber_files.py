@@ -58,7 +58,7 @@ def import_subscribers(
             output.err().print(f"Unknown columns were ignored: {names}.", soft_wrap=True)
         if held:
             output.out().print(
-                "All sending is paused. See what would be sent: paperboy send --dry-run. "
+                "All sending is paused. See what would be sent: paperboy send --dry-run --all. "
                 "Then: paperboy sending resume.",
                 soft_wrap=True,
             )

@@ -99,7 +99,7 @@ def daily_report(app: Application, now: datetime) -> OperatorReport:
             ReportSection(
                 f"Digests of {day}",
                 (
-                    f"{balance.due} due = {states}",
+                    f"{balance.due:,} due = {states}" if balance.due else "No digest was due.",
                     *(f"{row.digests} {row.state}: {row.reason}" for row in reasons),
                 ),
             ),

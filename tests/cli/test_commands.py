@@ -680,6 +680,9 @@ def test_import_holds_the_first_digests(run: Run, tmp_path: Path, mail_server: M
         return bool(parse_output(run("subscribers", "import", str(file), "--json", *options))["held"])
 
     assert not imported("a", "--no-hold")
+    would_get = run("send", "--dry-run", "--all").stdout
+    assert re.search(r"a@example.org +Language Agents that Plan", would_get)
+    assert "needs --dry-run" in run("send", "--all", code=2).stderr
     assert imported("b")
     assert "1 subscribers were imported" in run("send").stderr
     assert mail_server.messages == []
