@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import threading
@@ -104,6 +105,10 @@ def test_every_row_is_restored(
     """The file is private, and the tables are equal, apart from the pause."""
     pipeline.send_due(service, now + timedelta(hours=1))
     file = tmp_path / "deep" / "backup.zip"
+    file.parent.mkdir()
+    abandoned = file.with_name(".older.zip.1.partial")
+    abandoned.touch()
+    os.utime(abandoned, (now.timestamp() - 2 * 86_400,) * 2)
     manifest = pipeline.back_up(service, file, now + timedelta(hours=2))
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in file.parent.iterdir()] == ["backup.zip"]

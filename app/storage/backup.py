@@ -33,6 +33,7 @@ from app.storage.database import Database
 
 FORMAT = 1
 BATCH = 1000  # rows
+ABANDONED_SECONDS = 86_400  # after which the unfinished file of a backup is deleted
 EVERYTHING = "*"  # the edition of a pause that holds all mails
 # Rows of these tables are of no use elsewhere: sessions and locks belong to running processes.
 LEFT_OUT = ("alembic_version", "admin_session", "lock", "rate_limit")
@@ -70,6 +71,9 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
     if target.exists():
         raise InvalidInput(f"{target} exists already")
     target.parent.mkdir(parents=True, exist_ok=True)
+    for abandoned in target.parent.glob(".*.partial"):  # its process was killed
+        if now.timestamp() - abandoned.stat().st_mtime > ABANDONED_SECONDS:
+            abandoned.unlink(missing_ok=True)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with (

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -953,6 +954,38 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "restored from a backup" in run("sending", "status").stderr
     assert parse_output(run("runs", "--json")) == []
     assert parse_output(run("deliveries", "--json"))[0]["state"] == "sent"
+
+
+@pytest.mark.usefixtures("alice_is_due")
+def test_killed_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`kill -9` leaves no half of a file or a database. A restore that is not complete stays paused."""
+
+    def killed_at(place: str, *arguments: str) -> None:
+        module, _, function = place.rpartition(".")
+        code = (
+            f"import os, signal; import {module} as module;"
+            f"module.{function} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL);"
+            "from app.cli import main; main()"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        command = [sys.executable, "-c", code, *arguments]
+        killed = subprocess.run(command, env=environment, cwd=tmp_path, check=False)  # noqa: S603
+        assert killed.returncode == -signal.SIGKILL
+
+    killed_at("app.storage.backup._write_journals", "backup", "b.zip")
+    assert not (tmp_path / "b.zip").exists()
+    run("backup", "b.zip")
+    monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new.db")
+    killed_at("app.storage.backup._pause", "restore", "b.zip")
+    killed_at("app.digests.restoring.settle", "restore", "b.zip")
+    assert "a restore is under way, or was interrupted" in run("sending", "status").stderr
+    assert "is not empty" in run("restore", "b.zip", code=1).stderr
+    for file in tmp_path.glob("new.db*"):
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    run("restore", "b.zip")
+    assert [row["email"] for row in parse_output(run("subscribers", "export", "--json"))] == [
+        "alice@example.org"
+    ]
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[2Jgone", "[red]markup[/]", "[/nonsense]"])
