@@ -52,7 +52,8 @@ lock:  ## Renew the lock files from pyproject.toml (needs uv)
 clean:  ## Remove the files that the commands above made, except .env and var/
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-LOCK_ARGS = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+# With --no-strip-extras: pip before 24 takes "coverage[toml]" for another, unpinned package than "coverage".
+LOCK_ARGS = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras
 
 .PHONY: tools
 tools:
