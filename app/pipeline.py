@@ -428,6 +428,11 @@ def restore(
 
     If this is interrupted, the database is empty, or paused with the reason RESTORING: empty it and repeat.
     """
+    if not backup.is_empty(db):
+        raise Conflict(
+            "the database of the settings is not empty: move it away, or set PAPERBOY_DATABASE_URL to a "
+            "new one; then name the old one with --previous"
+        )
     if previous and (fault := schema.revision_fault(previous) or schema.table_fault(previous)):
         raise InvalidInput(f"the previous database cannot be used: {fault}")
     journals = Path(settings.journal_dir)

@@ -10,7 +10,6 @@ import typer
 from app import clock, logs, pipeline
 from app.cli import output
 from app.digests.restoring import RestoreReport
-from app.errors import Conflict
 from app.storage import backup as backups
 from app.storage.database import Database
 
@@ -69,11 +68,6 @@ def restore(
         return
     db, old = Database(settings.database_url), Database(previous) if previous else None
     try:
-        if not backups.is_empty(db):
-            raise Conflict(
-                "the database of the settings is not empty: move it away, or set PAPERBOY_DATABASE_URL to a "
-                "new one; then name the old one with --previous"
-            )
         report = pipeline.restore(db, settings, file, manifest, now, old)
     finally:
         db.dispose()
@@ -103,4 +97,10 @@ def _print_report(report: RestoreReport, made: str, *, with_previous: bool) -> N
     output.table(["mails that may have been sent, and are held", "number"], rows)
     if with_previous:
         console.print(f"Mails sent since the backup, from the previous database: {report.recovered}.")
+    else:
+        console.print(
+            "Who unsubscribed or was erased since the backup is active again, and so is a key revoked since. "
+            "If the old database can still be read, restore again with --previous.",
+            soft_wrap=True,
+        )
     console.print("Look at them: paperboy deliveries --state uncertain. Then: paperboy sending resume.")

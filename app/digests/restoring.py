@@ -10,14 +10,24 @@ from pathlib import Path
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from app import subscribers
 from app.delivery import ledger
 from app.settings import UncertainPolicy
 from app.storage.database import Database, insert_or_ignore
-from app.storage.models import Delivery, DeliveryState, SendingPause, Subscriber, SubscriberState
+from app.storage.models import (
+    ApiKey,
+    Delivery,
+    DeliveryState,
+    SendingPause,
+    Subscriber,
+    SubscriberState,
+    Suppression,
+)
 from app.subscribers import schedule
 from app.types import MailKind
 
 DUE_SINCE = "it was due between the backup and the restore, so it may have been sent"
+_ENDED = (SubscriberState.UNSUBSCRIBED, SubscriberState.BOUNCING, SubscriberState.ERASED)
 PAUSE_REASON = "restored from a backup: see `paperboy deliveries --state uncertain`, then resume"
 
 
@@ -42,18 +52,49 @@ def settle(
 
     `previous` is the database that the restored one replaces, if it can still be read. The mails that it sent
     since the backup are copied, so that no digest is uncertain that it recorded, and no paper is sent twice.
+    Whoever left since then has left, and keys revoked since then are revoked.
     """
     report = RestoreReport()
     ledger.recover(db, journals, now, UncertainPolicy.HOLD, on_failed)
     with db.write() as session:
         if previous:
             report.recovered = ledger.copy_since(session, previous, backup_at)
+            _repeat_departures(session, previous, now)
+        ledger.skip_ids(session)  # before any row is added
         report.waiting = ledger.hold_waiting(session, now)
         report.due_since = _hold_due(session, now)
-        ledger.skip_ids(session)
         everything = col(SendingPause.edition) == ledger.ALL_EDITIONS
         session.execute(update(SendingPause).where(everything).values(reason=PAUSE_REASON))
     return report
+
+
+def _repeat_departures(session: Session, previous: Database, now: datetime) -> None:
+    """Repeat what must not be undone: unsubscriptions, erasures, bounces, suppressions and revoked keys."""
+    with previous.read() as source:
+        ended = source.exec(select(Subscriber).where(col(Subscriber.state).in_(_ENDED))).all()
+        suppressions = source.exec(select(Suppression)).all()
+        revoked = source.exec(select(ApiKey).where(col(ApiKey.revoked_at).is_not(None))).all()
+    for before in ended:
+        subscriber = session.get(Subscriber, before.id)
+        if subscriber is None or subscriber.state is before.state:
+            continue
+        if before.state is SubscriberState.ERASED:
+            subscribers.erase(session, before.id or 0, now)
+        else:
+            subscriber.state, subscriber.ended_at, subscriber.next_due_at = (
+                before.state,
+                before.ended_at,
+                None,
+            )
+            session.add(subscriber)
+    for entry in suppressions:
+        values = entry.model_dump(exclude={"id"})
+        insert_or_ignore(session, Suppression, ["address_hash"], **values)
+    for key in revoked:
+        own = session.exec(select(ApiKey).where(ApiKey.key_hash == key.key_hash)).first()
+        if own:
+            own.revoked_at = key.revoked_at
+            session.add(own)
 
 
 def _hold_due(session: Session, now: datetime) -> Counter[str]:

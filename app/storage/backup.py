@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -32,6 +33,7 @@ from app.storage import schema
 from app.storage.database import Database
 
 FORMAT = 1
+DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError)
 BATCH = 1000  # rows
 ABANDONED_SECONDS = 86_400  # after which the unfinished file of a backup is deleted
 EVERYTHING = "*"  # the edition of a pause that holds all mails
@@ -71,9 +73,10 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
     if target.exists():
         raise InvalidInput(f"{target} exists already")
     target.parent.mkdir(parents=True, exist_ok=True)
-    for abandoned in target.parent.glob(".*.partial"):  # its process was killed
-        if now.timestamp() - abandoned.stat().st_mtime > ABANDONED_SECONDS:
-            abandoned.unlink(missing_ok=True)
+    for abandoned in target.parent.glob(".paperboy-*.zip.*.partial"):  # its process was killed
+        with suppress(FileNotFoundError):
+            if now.timestamp() - abandoned.stat().st_mtime > ABANDONED_SECONDS:
+                abandoned.unlink()
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with (
@@ -114,7 +117,9 @@ def read_manifest(source: Path) -> Manifest:
                 datetime.fromisoformat(stored["created_at"]), stored["revision"], stored["release"], tables,
                 tuple(stored["journals"]), stored["format"],
             )  # fmt: skip
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, EOFError) as error:
+            for name in manifest.journals:
+                archive.read(f"journals/{name}")  # raises BadZipFile if it is damaged
+    except DAMAGED as error:
         raise InvalidInput(f"{source} is not a complete backup: {error}") from None
     if manifest.format != FORMAT or manifest.revision not in schema.known_revisions():
         raise InvalidInput(f"{source} was made by release {manifest.release}, which is newer than this one")
@@ -124,7 +129,7 @@ def read_manifest(source: Path) -> Manifest:
 def load(url: str, source: Path, manifest: Manifest, pause_reason: str, now: datetime) -> None:
     """Load a backup into an empty database, in one transaction, with all sending paused.
 
-    The database gets the schema of the backup, which must then be migrated. Raise Conflict if it has rows.
+    The database gets the schema of the backup, which must then be migrated.
     """
     schema.migrate(url, manifest.revision)
     db = Database(url)

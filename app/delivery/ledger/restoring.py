@@ -9,13 +9,15 @@ from typing import Any, cast
 from sqlalchemy import Table, func, insert, inspect, or_, select, text, update
 from sqlmodel import Session
 
-from app.delivery.ledger.claims import LEASED_STATES
+from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
 from app.storage.database import Database
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
 from app.storage.models import DeliveryState as State
 
 ID_GAP = 1_000_000  # more than the mails that may have been sent since the backup
 BATCH = 1000  # rows
+NOT_SENT = (State.SKIPPED, State.FAILED, State.SUPPRESSED)
+FINAL_STATES = (State.SENT, State.UNCERTAIN, *NOT_SENT)
 WAITING = "it was waiting when the backup was made, so it may have been sent since"
 
 _DELIVERIES, _CONTENTS, _PAPERS, _SNAPSHOTS, _SUBSCRIBERS = (
@@ -29,9 +31,7 @@ def hold_waiting(session: Session, now: datetime) -> int:
 
     Mails that are due later cannot have left.
     """
-    was_waiting = _DELIVERIES.c.state.in_((State.PENDING, State.DEFERRED)) & (
-        _DELIVERIES.c.next_attempt_at <= now
-    )
+    was_waiting = _DELIVERIES.c.state.in_(WAITING_STATES) & (_DELIVERIES.c.next_attempt_at <= now)
     held = session.execute(
         update(_DELIVERIES)
         .where(or_(was_waiting, _DELIVERIES.c.state.in_(LEASED_STATES)))
@@ -59,7 +59,7 @@ def skip_ids(session: Session) -> None:
 
 
 def copy_since(session: Session, previous: Database, backup_at: datetime) -> int:
-    """Copy the mails that left since the backup from the previous database. Return their number.
+    """Copy the mails that ended since the backup from the previous database, and count those that left.
 
     Their papers are copied as well, so that the ids in their digests mean the same papers.
     """
@@ -69,27 +69,21 @@ def copy_since(session: Session, previous: Database, backup_at: datetime) -> int
             newest = session.scalar(select(func.max(table.c.id))) or 0
             rows = source.execute(select(table).where(table.c.id > newest).order_by(table.c.id))
             _insert(session, table, rows.mappings().all())
-        addresses = session.execute(select(_SUBSCRIBERS.c.email, _SUBSCRIBERS.c.id))
-        ids: dict[str, int] = {row.email: row.id for row in addresses}
+        ids = set(session.scalars(select(_SUBSCRIBERS.c.id)))
         since = or_(_DELIVERIES.c.created_at >= backup_at, _DELIVERIES.c.sent_at >= backup_at)
-        may_have_left = _DELIVERIES.c.state.in_((State.SENT, State.UNCERTAIN)) & since
-        rows = source.execute(
-            select(_DELIVERIES, _SUBSCRIBERS.c.email)
-            .join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == _DELIVERIES.c.subscriber_id)
-            .where(or_(may_have_left, _DELIVERIES.c.state.in_(LEASED_STATES)))
-        )
+        has_ended = _DELIVERIES.c.state.in_(FINAL_STATES) & since
+        is_leased = _DELIVERIES.c.state.in_(LEASED_STATES)
+        rows = source.execute(select(_DELIVERIES).where(or_(has_ended, is_leased)))
         for row in rows.mappings().all():
-            subscriber_id = ids.get(row["email"])
-            if subscriber_id is None:
+            if row["subscriber_id"] not in ids:
                 continue  # signed up since the backup
-            values = {column.name: row[column.name] for column in _DELIVERIES.columns}
-            values["subscriber_id"] = subscriber_id
+            values = dict(row)
             changed = session.execute(update(_DELIVERIES).where(_DELIVERIES.c.id == row["id"]).values(values))
             if not changed.rowcount:  # type: ignore[attr-defined]
                 session.execute(insert(_DELIVERIES), [values])
                 contents = source.execute(select(_CONTENTS).where(_CONTENTS.c.delivery_id == row["id"]))
                 _insert(session, _CONTENTS, contents.mappings().all())
-            copied += 1
+            copied += row["state"] not in NOT_SENT
     return copied
 
 
