@@ -36,34 +36,45 @@ def import_subscribers(
     now = clock.utcnow()
     with output.open_application() as app:
         rows = subscribers.read_csv(file.read_bytes(), str(file))
+        with app.db.write() as session:  # first, so that nobody gets a digest during a long import
+            hold = not ledger.any_sent(session) if hold is None else hold
+            paused_here = hold and not any(
+                pause.edition == ledger.ALL_EDITIONS for pause in ledger.pauses(session)
+            )
+            if hold:
+                ledger.pause(session, "subscribers were imported: see what would be sent, then resume", now)
         console = output.err()
         watched = track(rows, "Importing", console=console, disable=as_json or not console.is_terminal)
         report = subscribers.import_rows(app.db, watched, subscribers.default_preferences(app.settings), now)
         with app.db.write() as session:
             added, skipped = f"{report.added} subscribers", len(report.rejected)
             audit_log.record(session, output.ACTOR, "subscriber.import", added, now, skipped=skipped)
-            held = bool(report.added) and (not ledger.any_sent(session) if hold is None else hold)
-            if held:
-                ledger.pause(session, f"{added} were imported: see what would be sent, then resume", now)
+            held = hold and bool(report.added)
+            if paused_here and not held:
+                ledger.resume(session)
     if as_json:
         rejections = [{"file": str(file), "row": row, "reason": reason} for row, reason in report.rejected]
         document = {"added": report.added, "rejected": len(rejections), "rejections": rejections}
         output.print_json(document | {"ignored_columns": report.ignored_columns, "held": held})
     else:
-        output.out().print(f"Subscribers added: {report.added}. Rows skipped: {len(report.rejected)}.")
-        if report.rejected:
-            output.table(["row", "reason"], report.rejected)
-        if report.ignored_columns:
-            names = output.escaped(", ".join(report.ignored_columns))
-            output.err().print(f"Unknown columns were ignored: {names}.", soft_wrap=True)
-        if held:
-            output.out().print(
-                "All sending is paused. See what would be sent: paperboy send --dry-run --all. "
-                "Then: paperboy sending resume.",
-                soft_wrap=True,
-            )
+        _print_report(report, held=held)
     if report.rejected:
         raise typer.Exit(1)
+
+
+def _print_report(report: subscribers.ImportReport, *, held: bool) -> None:
+    output.out().print(f"Subscribers added: {report.added}. Rows skipped: {len(report.rejected)}.")
+    if report.rejected:
+        output.table(["row", "reason"], report.rejected)
+    if report.ignored_columns:
+        names = output.escaped(", ".join(report.ignored_columns))
+        output.err().print(f"Unknown columns were ignored: {names}.", soft_wrap=True)
+    if held:
+        output.out().print(
+            "All sending is paused. See what would be sent: paperboy send --dry-run --all. "
+            "Then: paperboy sending resume.",
+            soft_wrap=True,
+        )
 
 
 def export_subscribers(

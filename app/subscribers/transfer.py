@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -33,8 +34,18 @@ def _split(cell: str) -> tuple[str, ...]:
     return tuple(text for part in cell.split(SEPARATOR) if (text := part.strip()))
 
 
-def _numbers(cell: str) -> tuple[float | None, ...]:
-    return tuple(float(part) if part.strip() else None for part in cell.split(SEPARATOR))
+def _weights(cell: str) -> tuple[float | None, ...]:
+    weights = tuple(float(part) if part.strip() else None for part in cell.split(SEPARATOR))
+    if not all(weight is None or math.isfinite(weight) for weight in weights):
+        raise ValueError(cell)
+    return weights
+
+
+def _quotas(cell: str) -> tuple[int | None, ...]:
+    quotas = tuple(int(part) if part.strip() else None for part in cell.split(SEPARATOR))
+    if any(quota is not None and quota < 1 for quota in quotas):
+        raise ValueError(cell)
+    return quotas
 
 
 def _moment(cell: str) -> datetime:
@@ -48,12 +59,12 @@ _PREFERENCES: dict[str, Callable[[str], Any]] = {
     "when_empty": EmptyDigestPolicy, "max_trending": int, "muted": _split,
 }  # fmt: skip
 _OTHERS: dict[str, Callable[[str], Any]] = {
-    "weights": _numbers, "quotas": _numbers, "state": SubscriberState,
+    "weights": _weights, "quotas": _quotas, "state": SubscriberState,
     "consent_at": _moment, "consent_version": str,
 }  # fmt: skip
 _EXPECTED = {
     "weights": "numbers, separated by “;”",
-    "quotas": "numbers, separated by “;”",
+    "quotas": "whole numbers from 1, separated by “;”",
     "consent_at": "a time, such as 2026-11-20T08:00Z",
 }
 COLUMNS = ("email", "interests", *_PREFERENCES, *_OTHERS)
@@ -133,7 +144,7 @@ def _add(session: Session, row: Mapping[str, Any], defaults: Preferences, now: d
 
 
 def _interests(
-    texts: Sequence[str], weights: Sequence[float | None], quotas: Sequence[float | None]
+    texts: Sequence[str], weights: Sequence[float | None], quotas: Sequence[int | None]
 ) -> tuple[Interest, ...]:
     """Return interests with the weights and quotas in the same order. A missing weight is 1."""
     for name, numbers in (("weights", weights), ("quotas", quotas)):
@@ -143,7 +154,7 @@ def _interests(
     for index, text in enumerate(texts):
         weight = weights[index] if index < len(weights) else None
         quota = quotas[index] if index < len(quotas) else None
-        interests.append(Interest(text, weight if weight is not None else 1.0, int(quota) if quota else None))
+        interests.append(Interest(text, weight if weight is not None else 1.0, quota))
     return tuple(interests)
 
 
