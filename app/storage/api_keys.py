@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import cast
 
+from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput, NotFound
@@ -18,6 +19,7 @@ from app.storage.models import ApiKey, Scope
 PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a repository
 MAX_NAME = 100
 DAYS, MAX_DAYS = 365, 3650  # until a key expires
+BY_MAIL = ", by mail"  # ends the names of keys that a mailed link created
 LINK_NAME, LINK_LASTS = "sign-in link to", timedelta(minutes=15)
 _SECRET_BYTES = 32
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
@@ -118,12 +120,11 @@ def get(session: Session, key_id: int) -> ApiKey:
 
 
 def create_link(session: Session, email: str, now: datetime) -> str:
-    """Return the token of a link that signs an operator in once. Earlier links to this address end.
+    """Return the token of a link that signs an operator in once.
 
     It is the key of a row that can read, until LINK_LASTS has passed.
     """
     name = f"{LINK_NAME} {email}"[:MAX_NAME]
-    _revoke_all(session, name, now)
     return _add(session, name, [Scope.READ], now, LINK_LASTS)[1]
 
 
@@ -135,8 +136,12 @@ def redeem_link(session: Session, token: str, now: datetime) -> ApiKeyIdentity |
     link = authenticate(session, token, now)
     if link is None or not link.name.startswith(LINK_NAME):
         return None
-    revoke_by_id(session, link.id, now)
-    name = f"{link.name.removeprefix(LINK_NAME).strip()}, by mail"[:MAX_NAME]
+    unused = (col(ApiKey.id) == link.id) & col(ApiKey.revoked_at).is_(None)
+    redeemed = session.execute(update(ApiKey).where(unused).values(revoked_at=now))
+    if not redeemed.rowcount:  # type: ignore[attr-defined]
+        return None  # another request was faster
+    _revoke_all(session, link.name, now)
+    name = f"{link.name.removeprefix(LINK_NAME).strip()}{BY_MAIL}"[:MAX_NAME]
     _revoke_all(session, name, now)
     row, _ = _add(session, name, [Scope.READ, Scope.WRITE, Scope.SEND], now, timedelta(days=1))
     return identity_of(row, now)
@@ -184,6 +189,8 @@ def rotate(session: Session, key_id: int, now: datetime, overlap: timedelta) -> 
     Return the new row and the key itself. Raise NotFound if the old one is not in use.
     """
     old = get(session, key_id)
+    if active(session, old.name, now).id != key_id:
+        raise Conflict(f"the key {key_id} has expired, or was replaced already")
     if old.name.startswith(LINK_NAME):  # the new key could be redeemed for one with all scopes
         raise NotFound(f"the key {key_id} is a link, which works once")
     lifetime = old.expires_at - old.created_at if old.expires_at else None
@@ -193,9 +200,19 @@ def rotate(session: Session, key_id: int, now: datetime, overlap: timedelta) -> 
 
 
 def expiring_keys(session: Session, before: datetime) -> list[ApiKey]:
-    """Return the keys that are not revoked and expire before a time, soonest first."""
-    statement = select(ApiKey).where(col(ApiKey.expires_at) < before, col(ApiKey.revoked_at).is_(None))
-    return list(session.exec(statement.order_by(col(ApiKey.expires_at))))
+    """Return the keys that are not revoked and expire before a time, soonest first.
+
+    Keys that were replaced, and those of mailed links, expire as they should, so they are left out.
+    """
+    statement = select(ApiKey).where(col(ApiKey.revoked_at).is_(None)).order_by(col(ApiKey.id))
+    newest = {key.name: key for key in session.exec(statement)}
+    expiring = [
+        key
+        for key in newest.values()
+        if key.expires_at and key.expires_at < before and not key.name.startswith(LINK_NAME)
+        if not key.name.endswith(BY_MAIL)
+    ]
+    return sorted(expiring, key=lambda key: (key.expires_at, key.id))
 
 
 def list_keys(session: Session) -> Sequence[ApiKey]:

@@ -1,4 +1,4 @@
-"""API keys: list, create, rotate and revoke them. A key can only pass on scopes that it has itself."""
+"""API keys: list, create, rotate and revoke them. A key can do so only with scopes that it has itself."""
 
 from __future__ import annotations
 
@@ -82,17 +82,18 @@ def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey
         return CreatedKey(**_to_out(row).model_dump(), key=secret)
 
 
-@router.delete("/{key_id}", status_code=204, responses=problems.responses(404))
+@router.delete("/{key_id}", status_code=204, responses=problems.responses(404, 409))
 def revoke_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> None:
     """Revoke a key at once. Sessions on the admin pages that were opened with it end."""
     with app.db.write() as session:
+        _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
         row = api_keys.revoke_by_id(session, key_id, now)
         audit_log.record(session, key.name, "key.revoke", row.name, now)
 
 
 def _require_scopes(key: api_keys.ApiKeyIdentity, scopes: list[Scope]) -> None:
     if missing := sorted(set(scopes) - key.scopes):
-        raise Conflict(f"this key lacks the scope “{missing[0]}”, so it cannot pass it on")
+        raise Conflict(f"this key lacks the scope “{missing[0]}”, which the other has")
 
 
 def _to_out(row: ApiKey) -> KeyOut:
