@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import structlog
 from sqlmodel import Session, col, select
 
 from app import subscribers
@@ -27,6 +28,8 @@ from app.storage import job_runs, locks
 from app.storage.database import insert_or_ignore
 from app.storage.models import OperatorAlert, SubscriberState
 from app.types import OperatorReport, ReportSection, SendOutcome
+
+log = structlog.get_logger(__name__)
 
 DAY = timedelta(days=1)
 LEASE = timedelta(minutes=10)  # longer than a report or an alert takes
@@ -124,6 +127,8 @@ def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[s
         result = asyncio.run(connection_pool.send_one(app.settings, mail))
         if result.outcome is not SendOutcome.ACCEPTED:
             refusals.append(f"{result.code or ''} {result.text}".strip())
+    if refusals:
+        log.warning("the relay refused mails to operators", refused=len(refusals), reply=refusals[0])
     if len(refusals) == len(addresses):
         raise DeliveryError(f"no operator got the mail: {refusals[0]}", permanent=False)
     return len(addresses) - len(refusals)

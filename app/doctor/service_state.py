@@ -58,7 +58,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
             scope = "all sending" if everything else f"edition {pause.edition}"
             option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
             yield warning(
-                "sending",
+                "sending" if everything else f"sending {pause.edition}",
                 f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
                 f"run `paperboy sending resume{option}` when the reason no longer applies",
                 urgent=True,
@@ -69,12 +69,16 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
             yield warning(f"receiver {backoff.receiver}", message, fix)
         for rate in rates.excessive(session, now, rates.WARN_PERCENT):
             fix = "find out why subscribers do not want these mails; providers refuse mail from .3 % on"
-            yield warning("complaints", rate.describe(), fix, urgent=True)
+            yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
         for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
             assert key.expires_at is not None  # noqa: S101 - the query compares it
             message = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"
             name = shlex.quote(key.name)
-            fix = f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
+            fix = f"run `paperboy key rotate {name}` if it is still used, else `paperboy key revoke {name}`"
+            if key.expires_at <= now:
+                fix = (
+                    f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
+                )
             yield warning(f"key {key.name}", message, fix)
         yield from _check_models(session, models)
 

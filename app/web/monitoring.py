@@ -51,7 +51,7 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz")
 def readyz(request: Request) -> JSONResponse:
-    """Report whether the database is usable, and whose last run failed. Restarting helps with neither."""
+    """Report whether the database is usable, and list the jobs whose last run failed."""
     app: Application = request.app.state.paperboy
     try:
         fault = schema.revision_fault(app.db) or schema.table_fault(app.db)

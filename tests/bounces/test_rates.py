@@ -144,9 +144,9 @@ def test_doctor_warns_before_sending_pauses(app: Application) -> None:
     with app.db.write() as session:
         ids = add_mails(session, "yahoo.com", 4)
     check = service_state.check
-    assert not [each for each in check(app.db, app.models, NOW) if each.check == "complaints"]
+    assert not [each for each in check(app.db, app.models, NOW) if each.check == "complaints yahoo"]
     for delivery_id in ids[:3]:
         complain(app, delivery_id, percent=0)
-    (finding,) = [each for each in check(app.db, app.models, NOW) if each.check == "complaints"]
+    (finding,) = [each for each in check(app.db, app.models, NOW) if each.check == "complaints yahoo"]
     assert finding.level is Level.WARNING
     assert "to yahoo (75.00 %)" in finding.message

@@ -275,7 +275,7 @@ def test_suggested_commands_are_valid(app: Application, now: datetime) -> None:
     findings = check_database(app, now)
     command = findings["source A lab's blog"].fix.split("`")[1]
     assert shlex.split(command) == ["paperboy", "sources", "resume", "A lab's blog"]
-    assert "`paperboy sending resume --edition 2026-11-20`" in findings["sending"].fix
+    assert "`paperboy sending resume --edition 2026-11-20`" in findings["sending 2026-11-20"].fix
 
 
 @pytest.mark.usefixtures("trained_early")
