@@ -64,13 +64,12 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
                 f"this source exists already, as “{existing.name}”: you can pause, resume or rename it"
             )
     checked = _checked(kind, config)
-    removed = session.exec(
-        select(Source).where(Source.name == name.strip(), Source.kind == kind, col(Source.removed_at) <= now)
-    ).first()
-    source = removed or Source(name="", kind=kind, created_at=now)
+    again = select(Source).where(Source.kind == kind, col(Source.removed_at).is_not(None))
+    if kind is not SourceKind.HUGGINGFACE:
+        again = again.where(Source.name == name.strip())
+    source = session.exec(again).first() or Source(name="", kind=kind, created_at=now)
     source.config, source.next_poll_at, source.paused, source.removed_at = checked, now, False, None
-    if not removed:
-        _rename(session, source, name)
+    _rename(session, source, name)
     session.add(source)
     session.flush()
     return source
@@ -130,8 +129,11 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
     the polled source. For other files there is one source per kind.
     """
     condition = Source.name == _FILE_SOURCES[kind] if kind in _FILE_SOURCES else Source.kind == kind
-    query = select(Source).where(condition, col(Source.removed_at).is_(None))
-    source = session.exec(query.order_by(col(Source.id))).first()
+    query = select(Source).where(condition).order_by(col(Source.removed_at).is_not(None), col(Source.id))
+    source = session.exec(query).first()
+    if source and source.removed_at:
+        source.removed_at = None  # what is read from files again
+        session.add(source)
     if source is None:
         name = _FILE_SOURCES.get(kind, f"Saved responses ({kind.value})")
         source = Source(name=name, kind=kind, paused=True, created_at=now)
