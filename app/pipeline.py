@@ -23,6 +23,7 @@ apply_bounces()    the same for notices from a webhook
 prune()            delete rows whose retention has passed
 back_up()          the database and the journals → a file
 restore()          a backup → an empty database, with all sending paused
+move()             the database → another one, of any kind
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
 from app.settings import Settings
-from app.storage import admin_sessions, backup, hit_counters, job_runs, locks, schema
+from app.storage import admin_sessions, backup, hit_counters, job_runs, live_processes, locks, schema
 from app.storage.backup import Manifest
 from app.storage.database import Database
 from app.storage.models import Delivery, JobRun
@@ -63,6 +64,8 @@ log = structlog.get_logger(__name__)
 
 TRAINING_LEASE = SUMMARY_LEASE = timedelta(minutes=30)  # much longer than training or summarising takes
 RUNS_KEPT = timedelta(days=90)
+MOVING = "the database is being moved, or the move was interrupted: then repeat it"
+MOVED = "this database was moved"
 RESTORING = "a restore is under way, or was interrupted: then empty the database and repeat it"
 UNCONFIRMED_KEPT = timedelta(days=30)
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
@@ -444,3 +447,42 @@ def restore(
     with db.write() as session:  # the run that made the backup had not ended
         session.execute(delete(JobRun).where(col(JobRun.job) == "backup", col(JobRun.ended_at).is_(None)))
     return restoring.settle(db, journals, manifest.created_at, now, bounces.record_refusal, previous)
+
+
+def move(app: Application, target_url: str, file: Path, now: datetime) -> Manifest:
+    """Copy everything into another, empty database, compare all tables, and pause the old one for good.
+
+    `file` is the backup from which the copy is made. Nothing may send meanwhile. An interrupted move can be
+    repeated. Raise Conflict if a process still sends, if the target has other rows, or if the copy differs.
+    """
+    target = Database(target_url)
+    try:
+        if others := live_processes.count_others(app.db.engine):
+            raise Conflict(
+                f"the database is in use by {others} other process{'es' * (others > 1)}: stop all of them"
+            )
+        with app.db.write() as session:
+            ledger.pause(session, MOVING, now)
+            (pause,) = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
+        paused_before = "" if pause.reason.startswith((MOVING, MOVED)) else pause.reason
+        manifest = backup.write(app.db, file, Path(app.settings.journal_dir), now, version("paperboy"))
+        if backup.is_empty(target):
+            backup.load(target_url, file, manifest, MOVING, now)
+        if differing := backup.differing_tables(target, file, manifest):
+            raise Conflict(
+                f"the target differs from this database in {', '.join(differing)}: empty it, then repeat"
+            )
+        _finish_move(app.db, target, paused_before, now)
+    finally:
+        target.dispose()
+    return manifest
+
+
+def _finish_move(old: Database, new: Database, paused_before: str, now: datetime) -> None:
+    """Give the new database the operator's pause, if there was one. Then the old one is paused for good."""
+    moved = f"{MOVED} to {new.url.render_as_string(hide_password=True)}"
+    for db, reason in ((new, paused_before), (old, moved)):
+        with db.write() as session:
+            ledger.resume(session)
+            if reason:
+                ledger.pause(session, reason, now)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from alembic import command
-from sqlalchemy import text
+from sqlalchemy import text, update
 from sqlmodel import col, select
 
 from app import main, pipeline, subscribers
@@ -306,3 +308,77 @@ def test_backup_of_a_release_moves_to_another_kind_of_database(
         assert added > max(
             row or 0 for row in session.exec(select(Subscriber.id).where(Subscriber.id != added))
         )
+
+
+def move(service: Application, url: str, file: Path, now: datetime) -> Application:
+    """Move a service to another database, and return the service that uses it."""
+    pipeline.move(service, url, file, now)
+    folder = Path(service.settings.journal_dir).with_name(f"journal of {file.stem}")
+    return main.build(service.settings.model_copy(update={"database_url": url, "journal_dir": str(folder)}))
+
+
+def test_move_there_and_back(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    """Each database has the same rows. The old one is paused for good, and the new one sends at once."""
+    pipeline.send_due(service, now + timedelta(hours=1))
+    before = read_rows(service.settings.database_url)
+    there = move(service, f"sqlite:///{tmp_path}/there.db", tmp_path / "1.zip", now + DAY)
+    back = move(there, empty_url, tmp_path / "2.zip", now + DAY)
+    restored_services += [there, back]
+    after = read_rows(empty_url)
+    assert after == {name: rows for name, rows in before.items() if name not in backup.LEFT_OUT}
+    for old in (service, there):
+        assert not pipeline.send_due(old, now + DAY + timedelta(hours=1))["sent"]
+        with old.db.read() as session:
+            assert "this database was moved to " in ledger.pauses(session)[0].reason
+    add_papers(back, now + DAY, 1)
+    assert pipeline.send_due(back, now + DAY + timedelta(hours=1))["sent"] == READERS
+    mails = received(mail_server)
+    assert len(mails) == len(set(mails))
+
+
+def test_interrupted_move(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupted move is repeated. The operator's own pause goes with the database."""
+    with service.db.write() as session:
+        ledger.pause(session, "on holiday", now)
+    target = Database(empty_url)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "_finish_move", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.move(service, empty_url, tmp_path / "1.zip", now)
+    with target.read() as session:
+        assert ledger.pauses(session)[0].reason == pipeline.MOVING
+    pipeline.move(service, empty_url, tmp_path / "2.zip", now)
+    with target.write() as session:
+        assert ledger.pauses(session)[0].reason == "on holiday"
+        session.execute(update(Subscriber).values(email="changed@example.org").where(col(Subscriber.id) == 1))
+    with pytest.raises(Conflict, match="differs from this database in subscriber: empty it"):
+        pipeline.move(service, empty_url, tmp_path / "3.zip", now)
+    target.dispose()
+
+
+def test_move_waits_for_no_sender(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime
+) -> None:
+    """While another process may send, nothing is moved, and nothing is paused."""
+    code = "import sys; from app.storage.database import Database; db = Database(sys.argv[1]); "
+    code += "db.presence.announce(); print('ready', flush=True); sys.stdin.read()"
+    command_line = [sys.executable, "-c", code, service.settings.database_url]
+    with subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:  # noqa: S603
+        assert sender.stdout
+        assert sender.stdin
+        assert sender.stdout.readline() == b"ready\n"
+        with pytest.raises(Conflict, match="in use by 1 other process: stop"):
+            pipeline.move(service, empty_url, tmp_path / "1.zip", now)
+        sender.stdin.close()
+    with service.db.read() as session:
+        assert not ledger.pauses(session)
+    pipeline.move(service, empty_url, tmp_path / "1.zip", now)

@@ -21,7 +21,7 @@ subscriber_files    subscribers import, export
 deliveries    list the mails in the ledger
 runs          list the runs of jobs
 report        show the daily report, or mail it to the operators
-backup        backup, restore
+backup        backup, restore, move
 keys          key create, list, rotate, revoke, secret, dkim
 bounces       parse bounce mails
 suppressions  suppressions list, add, lift
@@ -81,6 +81,7 @@ for command in (
     report.report,
     backup.backup,
     backup.restore,
+    backup.move,
     runs.runs,
     bounces.bounces,
 ):

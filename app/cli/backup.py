@@ -1,7 +1,8 @@
-"""backup, restore: write the database to a file, and load it into an empty database."""
+"""backup, restore, move: write the database to a file, load a file, copy the database to another."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,7 @@ def backup(
     It contains addresses and key hashes, so keep it private. Back up .env and DKIM keys separately.
     """
     now = clock.utcnow()
-    target = file or Path("var/backups") / f"paperboy-{now:%Y%m%dT%H%M%SZ}.zip"
+    target = file or _default_file(now)
     with output.open_application(needs_secret=False) as app:
         manifest = pipeline.back_up(app, target, now)
     size = target.stat().st_size
@@ -85,6 +86,33 @@ def restore(
         )
         return
     _print_report(report, made, with_previous=previous is not None)
+
+
+def move(
+    to: Annotated[str, typer.Option("--to", help="The URL of an empty database.", show_default=False)],
+    as_json: output.AsJson = False,
+) -> None:
+    """Copy everything into an empty database of any kind, such as from SQLite to PostgreSQL, and compare it.
+
+    Stop all processes first. All sending from the old database stays paused. If interrupted, repeat it.
+    """
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app:
+        file = _default_file(now)
+        manifest = pipeline.move(app, to, file, now)
+    if as_json:
+        output.print_json({"file": str(file), "rows": manifest.rows, "tables": len(manifest.tables)})
+        return
+    output.out().print(
+        f"Copied {manifest.rows} rows in {len(manifest.tables)} tables, and compared all of them. "
+        f"The backup stays in {output.escaped(str(file))}.\n"
+        "Set PAPERBOY_DATABASE_URL to the new URL, then start the service.",
+        soft_wrap=True,
+    )
+
+
+def _default_file(now: datetime) -> Path:
+    return Path("var/backups") / f"paperboy-{now:%Y%m%dT%H%M%SZ}.zip"
 
 
 def _print_report(report: RestoreReport, made: str, *, with_previous: bool) -> None:

@@ -39,6 +39,12 @@ _IS_HELD = text("""
 """)
 # A machine that loses power does not close its connection. With these keepalives, PostgreSQL notices after
 # two minutes instead of two hours.
+_OTHERS = text("""
+    SELECT count(DISTINCT pid) FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid::bigint >> 16 = :prefix
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND objid::bigint + (classid::bigint << 32) <> :own
+""")
 _KEEPALIVES = (
     "SET tcp_keepalives_idle = 60",
     "SET tcp_keepalives_interval = 10",
@@ -80,6 +86,16 @@ def is_alive(session: Session, holder: str) -> bool | None:
         return False if any(folder.glob(f"{_process(os.getpid())}-*.lock")) else None
     except OSError:  # a file system without locks
         return None
+
+
+def count_others(engine: Engine) -> int:
+    """Return the number of other processes that hold their lock, which are those that send."""
+    own = _process(os.getpid())
+    if engine.dialect.name == "postgresql":
+        with engine.connect() as connection:
+            return int(connection.execute(_OTHERS, {"prefix": _KEYS >> 48, "own": _key(own)}).scalar_one())
+    locked = (path.name[:12] for path in (_folder(engine) or Path()).glob("*.lock") if _is_locked(path))
+    return len(set(locked) - {own})
 
 
 def _key(process: str) -> int:

@@ -961,6 +961,16 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @pytest.mark.usefixtures("alice_is_due")
+def test_move(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The old database is paused. The new one has everything and sends."""
+    target = f"sqlite:///{tmp_path}/new.db"
+    assert "Set PAPERBOY_DATABASE_URL to the new URL" in run("move", "--to", target).stdout
+    assert "this database was moved to" in run("sending", "status").stderr
+    monkeypatch.setenv("PAPERBOY_DATABASE_URL", target)
+    assert parse_output(run("send", "--json"))["sent"] == 1
+
+
+@pytest.mark.usefixtures("alice_is_due")
 def test_killed_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`kill -9` leaves no half of a file or a database. A restore that is not complete stays paused."""
 
