@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
 import shlex
@@ -11,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from app.cli import cli, sample
@@ -137,6 +139,25 @@ def test_lock_files_have_hashes_and_no_hosts() -> None:
         assert "--hash=sha256:" in lock
         assert "://" not in lock
         assert "\nsetuptools==" in lock
+
+
+def test_lock_files_name_extras() -> None:
+    """Pip before 24 takes `coverage[toml]` for another, unpinned package than `coverage`."""
+    lock = (ROOT / "requirements-dev.lock").read_text()
+    locked = dict(re.findall(r"^([a-z0-9-]+)(\[.+\])?==", lock, re.MULTILINE))
+    for distribution in importlib.metadata.distributions():
+        for text in distribution.requires or ():
+            requirement = Requirement(text)
+            name = requirement.name.lower().replace("_", "-")
+            if requirement.extras and name in locked and " extra ==" not in text:
+                assert locked[name] == f"[{','.join(sorted(requirement.extras))}]", text
+
+
+def test_files_that_containers_mount_exist() -> None:
+    """Docker makes an empty folder of a file that does not exist."""
+    mounted = re.findall(r"- (\./[^:]+):", COMPOSE)
+    assert mounted
+    assert all((ROOT / path).exists() for path in mounted)
 
 
 def test_container_image_copies_existing_files() -> None:
