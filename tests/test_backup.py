@@ -121,7 +121,7 @@ def test_every_row_is_restored(
     (pause,) = after.pop("sending_pause")
     assert pause["edition"] == "*"
     before["job_run"] = [run for run in before["job_run"] if run["job"] != "backup"]
-    assert after == {name: rows for name, rows in before.items() if name not in backup.LEFT_OUT}
+    assert after == {name: rows for name, rows in before.items() if name not in backup.EXCLUDED}
     assert manifest.tables["delivery"].rows == READERS
     assert (report.waiting, report.due_since) == (0, {})
 
@@ -328,7 +328,7 @@ def test_move_there_and_back(
     back = move(there, empty_url, tmp_path / "2.zip", now + DAY)
     restored_services += [there, back]
     after = read_rows(empty_url)
-    assert after == {name: rows for name, rows in before.items() if name not in backup.LEFT_OUT}
+    assert after == {name: rows for name, rows in before.items() if name not in backup.EXCLUDED}
     for old in (service, there):
         assert not pipeline.send_due(old, now + DAY + timedelta(hours=1))["sent"]
         with old.db.read() as session:

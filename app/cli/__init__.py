@@ -12,7 +12,7 @@ sources       sources list, add, edit, pause, resume, remove
 model         model train, list
 preview       show the digest for some interests
 backtest      show which papers interests would have matched over recent days
-explain       show why a paper was or was not sent, or what a subscriber was sent at all
+explain       show why a paper was or was not sent, or what a subscriber was sent
 send          compose and send the digests that are due
 sending       sending status, pause, resume, cancel, release
 subscribers   subscribers list, add, show, why

@@ -1,4 +1,4 @@
-"""explain: show why a paper was or was not sent to a subscriber, or what they were sent at all."""
+"""explain: show why a paper was or was not sent to a subscriber, or what they were sent."""
 
 from __future__ import annotations
 

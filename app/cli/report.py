@@ -19,7 +19,7 @@ def report(
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show yesterday's digests, mail, subscribers and sources, and what needs a hand."""
+    """Show yesterday's digests, mail, subscribers and sources, and what needs attention."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         built = operator_mail.daily_report(app, now)

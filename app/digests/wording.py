@@ -23,7 +23,9 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
 def nothing_matched(ranked: Ranked, considered: int) -> str:
     """Return why there is no digest: how many papers are new, which words no paper contains, the calendar."""
     count = ranked.muted_count
-    muted = f"; {count} say what you muted" if count > 1 else "; one says what you muted" if count else ""
+    muted = (
+        f"; {count} mention what you muted" if count > 1 else "; one mentions what you muted" if count else ""
+    )
     if not considered:
         return join(f"no new papers{muted}.", ranked.pool.calendar_note)
     unmatched = f"none of the {considered} new papers matched your interests"
@@ -33,7 +35,7 @@ def nothing_matched(ranked: Ranked, considered: int) -> str:
         word for interest in ranked.request.interests for word in ranked.pool.missing_words(interest.text)
     )
     missing = ", ".join(f"“{word}”" for word in [*words][:MAX_MISSING_WORDS])
-    causes = [f"no paper says {missing}"] if missing else []
+    causes = [f"no paper mentions {missing}"] if missing else []
     causes += [ranked.pool.absent_fields_note(interest.text) for interest in ranked.request.interests]
     cause = "; ".join(dict.fromkeys(filter(None, causes)))
     sentence = f"{unmatched}{cause and f': {cause}'}{muted}."

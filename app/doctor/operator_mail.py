@@ -1,4 +1,4 @@
-"""Mails to the operators: a daily report, and an alert as soon as something needs a hand.
+"""Mails to the operators: a daily report, and an alert as soon as something needs attention.
 
 They are sent to PAPERBOY_ADMIN_ADDRESSES without the ledger, so also while sending is paused.
 """
@@ -77,8 +77,8 @@ def send_alerts(app: Application, now: datetime) -> None:
         if not causes:
             return
         findings = [urgent[cause] for cause in causes]
-        subject = f"{app.settings.site_name} needs a hand: {', '.join(causes):.200}"
-        section = ReportSection("Needs a hand", tuple(_lines(findings)))
+        subject = f"{app.settings.site_name} needs attention: {', '.join(causes):.200}"
+        section = ReportSection("Needs attention", tuple(_lines(findings)))
         with job_runs.record(app.db, "alert", now) as run:
             run.add({"mails": send(app, OperatorReport(subject, (section,)), now)})
         with app.db.write() as session:
@@ -98,7 +98,7 @@ def daily_report(app: Application, now: datetime) -> OperatorReport:
         states = " + ".join(f"{counts[name]} {name}" for name in _STATES if counts[name]) or "0"
         reasons = ledger.commonest_reasons(session, day.isoformat())
         sections = (
-            ReportSection("Needs a hand", tuple(_lines(findings)) or ("Nothing.",)),
+            ReportSection("Needs attention", tuple(_lines(findings)) or ("Nothing.",)),
             ReportSection(
                 f"Digests of {day}",
                 (
@@ -110,9 +110,15 @@ def daily_report(app: Application, now: datetime) -> OperatorReport:
             ReportSection("Subscribers", tuple(_subscribers(session, begin, midnight))),
             ReportSection("Sources", tuple(_sources(session, begin))),
         )
-    hand = f", {len(findings)} need a hand" if len(findings) > 1 else ", 1 needs a hand" if findings else ""
+    attention = (
+        f", {len(findings)} need attention"
+        if len(findings) > 1
+        else ", 1 needs attention"
+        if findings
+        else ""
+    )
     return OperatorReport(
-        f"{app.settings.site_name}, {day}: {_count(counts['sent'], 'digest')} sent{hand}", sections
+        f"{app.settings.site_name}, {day}: {_count(counts['sent'], 'digest')} sent{attention}", sections
     )
 
 
@@ -195,9 +201,9 @@ def _new_causes(session: Session, urgent: dict[str, Finding], now: datetime) -> 
             since=now,
             seen_at=now,
         )
-    untold = select(OperatorAlert.cause).where(col(OperatorAlert.mailed_at).is_(None))
+    unmailed = select(OperatorAlert.cause).where(col(OperatorAlert.mailed_at).is_(None))
     return [
         cause
-        for cause in session.exec(untold.order_by(col(OperatorAlert.since), OperatorAlert.cause))
+        for cause in session.exec(unmailed.order_by(col(OperatorAlert.since), OperatorAlert.cause))
         if cause in urgent
     ]

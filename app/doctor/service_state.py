@@ -110,7 +110,7 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _silence(session: Session, source: Source, now: datetime) -> str:
-    """Return since when a source has listed no paper, if that is longer than ever recently, or ""."""
+    """Return since when a source has listed no paper, if that is longer than in recent weeks, or ""."""
     days = queries.listing_days(session, source.id or 0, (now - HISTORY).date())
     if len(days) < MIN_DAYS:
         return ""
@@ -130,7 +130,7 @@ def check_disk(db: Database, journals: Path) -> Iterator[Finding]:
     if existing:
         free, folder = min(existing)
         message = f"{free / 1e9:.1f} GB are free in {folder}"
-        fix = "make room, or lower PAPERBOY_RETENTION_DAYS: without room, no mail is sent"
+        fix = "free disk space, or lower PAPERBOY_RETENTION_DAYS: with a full disk, no mail is sent"
         if free < LOW_SPACE:
             yield (error if free < NO_SPACE else warning)("disk", message, fix)
         else:

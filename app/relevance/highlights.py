@@ -117,7 +117,7 @@ class PaperText:
     def marks(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> tuple[Spans, Spans, Set[str]]:
         """Return what to mark in the title, in the abstract if the title lacks a term, and the marked terms.
 
-        Each term is marked once in a text, where most other terms stand beside it.
+        Mark each term once in a text, where the most other terms are next to it.
         """
         title, abstract = (
             _distinct_runs(text, tokens, terms, idf) for _, text, tokens in self._fields_with(terms, typed)

@@ -86,7 +86,7 @@ def trending_reason(trend: Trend, votes: int) -> CardReason:
 
 
 def voted_reason(votes: int) -> CardReason:
-    """Return that a paper has many votes. A card that shows them need not say so."""
+    """Return the reason “more votes than most”. A card that shows the votes can omit it."""
     return CardReason(WELL_VOTED, Marks() if votes else None)
 
 

@@ -83,7 +83,7 @@ class InterestReader:
         return read if len(read) <= query_language.MAX_INTEREST_CHARS else ""
 
     def hint(self, text: str) -> InterestHint:
-        """Return a hint on an interest by the model alone, without the papers of today."""
+        """Return a hint for an interest, based on the model only and not on today's papers."""
         words = WORD.findall(text)
         return InterestHint(text, self.read(text, words) if self.has_unknown_words(text) else "")
 
@@ -212,11 +212,11 @@ def sentences(hint: InterestHint) -> list[str]:
     if hint.is_foreign:
         texts.append("Titles and abstracts are in English. Please write the interest in English.")
     elif hint.missing_words:
-        texts.append(f"No recent paper says {_quoted(hint.missing_words)}.")
+        texts.append(f"No recent paper mentions {_quoted(hint.missing_words)}.")
     if hint.shorter:
         texts.append(f"“{hint.shorter}” brings papers.")
     if hint.topics:
-        beginning = "Topics near it" if hint.topics_are_near else "The most frequent topics"
+        beginning = "Related topics" if hint.topics_are_near else "The most frequent topics"
         texts.append(f"{beginning}: {_quoted(hint.topics)}.")
     return texts
 

@@ -47,8 +47,8 @@ class _LatinTerms:
     def translate(self, text: str, is_english: Callable[[str], bool]) -> tuple[int, str]:
         """Return the number of translated words, and the text with its known terms in English.
 
-        A term that consists of English words, such as "segmentation" in French, is not translated. The number
-        is 0 if it is less than half of the words: such a text is English.
+        A term that consists of English words, such as "segmentation" in French, is not translated. If
+        fewer than half of the words are translated, the text counts as English and the number is 0.
         """
         words, parts, count, at = self._content_words(text), list[str](), 0, 0
         while at < len(words):

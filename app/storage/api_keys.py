@@ -20,7 +20,7 @@ PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a re
 MAX_NAME = 100
 DAYS, MAX_DAYS = 365, 3650  # until a key expires
 BY_MAIL = ", by mail"  # ends the names of keys that a mailed link created
-LINK_NAME, LINK_LASTS = "sign-in link to", timedelta(minutes=15)
+LINK_NAME, LINK_LIFETIME = "sign-in link to", timedelta(minutes=15)
 _SECRET_BYTES = 32
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 
@@ -122,10 +122,10 @@ def get(session: Session, key_id: int) -> ApiKey:
 def create_link(session: Session, email: str, now: datetime) -> str:
     """Return the token of a link that signs an operator in once.
 
-    It is the key of a row that can read, until LINK_LASTS has passed.
+    It is the key of a row that can read, until LINK_LIFETIME has passed.
     """
     name = f"{LINK_NAME} {email}"[:MAX_NAME]
-    return _add(session, name, [Scope.READ], now, LINK_LASTS)[1]
+    return _add(session, name, [Scope.READ], now, LINK_LIFETIME)[1]
 
 
 def redeem_link(session: Session, token: str, now: datetime) -> ApiKeyIdentity | None:

@@ -38,7 +38,7 @@ BATCH = 1000  # rows
 ABANDONED_SECONDS = 86_400  # after which the unfinished file of a backup is deleted
 EVERYTHING = "*"  # the edition of a pause that holds all mails
 # Rows of these tables are of no use elsewhere: sessions and locks belong to running processes.
-LEFT_OUT = ("alembic_version", "admin_session", "lock", "rate_limit")
+EXCLUDED = ("alembic_version", "admin_session", "lock", "rate_limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def is_empty(db: Database) -> bool:
 
 
 def differing_tables(db: Database, source: Path, manifest: Manifest) -> list[str]:
-    """Return the tables whose rows are not those of a backup, apart from the pauses of sending.
+    """Return the tables whose rows differ from a backup's. Ignore the pauses of sending.
 
     The order of rows and columns does not matter: databases sort text differently.
     """
@@ -209,7 +209,7 @@ def _tables(connection: Connection) -> Sequence[Table]:
     """Return the tables of a backup, in the order in which foreign keys allow inserting their rows."""
     tables = MetaData()
     tables.reflect(connection)
-    return [table for table in tables.sorted_tables if table.name not in LEFT_OUT]
+    return [table for table in tables.sorted_tables if table.name not in EXCLUDED]
 
 
 def _write_table(archive: zipfile.ZipFile, connection: Connection, table: Table) -> TableEntry:

@@ -473,7 +473,7 @@ class AuditEntry(Row, table=True):
 
 
 class OperatorAlert(Row, table=True):
-    """Something that needs a hand, and whether the operators were mailed about it."""
+    """Something that needs attention, and whether the operators were mailed about it."""
 
     cause: str = Field(primary_key=True, max_length=200)
     message: str = Field(sa_type=Text)

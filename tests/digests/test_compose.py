@@ -183,7 +183,7 @@ def test_skip_reason_names_unknown_words() -> None:
     on = replace(
         build_pool({}, 9), missing_words=lambda text: ["lerning", "C++"] if text == "agents" else ["lerning"]
     )
-    reason = "none of the 9 new papers matched your interests: no paper says “lerning”, “C++”."
+    reason = "none of the 9 new papers matched your interests: no paper mentions “lerning”, “C++”."
     assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == reason
 
 
@@ -196,7 +196,7 @@ def test_skip_reason_names_fields_that_no_paper_has() -> None:
         build_pool({}), missing_words=lambda _: ["Zebrafish"], absent_fields_note=lambda text: notes[text]
     )
     assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == (
-        f"none of the 9 new papers matched your interests: no paper says “Zebrafish”; {note}."
+        f"none of the 9 new papers matched your interests: no paper mentions “Zebrafish”; {note}."
     )
     both = wording.absent_fields_note(["an organisation", "a category"], {"Blog", "arXiv", "HF"})
     assert both == "no recent paper has an organisation or a category (Blog, HF and arXiv give none)"
@@ -266,9 +266,11 @@ def test_muted_papers_are_excluded() -> None:
     on = build_pool({"agents": {1: 0.9, 2: 0.5}}, 3, trends={1: 0.9, 3: 0.6})
     reader = RankingRequest((AGENTS,), max_trending=3, profile={1: 0.9}, muted=frozenset({1}))
     assert paper_ids(composed_digest(reader, on)) == {"agents": [2], "": [3]}
-    assert skip_of(replace(reader, muted=frozenset({1, 2, 3})), on) == "no new papers; 3 say what you muted."
+    assert (
+        skip_of(replace(reader, muted=frozenset({1, 2, 3})), on) == "no new papers; 3 mention what you muted."
+    )
     reason = skip_of(replace(reader, muted=frozenset({1, 2}), already_sent=frozenset({2})), on)
-    assert reason == "the one new paper did not match your interests; one says what you muted."
+    assert reason == "the one new paper did not match your interests; one mentions what you muted."
     trending = RankingRequest((), muted=frozenset({1}))
     assert paper_ids(composed_digest(trending, on)) == {"": [3, 2]}
 

@@ -145,7 +145,7 @@ def test_reason_for_an_empty_digest_names_words_that_no_paper_says(app: Applicat
     interests = Preferences(interests=(Interest("langauge beekeeping"),))
     digest, hints = pipeline.preview_with_hints(app, interests, now)
     assert isinstance(digest, Skip)
-    assert "no paper says “language”, “beekeeping”" in digest.reason
+    assert "no paper mentions “language”, “beekeeping”" in digest.reason
     assert [hint.did_you_mean for hint in hints] == ["language beekeeping"]
     before, hints = pipeline.preview_with_hints(app, interests, now - timedelta(days=40))
     assert not isinstance(before, Digest)

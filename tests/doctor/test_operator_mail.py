@@ -103,7 +103,7 @@ def test_alert_once_per_cause(service: Application, mail_server: MailServer, now
         ledger.pause(session, "the relay refused 20 of the last 20 mails", now)
         source = factories.add_source(session, now, name="The lab")
         source.failures, source.next_poll_at = 3, now
-    assert alerts(now + MINUTE) == ["Paperboy needs a hand: sending, source The lab"]
+    assert alerts(now + MINUTE) == ["Paperboy needs attention: sending, source The lab"]
     text = text_of(mail_server.messages[0].parsed())
     assert "the relay refused 20 of the last 20 mails" in text
     assert "→ run `paperboy sending resume`" in text

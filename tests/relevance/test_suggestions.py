@@ -154,9 +154,9 @@ def test_hints_in_words() -> None:
     )
     assert suggestions.sentences(hint) == [
         "Did you mean “vision”? We search for both.",
-        "No recent paper says “vison”.",
+        "No recent paper mentions “vison”.",
         "“a” brings papers.",
-        "Topics near it: “b”, “c”.",
+        "Related topics: “b”, “c”.",
     ]
     foreign = InterestHint("модели", missing_words=("модели",), is_foreign=True, topics=("b",))
     assert suggestions.sentences(foreign) == [

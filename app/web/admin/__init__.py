@@ -1,7 +1,7 @@
 """The operator's pages, below /admin. They show and do what the API does, by calling its functions.
 
 sign_in         sign in with a key; sessions, scopes and form tokens
-overview        what needs a hand, recent editions, growth
+overview        what needs attention, recent editions, growth
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend
 sources         the sources: add, pause, resume, poll, remove

@@ -1,4 +1,4 @@
-"""The first page: what needs a hand, what was sent and why not, subscribers and sources."""
+"""The first page: what needs attention, what was sent and why not, subscribers and sources."""
 
 from __future__ import annotations
 

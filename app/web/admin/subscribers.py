@@ -1,4 +1,4 @@
-"""The subscribers: find one, see every digest and every silence with its reason, and act for them."""
+"""The subscribers: find one, see every digest, and why others were skipped, and act for them."""
 
 from __future__ import annotations
 

@@ -228,12 +228,12 @@ def test_edition_that_awaits_approval(
         ledger.add_entries(session, [entry], now)
     desk = sign_in()
     page = desk.get("/admin/editions/2026-11-19").text
-    assert "awaits approval" in page
+    assert "has been awaiting approval" in page
     assert "Approve and send" in page
-    assert "A sample of what waits" in page
+    assert "A sample of the waiting digests" in page
     assert sample_digest.digest().picks[0].title in html.unescape(page)
     desk.post("/admin/editions/2026-11-19/resume")
-    assert "awaits approval" not in desk.get("/admin/editions/2026-11-19").text
+    assert "awaiting approval" not in desk.get("/admin/editions/2026-11-19").text
 
 
 @pytest.mark.parametrize(
