@@ -41,21 +41,30 @@ templates/README.md lists the templates for pages and mail.
 Where to find limits, weights and intervals:
 
     how often a source is polled (POLL_EVERY)   papers/poll_schedule.py
-    how long a source may take to respond       papers/sources/http_client.py, papers/polling.py
+    how long and large a response may be        papers/sources/http_client.py, papers/polling.py
+    pauses between requests to arXiv            papers/sources/http_client.py
+    when two papers are one                     papers/dedupe.py, papers/title_differences.py
     how relevant a paper must be (FLOOR)        relevance/cut_offs.py
+    what "fewer" and "more" papers mean         subscribers/preferences.py (AMOUNTS)
     weights of words, phrases and meaning       relevance/matching.py
     when the model is retrained                 relevance/model_store.py
     the reason on a card                        relevance/reasons.py
+    how votes and trends are worded             relevance/trending.py
     how varied a digest is                      digests/selection.py
+    when a digest is held or skipped            digests/compose.py
+    defaults of a new subscriber                settings.py, subscribers/preferences.py
     notes and headings in a digest              digests/wording.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/smtp/connection_pool.py
     when and how often a send is retried        delivery/ledger/outcomes.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py
     how long a lease lasts                      delivery/ledger/claims.py
-    when soft bounces suppress an address       bounces/scoring.py
+    when soft bounces suppress an address       bounces/soft_bounce_score.py
+    how often a bounce counts                   bounces/recording.py
+    how a relay's replies are understood        delivery/smtp/responses/classify.py, phrases.py
     how long links work (LIFETIMES)             links.py
     how many e-mails a mailbox may request      subscribers/form_submissions.py
+    how many forms a network may send           settings.py, web/proof_of_work.py
     rate and work limits of the web app         web/rate_limits.py, web/connection_limits.py
     how long rows are kept                      settings.py, delivery/ledger/retention.py
 """

@@ -24,7 +24,7 @@ PURE = (
     "bounces.mime_parser",
     "bounces.notices",
     "bounces.unsubscribe_mails",
-    "bounces.scoring",
+    "bounces.soft_bounce_score",
     "bounces.webhook_signatures",
     "bounces.webhooks",
     "delivery.receivers",

@@ -8,14 +8,17 @@ unsubscribe_mails   PURE: recognise mails that ask to unsubscribe
 webhook_signatures  PURE: verify the signatures of SNS, SendGrid and Mailgun
 sns_certificates    fetch and cache the certificates of Amazon SNS
 webhooks            PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON
-scoring             PURE: decide when soft bounces suppress an address
+soft_bounce_score   PURE: decide when soft bounces suppress an address
 rates               count bounces and complaints by receiver, pause sending at too many complaints
-events              record bounces and complaints, suppress addresses
+recording           record bounces and complaints, suppress addresses
 imap_mailbox        notices in an IMAP mailbox
 folder              notices that a mail server writes into a folder
 """
 
-from app.bounces.events import (
+from app.bounces.folder import Folder
+from app.bounces.imap_mailbox import Mailbox
+from app.bounces.notices import Kind, Notice
+from app.bounces.recording import (
     TRUSTED,
     BouncedDelivery,
     find_delivery,
@@ -26,9 +29,6 @@ from app.bounces.events import (
     record_sender_rejection,
     record_soft,
 )
-from app.bounces.folder import Folder
-from app.bounces.imap_mailbox import Mailbox
-from app.bounces.notices import Kind, Notice
 from app.bounces.sns_certificates import CertificateCache
 from app.bounces.webhook_signatures import (
     RefusedSignature,

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app.bounces.events import COMPLAINT, HARD, SOFT
+from app.bounces.recording import COMPLAINT, HARD, SOFT
 from app.delivery import ledger
 from app.delivery.receivers import PROVIDERS, provider_of
 from app.storage import audit_log

@@ -46,6 +46,7 @@ from app.subscribers.form_submissions import DECLINE_LASTS, Choices, SignUp, mai
 from app.subscribers.form_submissions import prune as prune_form_submissions
 from app.subscribers.form_submissions import unprocessed as unprocessed_form_submissions
 from app.subscribers.preferences import (
+    AMOUNTS,
     MAX_INTERESTS,
     MAX_MUTED,
     MAX_PAPERS,

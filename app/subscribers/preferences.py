@@ -17,6 +17,8 @@ MAX_INTERESTS = 20
 MAX_PAPERS = 30  # with more, a mail would exceed the 100 kB at which mailbox providers clip it
 MAX_WEIGHT = 3.0
 MAX_MUTED = 50
+# Weights of an interest that the preferences page offers. `benchmarks.sent` measures what they send.
+AMOUNTS = {0.5: "fewer", 1.0: "normal", 1.5: "more", 2.0: "most"}
 _GMAIL = ("gmail.com", "googlemail.com")
 
 

@@ -17,7 +17,7 @@ from app.digests.builder import DigestBuilder
 from app.errors import TooManyRequests
 from app.relevance import query_language
 from app.relevance.suggestions import InterestHint
-from app.subscribers import MAX_INTERESTS, Preferences
+from app.subscribers import AMOUNTS, MAX_INTERESTS, Preferences
 from app.types import Digest, Interest, Skip
 from app.web import forms
 from app.web.forms import PreferencesForm
@@ -30,9 +30,6 @@ DAYS = 14
 MIN_DAYS = 7  # days with papers needed to state a rate
 DEFAULT_DIGEST_SIZE = 10  # papers
 NARROW = 2  # papers in two weeks
-# Weights that the preferences offer. `benchmarks.sent` measures what they send.
-AMOUNTS = {0.5: "fewer", 1.0: "normal", 1.5: "more", 2.0: "most"}
-
 BUILDER_LIFETIME = timedelta(minutes=1)  # previews during this time share the papers that a builder loaded
 _KEEP = {"HX-Reswap": "none"}  # htmx keeps the last preview and shows only the message
 MAX_MATCHED = 300  # interests per builder: each takes a row with a value per paper from three weeks

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import func, select
 
-from app import clock, main
+from app import clock, main, subscribers
 from app.application import Application
 from app.errors import TooManyRequests
 from app.links import Purpose
@@ -358,7 +358,7 @@ def test_preferences_say_what_other_amounts_bring(
 def test_larger_amounts_never_bring_fewer_papers(app: Application) -> None:
     now, interests = clock.utcnow(), ("agents", "language agents", "video generation", "cooking agents")
     totals: list[list[int]] = [[] for _ in interests]  # by interest: one for each amount
-    for weight in preview.AMOUNTS:
+    for weight in subscribers.AMOUNTS:
         preferences = Preferences(interests=tuple(Interest(text, weight) for text in interests))
         for amounts, interest in zip(totals, Previews(app).build(preferences, now).interests, strict=True):
             amounts.append(sum(interest.counts))

@@ -381,7 +381,7 @@ def _preferences_page(
         address=address, feedback=overview, until=_pause_form(subscriber, now, *pause),
         links=_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],
-        amounts=[(f"{weight:g}", name) for weight, name in preview.AMOUNTS.items()],
+        amounts=[(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()],
         history=[(delivery, links.get(delivery.id or 0, "")) for delivery in history],
         suggestions=request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from app.delivery.smtp import responses
-from app.delivery.smtp.responses import Reason, phases, phrases
+from app.delivery.smtp.responses import Reason, failure_phrases, phases, phrases
 from app.types import SendOutcome
 
 
@@ -418,7 +418,7 @@ def test_long_texts_are_truncated_before_matching(text: str) -> None:
         *phrases.PHRASES_BY_REASON.values(),
         *phrases.WORDS_BY_REASON.values(),
         *phases.PHASES.values(),
-        phases.FAILURE,
+        failure_phrases.FAILURE,
     ],
 )
 def test_phrases_are_in_lower_case(block: str) -> None:

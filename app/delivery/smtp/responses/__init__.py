@@ -9,6 +9,7 @@ status_codes     enhanced statuses → reasons
 phrases          the phrases with which servers refuse mail
 phrase_matching  phrases → reasons
 phases           which command was refused
+failure_phrases  the phrases by which bounce notices are recognised
 classify         status, text and command → `Diagnosis` of a notice, `SendOutcome` of a reply
 """
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, exists, select
 
-from app.bounces import scoring
+from app.bounces import soft_bounce_score
 from app.bounces.notices import Notice
 from app.delivery import suppression
 from app.errors import LinkForged
@@ -102,7 +102,7 @@ def record_soft(
     if not _record_event(session, SOFT, delivery_id, subscriber_id, diagnostic, now):
         return False
     moments = soft_bounces_since_success(session, subscriber_id, now)
-    if scoring.exceeds_threshold(moments, now):
+    if soft_bounce_score.exceeds_threshold(moments, now):
         reason = f"{len(moments)} mails bounced since {min(moments):%Y-%m-%d}: {diagnostic}"
         _record_event(session, HARD, delivery_id, subscriber_id, reason, now)
         _suppress_subscriber(session, subscriber_id, reason, now)
@@ -146,7 +146,7 @@ def soft_bounces_since_success(session: Session, subscriber_id: int, now: dateti
     delivered = select(func.max(Delivery.due_at)).where(
         Delivery.subscriber_id == subscriber_id,
         Delivery.state == DeliveryState.SENT,
-        col(Delivery.sent_at) <= now - scoring.ASSUME_DELIVERED_AFTER,
+        col(Delivery.sent_at) <= now - soft_bounce_score.ASSUME_DELIVERED_AFTER,
         ~bounced,
     )
     lifted = select(func.max(Event.at)).where(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bounces import scoring
+from app.bounces import soft_bounce_score
 from tests.conftest import NOW
 
 
@@ -20,22 +20,28 @@ from tests.conftest import NOW
 def test_daily_and_weekly_readers_are_suppressed_in_time(every: int, times: int, enough: bool) -> None:
     """One bad day does not suppress, and neither does one bounce a month."""
     bounces = [NOW - timedelta(days=every * n) for n in range(times)]
-    assert scoring.exceeds_threshold(bounces, NOW) is enough
+    assert soft_bounce_score.exceeds_threshold(bounces, NOW) is enough
 
 
 def test_one_day_is_never_enough() -> None:
     """The number of bounces on that day does not matter."""
-    assert not scoring.exceeds_threshold([NOW] * 1000, NOW)
-    assert not scoring.exceeds_threshold([], NOW)
+    assert not soft_bounce_score.exceeds_threshold([NOW] * 1000, NOW)
+    assert not soft_bounce_score.exceeds_threshold([], NOW)
 
 
 def test_score_halves_in_a_half_life() -> None:
     """A bounce in the future, from a wrong clock, counts as one of now."""
-    assert scoring.score([NOW, NOW - scoring.HALF_LIFE, NOW + timedelta(days=1)], NOW) == 2.5
+    assert (
+        soft_bounce_score.score([NOW, NOW - soft_bounce_score.HALF_LIFE, NOW + timedelta(days=1)], NOW) == 2.5
+    )
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=50), st.integers(0, 10_000))
 def test_another_bounce_never_lowers_the_score(days: list[int], another: int) -> None:
     moments = [NOW - timedelta(days=each) for each in days]
-    more = scoring.score([*moments, NOW - timedelta(days=another)], NOW)
-    assert more >= scoring.score(moments, NOW) >= scoring.score(moments, NOW + timedelta(days=1))
+    more = soft_bounce_score.score([*moments, NOW - timedelta(days=another)], NOW)
+    assert (
+        more
+        >= soft_bounce_score.score(moments, NOW)
+        >= soft_bounce_score.score(moments, NOW + timedelta(days=1))
+    )
