@@ -1,4 +1,4 @@
-"""PURE. Compose a digest from ranked papers: sections by interest and a note. Or skip or hold it, and say why.
+"""PURE. Compose a digest from ranked papers: sections by interest and a note. Or skip or hold it, and why.
 
 Sections, and the papers in them, are sorted by score. The trending papers beyond all interests come last.
 """
