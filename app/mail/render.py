@@ -191,14 +191,12 @@ class Renderer:
     def card(self, card: DigestCard, feedback_links: Mapping[str, str]) -> Fragment:
         """Return a card whose item is from `fit_to_limits`, with links from `LinkSigner.feedback_links`."""
         item = card.item
-        day = date.fromisoformat(item.published_on) if item.published_on else None
         code = ("Code", item.code_url) if item.code_url else ("Project", item.project_url)
         links = [(name, url) for name, url in (("PDF", item.pdf_url), code) if url]
         stars = _short_number(item.stars)
         values: dict[str, Any] = {
             "item": item,
             "lead": card.is_lead,
-            "date": f"{day.day} {day:%b}" if day else "",
             "facts": _facts(item, card.is_lead),
             "stars": stars,
             "links": links,
@@ -288,12 +286,14 @@ def number_text(number: int) -> str:
 
 
 def _facts(item: DigestItem, is_lead: bool) -> str:
-    """Return the line below a paper: what the community said, who wrote it, and when."""
+    """Return the line below a paper: what the community said, who wrote it, and when if nobody voted."""
     votes = _count(item.votes, "vote") if is_lead and item.votes else ""
+    day = date.fromisoformat(item.published_on) if item.published_on else None
+    published = f"{day.day} {day:%b}" if day and not item.votes else ""
     people = (with_ltr_mark(item.organization), with_ltr_mark(item.short_authors))
     # The first comment is usually by the person who submitted the paper.
     comments = f"{item.comments} comments" if item.comments > 1 else ""
-    return " · ".join(filter(None, (votes, *people, item.trend_note, comments)))
+    return " · ".join(filter(None, (votes, *people, published, item.trend_note, comments)))
 
 
 def _count(number: int, unit: str) -> str:

@@ -28,15 +28,14 @@ def interest_reason(
     """Return why a paper matches an interest: highlights, close words, and the filters it passed.
 
     The second reason is for a card on which all highlights but the `unmarked` ones are marked.
-    If the paper lacks some words of the interest, say which, and that it is close in meaning, unless
+    If the paper lacks some words of the interest, say which, and by which words it is related, unless
     `close_words` is None.
     """
     parts = []
     if missing:
-        without = f"not {_quote(missing, ' or ')}" if highlights else ""
-        through = f"through {_quote(close_words)}" if close_words else "in meaning"
-        close = "" if close_words is None else f"close to your interest {through}"
-        parts.append(", but ".join(filter(None, [without, close])))
+        without = f"no {_quote(missing, ' or ')}" if highlights else ""
+        related = f"related words: {_quote(close_words)}" if close_words else "a similar topic"
+        parts.append(", but ".join(filter(None, [without, "" if close_words is None else related])))
     if authors:
         parts.append(f"by {', '.join(authors)}")
     if organization:
