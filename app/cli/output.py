@@ -107,6 +107,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
             *(escaped(f"{text[:longest]}…" if longest and len(text) > longest else text) for text in texts)
         )
     console.print(printed)
+    if not printed.row_count:
+        err().print("There are none.")
 
 
 def escaped(text: str) -> str:

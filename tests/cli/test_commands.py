@@ -934,6 +934,7 @@ def test_first_command_creates_the_database(
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new/paperboy.db")
     sources = parse_output(run("sources", "list", "--json"))
     assert [source["kind"] for source in sources] == ["huggingface", "arxiv_feed"]
+    assert "There are none." in run("deliveries").stderr
     assert "is at revision" in run("migrate").stdout
     assert "is at revision none" in run("migrate", "--to", "base").stdout
     assert "there is no revision 4711" in run("migrate", "--to", "4711", code=1).stderr
