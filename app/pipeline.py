@@ -408,8 +408,8 @@ def import_subscribers(
     interrupted, it can be repeated. `run_id` is a run that has begun already.
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
+    rows = subscribers.survey(file, name).rows  # before the run begins: an unreadable file is no failed job
     with job_runs.record(app.db, "import", now, run_id) as run:
-        rows = subscribers.survey(file, name).rows
         with app.db.write() as session:  # first, so that nobody gets a digest during a long import
             hold = not ledger.any_sent(session) if hold is None else hold
             paused_here = hold and not ledger.is_paused(session)

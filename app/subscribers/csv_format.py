@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import EnumType
-from functools import lru_cache
 from itertools import chain
 from typing import Any, BinaryIO, TextIO
 
@@ -199,15 +198,11 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
         split_list(cells["interests"]), others.get("weights", ()), others.get("quotas", ())
     )
     email = normalise_address(cells["email"])
-    preferences = _check(replace(defaults, interests=interests, **_parse(cells, _PREFERENCES)))
+    preferences = check(replace(defaults, interests=interests, **_parse(cells, _PREFERENCES)))
     consent_at = others.get("consent_at")
     if consent_at and consent_at > now:
         raise InvalidInput("consent_at is in the future", "consent_at")
     return ImportedSubscriber(email, preferences, state, consent_at, others.get("consent_version", "")[:100])
-
-
-# Subscribers of one organisation often have the same interests.
-_check = lru_cache(maxsize=2000)(check)
 
 
 def _interests(
