@@ -56,7 +56,7 @@ from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
 from app.settings import Settings
-from app.storage import admin_sessions, audit_log, backup, hit_counters, job_runs, locks, schema
+from app.storage import admin_sessions, audit_log, backup, hit_counters, job_runs, locks, schema, uploads
 from app.storage.backup import Manifest
 from app.storage.database import BUSY_TIMEOUT_MS, Database, wait_for_locks
 from app.storage.models import Delivery, JobRun
@@ -455,6 +455,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             hit_counters.prune(session, now)
             admin_sessions.prune(session, now)
+        uploads.delete_expired(uploads.folder(app.settings.journal_dir), now)
         run.counts.update(events=0, deliveries=0)
         for prune_batch in (ledger.prune_deliveries, ledger.prune_events):
             left = True

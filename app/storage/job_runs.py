@@ -80,6 +80,15 @@ def begin(db: Database, job: str, now: datetime) -> int:
         return cast("int", row.id)
 
 
+def abort(db: Database, run_id: int, now: datetime, error: str) -> None:
+    """End a run that `record` did not end. Do nothing if it has ended."""
+    with db.write() as session:
+        row = session.get_one(JobRun, run_id)
+        if row.ended_at is None:
+            row.ended_at, row.error = now, error
+            session.add(row)
+
+
 @contextmanager
 def record(db: Database, job: str, now: datetime, run_id: int | None = None) -> Iterator[JobRunRecorder]:
     """Store a JobRun at the beginning of the block, unless one is given, and complete it at the end.
