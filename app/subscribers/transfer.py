@@ -31,7 +31,7 @@ MAX_CONFLICTS_LISTED = 500  # of these, so that a repeated import still lists th
 PREVIEWED = 10  # rows
 
 
-class RejectedRow(NamedTuple):
+class SkippedRow(NamedTuple):
     """A skipped row, numbered as in a spreadsheet: the first subscriber is in row 2."""
 
     row: int
@@ -52,7 +52,7 @@ class ImportReport:
     added: int = 0
     rejected: int = 0
     registered: int = 0  # of the rejected: the address is registered or suppressed
-    rejections: list[RejectedRow] = field(default_factory=list)  # the first ones
+    rejections: list[SkippedRow] = field(default_factory=list)  # the first ones
     first: list[ImportedSubscriber] = field(default_factory=list)  # the first valid rows
     ignored_columns: tuple[str, ...] = ()
 
@@ -69,7 +69,7 @@ class ImportReport:
         self.registered += is_conflict
         most = MAX_LISTED if not is_conflict or self.registered <= MAX_CONFLICTS_LISTED else 0
         if len(self.rejections) < most:
-            self.rejections.append(RejectedRow(row, str(error), address))
+            self.rejections.append(SkippedRow(row, str(error), address))
 
 
 _Row = tuple[int, ImportedSubscriber]  # with its number

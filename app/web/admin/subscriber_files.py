@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -103,8 +104,11 @@ def confirm_import(
     capacity: Capacity = request.app.state.capacity
     capacity.jobs.check()
     try:
-        file = uploads.take(_folder(request), name, operator.form_token, clock.utcnow())
-        subscribers.survey(file)
+        with ExitStack() as on_error:
+            taken = uploads.take(_folder(request), name, operator.form_token, clock.utcnow())
+            file = on_error.enter_context(taken)
+            subscribers.survey(file)
+            on_error.pop_all()
     except (InvalidInput, NotFound) as error:
         return _upload_page(request, operator, str(error))
     run_id = job_runs.begin(app.db, "import", clock.utcnow())

@@ -54,7 +54,7 @@ class ImportedRow(BaseModel):
     consent_version: str
 
 
-class SkippedRow(BaseModel):
+class SkippedRowOut(BaseModel):
     """A row that was skipped."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -68,7 +68,7 @@ class ImportOut(BaseModel):
     added: int = Field(description="In a preview: how many would be added.")
     rejected: int = Field(description="All rows that were skipped.")
     registered: int = Field(description="Of these, the ones whose address is registered or suppressed.")
-    rejections: list[SkippedRow] = Field(description="The first of them, up to 1,000.")
+    rejections: list[SkippedRowOut] = Field(description="The first of them, up to 1,000.")
     ignored_columns: list[str]
     held: bool = Field(description="All sending is paused, until an operator resumes it.")
     run_id: int | None = Field(description="The run of this import: see /runs. Null in a preview.")
@@ -191,7 +191,7 @@ def _to_out(report: subscribers.ImportReport, **values: Any) -> ImportOut:
         added=report.added,
         rejected=report.rejected,
         registered=report.registered,
-        rejections=[SkippedRow.model_validate(item) for item in report.rejections],
+        rejections=[SkippedRowOut.model_validate(item) for item in report.rejections],
         ignored_columns=list(report.ignored_columns),
         **{"held": False, "run_id": None, "first_rows": [], **values},
     )
