@@ -50,7 +50,7 @@ def test_file_is_imported_after_a_preview(app: Application, sign_in: Callable[..
     assert uploaded.status_code == 303
     preview = desk.get(uploaded.headers["location"]).text
     assert "alice@example.org" in preview
-    assert "&lt;b&gt;agents&lt;/b&gt; × 2.0" in preview
+    assert "&lt;b&gt;agents&lt;/b&gt; × 2<br>" in preview
     assert "07:00" in preview
     assert "Unknown columns are ignored: colour." in preview
     assert "hour must be a whole number, not “seven”" in preview
@@ -65,7 +65,7 @@ def test_file_is_imported_after_a_preview(app: Application, sign_in: Callable[..
         [],
     )
     report = desk.get(confirmed.headers["location"]).text
-    assert "Subscribers added: 2." in report
+    assert "Subscribers added: 2. All sending is paused" in report
     assert "hour must be a whole number, not “seven”" in report
     assert 'http-equiv="refresh"' not in report
     with app.db.read() as session:
