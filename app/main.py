@@ -53,6 +53,9 @@ PAGES = (
     home, archive, subscriber, subscription, leaving, paper_actions, feedback, feeds, robots, monitoring,
 )  # fmt: skip
 
+# The paths that accept large files. They read the body only after they have checked who sends it.
+UPLOADS = ("/api/v1/subscribers/import", "/admin/subscribers/import")
+
 log = structlog.get_logger(__name__)
 
 
@@ -100,7 +103,8 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     # Compressed sizes do not leak secrets (BREACH): the only cookie is sent with no request that another site
     # causes, so other sites cannot request a page that contains a secret.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
-    site.add_middleware(security.SecurityMiddleware, common=security.headers(app.settings))
+    uploads = dict.fromkeys(UPLOADS, app.settings.max_import_bytes + security.MAX_FORM_BYTES)
+    site.add_middleware(security.SecurityMiddleware, common=security.headers(app.settings), uploads=uploads)
     errors.install(site)
     for module in PAGES:
         site.router.routes.extend(module.router.routes)

@@ -20,6 +20,7 @@ render_digest()    a digest → the rendered mail
 send_test()        a digest → a test mail to any address, without the ledger
 read_bounces()     notices in the bounce mailbox and folder → events, scores, suppressions
 apply_bounces()    the same for notices from a webhook
+import_subscribers() a CSV file → subscribers
 prune()            delete rows whose retention has passed
 back_up()          the database and the journals → a file
 restore()          a backup → an empty database, with all sending paused
@@ -30,10 +31,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
+from typing import BinaryIO
 
 import structlog
 from sqlmodel import col, delete
@@ -54,11 +57,21 @@ from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
 from app.settings import Settings
-from app.storage import admin_sessions, backup, hit_counters, job_runs, live_processes, locks, schema
+from app.storage import (
+    admin_sessions,
+    audit_log,
+    backup,
+    hit_counters,
+    job_runs,
+    live_processes,
+    locks,
+    schema,
+    uploads,
+)
 from app.storage.backup import Manifest
-from app.storage.database import Database
+from app.storage.database import BUSY_TIMEOUT_MS, Database, wait_for_locks
 from app.storage.models import Delivery, JobRun
-from app.types import Digest, Interest, RenderedMail, SendResult, Skip, SourceKind
+from app.types import Digest, Interest, Rejection, RenderedMail, SendResult, Skip, SourceKind
 
 log = structlog.get_logger(__name__)
 
@@ -381,6 +394,61 @@ def apply_bounces(app: Application, notices: Sequence[Notice], now: datetime) ->
     return counts
 
 
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """The result of an import, and the id of its job run."""
+
+    report: subscribers.ImportReport
+    held: bool  # all sending is paused
+    run_id: int
+
+
+def import_subscribers(
+    app: Application,
+    file: BinaryIO,
+    actor: str,
+    now: datetime,
+    *,
+    hold: bool | None = None,
+    name: str = "the file",
+    run_id: int | None = None,
+    after_batch: Callable[[subscribers.ImportReport], None] = lambda _: None,
+) -> ImportResult:
+    """Add the subscribers in a CSV file, who must have consented elsewhere. Skip invalid rows.
+
+    With `hold`, pause all sending first (None: if no digest was ever sent). If nobody is added, sending
+    resumes. Raise InvalidInput, and change nothing, if the file is not a table of subscribers. If this is
+    interrupted, it can be repeated. `run_id` is a run that has begun already.
+    """
+    wait_for_locks(BUSY_TIMEOUT_MS)
+    rows = subscribers.survey(file, name).rows  # before the run begins: an unreadable file is no failed job
+    with job_runs.record(app.db, "import", now, run_id) as run:
+        with app.db.write() as session:  # first, so that nobody gets a digest during a long import
+            hold = not ledger.any_sent(session) if hold is None else hold
+            paused_here = hold and not ledger.is_paused(session)
+            if hold:
+                ledger.pause(session, "subscribers were imported: see what would be sent, then resume", now)
+
+        def record_batch(report: subscribers.ImportReport) -> bool:
+            run.counts = Counter(rows=report.rows, added=report.added, rejected=report.rejected, total=rows)
+            job_runs.store_counts(app.db, run)
+            after_batch(report)
+            return not app.stopping.is_set()
+
+        defaults = subscribers.default_preferences(app.settings)
+        report = subscribers.import_file(app.db, file, defaults, now, name=name, after_batch=record_batch)
+        run.reject(Rejection(item.without_address, item.row) for item in report.rejections)
+        if report.rows < rows:
+            run.fail(name, f"the service stopped after {report.rows} of {rows} rows: import it again")
+        with app.db.write() as session:
+            added, skipped = f"{report.added} subscribers", report.rejected
+            audit_log.record(session, actor, "subscriber.import", added, now, skipped=skipped)
+            held = hold and bool(report.added)
+            if paused_here and not held:
+                ledger.resume(session)
+    return ImportResult(report, held, run.id)
+
+
 def prune(app: Application, now: datetime) -> Counter[str]:
     """Delete rows whose retention has passed. Papers that old are not candidates, so none is sent twice.
 
@@ -400,6 +468,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             hit_counters.prune(session, now)
             admin_sessions.prune(session, now)
+        uploads.delete_expired(uploads.folder(app.settings.journal_dir), now)
         run.counts.update(events=0, deliveries=0)
         for prune_batch in (ledger.prune_deliveries, ledger.prune_events):
             left = True

@@ -117,6 +117,7 @@ class Settings(BaseSettings):
     scheduler: bool = True
     signups_per_hour: int = Field(default=20, ge=1)
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    max_import_bytes: int = Field(default=100_000_000, ge=1000)  # of an uploaded file of subscribers
     retention_days: int = Field(default=400, ge=60)
     log_level: LogLevel = LogLevel.INFO
     log_json: bool = False

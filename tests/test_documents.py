@@ -19,7 +19,7 @@ from app.cli import cli, sample
 from app.cli.demo import sample_subscribers
 from app.settings import Settings
 from app.storage.database import ROOT
-from app.subscribers.transfer import COLUMNS
+from app.subscribers.csv_format import COLUMNS
 
 README = (ROOT / "README.md").read_text()
 OPERATING = (ROOT / "docs/operating.md").read_text()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
-from rich.progress import track
+from rich.progress import Progress
 
-from app import clock, subscribers
+from app import clock, pipeline, subscribers
 from app.cli import output
-from app.delivery import ledger
-from app.storage import audit_log
 
 
 def import_subscribers(
@@ -28,44 +30,55 @@ def import_subscribers(
 ) -> None:
     """Add the subscribers in a CSV file. They must have consented elsewhere. Invalid rows are skipped.
 
-    The first line names the columns. Required: email, and interests (separated by “;”). Optional: weights and
+    The first line names the columns. Required: email, and interests (separated by “;”; write “\\;” for
+    one that belongs to an interest). Optional: weights and
     quotas of the interests (separated by “;”), cadence, weekday, hour, zone, min_papers, max_papers,
     when_empty, max_trending, muted (separated by “;”), state, consent_at and consent_version. Subscribers
-    whose state is neither active nor paused are skipped. Exit code 1 if a row was skipped.
+    whose state is neither active nor paused are skipped. Exit code 1 if a row was skipped. An interrupted
+    import can be repeated.
     """
-    now = clock.utcnow()
-    with output.open_application() as app:
-        rows = subscribers.read_csv(file.read_bytes(), str(file))
-        with app.db.write() as session:  # first, so that nobody gets a digest during a long import
-            hold = not ledger.any_sent(session) if hold is None else hold
-            paused_here = hold and not any(
-                pause.edition == ledger.ALL_EDITIONS for pause in ledger.pauses(session)
-            )
-            if hold:
-                ledger.pause(session, "subscribers were imported: see what would be sent, then resume", now)
-        console = output.err()
-        watched = track(rows, "Importing", console=console, disable=as_json or not console.is_terminal)
-        report = subscribers.import_rows(app.db, watched, subscribers.default_preferences(app.settings), now)
-        with app.db.write() as session:
-            added, skipped = f"{report.added} subscribers", len(report.rejected)
-            audit_log.record(session, output.ACTOR, "subscriber.import", added, now, skipped=skipped)
-            held = hold and bool(report.added)
-            if paused_here and not held:
-                ledger.resume(session)
+    console = output.err()
+    with (
+        output.open_application() as app,
+        seekable(file) as content,
+        Progress(console=console, disable=as_json or not console.is_terminal, transient=True) as progress,
+    ):
+        bar = progress.add_task("Importing", total=subscribers.survey(content, str(file)).rows)
+        result = pipeline.import_subscribers(
+            app, content, output.ACTOR, clock.utcnow(), hold=hold, name=str(file),
+            after_batch=lambda report: progress.update(bar, completed=report.rows),
+        )  # fmt: skip
+    report = result.report
     if as_json:
-        rejections = [{"file": str(file), "row": row, "reason": reason} for row, reason in report.rejected]
-        document = {"added": report.added, "rejected": len(rejections), "rejections": rejections}
-        output.print_json(document | {"ignored_columns": report.ignored_columns, "held": held})
+        rejections = [
+            {"file": str(file), "row": item.row, "reason": item.reason} for item in report.rejections
+        ]
+        document = {"added": report.added, "rejected": report.rejected, "rejections": rejections}
+        output.print_json(document | {"ignored_columns": list(report.ignored_columns), "held": result.held})
     else:
-        _print_report(report, held=held)
+        _print_report(report, held=result.held)
     if report.rejected:
         raise typer.Exit(1)
 
 
+@contextmanager
+def seekable(path: Path) -> Iterator[BinaryIO]:
+    """Open a file, or a temporary copy if it is a pipe."""
+    with path.open("rb") as file:
+        if file.seekable():
+            yield file
+            return
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(file, copy)
+            yield copy
+
+
 def _print_report(report: subscribers.ImportReport, *, held: bool) -> None:
-    output.out().print(f"Subscribers added: {report.added}. Rows skipped: {len(report.rejected)}.")
+    output.out().print(f"Subscribers added: {report.added}. Rows skipped: {report.rejected}.")
     if report.rejected:
-        output.table(["row", "reason"], report.rejected)
+        output.table(["row", "reason"], [(item.row, item.reason) for item in report.rejections])
+    if report.rejected > len(report.rejections):
+        output.out().print(f"The other {report.rejected - len(report.rejections)} are not listed.")
     if report.ignored_columns:
         names = output.escaped(", ".join(report.ignored_columns))
         output.err().print(f"Unknown columns were ignored: {names}.", soft_wrap=True)

@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from app.errors import InvalidInterest
 from app.text import characters
@@ -89,6 +89,7 @@ def normalise(text: str) -> str:
     return " ".join(cleaned.split())
 
 
+@lru_cache(maxsize=4000)  # many subscribers share interests
 def parse(text: str) -> Query:
     """Parse an interest. Raise InvalidInterest, saying what to change, if it cannot be searched for.
 

@@ -27,7 +27,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class JobRunRecorder:
-    """The counts, rejections and errors of a run in progress. They are stored when the run ends."""
+    """The counts, rejections and errors of a run in progress. They are stored when the run ends.
+
+    A long run also calls `store_counts` now and then.
+    """
 
     id: int
     counts: Counter[str] = field(default_factory=Counter)
@@ -49,6 +52,14 @@ class JobRunRecorder:
         self.errors.append(f"{origin}: {error}")
 
 
+def store_counts(db: Database, recorder: JobRunRecorder) -> None:
+    """Store the counts of a run in progress, so that others can see how far it is."""
+    with db.write() as session:
+        row = session.get_one(JobRun, recorder.id)
+        row.counts = dict(recorder.counts)
+        session.add(row)
+
+
 def last_runs(session: Session) -> Sequence[JobRun]:
     """Return the last finished run of each job, by name of the job."""
     newest = select(func.max(JobRun.id)).where(col(JobRun.ended_at).is_not(None)).group_by(JobRun.job)
@@ -60,17 +71,31 @@ def failed_jobs(session: Session, _now: datetime) -> list[str]:
     return [run.job for run in last_runs(session) if run.error]
 
 
-@contextmanager
-def record(db: Database, job: str, now: datetime) -> Iterator[JobRunRecorder]:
-    """Store a JobRun at the beginning of the block and complete it at the end.
-
-    If the block raises an exception, its message is stored and it is raised again.
-    """
+def begin(db: Database, job: str, now: datetime) -> int:
+    """Store a JobRun that `record` will complete, and return its id."""
     with db.write() as session:
         row = JobRun(job=job, started_at=now)
         session.add(row)
         session.flush()
-        recorder = JobRunRecorder(cast("int", row.id))
+        return cast("int", row.id)
+
+
+def abort(db: Database, run_id: int, now: datetime, error: str) -> None:
+    """End a run that `record` did not end. Do nothing if it has ended."""
+    with db.write() as session:
+        row = session.get_one(JobRun, run_id)
+        if row.ended_at is None:
+            row.ended_at, row.error = now, error
+            session.add(row)
+
+
+@contextmanager
+def record(db: Database, job: str, now: datetime, run_id: int | None = None) -> Iterator[JobRunRecorder]:
+    """Store a JobRun at the beginning of the block, unless one is given, and complete it at the end.
+
+    If the block raises an exception, its message is stored and it is raised again.
+    """
+    recorder = JobRunRecorder(begin(db, job, now) if run_id is None else run_id)
     began = time.monotonic()  # so that the duration is real, even if `now` is simulated
     try:
         yield recorder

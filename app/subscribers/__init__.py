@@ -8,7 +8,9 @@ signup            sign up, confirm, decline, request a link
 account           change preferences, follow authors, mute words, pause, resume, resubscribe
 address           change the address, confirmed with the old one and the new one
 privacy           unsubscribe, new links, export, erase
-transfer          import and export as CSV
+transfer          import and export
+csv_format        columns, cells and rows of the CSV files
+bulk              add many subscribers in one transaction
 repository        find and lock rows, record events, set the next due date, enqueue service mails
 schedule          PURE: when a subscriber is due, in their time zone
 """
@@ -29,6 +31,7 @@ from app.subscribers.account import (
     unmute,
 )
 from app.subscribers.address import confirm_change, expire_changes, open_change, request_change
+from app.subscribers.csv_format import ImportedSubscriber, survey, write_csv, write_header, write_rows
 from app.subscribers.feedback import (
     MatchedReferences,
     feedback_for_ranking,
@@ -88,4 +91,4 @@ from app.subscribers.signup import (
     sign_up,
 )
 from app.subscribers.stored_interests import forget_unused_queries, interests_of
-from app.subscribers.transfer import ImportReport, exported, import_rows, read_csv, write_csv
+from app.subscribers.transfer import ImportReport, exported, import_file, preview_file

@@ -7,6 +7,7 @@ no longer be confirmed, `close` removes all personal data from the row.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from sqlalchemy import ColumnElement, and_, update
 from sqlmodel import Session, col, delete, exists, or_, select
 
 from app.links import LIFETIMES, Purpose
+from app.storage.database import in_array
 from app.storage.models import FormSubmission, RequestKind
 from app.subscribers.feedback import MatchedReferences
 from app.subscribers.preferences import Preferences, fold_address
@@ -147,8 +149,14 @@ def remember_decline(session: Session, request: FormSubmission, now: datetime) -
 
 def forget_decline(session: Session, mailbox: str) -> None:
     """Allow confirmations to this mailbox again, because its owner has shown that they want mail."""
-    conditions = (col(FormSubmission.mailbox) == mailbox, col(FormSubmission.declined_at).is_not(None))
-    session.execute(update(FormSubmission).where(*conditions).values(declined_at=None))
+    forget_declines(session, [mailbox])
+
+
+def forget_declines(session: Session, mailboxes: Collection[str]) -> None:
+    """Allow confirmations to several mailboxes again."""
+    of_mailboxes = in_array(session, col(FormSubmission.mailbox), mailboxes)
+    declined = update(FormSubmission).where(of_mailboxes, col(FormSubmission.declined_at).is_not(None))
+    session.execute(declined.values(declined_at=None))
 
 
 # --- choices awaiting confirmation

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from sqlmodel import Session, col, func, select
@@ -82,12 +83,17 @@ def preferences_of(session: Session, subscriber: Subscriber) -> Preferences:
 
 def store_preferences(session: Session, subscriber: Subscriber, preferences: Preferences) -> None:
     """Store a subscriber's preferences, which must have passed `check`."""
-    for name in _COLUMNS:
-        setattr(subscriber, name, getattr(preferences, name))
-    subscriber.muted = list(preferences.muted)
+    for name, value in preference_columns(preferences).items():
+        setattr(subscriber, name, value)
     session.add(subscriber)
     session.flush()
     store(session, subscriber.id or 0, preferences.interests)
+
+
+def preference_columns(preferences: Preferences) -> dict[str, Any]:
+    """Return the columns of `Subscriber` that store preferences."""
+    values = {name: getattr(preferences, name) for name in _COLUMNS}
+    return {**values, "muted": list(preferences.muted)}
 
 
 _COLUMNS = tuple(field.name for field in fields(Preferences) if field.name not in ("interests", "muted"))

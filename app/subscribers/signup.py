@@ -274,11 +274,21 @@ def invite(session: Session, email: str, preferences: Preferences, now: datetime
     """
     subscriber, created = _store_subscriber(session, email, preferences, now)
     if not created:
-        raise Conflict(f"{subscriber.email} is already registered: its state is {subscriber.state}.")
+        raise registered_error(subscriber.email, subscriber.state)
     record_event(session, "signed_up", subscriber, now)
     if send_link(session, subscriber.email, "", now) is None:
         raise Conflict(f"No confirmation was sent: {email} declined earlier ones, or got too many.")
     return subscriber.id or 0
+
+
+def suppressed_error(email: str) -> Conflict:
+    """Return the error for an address to which nothing is sent."""
+    return Conflict(f"{email} is suppressed: lift the suppression first, if its owner wants mail again.")
+
+
+def registered_error(email: str, state: State) -> Conflict:
+    """Return the error for an address that belongs to a subscriber."""
+    return Conflict(f"{email} is already registered: its state is {state}.")
 
 
 def _store_subscriber(
@@ -290,10 +300,10 @@ def _store_subscriber(
     """
     email, preferences = normalise_address(email), check(preferences)
     if suppression.is_suppressed(session, email):
-        raise Conflict(f"{email} is suppressed: lift the suppression first, if its owner wants mail again.")
+        raise suppressed_error(email)
     subscriber, created = _get_or_create(session, email, now)
     if subscriber.state is not State.PENDING:
-        raise Conflict(f"{email} is already registered: its state is {subscriber.state}.")
+        raise registered_error(email, subscriber.state)
     store_preferences(session, subscriber, preferences)
     return subscriber, created
 

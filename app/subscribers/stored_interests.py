@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from sqlmodel import Session, col, delete, exists, select
+from sqlmodel import Session, col, delete, exists, insert, select
 
-from app.storage.database import in_array, insert_or_ignore
+from app.storage.database import in_array, insert_many_or_ignore
 from app.storage.models import InterestQuery, InterestRow
 from app.types import Interest
 
@@ -53,6 +53,24 @@ def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -
         forget_unused_queries(session, dropped)
 
 
+def store_new(session: Session, interests: Mapping[int, Sequence[Interest]]) -> None:
+    """Store the interests of new subscribers, by their ids. `store` replaces those of others."""
+    ids = _query_ids(session, [interest.text for chosen in interests.values() for interest in chosen])
+    rows = [
+        {
+            "subscriber_id": subscriber_id,
+            "query_id": ids[interest.text],
+            "position": position,
+            "weight": interest.weight,
+            "quota": interest.quota,
+        }
+        for subscriber_id, chosen in interests.items()
+        for position, interest in enumerate(chosen)
+    ]
+    if rows:
+        session.execute(insert(InterestRow), rows)
+
+
 def forget_unused_queries(session: Session, ids: Collection[int] | None = None) -> int:
     """Delete the texts that no subscriber uses, among these ids (None: all), and return their number.
 
@@ -77,11 +95,10 @@ def _query_ids(session: Session, texts: Sequence[str]) -> dict[str, int]:
     """
     ids: dict[str, int] = {}
     while missing := sorted(set(texts) - ids.keys()):
-        for text in missing:
-            insert_or_ignore(session, InterestQuery, ["text"], text=text)
+        insert_many_or_ignore(session, InterestQuery, ["text"], [{"text": text} for text in missing])
         rows = (
             select(InterestQuery.text, col(InterestQuery.id))
-            .where(col(InterestQuery.text).in_(missing))
+            .where(in_array(session, col(InterestQuery.text), missing))
             .order_by(InterestQuery.text)
         )
         locked = session.exec(rows.with_for_update(read=True, key_share=True))

@@ -1,185 +1,165 @@
-"""Import and export subscribers as CSV. A row that cannot be used is skipped and reported."""
+"""Import and export subscribers as CSV. A row that cannot be used is skipped and reported.
+
+An import writes a few hundred rows per transaction. If it is interrupted, it can be repeated: subscribers who
+are registered already are skipped.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from enum import EnumType
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import Any, BinaryIO, NamedTuple
 
-from sqlmodel import Session, col, select
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlmodel import col, select
 
-from app.errors import InvalidInput, PaperboyError
+from app.errors import Conflict, PaperboyError
 from app.storage.database import Database
 from app.storage.models import Subscriber, SubscriberState
-from app.subscribers.account import pause
+from app.subscribers import bulk, csv_format
+from app.subscribers.csv_format import EXPORTED, ImportedSubscriber
 from app.subscribers.preferences import Preferences
-from app.subscribers.signup import CONSENT_GIVEN_ELSEWHERE, add
 from app.subscribers.stored_interests import interests_of
-from app.types import Cadence, EmptyDigestPolicy, Interest
 
-SEPARATOR = ";"  # between interests, and between muted queries
+IMPORT_BATCH = 500  # rows per transaction: others wait a fraction of a second
 EXPORT_BATCH = 500  # subscribers
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run such cells as formulas
-EXTRA_CELLS = "\0"  # the column of cells beyond the last one with a name
-# With any other state, the owner of the address has left, or never confirmed.
-IMPORTED_STATES = (SubscriberState.ACTIVE, SubscriberState.PAUSED)
+MAX_LISTED = 1000  # rejected rows in a report; all are counted
+MAX_CONFLICTS_LISTED = 500  # of these, so that a repeated import still lists the invalid rows
+PREVIEWED = 10  # rows
 
 
-def _split(cell: str) -> tuple[str, ...]:
-    return tuple(text for part in cell.split(SEPARATOR) if (text := part.strip()))
+class SkippedRow(NamedTuple):
+    """A skipped row, numbered as in a spreadsheet: the first subscriber is in row 2."""
 
+    row: int
+    reason: str
+    address: str = ""  # if the reason names it
 
-def _weights(cell: str) -> tuple[float | None, ...]:
-    weights = tuple(float(part) if part.strip() else None for part in cell.split(SEPARATOR))
-    if not all(weight is None or math.isfinite(weight) for weight in weights):
-        raise ValueError(cell)
-    return weights
-
-
-def _quotas(cell: str) -> tuple[int | None, ...]:
-    quotas = tuple(int(part) if part.strip() else None for part in cell.split(SEPARATOR))
-    if any(quota is not None and quota < 1 for quota in quotas):
-        raise ValueError(cell)
-    return quotas
-
-
-def _moment(cell: str) -> datetime:
-    moment = datetime.fromisoformat(cell)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-# The optional columns with preferences, and the function that parses each cell.
-_PREFERENCES: dict[str, Callable[[str], Any]] = {
-    "cadence": Cadence, "weekday": int, "hour": int, "zone": str, "min_papers": int, "max_papers": int,
-    "when_empty": EmptyDigestPolicy, "max_trending": int, "muted": _split,
-}  # fmt: skip
-_OTHERS: dict[str, Callable[[str], Any]] = {
-    "weights": _weights, "quotas": _quotas, "state": SubscriberState,
-    "consent_at": _moment, "consent_version": str,
-}  # fmt: skip
-_EXPECTED = {
-    "weights": "numbers, separated by “;”",
-    "quotas": "whole numbers from 1, separated by “;”",
-    "consent_at": "a time, such as 2026-11-20T08:00Z",
-}
-COLUMNS = ("email", "interests", *_PREFERENCES, *_OTHERS)
-EXPORTED = ("id", *COLUMNS, "created_at", "confirmed_at")
-_LISTS = ("interests", "weights", "quotas", "muted")
+    @property
+    def without_address(self) -> str:
+        """Return the reason without the address, which is not stored, because its owner may be erased."""
+        return self.reason.replace(self.address, "this address") if self.address else self.reason
 
 
 @dataclass
 class ImportReport:
-    """The result of an import. Rows are counted as in a spreadsheet: the first subscriber is in row 2."""
+    """The result of an import, or of a preview: then `added` counts those who would be added."""
 
+    rows: int = 0
     added: int = 0
-    rejected: list[tuple[int, str]] = field(default_factory=list)  # the number of the row, and the reason
-    ignored_columns: list[str] = field(default_factory=list)
+    rejected: int = 0
+    registered: int = 0  # of the rejected: the address is registered or suppressed
+    rejections: list[SkippedRow] = field(default_factory=list)  # the first ones
+    first: list[ImportedSubscriber] = field(default_factory=list)  # the first valid rows
+    ignored_columns: tuple[str, ...] = ()
+
+    def accept(self, new: ImportedSubscriber) -> None:
+        """Count a subscriber who was added."""
+        self.added += 1
+        if len(self.first) < PREVIEWED:
+            self.first.append(new)
+
+    def reject(self, row: int, error: PaperboyError, address: str) -> None:
+        """Count a skipped row, and list it if there is room."""
+        is_conflict = isinstance(error, Conflict)
+        self.rejected += 1
+        self.registered += is_conflict
+        most = MAX_LISTED if not is_conflict or self.registered <= MAX_CONFLICTS_LISTED else 0
+        if len(self.rejections) < most:
+            self.rejections.append(SkippedRow(row, str(error), address))
 
 
-def read_csv(content: bytes, name: str = "the file") -> list[dict[str, str]]:
-    """Return the rows of a CSV file. The separator may be a comma, a semicolon or a tab.
-
-    Raise InvalidInput if it is not CSV in UTF-8, or has no rows, or lacks a required column.
-    """
-    try:
-        text = content.decode("utf-8-sig")  # spreadsheet programs write a byte order mark
-        separator = max(",;\t", key=text.partition("\n")[0].count)
-        rows = list(
-            csv.DictReader(
-                io.StringIO(text, newline=""), restkey=EXTRA_CELLS, delimiter=separator, strict=True
-            )
-        )
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{name} cannot be read as CSV in UTF-8: {error}") from None
-    if not rows or not {"email", "interests"} <= set(rows[0]):
-        raise InvalidInput(
-            f"{name} needs a first line with the column names (email and interests at least), and one line "
-            "per subscriber"
-        )
-    return rows
+_Row = tuple[int, ImportedSubscriber]  # with its number
+_Store = Callable[[Sequence[ImportedSubscriber]], list[bulk.Outcome]]
 
 
-def import_rows(
-    db: Database, rows: Iterable[Mapping[str, str]], defaults: Preferences, now: datetime
+def import_file(
+    db: Database,
+    file: BinaryIO,
+    defaults: Preferences,
+    now: datetime,
+    *,
+    name: str = "the file",
+    after_batch: Callable[[ImportReport], bool] = lambda _: True,
 ) -> ImportReport:
-    """Add each row's subscriber in a transaction of its own. `defaults` holds for empty cells."""
-    report = ImportReport()
-    for number, row in enumerate(rows, start=2):
-        if number == 2:
-            report.ignored_columns = [name for name in row if name and name not in (*EXPORTED, EXTRA_CELLS)]
-        try:
-            with db.write() as session:
-                _add(session, row, defaults, now)
-            report.added += 1
-        except PaperboyError as error:
-            report.rejected.append((number, str(error)))
+    """Add the subscribers in a CSV file. `defaults` holds for empty cells.
+
+    `after_batch` gets the report after each transaction, and returns False to stop. Raise InvalidInput, and
+    add nobody, if the file is not a table of subscribers.
+    """
+    return _each_batch(file, defaults, now, name, lambda batch: _store(db, batch, now), after_batch)
+
+
+def preview_file(
+    db: Database, file: BinaryIO, defaults: Preferences, now: datetime, *, name: str = "the file"
+) -> ImportReport:
+    """Return the report that an import of the file would give now. Nothing is stored."""
+    earlier: dict[str, SubscriberState] = {}
+
+    def find_conflicts(batch: Sequence[ImportedSubscriber]) -> list[bulk.Outcome]:
+        with db.read() as session:
+            states = bulk.states_by_address(session, batch)
+            return bulk.find_conflicts(session, batch, states, earlier)
+
+    return _each_batch(file, defaults, now, name, find_conflicts, lambda _: True)
+
+
+def _each_batch(
+    file: BinaryIO,
+    defaults: Preferences,
+    now: datetime,
+    name: str,
+    store: _Store,
+    after_batch: Callable[[ImportReport], bool],
+) -> ImportReport:
+    """Parse the rows of a file, and pass the valid ones to `store` in batches."""
+    report = ImportReport(ignored_columns=csv_format.survey(file, name).ignored_columns)
+    with closing(csv_format.read_rows(file, name)) as rows:
+        while lines := list(islice(rows, IMPORT_BATCH)):
+            outcomes: dict[int, ImportedSubscriber | PaperboyError] = {}
+            for number, line in enumerate(lines, start=report.rows + 2):
+                try:
+                    outcomes[number] = csv_format.parse_row(line, defaults, now)
+                except PaperboyError as error:
+                    outcomes[number] = error
+            valid = {number: new for number, new in outcomes.items() if isinstance(new, ImportedSubscriber)}
+            conflicts = dict(zip(valid, store(list(valid.values())), strict=True))
+            for number, outcome in outcomes.items():
+                error_or_new = conflicts.get(number) or outcome
+                if isinstance(error_or_new, ImportedSubscriber):
+                    report.accept(error_or_new)
+                else:
+                    address = outcome.email if isinstance(outcome, ImportedSubscriber) else ""
+                    report.reject(number, error_or_new, address)
+            report.rows += len(lines)
+            if not after_batch(report):
+                break
     return report
 
 
-def _add(session: Session, row: Mapping[str, Any], defaults: Preferences, now: datetime) -> None:
-    if EXTRA_CELLS in row:
-        raise InvalidInput("this row has more cells than the first line has columns")
-    cells = {name: _unescape((cell or "").strip()) for name, cell in row.items()}
-    others = _parse(cells, _OTHERS)
-    state = others.get("state", SubscriberState.ACTIVE)
-    if state not in IMPORTED_STATES:
-        raise InvalidInput(f"the state is {state}: only active and paused subscribers are imported", "state")
-    interests = _interests(_split(cells["interests"]), others.get("weights", ()), others.get("quotas", ()))
-    preferences = replace(defaults, interests=interests, **_parse(cells, _PREFERENCES))
-    subscriber_id = add(session, cells["email"], preferences, now)
-    if consent_at := others.get("consent_at"):
-        subscriber = session.get_one(Subscriber, subscriber_id)
-        if consent_at > now:
-            raise InvalidInput("consent_at is in the future", "consent_at")
-        subscriber.consent_at = consent_at
-        subscriber.consent_version = others.get("consent_version", CONSENT_GIVEN_ELSEWHERE)[:100]
-        session.add(subscriber)
-    if state is SubscriberState.PAUSED:
-        pause(session, subscriber_id, None, now)
+def _store(db: Database, batch: Sequence[ImportedSubscriber], now: datetime) -> list[bulk.Outcome]:
+    """Add a batch in one transaction. If the database refuses it, add each row in one of its own."""
+    if not batch:
+        return []
+    try:
+        with db.write() as session:
+            return bulk.add_many(session, batch, now)
+    except DBAPIError:
+        return [_store_one(db, new, now) for new in batch]
 
 
-def _interests(
-    texts: Sequence[str], weights: Sequence[float | None], quotas: Sequence[int | None]
-) -> tuple[Interest, ...]:
-    """Return interests with the weights and quotas in the same order. A missing weight is 1."""
-    for name, numbers in (("weights", weights), ("quotas", quotas)):
-        if len(numbers) > len(texts):
-            raise InvalidInput(f"there are {len(numbers)} {name} for {len(texts)} interests", name)
-    interests = []
-    for index, text in enumerate(texts):
-        weight = weights[index] if index < len(weights) else None
-        quota = quotas[index] if index < len(quotas) else None
-        interests.append(Interest(text, weight if weight is not None else 1.0, quota))
-    return tuple(interests)
-
-
-def _parse(cells: Mapping[str, str], parsers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
-    """Parse the cells that have a parser. Empty cells are left out. Raise InvalidInput for wrong ones."""
-    values = {}
-    for name, parse in parsers.items():
-        cell = cells.get(name, "")
-        try:
-            if cell:
-                values[name] = parse(cell)
-        except ValueError:
-            text = (
-                " or ".join(parse) if isinstance(parse, EnumType) else _EXPECTED.get(name, "a whole number")
-            )
-            raise InvalidInput(f"{name} must be {text}, not “{cell[:40]}”", field=name) from None
-    return values
-
-
-def _escape(cell: str) -> str:
-    return "'" + cell if cell.startswith(_FORMULA) else cell
-
-
-def _unescape(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
+def _store_one(db: Database, new: ImportedSubscriber, now: datetime) -> bulk.Outcome:
+    try:
+        with db.write() as session:
+            bulk.add_one(session, new, now)
+    except (IntegrityError, DataError):
+        return PaperboyError("the database refused this row")
+    except PaperboyError as error:
+        return error
+    return None
 
 
 def exported(db: Database) -> Iterator[dict[str, Any]]:
@@ -203,18 +183,3 @@ def exported(db: Database) -> Iterator[dict[str, Any]]:
         if not rows:
             return
         last_id = rows[-1].id or 0
-
-
-def write_csv(rows: Iterable[dict[str, Any]], file: TextIO) -> None:
-    """Write exported subscribers as CSV. Cells that a spreadsheet would run as formulas are escaped."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(EXPORTED)
-    for row in rows:
-        cells = row | {name: f"{SEPARATOR} ".join(map(_cell, row[name])) for name in _LISTS}
-        if not any(row["quotas"]):
-            cells["quotas"] = ""
-        writer.writerow([_escape(_cell(cells[name])) for name in EXPORTED])
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -61,9 +61,14 @@ class SecurityMiddleware:
     It turns HEAD into GET; the server then omits the body.
     """
 
-    def __init__(self, app: ASGIApp, common: Mapping[str, str]) -> None:
+    def __init__(
+        self, app: ASGIApp, common: Mapping[str, str], uploads: Mapping[str, int] | None = None
+    ) -> None:
         self._app = app
         self._common = common
+        self._uploads = (
+            uploads or {}
+        )  # the size limits of paths that write the body to a file, after signing in
         self._buffered = 0  # bytes of all bodies that are being received or processed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,7 +91,7 @@ class SecurityMiddleware:
                 wait_for_locks(BUSY_TIMEOUT_MS)  # background tasks may wait longer than visitors
 
         wait_for_locks(WEB_BUSY_TIMEOUT_MS)
-        size = MAX_API_BYTES if scope["path"].startswith("/api/") else MAX_FORM_BYTES
+        size, is_buffered = self._limit(scope["path"])
         received = 0
 
         async def receive_counted() -> Message:
@@ -94,7 +99,7 @@ class SecurityMiddleware:
             message = await receive()
             size_of_part = len(message.get("body", b""))
             received += size_of_part
-            self._buffered += size_of_part
+            self._buffered += size_of_part * is_buffered
             if received > size:
                 raise HTTPException(413, "The request is too large.")
             if self._buffered > MAX_HELD_BYTES:
@@ -106,7 +111,13 @@ class SecurityMiddleware:
         try:
             await self._app(scope, receive_counted, send_with_headers)
         finally:
-            self._buffered -= received
+            self._buffered -= received * is_buffered
+
+    def _limit(self, path: str) -> tuple[int, bool]:
+        """Return the most bytes of a body, and whether it is held in memory."""
+        if path in self._uploads:
+            return self._uploads[path], False
+        return MAX_API_BYTES if path.startswith("/api/") else MAX_FORM_BYTES, True
 
 
 def same_site(request: Request) -> None:

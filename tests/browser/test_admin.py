@@ -17,6 +17,12 @@ from tests.browser import axe
 from tests.browser.test_pages import LONG, SCHEMES
 from tests.support.running_app import Live
 
+CSV_FILE = (
+    "email,interests,muted,hour,"
+    + "x" * 90
+    + f"\n{'alice' * 12}@example.org,{LONG[:200]}; robotics,crypto,7,\nbob,{LONG},,seven,\n"
+)
+
 pytestmark = pytest.mark.browser
 
 
@@ -55,9 +61,19 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
     paths = [str(link.get_attribute("href")) for link in links]
     assert len(paths) == 8
     today = clock.utcnow().date().isoformat()
+    page.goto(f"{live_server.url}/admin/subscribers/import")
+    page.get_by_label("CSV file").set_input_files(
+        {"name": "readers.csv", "mimeType": "text/csv", "buffer": CSV_FILE.encode()}
+    )
+    page.get_by_role("button", name="Upload and check").press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Check the import")
+    uploaded = page.url.rpartition("/")[2]
     deeper = [
         "subscribers/1",
         "subscribers/1/preview",
+        "subscribers/next",
+        "subscribers/import",
+        f"subscribers/import/{uploaded}",
         f"editions/{today}",
         "runs/1",
         "deliverability?email=a@b.c",

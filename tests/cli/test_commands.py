@@ -44,7 +44,7 @@ from app.storage.models import (
     TrainedModel,
 )
 from app.subscribers import Preferences, SignUp
-from app.subscribers.transfer import COLUMNS, EXPORTED
+from app.subscribers.csv_format import COLUMNS, EXPORTED
 from app.types import Digest, IngestSummary, Interest, Rejection, Section
 from tests.conftest import MIN_PAPERS, SECRET
 from tests.support import factories

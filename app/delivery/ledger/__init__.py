@@ -31,6 +31,7 @@ from app.delivery.ledger.controls import (
     AWAITS_APPROVAL,
     cancel,
     hold_new,
+    is_paused,
     pause,
     pauses,
     resend,

@@ -86,5 +86,11 @@ def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
     return resent.rowcount  # type: ignore[attr-defined, no-any-return]
 
 
+def is_paused(session: Session) -> bool:
+    """Return whether all sending is paused."""
+    paused = select(SendingPause.id).where(SendingPause.edition == ALL_EDITIONS)
+    return session.exec(paused).first() is not None
+
+
 def pauses(session: Session) -> list[SendingPause]:
     return list(session.exec(select(SendingPause).order_by(col(SendingPause.since))))

@@ -2,6 +2,7 @@
 
 sign_in         sign in with a key; sessions, scopes and form tokens
 overview        what needs attention, recent editions, growth
+subscriber_files  import subscribers after a preview; export them
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend
 sources         the sources: add, pause, resume, poll, remove
@@ -14,9 +15,20 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from app.web.admin import deliverability, editions, keys, overview, records, sign_in, sources, subscribers
+from app.web.admin import (
+    deliverability,
+    editions,
+    keys,
+    overview,
+    records,
+    sign_in,
+    sources,
+    subscriber_files,
+    subscribers,
+)
 
-PAGES = (sign_in, overview, subscribers, editions, sources, deliverability, records, keys)
+# `subscriber_files` must precede `subscribers`, whose paths match any name.
+PAGES = (sign_in, overview, subscriber_files, subscribers, editions, sources, deliverability, records, keys)
 
 
 def install(site: FastAPI) -> None:

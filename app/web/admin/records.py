@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from app.application import Application
+from app.delivery import ledger
 from app.web.admin.sign_in import Reader, page
 from app.web.api import audit_log, runs
 from app.web.api.auth import Id
@@ -32,7 +33,10 @@ def list_runs(
 @router.get("/admin/runs/{run_id}")
 def show_run(request: Request, operator: Reader, run_id: Id) -> Response:
     app: Application = request.app.state.paperboy
-    return page(request, "admin/run.html", operator, run=runs.get_run(app, operator.key, run_id))
+    with app.db.read() as session:
+        sending_paused = ledger.is_paused(session)
+    run = runs.get_run(app, operator.key, run_id)
+    return page(request, "admin/run.html", operator, run=run, sending_paused=sending_paused)
 
 
 @router.get("/admin/changes")

@@ -91,24 +91,32 @@ async def _admitted(
         yield operator
 
 
-def _submitted(operator: Annotated[Operator, Depends(_admitted)], form_token: Text = "") -> Operator:
-    """Return the operator who submitted a form. Raise HTTPException (403) if it is not from their session."""
+def check_form_token(operator: Operator, form_token: str) -> None:
+    """Raise HTTPException (403) if a form is not from the operator's session."""
     if not hmac.compare_digest(form_token.encode(), operator.form_token.encode()):
         raise HTTPException(403, "This form is from another session. Go back, reload the page and try again.")
+
+
+def _submitted(operator: Annotated[Operator, Depends(_admitted)], form_token: Text = "") -> Operator:
+    """Return the operator who submitted a form. Raise HTTPException (403) if it is not from their session."""
+    check_form_token(operator, form_token)
     return operator
 
 
-def _viewing(scope: Scope) -> Any:
-    return Security(_admitted, scopes=[scope.value], scope="function")
+def _viewing(*scopes: Scope) -> Any:
+    return Security(_admitted, scopes=[scope.value for scope in scopes], scope="function")
 
 
-def _submitting(scope: Scope) -> Any:
-    return Security(_submitted, scopes=[scope.value], scope="function")
+def _submitting(*scopes: Scope) -> Any:
+    return Security(_submitted, scopes=[scope.value for scope in scopes], scope="function")
 
 
 Reader = Annotated[Operator, _viewing(Scope.READ)]
 Writer = Annotated[Operator, _submitting(Scope.WRITE)]  # submits a form, as does a Sender
 Sender = Annotated[Operator, _submitting(Scope.SEND)]
+# May import subscribers, who are active at once. An `Importer` has not submitted a form yet.
+Importer = Annotated[Operator, _viewing(Scope.WRITE, Scope.SEND)]
+ImportSubmitter = Annotated[Operator, _submitting(Scope.WRITE, Scope.SEND)]
 
 
 def page(

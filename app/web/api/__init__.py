@@ -8,7 +8,7 @@ audit_log     changes made by operators
 docs          the HTML documentation
 
 The resources: deliveries, digests, editions, interests, keys, papers, relevance_models, runs, sources,
-statistics, subscribers, suppressions.
+statistics, subscribers, subscriber_files, suppressions.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from app.web.api import (
     runs,
     sources,
     statistics,
+    subscriber_files,
     subscribers,
     suppressions,
     values,
@@ -41,6 +42,7 @@ from app.web.api import (
 from app.web.rate_limits import Capacity
 
 RESOURCES = (
+    subscriber_files,  # before `subscribers`, whose paths match any name
     subscribers,
     digests,
     interests,

@@ -63,7 +63,7 @@ def call(client: TestClient, create_key: Callable[..., str]) -> Call:
         scope = scope or (Scope.READ if method == "GET" else Scope.WRITE)
         scopes = scope if isinstance(scope, tuple) else (scope,)
         keys[scopes] = keys.get(scopes) or create_key(*scopes)
-        headers = {"Authorization": f"Bearer {keys[scopes]}"}
+        headers = {"Authorization": f"Bearer {keys[scopes]}", **content.pop("headers", {})}
         return client.request(method, f"/api/v1{path}", headers=headers, **content)
 
     return request

@@ -50,6 +50,7 @@ DELIBERATE = {
     "POST /v1/previews": _PREFERENCES,
     "POST /v1/sources": _CONFIG,
     "POST /v1/subscribers": _PREFERENCES,
+    "POST /v1/subscribers/import": "a file names its columns",
     "POST /v1/subscribers/{subscriber_id}/pause": "a pause ends within a year from now",
     "POST /v1/subscribers/{subscriber_id}/test-send": _ADDRESS,
     "POST /v1/suppressions": _ADDRESS,

@@ -1,0 +1,270 @@
+"""Read and write subscribers as CSV: columns, cells and rows. This module does not use the database."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import EnumType
+from itertools import chain
+from typing import Any, BinaryIO, TextIO
+
+from app.errors import InvalidInput
+from app.storage.models import SubscriberState
+from app.subscribers.preferences import Preferences, check, normalise_address
+from app.types import Cadence, EmptyDigestPolicy, Interest
+
+SEPARATOR = ";"  # between interests, and between muted queries
+MAX_COLUMNS = 200
+MAX_ROW_CHARS = 1_000_000  # a longer row is a file with an unclosed quotation mark, or no CSV at all
+EXTRA_CELLS = "\0"  # the column of cells beyond the last one with a name
+# With any other state, the owner of the address has left, or never confirmed.
+IMPORTED_STATES = (SubscriberState.ACTIVE, SubscriberState.PAUSED)
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run such cells as formulas
+_TOKEN = re.compile(r"([^\\;]*)(\\*)(;?)")
+
+
+def split_list(cell: str) -> tuple[str, ...]:
+    """Return the texts in a cell. A separator that belongs to a text has a backslash before it.
+
+    Only backslashes before a separator have a meaning: two of them stand for one.
+    """
+    texts: list[list[str]] = [[]]
+    for plain, backslashes, separator in _TOKEN.findall(cell):
+        texts[-1] += (plain, backslashes[: len(backslashes) // 2] if separator else backslashes)
+        if separator and len(backslashes) % 2:
+            texts[-1].append(separator)
+        elif separator:
+            texts.append([])
+    return tuple(text for parts in texts if (text := "".join(parts).strip()))
+
+
+def join_list(texts: Iterable[str]) -> str:
+    """Return the cell from which `split_list` reads these texts."""
+    *others, last = [re.sub(r"(\\*);", r"\1\1\\;", text) for text in texts] or [""]
+    closed = [re.sub(r"(\\+)$", r"\1\1", text) for text in others]
+    return f"{SEPARATOR} ".join([*closed, last])
+
+
+def _weights(cell: str) -> tuple[float | None, ...]:
+    weights = tuple(float(part) if part.strip() else None for part in cell.split(SEPARATOR))
+    if not all(weight is None or math.isfinite(weight) for weight in weights):
+        raise ValueError(cell)
+    return weights
+
+
+def _quotas(cell: str) -> tuple[int | None, ...]:
+    quotas = tuple(int(part) if part.strip() else None for part in cell.split(SEPARATOR))
+    if any(quota is not None and quota < 1 for quota in quotas):
+        raise ValueError(cell)
+    return quotas
+
+
+def _moment(cell: str) -> datetime:
+    moment = datetime.fromisoformat(cell)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _printable(cell: str) -> str:
+    if not cell.isprintable():
+        raise ValueError(cell)
+    return cell
+
+
+# The optional columns with preferences, and the function that parses each cell.
+_PREFERENCES: dict[str, Callable[[str], Any]] = {
+    "cadence": Cadence, "weekday": int, "hour": int, "zone": str, "min_papers": int, "max_papers": int,
+    "when_empty": EmptyDigestPolicy, "max_trending": int, "muted": split_list,
+}  # fmt: skip
+_OTHERS: dict[str, Callable[[str], Any]] = {
+    "weights": _weights, "quotas": _quotas, "state": SubscriberState,
+    "consent_at": _moment, "consent_version": _printable,
+}  # fmt: skip
+_EXPECTED = {
+    "weights": "numbers, separated by “;”",
+    "quotas": "whole numbers from 1, separated by “;”",
+    "consent_at": "a time, such as 2026-11-20T08:00Z",
+    "consent_version": "plain text, without control characters",
+}
+COLUMNS = ("email", "interests", *_PREFERENCES, *_OTHERS)
+EXPORTED = ("id", *COLUMNS, "created_at", "confirmed_at")
+_LISTS = ("interests", "weights", "quotas", "muted")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSubscriber:
+    """A valid row: a subscriber to be added."""
+
+    email: str  # normalised
+    preferences: Preferences  # checked
+    state: SubscriberState = SubscriberState.ACTIVE
+    consent_at: datetime | None = None  # None: now
+    consent_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The number of rows in a file, and the names of its columns that are not imported."""
+
+    rows: int
+    ignored_columns: tuple[str, ...]
+
+
+class _Lines(Iterator[str]):
+    """The lines of a file. Raise csv.Error if those since `begin_row` have more than MAX_ROW_CHARS."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._size = 0
+
+    def begin_row(self) -> None:
+        self._size = 0
+
+    def __next__(self) -> str:
+        line = self._file.readline(MAX_ROW_CHARS + 1)
+        self._size += len(line)
+        if self._size > MAX_ROW_CHARS:
+            raise csv.Error("a row is too long, perhaps because a quotation mark is not closed")
+        if not line:
+            raise StopIteration
+        return line
+
+
+def survey(file: BinaryIO, name: str = "the file") -> Contents:
+    """Read a whole file and count its rows.
+
+    Raise InvalidInput if it is not CSV in UTF-8, or has no rows, or lacks a required column.
+    """
+    rows = read_rows(file, name)
+    columns = next(rows, None)
+    if columns is None:
+        raise _no_rows(name)
+    ignored = tuple(column for column in columns if column and column not in (*EXPORTED, EXTRA_CELLS))
+    return Contents(1 + sum(1 for _ in rows), ignored)
+
+
+def read_rows(file: BinaryIO, name: str = "the file") -> Generator[dict[str, Any]]:
+    """Yield the rows of a CSV file from its beginning. The separator may be a comma, a semicolon or a tab.
+
+    Raise InvalidInput as `survey` does, but only on reaching the row.
+    """
+    file.seek(0)
+    text = io.TextIOWrapper(file, "utf-8-sig", newline="")  # spreadsheet programs write a byte order mark
+    try:
+        lines = _Lines(text)
+        first = next(lines, "")
+        separator = max(",;\t", key=first.count)
+        reader = csv.DictReader(chain([first], lines), restkey=EXTRA_CELLS, delimiter=separator, strict=True)
+        columns = reader.fieldnames or ()
+        if not {"email", "interests"} <= set(columns) or len(columns) > MAX_COLUMNS:
+            raise _no_rows(name)
+        lines.begin_row()
+        for row in reader:
+            lines.begin_row()
+            yield row
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"{name} cannot be read as CSV in UTF-8: {error}") from None
+    finally:
+        with suppress(ValueError):  # the file is closed already
+            text.detach()
+
+
+def _no_rows(name: str) -> InvalidInput:
+    return InvalidInput(
+        f"{name} needs a first line with the column names (email and interests at least, and at most "
+        f"{MAX_COLUMNS}), and one line per subscriber"
+    )
+
+
+def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> ImportedSubscriber:
+    """Return the subscriber in a row. `defaults` holds for empty cells.
+
+    Raise InvalidInput, saying what to change.
+    """
+    if EXTRA_CELLS in row:
+        raise InvalidInput("this row has more cells than the first line has columns")
+    cells = {name: _unescape((row.get(name) or "").strip()) for name in COLUMNS}
+    others = _parse(cells, _OTHERS)
+    state = others.get("state", SubscriberState.ACTIVE)
+    if state not in IMPORTED_STATES:
+        raise InvalidInput(f"the state is {state}: only active and paused subscribers are imported", "state")
+    interests = _interests(
+        split_list(cells["interests"]), others.get("weights", ()), others.get("quotas", ())
+    )
+    email = normalise_address(cells["email"])
+    preferences = check(replace(defaults, interests=interests, **_parse(cells, _PREFERENCES)))
+    consent_at = others.get("consent_at")
+    if consent_at and consent_at > now:
+        raise InvalidInput("consent_at is in the future", "consent_at")
+    return ImportedSubscriber(email, preferences, state, consent_at, others.get("consent_version", "")[:100])
+
+
+def _interests(
+    texts: Sequence[str], weights: Sequence[float | None], quotas: Sequence[int | None]
+) -> tuple[Interest, ...]:
+    """Return interests with the weights and quotas in the same order. A missing weight is 1."""
+    for name, numbers in (("weights", weights), ("quotas", quotas)):
+        if len(numbers) > len(texts):
+            raise InvalidInput(f"there are {len(numbers)} {name} for {len(texts)} interests", name)
+    interests = []
+    for index, text in enumerate(texts):
+        weight = weights[index] if index < len(weights) else None
+        quota = quotas[index] if index < len(quotas) else None
+        interests.append(Interest(text, weight if weight is not None else 1.0, quota))
+    return tuple(interests)
+
+
+def _parse(cells: Mapping[str, str], parsers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
+    """Parse the cells that have a parser. Empty cells are left out. Raise InvalidInput for wrong ones."""
+    values = {}
+    for name, parse in parsers.items():
+        cell = cells[name]
+        try:
+            if cell:
+                values[name] = parse(cell)
+        except (ValueError, OverflowError):
+            text = (
+                " or ".join(parse) if isinstance(parse, EnumType) else _EXPECTED.get(name, "a whole number")
+            )
+            raise InvalidInput(f"{name} must be {text}, not “{cell[:40]}”", field=name) from None
+    return values
+
+
+def write_csv(rows: Iterable[Mapping[str, Any]], file: TextIO) -> None:
+    """Write exported subscribers as CSV. Cells that a spreadsheet would run as formulas are escaped."""
+    write_header(file)
+    write_rows(rows, file)
+
+
+def write_header(file: TextIO) -> None:
+    """Write the line with the names of the columns."""
+    csv.writer(file, lineterminator="\n").writerow(EXPORTED)
+
+
+def write_rows(rows: Iterable[Mapping[str, Any]], file: TextIO) -> None:
+    """Write the rows of exported subscribers, without the header."""
+    writer = csv.writer(file, lineterminator="\n")
+    for row in rows:
+        cells = {**row, **{name: join_list(map(_cell, row[name])) for name in _LISTS}}
+        if not any(row["quotas"]):
+            cells["quotas"] = ""
+        writer.writerow([_escape(_cell(cells[name])) for name in EXPORTED])
+
+
+def _cell(value: object) -> str:
+    """Return a value as text. A float has as many digits as it takes to read the same float."""
+    return "" if value is None else repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def _escape(cell: str) -> str:
+    return "'" + cell if cell.lstrip("'").startswith(_FORMULA) else cell
+
+
+def _unescape(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(_FORMULA) else cell

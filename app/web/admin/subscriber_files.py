@@ -1,0 +1,140 @@
+"""Import subscribers from a CSV file, after a preview, and export them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import structlog
+from fastapi import APIRouter, BackgroundTasks, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+from sqlmodel import col, select
+from starlette.datastructures import UploadFile
+
+from app import clock, pipeline, subscribers
+from app.application import Application
+from app.errors import InvalidInput, NotFound
+from app.storage import job_runs, uploads
+from app.storage.models import Subscriber, SubscriberState
+from app.web.admin.sign_in import Importer, ImportSubmitter, Operator, Reader, back_to, check_form_token, page
+from app.web.api import subscriber_files as api
+from app.web.forms import Text
+from app.web.rate_limits import Capacity
+from app.web.request_bodies import FormRoute
+from app.web.security import NOT_STORED
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+PATH = "/admin/subscribers"
+SKIPPED_SHOWN = 200
+NEWEST_SHOWN = 20  # whose next digests are shown
+HOLDS = {"": None, "yes": True, "no": False}  # None: if no digest was ever sent
+
+log = structlog.get_logger(__name__)
+
+
+@router.get(PATH + "/export")
+def export_subscribers(request: Request, _operator: Reader) -> Response:
+    app: Application = request.app.state.paperboy
+    headers = {**NOT_STORED, "Content-Disposition": 'attachment; filename="subscribers.csv"'}
+    return StreamingResponse(api.export_chunks(app), media_type=api.MEDIA_TYPE, headers=headers)
+
+
+@router.get(PATH + "/next")
+def show_next_digests(request: Request, operator: Reader) -> Response:
+    """Show what the newest active subscribers would get now, to check an import before sending resumes."""
+    app: Application = request.app.state.paperboy
+    capacity: Capacity = request.app.state.capacity
+    newest = select(Subscriber.id).where(Subscriber.state == SubscriberState.ACTIVE)
+    with app.db.read() as session:
+        ids = session.exec(newest.order_by(col(Subscriber.id).desc()).limit(NEWEST_SHOWN)).all()
+    with capacity.analyses.take():
+        previews = pipeline.preview_due(app, clock.utcnow(), list(filter(None, ids)))
+    return page(request, "admin/next_digests.html", operator, previews=previews)
+
+
+@router.get(PATH + "/import")
+def ask_for_file(request: Request, operator: Importer) -> Response:
+    return _upload_page(request, operator)
+
+
+@router.post(PATH + "/import")
+async def upload_file(request: Request, operator: Importer) -> Response:
+    """Keep a file until it is confirmed. The body is read only now that the operator is known."""
+    app: Application = request.app.state.paperboy
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        return _upload_page(request, operator, "Choose a file.")
+    async with request.form(max_files=1, max_fields=5) as form:
+        token, file = form.get("form_token"), form.get("file")
+        check_form_token(operator, token if isinstance(token, str) else "")
+        if not isinstance(file, UploadFile) or not file.filename:
+            return _upload_page(request, operator, "Choose a file.")
+        if (file.size or 0) > app.settings.max_import_bytes:
+            return _upload_page(request, operator, "The file is too large.")
+        name = await run_in_threadpool(
+            uploads.store, _folder(request), file.file, operator.form_token, clock.utcnow()
+        )
+    return back_to(f"{PATH}/import/{name}")
+
+
+@router.get(PATH + "/import/{name}")
+def preview_import(request: Request, operator: Importer, name: str) -> Response:
+    """Show the first rows as they will be stored, and the rows that would be skipped."""
+    app: Application = request.app.state.paperboy
+    capacity: Capacity = request.app.state.capacity
+    try:
+        with uploads.find(_folder(request), name, operator.form_token, clock.utcnow()).open("rb") as file:
+            preview = api.preview_import(app, file, clock.utcnow(), capacity)
+    except (InvalidInput, NotFound) as error:
+        return _upload_page(request, operator, str(error))
+    return page(
+        request, "admin/import_preview.html", operator, preview=preview, name=name,
+        skipped=preview.rejections[:SKIPPED_SHOWN],
+    )  # fmt: skip
+
+
+@router.post(PATH + "/import/{name}")
+def confirm_import(
+    request: Request, operator: ImportSubmitter, name: str, later: BackgroundTasks, hold: Text = ""
+) -> Response:
+    """Import the file after the response. The page of the run shows how far it is."""
+    app: Application = request.app.state.paperboy
+    capacity: Capacity = request.app.state.capacity
+    capacity.jobs.check()
+    try:
+        with ExitStack() as on_error:
+            taken = uploads.take(_folder(request), name, operator.form_token, clock.utcnow())
+            file = on_error.enter_context(taken)
+            subscribers.survey(file)
+            on_error.pop_all()
+    except (InvalidInput, NotFound) as error:
+        return _upload_page(request, operator, str(error))
+    run_id = job_runs.begin(app.db, "import", clock.utcnow())
+    later.add_task(_import, app, capacity, file, operator.key.name, HOLDS.get(hold), run_id)
+    return back_to(f"/admin/runs/{run_id}")
+
+
+def _import(
+    app: Application, capacity: Capacity, file: BinaryIO, actor: str, hold: bool | None, run_id: int
+) -> None:
+    try:
+        with file, capacity.jobs.take():
+            pipeline.import_subscribers(app, file, actor, clock.utcnow(), hold=hold, run_id=run_id)
+    except Exception as error:
+        log.exception("import failed", run=run_id)
+        job_runs.abort(app.db, run_id, clock.utcnow(), f"the file was not imported: {error}")
+
+
+def _folder(request: Request) -> Path:
+    app: Application = request.app.state.paperboy
+    return uploads.folder(app.settings.journal_dir)
+
+
+def _upload_page(request: Request, operator: Operator, problem: str = "") -> Response:
+    app: Application = request.app.state.paperboy
+    return page(
+        request, "admin/import.html", operator, status=422 if problem else 200, problem=problem,
+        most_megabytes=app.settings.max_import_bytes // 1_000_000,
+    )  # fmt: skip

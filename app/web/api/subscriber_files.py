@@ -1,0 +1,197 @@
+"""Import and export subscribers as CSV files."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any, BinaryIO
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import ClientDisconnect
+
+from app import pipeline, subscribers
+from app.application import Application
+from app.errors import InvalidInput
+from app.storage.api_keys import ApiKeyIdentity
+from app.storage.models import Scope, SubscriberState
+from app.types import Cadence, EmptyDigestPolicy
+from app.web.api import problems
+from app.web.api.auth import CanRead, CanWrite, Limited, Now, Paperboy
+from app.web.api.subscribers import InterestIn
+from app.web.api.values import UrlBoolean
+from app.web.rate_limits import Capacity
+
+router = APIRouter(prefix="/subscribers", tags=["subscribers"])
+
+MEDIA_TYPE = "text/csv"
+ROWS_PER_CHUNK = 500
+_FILE = {"required": True, "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+_CSV = {"description": "The file.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+
+
+class ImportedRow(BaseModel):
+    """A row as it is stored."""
+
+    email: str = Field(examples=["alice@example.org"])
+    state: SubscriberState
+    cadence: Cadence
+    weekday: int
+    hour: int
+    zone: str
+    min_papers: int
+    max_papers: int
+    when_empty: EmptyDigestPolicy
+    max_trending: int
+    muted: list[str]
+    interests: list[InterestIn]
+    consent_at: datetime | None = Field(description="Null if it is the time of the import.")
+    consent_version: str
+
+
+class SkippedRowOut(BaseModel):
+    """A row that was skipped."""
+
+    model_config = ConfigDict(from_attributes=True)
+    row: int = Field(examples=[3], description="As in a spreadsheet: the first subscriber is in row 2.")
+    reason: str = Field(examples=["hour must be a whole number, not “seven”"])
+
+
+class ImportOut(BaseModel):
+    """The result of an import, or of its preview."""
+
+    added: int = Field(description="In a preview: how many would be added.")
+    rejected: int = Field(description="All rows that were skipped.")
+    registered: int = Field(description="Of these, the ones whose address is registered or suppressed.")
+    rejections: list[SkippedRowOut] = Field(description="The first of them, up to 1,000.")
+    ignored_columns: list[str]
+    held: bool = Field(description="All sending is paused, until an operator resumes it.")
+    run_id: int | None = Field(description="The run of this import: see /runs. Null in a preview.")
+    first_rows: list[ImportedRow] = Field(
+        description="In a preview: the first ten rows as they would be stored."
+    )
+
+
+@router.post(
+    "/import",
+    openapi_extra={"requestBody": _FILE},
+    responses=problems.responses(413, 415),
+)
+async def import_subscribers(
+    request: Request,
+    app: Paperboy,
+    key: CanWrite,
+    now: Now,
+    limits: Limited,
+    hold: Annotated[
+        UrlBoolean | None,
+        Query(description="Pause all sending first. By default, if no digest was ever sent."),
+    ] = None,
+    preview: Annotated[UrlBoolean, Query(description="Only check the file, and store nothing.")] = False,
+) -> ImportOut:
+    """Add the subscribers in a CSV file, who gave consent elsewhere. Invalid rows are skipped.
+
+    Subscribers are active at once, so the key also needs the scope `send`, except for a preview. If the
+    request is interrupted, repeat it: those who are registered already are skipped.
+    """
+    if not preview and Scope.SEND not in key.scopes:
+        raise HTTPException(403, "this key lacks the scope “send”: imported subscribers are active at once")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
+        raise HTTPException(415, f"send the file as the body of the request, with Content-Type: {MEDIA_TYPE}")
+    with tempfile.TemporaryFile() as file:
+        try:
+            async for chunk in request.stream():
+                await run_in_threadpool(file.write, chunk)
+        except ClientDisconnect:
+            raise InvalidInput("the upload was interrupted: nobody was added") from None
+        if file.tell() > app.settings.max_import_bytes:
+            raise HTTPException(413, "The file is too large.")
+        if preview:
+            return await run_in_threadpool(preview_import, app, file, now, limits)
+        return await run_in_threadpool(_import, app, file, key, now, limits, hold)
+
+
+@router.get("/export", response_class=StreamingResponse, responses={200: _CSV})
+def export_subscribers(app: Paperboy, _key: CanRead) -> StreamingResponse:
+    """Return all subscribers as a CSV file, except erased ones."""
+    return StreamingResponse(
+        export_chunks(app),
+        media_type=MEDIA_TYPE,
+        headers={"Content-Disposition": 'attachment; filename="subscribers.csv"'},
+    )
+
+
+def export_chunks(app: Application) -> Iterator[str]:
+    """Yield the CSV file of all subscribers in parts."""
+    rows = subscribers.exported(app.db)
+    text = io.StringIO()
+    subscribers.write_header(text)
+    yield text.getvalue()
+    while chunk := list(islice(rows, ROWS_PER_CHUNK)):
+        text = io.StringIO()
+        subscribers.write_rows(chunk, text)
+        yield text.getvalue()
+
+
+def preview_import(app: Application, file: BinaryIO, now: datetime, limits: Capacity) -> ImportOut:
+    """Return the result that an import would have now."""
+    with limits.jobs.take():
+        defaults = subscribers.default_preferences(app.settings)
+        report = subscribers.preview_file(app.db, file, defaults, now)
+    first = [
+        ImportedRow(
+            email=new.email,
+            state=new.state,
+            **preferences_out(new.preferences),
+            consent_at=new.consent_at,
+            consent_version=new.consent_version,
+        )
+        for new in report.first
+    ]
+    return _to_out(report, first_rows=first)
+
+
+def _import(
+    app: Application,
+    file: BinaryIO,
+    key: ApiKeyIdentity,
+    now: datetime,
+    limits: Capacity,
+    hold: bool | None,
+) -> ImportOut:
+    with limits.jobs.take():
+        result = pipeline.import_subscribers(app, file, key.name, now, hold=hold)
+    return _to_out(result.report, held=result.held, run_id=result.run_id)
+
+
+def preferences_out(preferences: subscribers.Preferences) -> dict[str, Any]:
+    """Return the fields of preferences, as in `ImportedRow`."""
+    names = set(ImportedRow.model_fields) - {
+        "email",
+        "state",
+        "interests",
+        "muted",
+        "consent_at",
+        "consent_version",
+    }
+    return {
+        **{name: getattr(preferences, name) for name in names},
+        "muted": list(preferences.muted),
+        "interests": [InterestIn.model_validate(item) for item in preferences.interests],
+    }
+
+
+def _to_out(report: subscribers.ImportReport, **values: Any) -> ImportOut:
+    return ImportOut(
+        added=report.added,
+        rejected=report.rejected,
+        registered=report.registered,
+        rejections=[SkippedRowOut.model_validate(item) for item in report.rejections],
+        ignored_columns=list(report.ignored_columns),
+        **{"held": False, "run_id": None, "first_rows": [], **values},
+    )

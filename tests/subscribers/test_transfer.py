@@ -1,0 +1,355 @@
+"""Test the import in batches against one transaction per row, and files that survive export and import."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+from sqlmodel import Session, col, select
+
+from app import pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger, suppression
+from app.errors import InvalidInput, PaperboyError
+from app.settings import Settings
+from app.storage.database import Database
+from app.storage.models import (
+    AuditEntry,
+    Event,
+    FormSubmission,
+    InterestQuery,
+    JobRun,
+    Subscriber,
+)
+from app.subscribers import Preferences, SignUp, bulk, csv_format, transfer
+from app.types import Interest
+from tests.conftest import NOW
+
+DEFAULTS = Preferences(hour=6, max_trending=3)
+ROBOTS = Preferences(interests=(Interest("robotics"),))
+LINES = (
+    "alice@example.org,language agents; robotics,2; 0.1,,games; cat:cs.CR,weekly,,",
+    "Alice@Example.org,again,,,,,,",
+    "not an address,robotics,,,,,,",
+    "bob@example.org,robotics,nan,,,,,",
+    "carol@example.org,?!,,,,,,",
+    "dave@example.org,robotics,,,,,paused,2026-01-02T03:04Z",
+    "dave@example.org,robotics,,,,,,",
+    "erin@example.org,Robotics; robotics; language agents,,,,,,2999-01-01",
+    "frank@example.org,robotics,,,,,unsubscribed,",
+    "grace@example.org,robotics,,3,,,,,surplus",
+    "heidi@example.org,robotics,,2,,daily,active,",
+    "registered@example.org,robotics,,,,,,",
+    "pending@example.org,robotics,,,,,paused,",
+    "left@example.org,robotics,,,,,,",
+    "suppressed@example.org,robotics,,,,,,",
+    "declined@example.org,robotics,,,,,,",
+    "ivan@example.org,Robotics; robotics; language agents,1;2;3,,,,,",
+    "judy@example.org,,,,,,,",
+)
+HEADER = "email,interests,weights,quotas,muted,cadence,state,consent_at"
+
+
+def csv_file(*lines: str, header: str = HEADER) -> io.BytesIO:
+    return io.BytesIO("\n".join((header, *lines, "")).encode())
+
+
+def prepare(session: Session) -> None:
+    """Add a subscriber in every state that an imported address may have."""
+    before = NOW - timedelta(days=3)
+    subscribers.add(session, "registered@example.org", ROBOTS, before)
+    left = subscribers.add(session, "left@example.org", ROBOTS, before)
+    subscribers.unsubscribe(session, left, before)
+    suppression.suppress(session, "suppressed@example.org", "complained", before)
+    for name in ("pending", "declined"):
+        subscribers.sign_up(session, SignUp(f"{name}@example.org", ROBOTS), "192.0.2.1", before)
+    declined = subscribers.find(session, "declined@example.org")
+    subscribers.decline(session, declined.id or 0, before)
+
+
+def import_by_row(db: Database, file: io.BytesIO) -> tuple[int, list[tuple[int, str]]]:
+    """Import with one transaction per row."""
+    added, rejections = 0, []
+    for number, row in enumerate(csv_format.read_rows(file), start=2):
+        try:
+            new = csv_format.parse_row(row, DEFAULTS, NOW)
+            with db.write() as session:
+                bulk.add_one(session, new, NOW)
+            added += 1
+        except PaperboyError as error:
+            rejections.append((number, str(error)))
+    return added, rejections
+
+
+def contents(db: Database) -> list[object]:
+    """Return everything that an import stores, without ids."""
+    with db.read() as session:
+        rows = session.exec(select(Subscriber).order_by(Subscriber.email)).all()
+        emails = {row.id: row.email for row in rows}
+        interests = subscribers.interests_of(session, list(filter(None, emails)))
+        events = session.exec(select(Event).order_by(col(Event.id))).all()
+        forms = session.exec(select(FormSubmission).order_by(col(FormSubmission.id))).all()
+        return [
+            [(row.model_dump(exclude={"id"}), interests.get(row.id or 0)) for row in rows],
+            sorted((emails.get(event.subscriber_id, ""), event.kind, event.at) for event in events),
+            [(form.mailbox, form.declined_at, form.preferences) for form in forms],
+            session.exec(select(InterestQuery.text).order_by(InterestQuery.text)).all(),
+        ]
+
+
+def database(url: str) -> Database:
+    db = Database(url)
+    with db.write() as session:
+        prepare(session)
+    return db
+
+
+@pytest.fixture
+def two_databases(new_database_url: Callable[[], str]) -> tuple[Database, Database]:
+    return database(new_database_url()), database(new_database_url())
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 500])
+def test_batches_and_single_rows_have_the_same_result(
+    two_databases: tuple[Database, Database], size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Duplicates may be in one batch or in two."""
+    monkeypatch.setattr(transfer, "IMPORT_BATCH", size)
+    first, second = two_databases
+    with first.read() as session:
+        expected_preview = transfer.preview_file(first, csv_file(*LINES), DEFAULTS, NOW)
+        assert session.exec(select(Event).where(Event.at == NOW)).all() == []
+    report = transfer.import_file(first, csv_file(*LINES), DEFAULTS, NOW)
+    added, rejections = import_by_row(second, csv_file(*LINES))
+    assert (report.added, [(item.row, item.reason) for item in report.rejections]) == (added, rejections)
+    assert added == 6
+    assert contents(first) == contents(second)
+    assert (expected_preview.added, expected_preview.rejections) == (added, report.rejections)
+    for db in two_databases:
+        db.dispose()
+
+
+_CELLS = [
+    st.sampled_from(["alice", "bob", "carol", "registered", "pending", "left", "suppressed", "no one"]),
+    st.sampled_from(["robotics", "Robotics; language agents", "a; b; “c", "vision\\; speech; robotics", ""]),
+    st.sampled_from(["", "1", "0.1; 3", "4", "x"]),
+    st.sampled_from(["", "1", "2; 1", "0"]),
+    st.sampled_from(["", "games", "cat:cs.CR; games", "the"]),
+    st.sampled_from(["", "daily", "weekly", "hourly"]),
+    st.sampled_from(["", "active", "paused", "erased"]),
+    st.sampled_from(["", "2026-01-02", "2999-01-01", "soon"]),
+]  # fmt: skip
+_ROWS = st.tuples(*_CELLS).map(lambda cells: ",".join((f"{cells[0]}@example.org", *cells[1:])))
+
+
+@pytest.mark.once
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(_ROWS, min_size=1, max_size=12))
+def test_any_file_has_the_same_result(new_database_url: Callable[[], str], lines: list[str]) -> None:
+    first, second = database(new_database_url()), database(new_database_url())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer, "IMPORT_BATCH", 5)
+        report = transfer.import_file(first, csv_file(*lines), DEFAULTS, NOW)
+    added, rejections = import_by_row(second, csv_file(*lines))
+    assert (report.added, [(item.row, item.reason) for item in report.rejections]) == (added, rejections)
+    assert contents(first) == contents(second)
+    for db in (first, second):
+        db.dispose()
+
+
+def test_one_refused_row_does_not_lose_its_neighbours(new_database_url: Callable[[], str]) -> None:
+    """The database refuses an address by a rule of its own."""
+    db = Database(new_database_url())
+    rule = (
+        "CREATE TRIGGER refuse BEFORE INSERT ON subscriber WHEN NEW.email LIKE 'bad@%' "
+        "BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        if not db.locks_rows
+        else "ALTER TABLE subscriber ADD CONSTRAINT refuse CHECK (email NOT LIKE 'bad@%')"
+    )
+    with db.write() as session:
+        session.execute(text(rule))
+    names = ("alice", "bad", "bob")
+    report = transfer.import_file(
+        db, csv_file(*(f"{name}@example.org,robotics,,,,,," for name in names)), DEFAULTS, NOW
+    )
+    assert (report.added, report.rejections) == (2, [(3, "the database refused this row", "bad@example.org")])
+    with db.read() as session:
+        assert session.exec(select(Subscriber.email).order_by(Subscriber.email)).all() == [
+            "alice@example.org",
+            "bob@example.org",
+        ]
+    db.dispose()
+
+
+def test_long_reports_count_all_rows(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated import still lists the rows that are invalid."""
+    monkeypatch.setattr(transfer, "MAX_LISTED", 4)
+    monkeypatch.setattr(transfer, "MAX_CONFLICTS_LISTED", 2)
+    lines = [*["alice@example.org,robotics,,,,,,"] * 4, *["nobody,robotics,,,,,,"] * 5]
+    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    assert (report.rows, report.added, report.rejected, report.registered) == (9, 1, 8, 3)
+    assert [item.row for item in report.rejections] == [3, 4, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"email,interests\na@example.org,robotics\nb\xe9b@example.org,robotics\n",
+        b'email,interests\na@example.org,robotics\n"b@example.org,robotics\n',
+        b"email,interests\na@example.org," + b"x," * 600_000 + b"\n",
+        b"email,interests" + b",x" * 300 + b"\na@example.org,robotics\n",
+        b"x" * 3_000_000,
+    ],
+    ids=["encoding", "quotation mark", "long row", "columns", "long line"],
+)
+def test_unreadable_file_adds_nobody(content: bytes, app: Application) -> None:
+    """Nor does it pause sending, or count as a failed job."""
+    with pytest.raises(InvalidInput):
+        pipeline.import_subscribers(app, io.BytesIO(content), "cli", NOW)
+    with app.db.read() as session:
+        assert session.exec(select(Subscriber)).all() == []
+        assert session.exec(select(JobRun)).all() == []
+        assert not ledger.is_paused(session)
+
+
+def test_import_is_recorded_without_addresses(app: Application) -> None:
+    """The run has the counts and the skipped rows. The audit log says who imported."""
+    lines = ["alice@example.org,robotics,,,,,,", "alice@example.org,robotics,,,,,,"]
+    result = pipeline.import_subscribers(app, csv_file(*lines), "a key", NOW)
+    assert result.held
+    with app.db.read() as session:
+        run = session.get_one(JobRun, result.run_id)
+        assert run.counts == {"rows": 2, "added": 1, "rejected": 1, "total": 2}
+        assert [(row["row"], row["reason"]) for row in run.rejections] == [
+            (3, "this address is already registered: its state is active.")
+        ]
+        entry = session.exec(select(AuditEntry)).one()
+        assert (entry.actor, entry.action, entry.subject) == ("a key", "subscriber.import", "1 subscribers")
+        assert ledger.is_paused(session)
+
+
+def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says where, and can be repeated."""
+    monkeypatch.setattr(transfer, "IMPORT_BATCH", 2)
+    lines = [f"reader{number}@example.org,robotics,,,,,," for number in range(5)]
+    result = pipeline.import_subscribers(
+        app, csv_file(*lines), "cli", NOW, after_batch=lambda _: app.stopping.set()
+    )
+    assert (result.report.rows, result.report.added) == (2, 2)
+    with app.db.read() as session:
+        assert "2 of 5 rows" in session.get_one(JobRun, result.run_id).error
+    app.stopping.clear()
+    assert pipeline.import_subscribers(app, csv_file(*lines), "cli", NOW).report.added == 3
+
+
+KILLED = """
+    import os, signal, sys
+    from app import main, pipeline, settings
+    from app.subscribers import transfer
+    from tests.conftest import NOW
+
+    transfer.IMPORT_BATCH = 10
+    app = main.build(settings.Settings.model_validate_json(os.environ["SETTINGS"]))
+
+    def after_batch(report):
+        if report.rows == 30:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with open(sys.argv[1], "rb") as file:
+        pipeline.import_subscribers(app, file, "cli", NOW, hold=True, after_batch=after_batch)
+"""
+
+
+def test_killed_import_can_be_repeated(app: Application, settings: Settings, tmp_path: Path) -> None:
+    """Nobody is lost, nobody is added twice, and sending stays paused."""
+    file = tmp_path / "readers.csv"
+    emails = [f"reader{number:02}@example.org" for number in range(47)]
+    file.write_bytes(csv_file(*(f"{email},robotics,,,,,," for email in emails)).getvalue())
+    environment = {**os.environ, "SETTINGS": settings.model_dump_json()}
+    process = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(file)], env=environment, check=False, timeout=60
+    )
+    assert process.returncode == -signal.SIGKILL
+    with app.db.read() as session:
+        assert len(session.exec(select(Subscriber.email)).all()) == 30
+        assert ledger.is_paused(session)
+    with file.open("rb") as content:
+        result = pipeline.import_subscribers(app, content, "cli", NOW + timedelta(minutes=1), hold=True)
+    assert (result.report.added, result.report.registered, result.held) == (17, 30, True)
+    with app.db.read() as session:
+        assert session.exec(select(Subscriber.email).order_by(Subscriber.email)).all() == emails
+        added = session.exec(select(Event.subscriber_id).where(Event.kind == "added")).all()
+        assert len(added) == len(set(added)) == 47
+        assert ledger.is_paused(session)
+
+
+_TEXTS = st.lists(
+    st.text(st.sampled_from("ab;\\\" ',=-+@“"), min_size=1, max_size=12).map(str.strip).filter(bool),
+    max_size=5,
+)
+
+
+@given(texts=_TEXTS)
+def test_texts_with_separators_survive(texts: list[str]) -> None:
+    assert list(csv_format.split_list(csv_format.join_list(texts))) == texts
+
+
+@pytest.mark.parametrize(
+    ("cell", "texts"),
+    [
+        ('language agents; "world models"', ("language agents", '"world models"')),
+        (";a;; b ;", ("a", "b")),
+        (r"\alpha; a\b; c\ ", ("\\alpha", "a\\b", "c\\")),
+        (r"a\; b; c", ("a; b", "c")),
+        (r"a\\; b", ("a\\", "b")),
+        (r"a\\\; b", ("a\\; b",)),
+        ("", ()),
+    ],
+)
+def test_backslash_matters_only_before_a_separator(cell: str, texts: tuple[str, ...]) -> None:
+    """Cells without such backslashes are read as in 0.1.0."""
+    assert csv_format.split_list(cell) == texts
+
+
+_INTERESTS = st.lists(
+    st.builds(
+        Interest,
+        st.sampled_from(["agents; planning", "'=robots", "-games agents", "c\\", 'say "a; b"', "x\\;y"]),
+        st.floats(min_value=1e-300, max_value=3),
+        st.none() | st.integers(1, 30),
+    ),
+    min_size=1, max_size=6, unique_by=lambda interest: interest.text,
+)  # fmt: skip
+
+
+@pytest.mark.once
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(interests=_INTERESTS, muted=st.sets(st.sampled_from(["a; games", "=b", "c\\", "'-d"])))
+def test_exported_interests_are_imported_unchanged(
+    new_database_url: Callable[[], str], interests: list[Interest], muted: set[str]
+) -> None:
+    db = Database(new_database_url())
+    chosen = Preferences(interests=tuple(interests), muted=tuple(muted))
+    with db.write() as session:
+        subscribers.add(session, "alice@example.org", chosen, NOW)
+    exported = io.StringIO()
+    subscribers.write_csv(subscribers.exported(db), exported)
+    db.dispose()
+    db = Database(new_database_url())
+    file = io.BytesIO(exported.getvalue().encode())
+    assert transfer.import_file(db, file, Preferences(), NOW).added == 1
+    with db.read() as session:
+        alice = subscribers.find(session, "alice@example.org")
+        assert subscribers.preferences_of(session, alice) == subscribers.check(chosen)
+    db.dispose()

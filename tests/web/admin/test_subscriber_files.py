@@ -1,0 +1,160 @@
+"""Test the import of subscribers on the admin pages: upload, preview, confirmation and report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+from sqlmodel import col, select
+
+from app import clock, pipeline, subscribers
+from app.application import Application
+from app.delivery import ledger
+from app.errors import NotFound
+from app.storage import uploads
+from app.storage.models import AuditEntry, JobRun, Scope, Subscriber
+from tests.web.admin.conftest import Desk
+
+PATH = "/admin/subscribers/import"
+FILE = b"""email,interests,weights,hour,colour
+alice@example.org,<b>agents</b>; robotics,2; 1,7,red
+nobody,robotics,,,
+bob@example.org,robotics,,seven,
+carol@example.org,robotics,,,
+"""
+
+
+def upload(desk: Desk, content: bytes = FILE, token: str | None = None) -> httpx2.Response:
+    fields = {"form_token": desk.form_token if token is None else token}
+    files = {"file": ("readers.csv", content, "text/csv")}
+    return desk.browser.post(PATH, data=fields, files=files, follow_redirects=False)
+
+
+def files(app: Application) -> list[Path]:
+    return [*uploads.folder(app.settings.journal_dir).glob("*")]
+
+
+def emails(app: Application) -> list[str]:
+    with app.db.read() as session:
+        return list(session.exec(select(Subscriber.email).order_by(col(Subscriber.id))))
+
+
+def test_file_is_imported_after_a_preview(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The preview says what will be stored and skipped. The run's page says what was."""
+    desk = sign_in()
+    uploaded = upload(desk)
+    assert uploaded.status_code == 303
+    preview = desk.get(uploaded.headers["location"]).text
+    assert "alice@example.org" in preview
+    assert "&lt;b&gt;agents&lt;/b&gt; × 2<br>" in preview
+    assert "07:00" in preview
+    assert "Unknown columns are ignored: colour." in preview
+    assert "hour must be a whole number, not “seven”" in preview
+    assert "Add 2 subscribers" in preview
+    assert emails(app) == []
+    (file,) = files(app)
+    assert file.stat().st_mode & 0o777 == 0o600
+    confirmed = desk.post(uploaded.headers["location"])
+    assert (confirmed.status_code, emails(app), files(app)) == (
+        303,
+        ["alice@example.org", "carol@example.org"],
+        [],
+    )
+    report = desk.get(confirmed.headers["location"]).text
+    assert "Subscribers added: 2. All sending is paused" in report
+    assert "hour must be a whole number, not “seven”" in report
+    assert 'http-equiv="refresh"' not in report
+    with app.db.read() as session:
+        assert ledger.is_paused(session)
+        entries = session.exec(select(AuditEntry).where(AuditEntry.action == "subscriber.import")).all()
+    assert [(entry.actor, entry.subject) for entry in entries] == [("desk 0", "2 subscribers")]
+    assert desk.post(uploaded.headers["location"]).status_code == 422  # it is imported once
+    following = desk.get("/admin/subscribers/next").text
+    assert "carol@example.org" in following
+
+
+def test_hold_can_be_chosen(app: Application, sign_in: Callable[..., Desk]) -> None:
+    desk = sign_in()
+    desk.post(upload(desk).headers["location"], hold="no")
+    with app.db.read() as session:
+        assert not ledger.is_paused(session)
+
+
+def test_running_import_shows_its_progress(app: Application, sign_in: Callable[..., Desk]) -> None:
+    with app.db.write() as session:
+        session.add(JobRun(job="import", started_at=clock.utcnow(), counts={"rows": 500, "total": 9000}))
+    page = sign_in().get("/admin/runs/1").text
+    assert "500 of 9000 rows are done" in page
+    assert '<meta http-equiv="refresh" content="3">' in page
+
+
+def test_file_belongs_to_one_session(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """Nobody else can see it or import it."""
+    desk, other = sign_in(), sign_in()
+    name = upload(desk).headers["location"]
+    assert other.get(name).status_code == other.post(name).status_code == 422
+    assert "upload it again" in other.get(name).text
+    assert emails(app) == []
+    assert len(files(app)) == 1
+
+
+def test_upload_needs_a_form_of_the_session_and_both_scopes(
+    app: Application, sign_in: Callable[..., Desk]
+) -> None:
+    desk = sign_in()
+    assert upload(desk, token="").status_code == upload(desk, token=sign_in().form_token).status_code == 403
+    name = upload(desk).headers["location"]
+    assert desk.browser.post(name, data={}, follow_redirects=False).status_code == 403
+    reader = sign_in(Scope.READ, Scope.WRITE)
+    assert upload(reader).status_code == reader.get(PATH).status_code == 403
+    assert PATH not in reader.get("/admin/subscribers").text
+    assert emails(app) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"name,age\nalice,7\n", b"email,interests\n\xff,x\n"])
+def test_unreadable_file_is_refused(content: bytes, app: Application, sign_in: Callable[..., Desk]) -> None:
+    desk = sign_in()
+    answer = upload(desk, content)
+    page = desk.get(answer.headers["location"])
+    assert (page.status_code, 'role="alert"' in page.text) == (422, True)
+    assert desk.post(answer.headers["location"]).status_code == 422
+    with app.db.read() as session:
+        assert session.exec(select(JobRun)).all() == []
+
+
+def test_form_without_a_file_is_refused(sign_in: Callable[..., Desk]) -> None:
+    desk = sign_in()
+    for answer in (
+        desk.post(PATH),
+        desk.browser.post(PATH, data={"form_token": desk.form_token}, files={"file": ("", b"")}),
+    ):
+        assert (answer.status_code, "Choose a file." in answer.text) == (422, True)
+
+
+def test_unconfirmed_files_are_deleted(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """After an hour they cannot be imported, and the nightly job deletes them."""
+    desk = sign_in()
+    name = upload(desk).headers["location"]
+    (file,) = files(app)
+    long_ago = (clock.utcnow() - uploads.LIFETIME - timedelta(seconds=1)).timestamp()
+    os.utime(file, (long_ago, long_ago))
+    assert desk.get(name).status_code == 422
+    pipeline.prune(app, clock.utcnow())
+    assert files(app) == []
+    with pytest.raises(NotFound):
+        uploads.find(file.parent, "../../etc/passwd", desk.form_token, clock.utcnow())
+
+
+def test_export_has_all_subscribers(app: Application, sign_in: Callable[..., Desk]) -> None:
+    desk = sign_in()
+    desk.post(upload(desk).headers["location"])
+    exported = sign_in(Scope.READ).get("/admin/subscribers/export")
+    assert exported.headers["content-type"].startswith("text/csv")
+    assert exported.headers["cache-control"] == "no-store"
+    assert "<b>agents</b>; robotics,daily" in exported.text
+    with app.db.read() as session:
+        assert subscribers.find(session, "alice@example.org").hour == 7
