@@ -18,9 +18,10 @@ from sqlalchemy import or_
 from sqlalchemy.exc import OperationalError, StatementError
 from sqlmodel import Session, col, select
 
-from app.papers import dedupe, field_precedence, merging, vote_history
+from app.papers import dedupe, field_precedence, merging, stored_fields, vote_history
 from app.papers.duplicate_candidates import MAX_SAME_TITLE, Row, TitleCache, identity_of, ids_by_title
 from app.papers.merging import id_of
+from app.papers.stored_fields import sourced_title
 from app.storage.database import Database, advisory_lock, in_array, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
@@ -98,7 +99,7 @@ def _store_batch(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
     batch.titles.catch_up(batch.session)
     summary = _store_rows(batch, rows)
     for paper in batch.retitled:
-        batch.titles.add(id_of(paper), paper.title, with_id=bool(paper.arxiv_id))
+        batch.titles.add(id_of(paper), sourced_title(paper), with_id=bool(paper.arxiv_id))
     return summary
 
 
@@ -245,10 +246,14 @@ class _Batch:
         if record.doi:
             return self.by_doi.get(record.doi)
         identity = identity_of(record)
-        rows = self._rows_without_id(record)
-        return next(
-            (row for row in rows if dedupe.same_paper_reason(_row_identity(row, row), identity)), None
-        )
+        same = [
+            row
+            for row in self._rows_without_id(record)
+            if dedupe.same_paper_reason(_row_identity(row, row), identity)
+        ]
+        # An operator may have split off the paper of this source.
+        listed = {paper_id for paper_id, _ in self.listings} | self.votes.keys()
+        return min(same, key=lambda row: row.id not in listed, default=None)
 
     def _rows_without_id(self, record: PaperRecord) -> list[Paper]:
         """Return the rows that have the record's title but no id."""
@@ -329,14 +334,14 @@ class _Batch:
             changed = True
         new = field_precedence.from_record(record, self.source.kind)
         for paper in self._chain(identity):
-            title = paper.title
-            combined = field_precedence.combine(merging.read_fields(paper), new)
-            paper_changed = merging.write_fields(paper, combined)
+            title = sourced_title(paper)
+            combined = field_precedence.combine(stored_fields.read_fields(paper), new)
+            paper_changed = stored_fields.write_fields(paper, combined)
             if record.withdrawn and paper.withdrawn_at is None:
                 paper.withdrawn_at, paper_changed = self.now, True
             if paper_changed:
                 paper.updated_at = self.now
-            if paper.title != title:
+            if sourced_title(paper) != title:
                 self.retitled.append(paper)
             changed = changed or paper_changed
         return changed
@@ -402,6 +407,11 @@ def _row_identity(row: Paper, root: Paper) -> dedupe.PaperIdentity:
 
     The abstract is the paper's if the row has none.
     """
+    own, paper = stored_fields.read_fields(row).values, stored_fields.read_fields(root).values
     return dedupe.PaperIdentity(
-        row.title, root.arxiv_id or "", row.doi or "", row.abstract or root.abstract, tuple(root.authors)
+        own["title"],
+        root.arxiv_id or "",
+        row.doi or "",
+        own["abstract"] or paper["abstract"],
+        tuple(paper["authors"]),
     )
