@@ -10,7 +10,10 @@ duplicate_candidates  find stored papers that new records may duplicate, before 
 dedupe                PURE: decide whether two records are the same paper
 title_differences     PURE: decide whether differing words show two different papers
 field_precedence      PURE: which record supplies each field of a paper; content hash
+stored_fields         the fields of a row, as sources give them and as subscribers see them
+editing               edit a paper, and pin it
 merging               merge two rows, undo a merge
+splitting             split a paper that is really two
 vote_history          the votes for a paper over time, as counted by one source
 queries               read papers for the other packages; find a paper by arXiv id, DOI or URL
 display               PURE: format a paper's authors and summary for e-mails and pages

@@ -137,7 +137,8 @@ class Paper(Row, table=True):
     # The sources' values of the fields that an operator has edited (see papers.editing).
     sourced: dict[str, Any] | None = Field(default=None, sa_type=JSON, nullable=True)
     edited_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    hidden_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # by an operator: never sent or shown
+    # An operator hid it: it is never sent or shown.
+    hidden_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
     pinned_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     pinned_until: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
     merged_into_id: int | None = Field(default=None, foreign_key="paper.id", index=True)

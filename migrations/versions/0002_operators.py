@@ -21,6 +21,7 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column('hidden_at', sa.DateTime(timezone=True), nullable=True))
         batch_op.add_column(sa.Column('pinned_at', sa.DateTime(timezone=True), nullable=True))
         batch_op.add_column(sa.Column('pinned_until', sa.DateTime(timezone=True), nullable=True))
+        batch_op.create_index('ix_paper_hidden_at', ['hidden_at'], unique=False)
         batch_op.create_index('ix_paper_pinned_until', ['pinned_until'], unique=False)
     op.create_table('source_poll',
     sa.Column('id', sa.Integer(), nullable=False),
@@ -51,6 +52,7 @@ def downgrade() -> None:
     op.drop_table('source_poll')
     with op.batch_alter_table('paper', schema=None) as batch_op:
         batch_op.drop_index('ix_paper_pinned_until')
+        batch_op.drop_index('ix_paper_hidden_at')
         batch_op.drop_column('pinned_until')
         batch_op.drop_column('pinned_at')
         batch_op.drop_column('hidden_at')

@@ -20,6 +20,7 @@ outcomes           record the results of attempts; retry delays
 transitions        the changes of a row's state
 recovery           recover the mails of dead senders; expire overdue mails
 controls           pause, resume, hold until approved, cancel, resend
+removal            take a paper out of digests that were not sent yet
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting mails
 restoring          hold what may have left since a backup was made
@@ -63,6 +64,7 @@ from app.delivery.ledger.queries import (
 )
 from app.delivery.ledger.receiver_backoffs import active as backoffs
 from app.delivery.ledger.recovery import has_work, recover
+from app.delivery.ledger.removal import leave_out
 from app.delivery.ledger.restoring import ID_GAP, copy_since, hold_waiting, skip_ids
 from app.delivery.ledger.retention import prune_deliveries, prune_events
 from app.delivery.ledger.sender_ledger import SenderLedger
