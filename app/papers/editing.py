@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from app.storage.database import advisory_lock
 from app.storage.models import Paper
 from app.text import sanitize
 
-TEXTS = {"title": 500, "abstract": 20_000, "tldr": 1_000}  # characters
+TEXTS = {"title": sanitize.TITLE_CHARS, "abstract": sanitize.ABSTRACT_CHARS, "tldr": 1_000}  # characters
 LINKS = ("url", "pdf_url", "code_url", "project_url")
 EDITABLE = (*TEXTS, "authors", "published_on", *LINKS)
 MAX_AUTHORS, MAX_NAME = 1_000, 200
@@ -32,7 +32,7 @@ def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: dateti
     advisory_lock(session, "archive")
     cleaned = {name: None if value is None else _clean(name, value) for name, value in changes.items()}
     session.refresh(paper)
-    old_values = {name: _shown(paper, name) for name in cleaned}
+    old_values = shown_values(paper, cleaned)
     for name, value in cleaned.items():
         if value is None:
             stored_fields.take_back_edit(paper, name)
@@ -43,6 +43,11 @@ def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: dateti
         paper.updated_at = now
     session.add(paper)
     return {name: value for name, value in old_values.items() if value != _shown(paper, name)}
+
+
+def shown_values(paper: Paper, names: Iterable[str]) -> dict[str, Any]:
+    """Return fields as subscribers see them, in JSON types."""
+    return {name: _shown(paper, name) for name in names}
 
 
 def edited_fields(paper: Paper) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, false
 from sqlmodel import Session, col, func, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -111,9 +111,10 @@ def pinned(session: Session, at: datetime) -> list[PaperView]:
 
 
 def hidden(session: Session) -> set[int]:
-    """Return the ids of the papers that operators have hidden."""
-    ids = session.exec(select(Paper.id).where(col(Paper.hidden_at).is_not(None)))
-    return {paper_id for paper_id in ids if paper_id}
+    """Return the ids of the papers that operators have hidden, and of the rows merged into them."""
+    ids = set(session.exec(select(Paper.id).where(col(Paper.hidden_at).is_not(None))))
+    merged = session.exec(select(Paper.id).where(col(Paper.merged_into_id).in_(ids))) if ids else ()
+    return {paper_id for paper_id in (*ids, *merged) if paper_id}
 
 
 def paper_views(session: Session, ids: Collection[int]) -> list[PaperView]:
@@ -240,19 +241,21 @@ def titles(session: Session, first: date, last: date, limit: int) -> Sequence[st
 
 def search(
     session: Session, text: str = "", *, day: date | None = None, source_id: int | None = None,
-    hidden: bool | None = None, pinned_at: datetime | None = None,
+    hidden: bool | None = None, pinned: bool | None = None, pinned_at: datetime | None = None,
     limit: int = 50, before: int | None = None,
 ) -> list[PaperView]:  # fmt: skip
     """Return the papers whose title or abstract contains every word of `text`, by descending id.
 
-    Hidden papers are included, unless `hidden` is False. For the next page, pass the last id as `before`.
+    Hidden papers are included, unless `hidden` is False. `pinned_at` is the time for `pinned`. For the next
+    page, pass the last id as `before`.
     """
     matching = select(Paper).where(col(Paper.merged_into_id).is_(None))
     if hidden is not None:
         is_shown = col(Paper.hidden_at).is_(None)
         matching = matching.where(~is_shown if hidden else is_shown)
-    if pinned_at is not None:
-        matching = matching.where(col(Paper.pinned_until) > pinned_at)
+    if pinned is not None and pinned_at:
+        is_pinned = func.coalesce(col(Paper.pinned_until) > pinned_at, false())
+        matching = matching.where(is_pinned if pinned else ~is_pinned)
     for word in text.split():
         matching = matching.where(
             or_(
@@ -353,6 +356,17 @@ def listings(session: Session, paper_id: int) -> list[ListingView]:
     )
     ordered = rows.order_by(col(Listing.listed_on), col(Source.name))
     return [ListingView(*row) for row in session.exec(ordered)]
+
+
+def sources_of_row(session: Session, row_id: int) -> list[tuple[int, str]]:
+    """Return the ids and names of the sources whose listings and votes are stored under a row."""
+    ids = {
+        source_id
+        for table in (Listing, VoteCount)
+        for source_id in session.exec(select(table.source_id).where(table.original_paper_id == row_id))
+    }
+    names = select(col(Source.id), col(Source.name)).where(col(Source.id).in_(ids))
+    return [(number or 0, name) for number, name in session.exec(names.order_by(col(Source.name)))]
 
 
 def source_names(session: Session) -> list[str]:

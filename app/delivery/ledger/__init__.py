@@ -21,6 +21,7 @@ transitions        the changes of a row's state
 recovery           recover the mails of dead senders; expire overdue mails
 controls           pause, resume, hold until approved, cancel, resend
 removal            take a paper out of digests that were not sent yet
+paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting mails
 restoring          hold what may have left since a backup was made
@@ -49,6 +50,7 @@ from app.delivery.ledger.entries import (
     withdraw,
 )
 from app.delivery.ledger.outcomes import OnFailed, record_results, retry_delay
+from app.delivery.ledger.paper_history import PaperHistory, paper_history
 from app.delivery.ledger.queries import (
     ReasonCount,
     WaitingMails,

@@ -7,8 +7,8 @@ values        strict parameters: days, numbers, booleans; unknown ones are error
 audit_log     changes made by operators
 docs          the HTML documentation
 
-The resources: deliveries, digests, editions, interests, keys, papers, relevance_models, runs, sources,
-statistics, subscribers, suppressions.
+The resources: deliveries, digests, editions, interests, keys, papers, paper_changes, relevance_models,
+runs, sources, statistics, subscribers, suppressions.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from app.web.api import (
     editions,
     interests,
     keys,
+    paper_changes,
     papers,
     problems,
     relevance_models,
@@ -45,6 +46,7 @@ RESOURCES = (
     digests,
     interests,
     papers,
+    paper_changes,
     sources,
     editions,
     deliveries,
