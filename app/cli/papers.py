@@ -131,7 +131,7 @@ def unhide_paper(name: Name) -> None:
 def pin_paper(
     name: Name, days: Annotated[int, typer.Option(help="For how many days.")] = editing.PIN_DAYS
 ) -> None:
-    """Put a paper first in the digests of the next days, for all whom it matches or who get trending papers."""
+    """Put a paper first in the next days' digests of all whom it matches, or who get trending papers."""
     with _editor(name) as (editor, paper_id):
         until = editor.pin(paper_id, days).pinned_until
     output.out().print(f"Paper {paper_id} is pinned until {output.format_time(until)}.")

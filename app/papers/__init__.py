@@ -4,6 +4,8 @@ sources               one file per upstream: parse its responses, fetch them pol
 bibliography          PURE: convert pasted or uploaded reference lists to records
 source_registry       the configured sources: add, change, pause
 poll_schedule         when each source is polled: intervals, back-off, leases
+source_history        the polls of each source: counts, rejected rows, errors
+trial                 try a source before it is added; store nothing
 polling               poll the sources that are due, read files, store their papers
 ingest                records → new, merged, changed, unchanged or rejected rows
 duplicate_candidates  find stored papers that new records may duplicate, before the archive is locked

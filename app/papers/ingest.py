@@ -50,6 +50,16 @@ def store(
     return summary.of(origin)
 
 
+def find_existing(session: Session, source: Source, parsed: ParseResult, now: datetime) -> list[int | None]:
+    """Return, for each record, the id of the paper in the archive that it is. None: it would be new."""
+    titles, ids = TitleCache(), list[int | None]()
+    for rows in _batches(parsed):
+        batch = _Batch(session, source, now, False, titles, titles.candidates(session, rows))
+        batch.load(rows)
+        ids += [batch.find_paper(number, record) for number, record in rows]
+    return ids
+
+
 def store_in_batches(
     db: Database,
     parsed: ParseResult,
@@ -144,6 +154,15 @@ class _Batch:
 
     def store(self, rows: Sequence[Row]) -> IngestSummary:
         """Load the rows that the records may change, and store the records."""
+        self.load(rows)
+        summary = sum(
+            (self._store_one(number, record) for number, record in rows), IngestSummary(rows=len(rows))
+        )
+        self._flush()
+        return summary
+
+    def load(self, rows: Sequence[Row]) -> None:
+        """Load the rows that the records may change."""
         for index in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
             index.clear()
         self.new_rows.clear()
@@ -169,11 +188,13 @@ class _Batch:
             ):
                 self.papers[id_of(paper)] = paper
 
-        summary = sum(
-            (self._store_one(number, record) for number, record in rows), IngestSummary(rows=len(rows))
-        )
-        self._flush()
-        return summary
+    def find_paper(self, number: int, record: PaperRecord) -> int | None:
+        """Return the id of the paper that a record is, or None if it is a new one."""
+        row = self._find_row(record) or (self.by_doi.get(record.doi) if record.doi else None)
+        if row is None:
+            matches = (root for root, _ in self._same_titles(number, record))
+            row = next(matches, None)
+        return id_of(self._root(row)) if row else None
 
     def _flush(self) -> None:
         """Insert all new rows, with one statement per table."""
@@ -302,7 +323,14 @@ class _Batch:
                 return root, "same DOI"
         if not by_title:
             return None, ""
-        rows = self.by_key[identity.title_key]
+        for root, reason in self._same_titles(number, record):
+            if root is not identity and not merging.was_unmerged(self.session, identity, root):
+                return root, reason
+        return None, ""
+
+    def _same_titles(self, number: int, record: PaperRecord) -> Iterator[tuple[Paper, str]]:
+        """Yield the papers that a record is by its title, authors and abstract, each with the reason."""
+        rows = self.by_key.get(dedupe.title_key(record.title), ())
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
         # The candidates that were found before locking, and rows that were stored since.
         keys = self.candidates.get(number)
@@ -315,12 +343,8 @@ class _Batch:
         for paper_id in dict.fromkeys([*same_title, *filter(None, near), *recent]):
             row = self._get(paper_id)
             root = self._root(row)
-            if root is identity:
-                continue
-            reason = dedupe.same_paper_reason(_row_identity(row, root), record_identity)
-            if reason and not merging.was_unmerged(self.session, identity, root):
-                return root, reason
-        return None, ""
+            if reason := dedupe.same_paper_reason(_row_identity(row, root), record_identity):
+                yield root, reason
 
     def _update_fields(self, identity: Paper, record: PaperRecord) -> bool:
         """Combine the record's fields with those of the row and of all rows that absorbed it.
