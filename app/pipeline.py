@@ -1,6 +1,7 @@
 """READ FIRST. The functions of the service, stage by stage. The web, the CLI and the scheduler call them.
 
 refresh()          poll sources → records → the archive
+try_source()       a source that is not added yet → its newest papers; nothing is stored
 read_files()       the same for saved responses
 summarise()        papers without a summary → one sentence from a language model, if one is configured
 train()            the archive → a new model, at night and when the archive has outgrown the old one

@@ -4,7 +4,8 @@ sign_in         sign in with a key; sessions, scopes and form tokens
 overview        what needs a hand, recent editions, growth
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend
-sources         the sources: add, pause, resume, poll, remove
+papers          search papers; one paper: edit, hide, pin, merge, split
+sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver, suppressed addresses
 records         runs of jobs, changes by operators
 keys            create, rotate and revoke keys
@@ -14,9 +15,19 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from app.web.admin import deliverability, editions, keys, overview, records, sign_in, sources, subscribers
+from app.web.admin import (
+    deliverability,
+    editions,
+    keys,
+    overview,
+    papers,
+    records,
+    sign_in,
+    sources,
+    subscribers,
+)
 
-PAGES = (sign_in, overview, subscribers, editions, sources, deliverability, records, keys)
+PAGES = (sign_in, overview, subscribers, editions, papers, sources, deliverability, records, keys)
 
 
 def install(site: FastAPI) -> None:
