@@ -30,6 +30,8 @@ def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: dateti
     Return the old values of the changed fields. Raise InvalidInput if a value cannot be used.
     """
     advisory_lock(session, "archive")
+    if unknown := [name for name in changes if name not in EDITABLE]:
+        raise InvalidInput(f"there is no field “{unknown[0][:40]}” to edit: there are {', '.join(EDITABLE)}")
     cleaned = {name: None if value is None else _clean(name, value) for name, value in changes.items()}
     session.refresh(paper)
     old_values = shown_values(paper, cleaned)
@@ -85,8 +87,6 @@ def _shown(paper: Paper, name: str) -> Any:
 
 def _clean(name: str, value: Any) -> Any:
     """Return a value in its stored form. Raise InvalidInput if the field cannot have it."""
-    if name not in EDITABLE:
-        raise InvalidInput(f"there is no field “{name[:40]}” to edit: there are {', '.join(EDITABLE)}", name)
     if name == "authors":
         return _clean_authors(value)
     if name == "published_on":

@@ -85,11 +85,11 @@ def _separate(session: Session, chain: list[Paper], doi: str | None, now: dateti
 
     The fields of both lose their versions, so that the next record of each replaces them.
     """
-    row, shown = chain[0], chain[-1]
+    row, root = chain[0], chain[-1]
     fields = stored_fields.read_fields(row)
     new = Paper(
         doi=doi, title_key=row.title_key, author_count=fields.author_count, content_hash="", versions={},
-        published_on=fields.published_on, hidden_at=shown.hidden_at, withdrawn_at=row.withdrawn_at,
+        published_on=fields.published_on, hidden_at=root.hidden_at, withdrawn_at=row.withdrawn_at,
         created_at=now, updated_at=now, **fields.values,
     )  # fmt: skip
     stored_fields.renew_hash(new)

@@ -44,8 +44,8 @@ def write_fields(paper: Paper, new: Fields) -> bool:
 def renew_hash(paper: Paper) -> bool:
     """Update the content hash and the title key of a row. Return whether subscribers can see a difference."""
     values = {name: getattr(paper, name) for name in field_precedence.FIELDS}
-    shown = Fields(values, paper.versions, paper.author_count, paper.published_on)
-    content_hash = field_precedence.content_hash(shown)
+    visible = Fields(values, paper.versions, paper.author_count, paper.published_on)
+    content_hash = field_precedence.content_hash(visible)
     changed = paper.content_hash != content_hash
     if changed or paper.sourced:
         paper.content_hash, paper.title_key = content_hash, dedupe.title_key(sourced_title(paper))
