@@ -1,6 +1,7 @@
 """READ FIRST. The functions of the service, stage by stage. The web, the CLI and the scheduler call them.
 
 refresh()          poll sources → records → the archive
+try_source()       a source that is not added yet → its newest papers; nothing is stored
 read_files()       the same for saved responses
 summarise()        papers without a summary → one sentence from a language model, if one is configured
 train()            the archive → a new model, at night and when the archive has outgrown the old one
@@ -31,12 +32,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import structlog
 from sqlmodel import col, delete
@@ -50,9 +51,10 @@ from app.digests import backtesting, explanation, planning, restoring
 from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
 from app.errors import ClockError, Conflict, InvalidInput
-from app.papers import llm_summaries, polling
+from app.papers import llm_summaries, polling, source_history, trial
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.sources import deadlines
+from app.papers.trial import TrialResult
 from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
@@ -145,6 +147,11 @@ def summarise(app: Application, now: datetime) -> Counter[str]:
             if outcome.endpoint_error:
                 run.fail("the endpoint", outcome.endpoint_error)
     return run.counts
+
+
+def try_source(app: Application, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> TrialResult:
+    """Fetch the newest papers of a source that is not added yet. Nothing is stored."""
+    return trial.try_source(app.poll_context, kind, config, app.timeline(now).start)
 
 
 def train(app: Application, now: datetime) -> TrainingResult:
@@ -462,6 +469,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["unconfirmed"] += subscribers.expire_pending(session, now - UNCONFIRMED_KEPT, now)
             deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < now - RUNS_KEPT))
             run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
+            run.counts["polls"] += source_history.prune(session, now - RUNS_KEPT)
             run.counts["cards"] += ledger.prune_snapshots(session, old)
             subscribers.expire_changes(session, now)
             run.counts["requests"] += subscribers.prune_form_submissions(session, now)

@@ -180,6 +180,13 @@ class PaperView:
     stars: int = 0  # of its code
     votes: tuple[VoteSample, ...] = ()  # oldest first; empty if no source has votes
     sources: tuple[str, ...] = ()
+    hidden_at: datetime | None = None  # by an operator
+    pinned_at: datetime | None = None
+    pinned_until: datetime | None = None
+
+    def is_pinned(self, at: datetime) -> bool:
+        """Return whether the paper is pinned at a time, so that it comes first in digests."""
+        return bool(self.pinned_at and self.pinned_until and self.pinned_at <= at < self.pinned_until)
 
     @property
     def organization(self) -> str:

@@ -96,7 +96,7 @@ def test_commands_and_options_exist() -> None:
 
 def _command_of(words: list[str]) -> list[str]:
     """Return the command and its subcommand without arguments."""
-    groups = {"subscribers", "key", "sources", "model", "suppressions", "sending"}
+    groups = {"subscribers", "papers", "key", "sources", "model", "suppressions", "sending"}
     return words[:2] if words[0] in groups else words[:1]
 
 

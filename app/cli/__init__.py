@@ -8,7 +8,8 @@ worker        run the schedule without the web app
 migrate       migrate the database
 doctor        check this installation
 ingest        poll the sources, or read files
-sources       sources list, add, edit, pause, resume, remove
+sources       sources list, try, add, edit, pause, resume, remove
+papers        papers search, show, edit, hide, unhide, pin, unpin, merge, split
 model         model train, list
 preview       show the digest for some interests
 backtest      show which papers interests would have matched over recent days
@@ -48,6 +49,7 @@ from app.cli import (
     migrate,
     model,
     output,
+    papers,
     preview,
     report,
     runs,
@@ -89,6 +91,7 @@ for command in (
 cli.command("doctor")(doctor.doctor_command)
 cli.add_typer(sending.sending, name="sending")
 cli.add_typer(sources.sources, name="sources")
+cli.add_typer(papers.papers, name="papers")
 cli.add_typer(subscribers.group, name="subscribers")
 cli.add_typer(model.models, name="model")
 cli.add_typer(suppressions.suppressions, name="suppressions")

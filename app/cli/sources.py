@@ -1,24 +1,26 @@
-"""sources: list, add, edit, pause, resume and remove the sources that are polled."""
+"""sources: list, try, add, edit, pause, resume and remove the sources that are polled."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
-from app import clock
+from app import clock, pipeline
 from app.cli import output
 from app.errors import InvalidInput
 from app.papers import source_registry
 from app.papers.sources.allowed_addresses import Allowed
+from app.papers.trial import TrialResult
 from app.settings import Settings
 from app.storage import audit_log
 from app.types import SourceKind
 
 sources = typer.Typer(
-    no_args_is_help=True, help="List, add, edit, pause, resume and remove sources of papers."
+    no_args_is_help=True, help="List, try, add, edit, pause, resume and remove sources of papers."
 )
 
 SourceName = Annotated[str, typer.Argument(help="The name of the source.")]
@@ -85,6 +87,49 @@ def add_source(
         audit_log.record(session, output.ACTOR, "source.add", source.name, now, kind=source.kind)
         output.out().print(f"Added the source “{output.escaped(source.name)}”.")
         _warn_if_private(app.settings, url)
+
+
+@sources.command("try")
+def try_source(
+    address: Annotated[str, typer.Argument(help="The URL of a feed, or a kind: arxiv_feed, arxiv, …")],
+    category: Categories = None,
+    query: Query = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Show the newest papers of a source before you add it. Nothing is stored."""
+    is_kind = address in set(PolledKind)
+    kind = SourceKind(address) if is_kind else SourceKind.FEED
+    config = _config(None if is_kind else address, category, query)
+    with output.open_application(needs_secret=False) as app:
+        result = pipeline.try_source(app, kind, config, clock.utcnow())
+    if as_json:
+        output.print_json(asdict(result))
+    else:
+        _print_trial(result)
+    if result.error:
+        raise typer.Exit(1)
+
+
+def _print_trial(result: TrialResult) -> None:
+    cells = [
+        (
+            paper.record.title,
+            paper.record.listed_on or paper.record.published_on,
+            paper.record.arxiv_id or paper.record.doi,
+            "new" if paper.paper_id is None else f"paper {paper.paper_id}",
+        )
+        for paper in result.papers
+    ]
+    output.table(["title", "day", "identifier", "in the archive"], cells)
+    output.out().print(
+        f"{result.new} new papers, {result.existing} already in the archive, {result.rejected} rows skipped. "
+        "Nothing was stored."
+    )
+    for rejection in result.rejections:
+        row = "" if rejection.row is None else f"row {rejection.row}: "
+        output.err().print(f"skipped: {row}{output.escaped(f'{rejection.reason} {rejection.detail}')}")
+    for problem in filter(None, (result.warning, result.error)):
+        output.err().print(f"Warning: {output.escaped(problem)}")
 
 
 @sources.command("edit")

@@ -87,7 +87,7 @@ class DigestBuilder:
         self.retained_since = now.date() - timedelta(days=context.settings.retention_days)
         self._all = {
             paper.id: paper
-            for paper in queries.candidates(session, since, today)
+            for paper in _candidates(session, since, today, now)
             # Deliveries before `retained_since` may have been deleted, so older papers may have been sent.
             if (paper.first_listed_on or today) > self.retained_since
         }
@@ -116,7 +116,7 @@ class DigestBuilder:
         listed = {
             number: queries.as_of(paper, at)
             for number, paper in self._all.items()
-            if any(since <= day <= at.date() for day in paper.listed_on)
+            if any(since <= day <= at.date() for day in paper.listed_on) or paper.is_pinned(at)
         }
         self._set_moment(at, at.date(), listed)
 
@@ -262,6 +262,7 @@ class DigestBuilder:
             vectors=self._index.vectors,
             today=self._today,
             calendar_note=note,
+            pinned=frozenset(n for n, paper in self._papers.items() if paper.is_pinned(self._now)),
         )
         return self._pool
 
@@ -387,6 +388,12 @@ class DigestBuilder:
         return reasons.with_addition(
             self._index.reason(self._query(read), paper_id), reasons.reading_note(read)
         )
+
+
+def _candidates(session: Session, since: date, today: date, now: datetime) -> list[PaperView]:
+    """Return the papers listed since a day, and those that are pinned, by id."""
+    papers = [*queries.candidates(session, since, today), *queries.pinned(session, now)]
+    return sorted({paper.id: paper for paper in papers}.values(), key=lambda paper: paper.id)
 
 
 def _first_day(days: int, last: date) -> date:

@@ -41,7 +41,7 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
     sections.sort(key=lambda section: -section.picks[0].score)
     if beyond := selection.select_beyond_interests(ranked, selected):
         items = tuple(
-            _item(paper, ranked.pool, reasons.voted_reason(paper.paper.upvotes)) for paper in beyond
+            _item(paper, ranked.pool, _reason_beyond_interests(paper, ranked.pool)) for paper in beyond
         )
         sections.append(Section("", items))
     note = wording.join(wording.skipped_editions_note(request), wording.invalid_interests_note(request))
@@ -52,7 +52,7 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
     """Compose a digest of trending papers, for a subscriber with no interests or none that match."""
     request, pool = ranked.request, ranked.pool
     items = tuple(
-        _item(trending, pool, reasons.trending_reason(pool.trend(trending.paper), trending.paper.upvotes))
+        _item(trending, pool, _trending_reason(trending, pool))
         for trending in itertools.islice(selection.select_trending(ranked), request.max_papers)
     )
     if not items:
@@ -64,6 +64,18 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
         wording.invalid_interests_note(request),
     )
     return Digest(edition, (Section("", items, heading),), note, considered)
+
+
+def _reason_beyond_interests(selected: SelectedPaper, pool: CandidatePool) -> CardReason:
+    if selected.paper.id in pool.pinned:
+        return reasons.EDITORS_PICK
+    return reasons.voted_reason(selected.paper.upvotes)
+
+
+def _trending_reason(selected: SelectedPaper, pool: CandidatePool) -> CardReason:
+    if selected.paper.id in pool.pinned:
+        return reasons.EDITORS_PICK
+    return reasons.trending_reason(pool.trend(selected.paper), selected.paper.upvotes)
 
 
 def _item(selected: SelectedPaper, pool: CandidatePool, reason: CardReason) -> DigestItem:

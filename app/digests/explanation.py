@@ -116,6 +116,7 @@ def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
         title=row.title,
         arxiv_id=row.arxiv_id or "",
         withdrawn_at=row.withdrawn_at,
+        hidden_at=row.hidden_at,
         listings=tuple(sorted({(day, source) for day, source in session.exec(listed)})),
     )
     return paper, queries.paper_views(session, [requested_id])[0]
@@ -131,8 +132,16 @@ def _past_deliveries(
     rows = session.exec(deliveries.order_by(col(Delivery.created_at).desc())).all()
     digests = ledger.stored_digests(session, [row.id for row in rows])
     papers = {number: ledger.paper_ids(digest) for number, digest in digests.items()}
-    current = queries.canonical_ids(session, {number for numbers in papers.values() for number in numbers})
-    rows = [row for row in rows if paper in map(current.get, papers.get(row.id or 0, ()))]
+    history = queries.MergeHistory.load(session, set().union(*papers.values()))
+
+    def contained(paper_id: int, at: datetime) -> bool:
+        return paper in history.papers_at(paper_id, at)
+
+    rows = [
+        row
+        for row in rows
+        if any(contained(number, row.created_at) for number in papers.get(row.id or 0, ()))
+    ]
     restored_digests = context.snapshots.restore(session, [digests[row.id or 0] for row in rows])
     pauses = {pause.edition: pause.reason for pause in ledger.pauses(session)}
     return tuple(
@@ -151,7 +160,7 @@ def _past_deliveries(
         for row, restored in zip(rows, restored_digests, strict=True)
         for section in restored.digest.sections
         for item in section.picks
-        if current.get(item.paper_id) == paper
+        if contained(item.paper_id, row.created_at)
     )
 
 
@@ -175,6 +184,8 @@ def _ineligible_reason(
     if candidate and not exclusion and (candidate.last_listed_on or since) >= since:
         return ""
     days = [day for day, _ in paper.listings if day <= today]
+    if paper.hidden_at:
+        return f"an operator hid it on {paper.hidden_at.date()}"
     if paper.withdrawn_at:
         return f"it was withdrawn by {paper.withdrawn_at.date()}"
     if exclusion:

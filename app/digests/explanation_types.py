@@ -29,13 +29,14 @@ class SubscriberNow:
 
 @dataclass(frozen=True, slots=True)
 class PaperNow:
-    """The facts about a paper: where and when it was listed, and whether it was withdrawn."""
+    """The facts about a paper: where and when it was listed, and whether it was withdrawn or hidden."""
 
     id: int
     requested_id: int  # differs from `id` if that paper was merged into this one
     title: str
     arxiv_id: str
     withdrawn_at: datetime | None
+    hidden_at: datetime | None  # by an operator
     listings: tuple[tuple[date, str], ...]  # day and source, oldest first
 
 

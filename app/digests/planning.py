@@ -219,7 +219,7 @@ def _plan_shard(
         with context.db.write() as session:
             requests, entries = _compose(session, builder, due, soon)
             _hold_for_approval(context, session, entries, now)
-            return _write_down(session, requests, entries, now, soon)
+            return _write_down(session, builder, requests, entries, now, soon)
     with context.db.read() as session:
         requests, entries = _compose(session, builder, due, soon)
     with context.db.write() as session:
@@ -238,7 +238,7 @@ def _plan_shard(
         unchanged_ids = {request.subscriber.id for request in unchanged}
         entries = [entry for entry in entries if entry.subscriber_id in unchanged_ids]
         _hold_for_approval(context, session, entries, now)
-        return _write_down(session, unchanged, entries, now, soon)
+        return _write_down(session, builder, unchanged, entries, now, soon)
 
 
 def _hold_for_approval(
@@ -285,6 +285,7 @@ def _compose(
 
 def _write_down(
     session: Session,
+    builder: DigestBuilder,
     requests: Sequence[DigestRequest],
     entries: Sequence[Entry],
     now: datetime,
@@ -292,6 +293,8 @@ def _write_down(
 ) -> Counter[str]:
     """Enter the shard's digests in the ledger and set its subscribers' next due time."""
     outcomes = _enter(session, entries, now)
+    if hidden := queries.hidden(session) & {paper.id for paper in builder.papers}:  # since the run began
+        ledger.leave_out(session, hidden)
     following_due = {entry.subscriber_id: entry.give_up_at for entry in entries}
     ids = [request.subscriber.id or 0 for request in requests]
     next_due = [
@@ -328,10 +331,13 @@ def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[in
 def already_promised(
     session: Session, ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, frozenset[int]]:
-    """Return the papers in each subscriber's deliveries between two times, by their current ids."""
+    """Return the papers in each subscriber's deliveries between two times, by their current ids.
+
+    If a paper was split after a delivery, these are both papers.
+    """
     promised = ledger.paper_ids_promised(session, ids, since, until)
-    current = queries.canonical_ids(session, set().union(*promised.values()))
+    history = queries.MergeHistory.load(session, set().union(*promised.values()))
     return {
-        subscriber: frozenset(current.get(paper, paper) for paper in papers)
+        subscriber: frozenset[int]().union(*(history.papers_at(*paper) for paper in papers.items()))
         for subscriber, papers in promised.items()
     }

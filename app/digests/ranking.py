@@ -3,7 +3,8 @@
 Evidence is −ln(1 − relevance). A paper's relevance to a subscriber is 1 − Π (1 − r)^w over their interests
 and their profile, which equals 1 − exp(−Σ w·evidence). One product of the matrices subscribers × interests
 and interests × papers therefore computes it for many subscribers at once. A paper may be sent if its
-relevance is at least FLOOR. Its score is relevance × (1 + TREND·trend) × FRESH^days since it was listed.
+relevance is at least FLOOR. Its score is relevance × (1 + TREND·trend) × FRESH^days since it was listed. A
+pinned paper counts as listed today, and its score is PINNED higher, so it precedes all others.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ Matrix = np.ndarray[Any, Any]
 
 TREND = 0.2
 FRESH = 0.9
+PINNED = 2.0  # higher than the score of any paper that is not pinned
 CERTAIN = 1 - 1e-9  # higher relevances are capped at this, so that their evidence is finite
 NO_TREND = Trend(0.0, "")
 
@@ -112,11 +114,17 @@ class CandidatePool:
     missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # an interest's words in no paper
     absent_fields_note: Callable[[str], str] = lambda text: ""  # what an interest requires and no paper has
     card_fields: dict[int, dict[str, Any]] = field(default_factory=dict)  # by paper, cached by `compose`
+    pinned: frozenset[int] = frozenset()  # papers that an operator puts first
 
     def trend(self, paper: PaperView) -> Trend:
         return self.trends.get(paper.id, NO_TREND)
 
+    def bonus(self, paper: PaperView) -> float:
+        return PINNED if paper.id in self.pinned else 0.0
+
     def freshness(self, paper: PaperView) -> float:
+        if paper.id in self.pinned:
+            return 1.0
         return math.pow(FRESH, max(0, (self.today - (paper.last_listed_on or self.today)).days))
 
     @cached_property
@@ -125,14 +133,26 @@ class CandidatePool:
         return self._by_column(lambda paper: (1 + TREND * self.trend(paper).score) * self.freshness(paper))
 
     @cached_property
+    def bonuses(self) -> Vector:
+        """The addition to the score, by column."""
+        return self._by_column(self.bonus)
+
+    @cached_property
     def listed_ordinals(self) -> Vector:
         """The ordinal, by column, of the day a paper was last listed; 0 if it is not in the pool."""
-        return self._by_column(lambda paper: (paper.last_listed_on or self.today).toordinal())
+        return self._by_column(
+            lambda paper: (
+                self.today if paper.id in self.pinned else paper.last_listed_on or self.today
+            ).toordinal()
+        )
 
     @cached_property
     def trending(self) -> list[tuple[int, float]]:
-        """The id and the trend × freshness of every paper, best first."""
-        scores = {n: self.trend(paper).score * self.freshness(paper) for n, paper in self.papers.items()}
+        """The id and the trend × freshness of every paper, pinned ones first, then best first."""
+        scores = {
+            n: self.trend(paper).score * self.freshness(paper) + self.bonus(paper)
+            for n, paper in self.papers.items()
+        }
         return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def _by_column(self, value_of: Callable[[PaperView], float]) -> Vector:
@@ -149,6 +169,7 @@ class ScoreBreakdown:
     trend: Trend
     freshness: float
     score: float
+    pinned: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,9 +220,10 @@ class Ranked:
         """Return the score breakdown for any paper in the pool, even if it is not relevant enough."""
         column = self.pool.matches.columns[paper.id]
         relevance = relevance_of(self.evidence[[column]])
-        score = relevance * self.pool.score_factors[column]
+        score = relevance * self.pool.score_factors[column] + self.pool.bonuses[column]
         trend, freshness = self.pool.trend(paper), self.pool.freshness(paper)
-        return ScoreBreakdown(relevance.item(), trend, freshness, score.item())
+        is_pinned = paper.id in self.pool.pinned
+        return ScoreBreakdown(relevance.item(), trend, freshness, score.item(), is_pinned)
 
 
 def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked]:
@@ -227,7 +249,7 @@ def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked
         if barred := request.already_sent | request.muted:
             eligible[n, [matches.columns[number] for number in barred if number in matches.columns]] = False
     rows, columns = np.nonzero(eligible & (evidence >= ENOUGH))
-    scores = relevance_of(evidence[rows, columns]) * pool.score_factors[columns]
+    scores = relevance_of(evidence[rows, columns]) * pool.score_factors[columns] + pool.bonuses[columns]
     order = np.lexsort((columns, -scores, rows))  # equal scores by id
     ends = np.searchsorted(rows, np.arange(len(requests) + 1))
     slices = [order[start:end] for start, end in itertools.pairwise(ends.tolist())]

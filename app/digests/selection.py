@@ -53,24 +53,27 @@ class Selection:
 def select(ranked: Ranked) -> Selection:
     """Select papers from those that are relevant enough.
 
-    Every interest's best paper is selected before any others, so that an interest with many papers does not
-    crowd out one with few.
+    Pinned papers come first. Then every interest's best paper is selected before any others, so that an
+    interest with many papers does not crowd out one with few.
     """
     evidence = ranked.evidence_by_interest()
     best: dict[str, int] = {}  # by interest text: the paper that would be first for it alone
     if ranked.papers:
         by_id = np.argsort(ranked.columns)  # the first of several equal scores is used
         by_interest, columns = evidence[:-1, by_id], ranked.columns[by_id]
-        factors = ranked.pool.score_factors[columns]
-        scores = np.where(by_interest >= ENOUGH, relevance_of(by_interest) * factors, 0)
+        factors, bonuses = ranked.pool.score_factors[columns], ranked.pool.bonuses[columns]
+        scores = np.where(by_interest >= ENOUGH, relevance_of(by_interest) * factors + bonuses, 0)
         places = zip(ranked.request.interests, scores.argmax(1).tolist(), scores.max(1).tolist(), strict=True)
         best = {interest.text: ranked.papers[by_id[place]] for interest, place, score in places if score}
 
-    first = [number for number in ranked.papers if number in best.values()]
-    rest = [number for number in ranked.papers if number not in best.values()]
+    pinned = [number for number in ranked.papers if number in ranked.pool.pinned]
+    unpinned = [number for number in ranked.papers if number not in ranked.pool.pinned]
+    first = [number for number in unpinned if number in best.values()]
+    rest = [number for number in unpinned if number not in best.values()]
     if all(interest.quota is None for interest in ranked.request.interests):
         rest = rest[: CONSIDERED * ranked.request.max_papers]
-    selector = _Selector(ranked, evidence, best, [*first, *rest])
+    selector = _Selector(ranked, evidence, best, [*pinned, *first, *rest])
+    selector.select_from(pinned)
     selector.select_from(first)
     selector.select_from(rest)
     outcomes = dict.fromkeys(ranked.papers, SelectionOutcome.FULL) | dict.fromkeys(
@@ -78,7 +81,7 @@ def select(ranked: Ranked) -> Selection:
     )
     outcomes |= dict.fromkeys(selector.selected, SelectionOutcome.PICKED)
     by_score = sorted(selector.selected.values(), key=lambda selected: (-selected.score, selected.paper.id))
-    return Selection(by_score, outcomes, frozenset(first))
+    return Selection(by_score, outcomes, frozenset([*pinned, *first]))
 
 
 class _Selector:
@@ -154,7 +157,7 @@ def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:
 
 
 def select_beyond_interests(ranked: Ranked, selected: Sequence[SelectedPaper]) -> list[SelectedPaper]:
-    """Return well-voted papers for the places that the interests leave free.
+    """Return pinned and well-voted papers for the places that the interests leave free.
 
     Papers that are relevant enough are not included, even if a quota left them out. The papers get a score of
     0, so that the highest-scored paper in a digest is always one that fits the subscriber.
@@ -164,6 +167,7 @@ def select_beyond_interests(ranked: Ranked, selected: Sequence[SelectedPaper]) -
     well_voted = (
         replace(choice, score=0.0)
         for choice in select_trending(ranked)
-        if choice.paper.id not in relevant and trending.is_well_voted(ranked.pool.trend(choice.paper))
+        if choice.paper.id not in relevant
+        and (choice.paper.id in ranked.pool.pinned or trending.is_well_voted(ranked.pool.trend(choice.paper)))
     )
     return list(itertools.islice(well_voted, room))

@@ -16,6 +16,7 @@ from sqlalchemy import case, func, or_
 from sqlmodel import Session, col, select
 
 from app.papers import dedupe
+from app.papers.stored_fields import sourced_title
 from app.storage.models import Paper
 from app.types import PaperRecord
 
@@ -88,6 +89,9 @@ class TitleCache:
                 has_id = col(Paper.arxiv_id).is_not(None) if kind else col(Paper.arxiv_id).is_(None)
                 for paper_id, title in session.exec(select(Paper.id, Paper.title).where(has_id)):
                     index.add(paper_id or 0, title)
+                edited = select(Paper).where(has_id, col(Paper.edited_at).is_not(None))
+                for paper in session.exec(edited):
+                    index.add(paper.id or 0, sourced_title(paper))
                 self._loaded[kind] = index
 
     def catch_up(self, session: Session) -> None:

@@ -18,9 +18,10 @@ from sqlalchemy import or_
 from sqlalchemy.exc import OperationalError, StatementError
 from sqlmodel import Session, col, select
 
-from app.papers import dedupe, field_precedence, merging, vote_history
+from app.papers import dedupe, field_precedence, merging, stored_fields, vote_history
 from app.papers.duplicate_candidates import MAX_SAME_TITLE, Row, TitleCache, identity_of, ids_by_title
 from app.papers.merging import id_of
+from app.papers.stored_fields import sourced_title
 from app.storage.database import Database, advisory_lock, in_array, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
@@ -47,6 +48,16 @@ def store(
         candidates = titles.candidates(session, rows)
         summary += _store_batch(_Batch(session, source, now, polled, titles, candidates), rows)
     return summary.of(origin)
+
+
+def find_existing(session: Session, source: Source, parsed: ParseResult, now: datetime) -> list[int | None]:
+    """Return, for each record, the id of the paper in the archive that it is. None: it would be new."""
+    titles, ids = TitleCache(), list[int | None]()
+    for rows in _batches(parsed):
+        batch = _Batch(session, source, now, False, titles, titles.candidates(session, rows))
+        batch.load(rows)
+        ids += [batch.find_paper(number, record) for number, record in rows]
+    return ids
 
 
 def store_in_batches(
@@ -98,7 +109,7 @@ def _store_batch(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
     batch.titles.catch_up(batch.session)
     summary = _store_rows(batch, rows)
     for paper in batch.retitled:
-        batch.titles.add(id_of(paper), paper.title, with_id=bool(paper.arxiv_id))
+        batch.titles.add(id_of(paper), sourced_title(paper), with_id=bool(paper.arxiv_id))
     return summary
 
 
@@ -143,6 +154,15 @@ class _Batch:
 
     def store(self, rows: Sequence[Row]) -> IngestSummary:
         """Load the rows that the records may change, and store the records."""
+        self.load(rows)
+        summary = sum(
+            (self._store_one(number, record) for number, record in rows), IngestSummary(rows=len(rows))
+        )
+        self._flush()
+        return summary
+
+    def load(self, rows: Sequence[Row]) -> None:
+        """Load the rows that the records may change."""
         for index in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
             index.clear()
         self.new_rows.clear()
@@ -168,11 +188,13 @@ class _Batch:
             ):
                 self.papers[id_of(paper)] = paper
 
-        summary = sum(
-            (self._store_one(number, record) for number, record in rows), IngestSummary(rows=len(rows))
-        )
-        self._flush()
-        return summary
+    def find_paper(self, number: int, record: PaperRecord) -> int | None:
+        """Return the id of the paper that a record is, or None if it is a new one."""
+        row = self._find_row(record) or (self.by_doi.get(record.doi) if record.doi else None)
+        if row is None:
+            matches = (root for root, _ in self._same_titles(number, record))
+            row = next(matches, None)
+        return id_of(self._root(row)) if row else None
 
     def _flush(self) -> None:
         """Insert all new rows, with one statement per table."""
@@ -245,10 +267,14 @@ class _Batch:
         if record.doi:
             return self.by_doi.get(record.doi)
         identity = identity_of(record)
-        rows = self._rows_without_id(record)
-        return next(
-            (row for row in rows if dedupe.same_paper_reason(_row_identity(row, row), identity)), None
-        )
+        same = [
+            row
+            for row in self._rows_without_id(record)
+            if dedupe.same_paper_reason(_row_identity(row, row), identity)
+        ]
+        # An operator may have split off the paper of this source.
+        listed = {paper_id for paper_id, _ in self.listings} | self.votes.keys()
+        return min(same, key=lambda row: row.id not in listed, default=None)
 
     def _rows_without_id(self, record: PaperRecord) -> list[Paper]:
         """Return the rows that have the record's title but no id."""
@@ -297,7 +323,14 @@ class _Batch:
                 return root, "same DOI"
         if not by_title:
             return None, ""
-        rows = self.by_key[identity.title_key]
+        for root, reason in self._same_titles(number, record):
+            if root is not identity and not merging.was_unmerged(self.session, identity, root):
+                return root, reason
+        return None, ""
+
+    def _same_titles(self, number: int, record: PaperRecord) -> Iterator[tuple[Paper, str]]:
+        """Yield the papers that a record is by its title, authors and abstract, each with the reason."""
+        rows = self.by_key.get(dedupe.title_key(record.title), ())
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
         # The candidates that were found before locking, and rows that were stored since.
         keys = self.candidates.get(number)
@@ -310,12 +343,8 @@ class _Batch:
         for paper_id in dict.fromkeys([*same_title, *filter(None, near), *recent]):
             row = self._get(paper_id)
             root = self._root(row)
-            if root is identity:
-                continue
-            reason = dedupe.same_paper_reason(_row_identity(row, root), record_identity)
-            if reason and not merging.was_unmerged(self.session, identity, root):
-                return root, reason
-        return None, ""
+            if reason := dedupe.same_paper_reason(_row_identity(row, root), record_identity):
+                yield root, reason
 
     def _update_fields(self, identity: Paper, record: PaperRecord) -> bool:
         """Combine the record's fields with those of the row and of all rows that absorbed it.
@@ -329,14 +358,14 @@ class _Batch:
             changed = True
         new = field_precedence.from_record(record, self.source.kind)
         for paper in self._chain(identity):
-            title = paper.title
-            combined = field_precedence.combine(merging.read_fields(paper), new)
-            paper_changed = merging.write_fields(paper, combined)
+            title = sourced_title(paper)
+            combined = field_precedence.combine(stored_fields.read_fields(paper), new)
+            paper_changed = stored_fields.write_fields(paper, combined)
             if record.withdrawn and paper.withdrawn_at is None:
                 paper.withdrawn_at, paper_changed = self.now, True
             if paper_changed:
                 paper.updated_at = self.now
-            if paper.title != title:
+            if sourced_title(paper) != title:
                 self.retitled.append(paper)
             changed = changed or paper_changed
         return changed
@@ -402,6 +431,11 @@ def _row_identity(row: Paper, root: Paper) -> dedupe.PaperIdentity:
 
     The abstract is the paper's if the row has none.
     """
+    own, paper = stored_fields.read_fields(row).values, stored_fields.read_fields(root).values
     return dedupe.PaperIdentity(
-        row.title, root.arxiv_id or "", row.doi or "", row.abstract or root.abstract, tuple(root.authors)
+        own["title"],
+        root.arxiv_id or "",
+        row.doi or "",
+        own["abstract"] or paper["abstract"],
+        tuple(paper["authors"]),
     )

@@ -6,16 +6,22 @@ absorbed row keeps its own fields and refers to the surviving row, so that an op
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import date, datetime
 
-from sqlalchemy import func, update
+from sqlalchemy import func, or_, update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, NotFound
-from app.papers import dedupe, field_precedence
+from app.papers import field_precedence, stored_fields
 from app.papers.field_precedence import Fields
+from app.papers.stored_fields import read_fields, write_fields
 from app.storage.database import advisory_lock
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
+
+BY_HAND = "by an operator"
+# Times that a merged paper has if one of its rows has them.
+_MARKS = ("withdrawn_at", "hidden_at", "pinned_at", "pinned_until")
 
 
 def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> None:
@@ -27,12 +33,15 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
         "versions": dict(stored.versions),
         "author_count": stored.author_count,
         "published_on": stored.published_on.isoformat() if stored.published_on else None,
-        "withdrawn_at": survivor.withdrawn_at.isoformat() if survivor.withdrawn_at else None,
+        **{name: _text(getattr(survivor, name)) for name in _MARKS},
+        "sourced": survivor.sourced,
     }
     survivor_id, absorbed_id = id_of(survivor), id_of(absorbed)
     session.add(Merge(survivor_id=survivor_id, absorbed_id=absorbed_id, reason=reason, before=before, at=now))
     write_fields(survivor, field_precedence.combine(stored, read_fields(absorbed)))
-    survivor.withdrawn_at = survivor.withdrawn_at or absorbed.withdrawn_at
+    _take_over_edits(survivor, absorbed)
+    for name in _MARKS:
+        setattr(survivor, name, getattr(survivor, name) or getattr(absorbed, name))
     for day in (absorbed.first_listed_on, absorbed.last_listed_on):
         note_listing(survivor, day)
     survivor.updated_at = now
@@ -61,20 +70,39 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
     row.undone_at = now
     session.flush()
     for table in (Listing, VoteCount):
-        originals = col(table.original_paper_id).in_(_with_absorbed(session, id_of(absorbed)))
+        originals = col(table.original_paper_id).in_(with_absorbed(session, id_of(absorbed)))
         session.execute(update(table).where(originals).values(paper_id=absorbed.id))
-    day, withdrawn = row.before["published_on"], row.before["withdrawn_at"]
+    day = row.before["published_on"]
     published_on = date.fromisoformat(day) if day else None
     before = Fields(row.before["values"], row.before["versions"], row.before["author_count"], published_on)
     paper: Paper | None = session.get_one(Paper, row.survivor_id)
+    hidden_at = None
     while paper is not None:
+        hidden_at = paper.hidden_at
+        _give_back_edits(paper, absorbed, row.before.get("sourced") or {})
         write_fields(paper, _without_absorbed(read_fields(paper), read_fields(absorbed), before))
-        if paper.withdrawn_at == absorbed.withdrawn_at:
-            paper.withdrawn_at = datetime.fromisoformat(withdrawn) if withdrawn else None
+        for name in _MARKS:
+            if getattr(absorbed, name) and getattr(paper, name) == getattr(absorbed, name):
+                stored = row.before.get(name)
+                setattr(paper, name, datetime.fromisoformat(stored) if stored else None)
         paper.updated_at = now
-        _update_listing_days(session, paper)
+        update_listing_days(session, paper)
         paper = session.get(Paper, paper.merged_into_id) if paper.merged_into_id else None
-    _update_listing_days(session, absorbed)
+    absorbed.hidden_at = absorbed.hidden_at or hidden_at  # hidden while it was part of the other paper
+    absorbed.updated_at = now
+    update_listing_days(session, absorbed)
+
+
+def merge_by_hand(session: Session, paper: Paper, other: Paper, now: datetime) -> Paper:
+    """Merge two papers that an operator says are the same, and return the surviving one.
+
+    Raise Conflict if they are one paper already.
+    """
+    advisory_lock(session, "archive")
+    if paper.id == other.id:
+        raise Conflict("these are one paper already")
+    merge(session, paper, other, BY_HAND, now)
+    return other if paper.merged_into_id else paper
 
 
 def id_of(row: Paper | Source) -> int:
@@ -85,34 +113,32 @@ def id_of(row: Paper | Source) -> int:
 
 
 def was_unmerged(session: Session, a: Paper, b: Paper) -> bool:
-    """Return whether an operator has undone a merge of these two papers."""
-    ids = (id_of(a), id_of(b))
-    undone = select(Merge.id).where(
-        col(Merge.undone_at).is_not(None), col(Merge.survivor_id).in_(ids), col(Merge.absorbed_id).in_(ids)
+    """Return whether an operator has separated these two papers, or rows that were merged into them."""
+    ids, others = with_absorbed(session, id_of(a)), with_absorbed(session, id_of(b))
+    survivor, absorbed = col(Merge.survivor_id), col(Merge.absorbed_id)
+    separated = or_(
+        survivor.in_(ids) & absorbed.in_(others),
+        survivor.in_(others) & absorbed.in_(ids),
     )
+    undone = select(Merge.id).where(col(Merge.undone_at).is_not(None), separated)
     return session.exec(undone).first() is not None
 
 
-def read_fields(paper: Paper) -> Fields:
-    """Return the fields of a row."""
-    values = {name: getattr(paper, name) for name in field_precedence.FIELDS}
-    return Fields(values, paper.versions, paper.author_count, paper.published_on)
+def with_absorbed(session: Session, paper_id: int) -> set[int]:
+    """Return the id of a row and of all rows that it absorbed, directly or indirectly."""
+    ids, new = {paper_id}, {paper_id}
+    while new:
+        children = session.exec(select(Paper.id).where(col(Paper.merged_into_id).in_(new)))
+        new = {child for child in children if child is not None} - ids
+        ids |= new
+    return ids
 
 
-def write_fields(paper: Paper, new: Fields) -> bool:
-    """Set the fields that differ. Return whether subscribers can see a difference."""
-    for name, value in new.values.items():
-        if getattr(paper, name) != value:
-            setattr(paper, name, value)
-    if paper.versions != new.versions:
-        paper.versions = dict(new.versions)
-    if (paper.author_count, paper.published_on) != (new.author_count, new.published_on):
-        paper.author_count, paper.published_on = new.author_count, new.published_on
-    content_hash = field_precedence.content_hash(new)
-    changed = paper.content_hash != content_hash
-    if changed:
-        paper.content_hash, paper.title_key = content_hash, dedupe.title_key(paper.title)
-    return changed
+def update_listing_days(session: Session, paper: Paper) -> None:
+    """Set the paper's first and last listing days to those of its listings."""
+    of_paper = col(Listing.original_paper_id).in_(with_absorbed(session, id_of(paper)))
+    days = select(func.min(Listing.listed_on), func.max(Listing.listed_on)).where(of_paper)
+    paper.first_listed_on, paper.last_listed_on = session.exec(days).one()
 
 
 def note_listing(paper: Paper, day: date | None) -> None:
@@ -122,6 +148,28 @@ def note_listing(paper: Paper, day: date | None) -> None:
             paper.first_listed_on = day
         if paper.last_listed_on is None or day > paper.last_listed_on:
             paper.last_listed_on = day
+
+
+def _text(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
+
+
+def _take_over_edits(survivor: Paper, absorbed: Paper) -> None:
+    """Edit the fields of the survivor that are edited only in the absorbed row."""
+    own = survivor.sourced or {}
+    for name in absorbed.sourced or {}:
+        if name not in own:
+            stored_fields.set_edit(survivor, name, getattr(absorbed, name))
+    stored_fields.renew_hash(survivor)
+    survivor.edited_at = survivor.edited_at or absorbed.edited_at
+
+
+def _give_back_edits(paper: Paper, absorbed: Paper, own: Collection[str]) -> None:
+    """Take back the edits that came from the absorbed row. `own` are the edits from before the merge."""
+    for name in absorbed.sourced or {}:
+        if name not in own and getattr(paper, name) == getattr(absorbed, name):
+            stored_fields.take_back_edit(paper, name)
+    paper.edited_at = paper.edited_at if paper.sourced else None
 
 
 def _without_absorbed(merged: Fields, absorbed: Fields, before: Fields) -> Fields:
@@ -137,19 +185,3 @@ def _without_absorbed(merged: Fields, absorbed: Fields, before: Fields) -> Field
     authors = merged.author_count if merged.author_count != absorbed.author_count else before.author_count
     day = merged.published_on if merged.published_on != absorbed.published_on else before.published_on
     return Fields(values, versions, authors, day)
-
-
-def _with_absorbed(session: Session, paper_id: int) -> set[int]:
-    """Return the id of a row and of all rows that it absorbed, directly or indirectly."""
-    ids, new = {paper_id}, {paper_id}
-    while new:
-        children = session.exec(select(Paper.id).where(col(Paper.merged_into_id).in_(new)))
-        new = {child for child in children if child is not None} - ids
-        ids |= new
-    return ids
-
-
-def _update_listing_days(session: Session, paper: Paper) -> None:
-    of_paper = col(Listing.original_paper_id).in_(_with_absorbed(session, id_of(paper)))
-    days = select(func.min(Listing.listed_on), func.max(Listing.listed_on)).where(of_paper)
-    paper.first_listed_on, paper.last_listed_on = session.exec(days).one()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -21,7 +22,7 @@ from sqlmodel import Session
 
 from app import clock
 from app.errors import SourceError, Stopping
-from app.papers import duplicate_candidates, ingest, poll_schedule, source_registry, sources
+from app.papers import duplicate_candidates, ingest, poll_schedule, source_history, source_registry, sources
 from app.papers.sources import deadlines, http_client
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.state import FetchedPage
@@ -105,7 +106,7 @@ class _LeaseGroup:
 
     def renew_lease(self, session: Session) -> bool:
         """Acquire or renew the lease. Return False if another process holds it."""
-        return locks.acquire(session, self.lease, self.holder, self._moment(), REFRESH_LEASE)
+        return locks.acquire(session, self.lease, self.holder, self.moment(), REFRESH_LEASE)
 
     def claim(self, session: Session, *, begin: bool) -> bool:
         """Acquire the lease. Return False if another process holds it.
@@ -116,7 +117,7 @@ class _LeaseGroup:
             return False
         if begin:
             for source in self.sources:
-                poll_schedule.begin(session.get_one(Source, source.id), self._moment())
+                poll_schedule.begin(session.get_one(Source, source.id), self.moment())
         return True
 
     def end(self) -> None:
@@ -124,7 +125,8 @@ class _LeaseGroup:
         with self.context.db.write() as session:
             locks.release(session, self.lease, self.holder)
 
-    def _moment(self) -> datetime:
+    def moment(self) -> datetime:
+        """Return the time now, by the clock of the run."""
         return self.now + timedelta(seconds=monotonic() - self.started)
 
 
@@ -133,12 +135,21 @@ class _Poll:
     """The state of polling one source."""
 
     source: Source
+    began: datetime
     summary: IngestSummary = field(default_factory=IngestSummary)
     pages: int = 0
     error: str = ""
     retry_at: datetime | None = None
     timed_out: bool = False
     interrupted: bool = False
+
+
+def client_of(context: PollContext, now: datetime) -> AbstractAsyncContextManager[http_client.Client]:
+    """Open the client for fetching from sources, with the settings' contact and allowed addresses."""
+    settings = context.settings
+    contact = settings.user_agent_contact or settings.contact_address or settings.base_url
+    allowed = Allowed.parse(settings.allow_private_sources)
+    return http_client.open_client(contact, now, context.http, allowed)
 
 
 def _groups(context: PollContext, now: datetime, due: Sequence[Source]) -> list[_LeaseGroup]:
@@ -155,10 +166,7 @@ def _groups(context: PollContext, now: datetime, due: Sequence[Source]) -> list[
 
 
 async def _poll_all(context: PollContext, now: datetime, groups: Sequence[_LeaseGroup]) -> PollResult:
-    settings = context.settings
-    contact = settings.user_agent_contact or settings.contact_address or settings.base_url
-    allowed = Allowed.parse(settings.allow_private_sources)
-    async with http_client.open_client(contact, now, context.http, allowed) as client:
+    async with client_of(context, now) as client:
         together = await asyncio.gather(*(_poll_group(group, client) for group in groups if not group.alone))
         polls = [poll for polls in together for poll in polls]
         for group in groups:
@@ -193,7 +201,7 @@ async def _poll_source(group: _LeaseGroup, client: http_client.Client, source: S
 
     A failure does not affect other sources.
     """
-    poll = _Poll(source)
+    poll = _Poll(source, group.moment())
     deadline = monotonic() + POLL_DEADLINE.total_seconds()
     stopping = group.context.stopping
     try:
@@ -237,6 +245,8 @@ def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> Ingest
 def _record_poll(group: _LeaseGroup, poll: _Poll) -> None:
     with group.context.db.write() as session:
         row = session.get_one(Source, poll.source.id)
+        error = "the service was stopped" if poll.interrupted else poll.error
+        source_history.record(session, row, poll.began, group.moment(), poll.summary, error)
         if poll.interrupted:
             poll_schedule.record_interruption(row, group.now)
         elif poll.error:

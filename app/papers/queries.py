@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, false
 from sqlmodel import Session, col, func, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -26,7 +26,7 @@ _REFERENCE = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PaperFilter:
-    """A filter on papers. Without conditions, it accepts all papers that are not withdrawn."""
+    """A filter on papers. Without conditions, it accepts all papers that are neither withdrawn nor hidden."""
 
     day: date | None = None  # on which a source listed the paper
     source: str = ""  # the name of a source that listed the paper
@@ -56,16 +56,65 @@ class VoteRow(NamedTuple):
     stars: int
 
 
+# A paper that subscribers and visitors may see.
+PUBLIC = (col(Paper.withdrawn_at).is_(None), col(Paper.hidden_at).is_(None))
+
+
+@dataclass(frozen=True, slots=True)
+class MergeHistory:
+    """The merges that were undone, and the current ids of papers."""
+
+    undone: Sequence[tuple[int, int, datetime, datetime | None]]  # survivor, absorbed, from, until
+    current: Mapping[int, int]
+
+    @classmethod
+    def load(cls, session: Session, ids: Collection[int]) -> MergeHistory:
+        """Load the history that papers with these ids may have."""
+        columns = select(Merge.survivor_id, Merge.absorbed_id, Merge.at, Merge.undone_at)
+        undone = session.exec(columns.where(col(Merge.undone_at).is_not(None))).all()
+        parts = {paper_id for survivor, absorbed, *_ in undone for paper_id in (survivor, absorbed)}
+        return cls(undone, canonical_ids(session, parts | set(ids)))
+
+    def papers_at(self, paper_id: int, at: datetime) -> set[int]:
+        """Return the current ids of the papers that had this id at a time.
+
+        A digest of that time with a paper that was split since then contained all of them.
+        """
+        papers = {self.current.get(paper_id, paper_id)}
+        parts = [
+            (self.current.get(survivor, survivor), self.current.get(absorbed, absorbed))
+            for survivor, absorbed, start, end in self.undone
+            if start <= at and (end is None or at <= end)
+        ]
+        while more := {absorbed for survivor, absorbed in parts if survivor in papers} - papers:
+            papers |= more
+        return papers
+
+
 def is_empty(session: Session) -> bool:
     """Return whether the archive contains no papers."""
     return session.exec(select(Paper.id).limit(1)).first() is None
 
 
 def candidates(session: Session, since: date, until: date) -> list[PaperView]:
-    """Return the papers that were listed on a day in [since, until] and are not withdrawn."""
+    """Return the papers that were listed on a day in [since, until] and are neither withdrawn nor hidden."""
     listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()
-    papers = select(Paper).where(col(Paper.id).in_(listed), col(Paper.withdrawn_at).is_(None))
+    papers = select(Paper).where(col(Paper.id).in_(listed), *PUBLIC)
     return _views(session, session.exec(papers.order_by(col(Paper.id))).all())
+
+
+def pinned(session: Session, at: datetime) -> list[PaperView]:
+    """Return the papers that are pinned at a time."""
+    papers = select(Paper).where(col(Paper.pinned_until) > at, col(Paper.pinned_at) <= at, *PUBLIC)
+    unmerged = papers.where(col(Paper.merged_into_id).is_(None))
+    return _views(session, session.exec(unmerged.order_by(col(Paper.id))).all())
+
+
+def hidden(session: Session) -> set[int]:
+    """Return the ids of the papers that operators have hidden, and of the rows merged into them."""
+    ids = set(session.exec(select(Paper.id).where(col(Paper.hidden_at).is_not(None))))
+    merged = session.exec(select(Paper.id).where(col(Paper.merged_into_id).in_(ids))) if ids else ()
+    return {paper_id for paper_id in (*ids, *merged) if paper_id}
 
 
 def paper_views(session: Session, ids: Collection[int]) -> list[PaperView]:
@@ -75,8 +124,12 @@ def paper_views(session: Session, ids: Collection[int]) -> list[PaperView]:
 
 
 def in_given_order(session: Session, ids: Sequence[int]) -> list[PaperView]:
-    """Return these papers in the given order. Merged and withdrawn papers are left out."""
-    rows = {row.id: row for row in papers(session, ids).values() if row.withdrawn_at is None}
+    """Return these papers in the given order. Merged, withdrawn and hidden papers are left out."""
+    rows = {
+        row.id: row
+        for row in papers(session, ids).values()
+        if row.withdrawn_at is None and row.hidden_at is None
+    }
     views = {paper.id: paper for paper in _views(session, [*rows.values()])}
     return [views[paper_id] for paper_id in ids if paper_id in views]
 
@@ -110,9 +163,15 @@ def canonical_ids(session: Session, ids: Collection[int]) -> dict[int, int]:
 
 def earliest_unmerge(session: Session, ids: Collection[int]) -> datetime | None:
     """Return the time of the earliest merge into one of these papers that was later undone, or None."""
-    undone = session.exec(select(Merge.survivor_id, Merge.at).where(col(Merge.undone_at).is_not(None))).all()
-    canonical = canonical_ids(session, {paper_id for paper_id, _ in undone})
-    return min((at for paper_id, at in undone if canonical[paper_id] in ids), default=None)
+    history = MergeHistory.load(session, ())
+    return min(
+        (
+            at
+            for survivor, absorbed, at, _ in history.undone
+            if history.current[survivor] in ids or history.current[absorbed] in ids
+        ),
+        default=None,
+    )
 
 
 def find_by_reference(session: Session, reference: str) -> int | None:
@@ -161,20 +220,20 @@ def neighbouring_days(session: Session, day: date) -> tuple[date | None, date | 
 
 
 def _listing_days() -> SelectOfScalar[date]:
-    """Select the day of every listing of a paper that is not withdrawn."""
+    """Select the day of every listing of a public paper."""
     days = select(col(Listing.listed_on)).join(Paper, col(Paper.id) == Listing.paper_id)
-    return days.where(col(Paper.withdrawn_at).is_(None))
+    return days.where(*PUBLIC)
 
 
 def keywords(session: Session, since: date) -> Counter[str]:
     """Count the keywords, in lower case, of the papers listed on or after `since`."""
-    rows = session.exec(select(Paper.keywords).where(col(Paper.last_listed_on) >= since))
+    rows = session.exec(select(Paper.keywords).where(col(Paper.last_listed_on) >= since, *PUBLIC))
     return Counter(" ".join(keyword.split()).lower() for words in rows for keyword in words)
 
 
 def titles(session: Session, first: date, last: date, limit: int) -> Sequence[str]:
     """Return the newest `limit` titles of the papers that were last listed from `first` to `last`."""
-    shown = col(Paper.withdrawn_at).is_(None), col(Paper.merged_into_id).is_(None)
+    shown = *PUBLIC, col(Paper.merged_into_id).is_(None)
     days = col(Paper.last_listed_on) >= first, col(Paper.last_listed_on) <= last
     newest = select(Paper.title).where(*shown, *days).order_by(col(Paper.last_listed_on).desc())
     return session.exec(newest.order_by(col(Paper.id).desc()).limit(limit)).all()
@@ -182,13 +241,21 @@ def titles(session: Session, first: date, last: date, limit: int) -> Sequence[st
 
 def search(
     session: Session, text: str = "", *, day: date | None = None, source_id: int | None = None,
+    hidden: bool | None = None, pinned: bool | None = None, pinned_at: datetime | None = None,
     limit: int = 50, before: int | None = None,
 ) -> list[PaperView]:  # fmt: skip
     """Return the papers whose title or abstract contains every word of `text`, by descending id.
 
-    For the next page, pass the last id as `before`.
+    Hidden papers are included, unless `hidden` is False. `pinned_at` is the time for `pinned`. For the next
+    page, pass the last id as `before`.
     """
     matching = select(Paper).where(col(Paper.merged_into_id).is_(None))
+    if hidden is not None:
+        is_shown = col(Paper.hidden_at).is_(None)
+        matching = matching.where(~is_shown if hidden else is_shown)
+    if pinned is not None and pinned_at:
+        is_pinned = func.coalesce(col(Paper.pinned_until) > pinned_at, false())
+        matching = matching.where(is_pinned if pinned else ~is_pinned)
     for word in text.split():
         matching = matching.where(
             or_(
@@ -229,10 +296,7 @@ def count(session: Session, only: PaperFilter) -> int:
 
 
 def _conditions(only: PaperFilter) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = [
-        col(Paper.merged_into_id).is_(None),
-        col(Paper.withdrawn_at).is_(None),
-    ]
+    conditions: list[ColumnElement[bool]] = [col(Paper.merged_into_id).is_(None), *PUBLIC]
     if only.code:
         conditions.append(col(Paper.code_url) != "")
     if only.day or only.source:
@@ -294,6 +358,17 @@ def listings(session: Session, paper_id: int) -> list[ListingView]:
     return [ListingView(*row) for row in session.exec(ordered)]
 
 
+def sources_of_row(session: Session, row_id: int) -> list[tuple[int, str]]:
+    """Return the ids and names of the sources whose listings and votes are stored under a row."""
+    ids = {
+        source_id
+        for table in (Listing, VoteCount)
+        for source_id in session.exec(select(table.source_id).where(table.original_paper_id == row_id))
+    }
+    names = select(col(Source.id), col(Source.name)).where(col(Source.id).in_(ids))
+    return [(number or 0, name) for number, name in session.exec(names.order_by(col(Source.name)))]
+
+
 def source_names(session: Session) -> list[str]:
     """Return the names of the sources that have listed a paper."""
     return sorted(session.exec(select(Source.name).where(col(Source.id).in_(select(Listing.source_id)))))
@@ -333,7 +408,9 @@ def _view(
     days, sources = {day for day, _ in listings}, {name for _, name in listings}
     url, pdf_url = paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else ""), paper.pdf_url
     if paper.arxiv_id:  # so that sources cannot decide where the links lead
-        url, pdf_url = f"{ARXIV}/abs/{paper.arxiv_id}", f"{ARXIV}/pdf/{paper.arxiv_id}"
+        edited = paper.sourced or {}
+        url = url if "url" in edited else f"{ARXIV}/abs/{paper.arxiv_id}"
+        pdf_url = pdf_url if "pdf_url" in edited else f"{ARXIV}/pdf/{paper.arxiv_id}"
     return PaperView(
         id=paper.id or 0,
         title=paper.title,
@@ -359,6 +436,9 @@ def _view(
         stars=max({row.source_id: row.stars for row in votes}.values(), default=0),
         votes=points,
         sources=tuple(sorted(sources)),
+        hidden_at=paper.hidden_at,
+        pinned_at=paper.pinned_at,
+        pinned_until=paper.pinned_until,
     )
 
 

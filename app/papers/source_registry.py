@@ -63,7 +63,7 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
             raise Conflict(
                 f"this source exists already, as “{existing.name}”: you can pause, resume or rename it"
             )
-    checked = _checked(kind, config)
+    checked = check_config(kind, config)
     again = select(Source).where(Source.kind == kind, col(Source.removed_at).is_not(None))
     if kind is not SourceKind.HUGGINGFACE:
         again = again.where(Source.name == name.strip())
@@ -84,7 +84,7 @@ def change(
     """
     if name is not None:
         _rename(session, source, name)
-    if config is not None and (checked := _checked(source.kind, config)) != source.config:
+    if config is not None and (checked := check_config(source.kind, config)) != source.config:
         source.config = checked
         source.etag = source.last_modified = source.watermark = None
     session.add(source)
@@ -108,7 +108,7 @@ def resume(session: Session, source: Source, now: datetime) -> None:
     """Resume polling a source immediately, from where it stopped. Raise InvalidInput if it is not polled."""
     # Configurations stored before `allow_private` became a setting may still contain it.
     config = {name: value for name, value in source.config.items() if name != "allow_private"}
-    source.config = _checked(source.kind, config)
+    source.config = check_config(source.kind, config)
     source.paused, source.failures, source.last_error, source.next_poll_at = False, 0, None, now
     session.add(source)
 
@@ -156,8 +156,8 @@ def _rename(session: Session, source: Source, name: str) -> None:
     source.name = name
 
 
-def _checked(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration in its stored form. Raise InvalidInput if it does not suit the kind."""
+def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration in its stored form. Raise InvalidInput if it does not suit the kind."""
     if kind not in sources.POLLED:
         raise InvalidInput(f"a source of the kind “{kind}” is read from files, not polled", field="kind")
     if kind is SourceKind.FEED and "allow_private" in config:

@@ -14,6 +14,7 @@ from app.text.tokenizer import WORD
 from app.types import CardReason, Marks, Trend
 
 WELL_VOTED = "more votes than most papers of its day"
+EDITORS_PICK = CardReason("picked by the editor of this service")
 
 
 def interest_reason(

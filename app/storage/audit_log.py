@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import func, update
 from sqlmodel import Session, col, select
@@ -13,9 +14,7 @@ ERASED = "erased"
 SENDING_RESUMED = "sending.resume"
 
 
-def record(
-    session: Session, actor: str, action: str, subject: object, now: datetime, **detail: str | int | None
-) -> None:
+def record(session: Session, actor: str, action: str, subject: object, now: datetime, **detail: Any) -> None:
     """Record a change in the transaction that makes it, so that both are committed or neither is."""
     session.add(AuditEntry(at=now, actor=actor, action=action, subject=str(subject), detail=detail))
 

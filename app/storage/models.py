@@ -93,6 +93,20 @@ class Source(Row, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
 
 
+class SourcePoll(Row, table=True):
+    """One poll of a source: its counts, the first rows it rejected, and its error."""
+
+    __table_args__ = (Index("ix_source_poll_source_id", "source_id", "id"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    source_id: int = Field(foreign_key="source.id")
+    started_at: datetime = Field(sa_type=UtcDateTime, index=True)
+    ended_at: datetime = Field(sa_type=UtcDateTime)
+    counts: dict[str, int] = Field(default_factory=dict, sa_type=JSON)
+    rejections: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    error: str = Field(default="", sa_type=Text)
+
+
 class Paper(Row, table=True):
     """A paper. If two rows turn out to be the same paper, the `merged_into_id` of one points to the other."""
 
@@ -120,6 +134,13 @@ class Paper(Row, table=True):
     # The time and the kind of source of each field. An older record never overwrites a newer one, regardless
     # of the order in which they arrive (see papers.fields).
     versions: dict[str, str] = Field(default_factory=dict, sa_type=JSON)
+    # The sources' values of the fields that an operator has edited (see papers.editing).
+    sourced: dict[str, Any] | None = Field(default=None, sa_type=JSON, nullable=True)
+    edited_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    # An operator hid it: it is never sent or shown.
+    hidden_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
+    pinned_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    pinned_until: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
     merged_into_id: int | None = Field(default=None, foreign_key="paper.id", index=True)
     first_listed_on: date | None = Field(default=None, index=True)
     last_listed_on: date | None = Field(default=None, index=True)

@@ -15,6 +15,28 @@ depends_on = None
 def upgrade() -> None:
     with op.batch_alter_table('source', schema=None) as batch_op:
         batch_op.add_column(sa.Column('removed_at', sa.DateTime(timezone=True), nullable=True))
+    with op.batch_alter_table('paper', schema=None) as batch_op:
+        batch_op.add_column(sa.Column('sourced', sa.JSON(), nullable=True))
+        batch_op.add_column(sa.Column('edited_at', sa.DateTime(timezone=True), nullable=True))
+        batch_op.add_column(sa.Column('hidden_at', sa.DateTime(timezone=True), nullable=True))
+        batch_op.add_column(sa.Column('pinned_at', sa.DateTime(timezone=True), nullable=True))
+        batch_op.add_column(sa.Column('pinned_until', sa.DateTime(timezone=True), nullable=True))
+        batch_op.create_index('ix_paper_hidden_at', ['hidden_at'], unique=False)
+        batch_op.create_index('ix_paper_pinned_until', ['pinned_until'], unique=False)
+    op.create_table('source_poll',
+    sa.Column('id', sa.Integer(), nullable=False),
+    sa.Column('source_id', sa.Integer(), nullable=False),
+    sa.Column('started_at', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('ended_at', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('counts', sa.JSON(), nullable=False),
+    sa.Column('rejections', sa.JSON(), nullable=False),
+    sa.Column('error', sa.Text(), nullable=False),
+    sa.ForeignKeyConstraint(['source_id'], ['source.id'], name=op.f('fk_source_poll_source_id_source')),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_source_poll'))
+    )
+    with op.batch_alter_table('source_poll', schema=None) as batch_op:
+        batch_op.create_index('ix_source_poll_source_id', ['source_id', 'id'], unique=False)
+        batch_op.create_index('ix_source_poll_started_at', ['started_at'], unique=False)
     op.create_table('operator_alert',
     sa.Column('cause', sqlmodel.sql.sqltypes.AutoString(length=200), nullable=False),
     sa.Column('message', sa.Text(), nullable=False),
@@ -27,5 +49,14 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table('operator_alert')
+    op.drop_table('source_poll')
+    with op.batch_alter_table('paper', schema=None) as batch_op:
+        batch_op.drop_index('ix_paper_pinned_until')
+        batch_op.drop_index('ix_paper_hidden_at')
+        batch_op.drop_column('pinned_until')
+        batch_op.drop_column('pinned_at')
+        batch_op.drop_column('hidden_at')
+        batch_op.drop_column('edited_at')
+        batch_op.drop_column('sourced')
     with op.batch_alter_table('source', schema=None) as batch_op:
         batch_op.drop_column('removed_at')

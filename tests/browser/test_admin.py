@@ -9,12 +9,15 @@ from playwright.sync_api import Page, expect
 
 from app import clock, subscribers
 from app.delivery import ledger
+from app.digests.editorial import Editor
+from app.papers import source_history
 from app.storage import api_keys, job_runs
 from app.storage.models import Scope, Source
 from app.subscribers import Preferences
-from app.types import Interest, Rejection, Skip, SourceKind
+from app.types import IngestSummary, Interest, Rejection, Skip, SourceKind
 from tests.browser import axe
 from tests.browser.test_pages import LONG, SCHEMES
+from tests.support import factories
 from tests.support.running_app import Live
 
 CSV_FILE = (
@@ -36,11 +39,21 @@ def key(live_server: Live) -> str:
         ledger.add_entries(session, [ledger.Entry(alice, now.date().isoformat(), now, Skip(LONG * 3))], now)
         ledger.pause(session, LONG, now)
         feed = {"url": f"https://example.org/{LONG}"}
-        session.add(
-            Source(
-                name=LONG[:90], kind=SourceKind.FEED, config=feed, created_at=now, failures=3, last_error=LONG
-            )
+        source = Source(
+            name=LONG[:90], kind=SourceKind.FEED, config=feed, created_at=now, failures=3, last_error=LONG
         )
+        session.add(source)
+        session.flush()
+        summary = IngestSummary(rows=1, rejections=(Rejection(LONG, 1, LONG),))
+        source_history.record(session, source, now, now, summary, LONG)
+        papers = [
+            factories.add_paper(session, source, LONG + name, now.date(), now, abstract=LONG, authors=[LONG])
+            for name in ("one", "two")
+        ]
+        editor = Editor(session, "desk", now)
+        editor.merge(*papers)
+        editor.edit(papers[0], {"tldr": LONG, "code_url": f"https://example.org/{LONG.split()[0]}"})
+        editor.hide(papers[0])
         created = api_keys.create(session, "desk", [Scope.READ, Scope.WRITE, Scope.SEND], now)[1]
     with job_runs.record(app.db, "refresh", now) as run:
         run.reject([Rejection(LONG, 1, "no title", LONG)])
@@ -59,7 +72,7 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
     expect(page.get_by_role("heading", level=1)).to_have_text("Run 1: refresh")
     links = page.get_by_role("navigation", name="Admin").get_by_role("link").all()
     paths = [str(link.get_attribute("href")) for link in links]
-    assert len(paths) == 8
+    assert len(paths) == 9
     today = clock.utcnow().date().isoformat()
     page.goto(f"{live_server.url}/admin/subscribers/import")
     page.get_by_label("CSV file").set_input_files(
@@ -76,6 +89,8 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
         f"subscribers/import/{uploaded}",
         f"editions/{today}",
         "runs/1",
+        "papers/1",
+        "sources/1",
         "deliverability?email=a@b.c",
     ]
     for path in [*paths, *(f"/admin/{each}" for each in deeper)]:

@@ -20,6 +20,8 @@ outcomes           record the results of attempts; retry delays
 transitions        the changes of a row's state
 recovery           recover the mails of dead senders; expire overdue mails
 controls           pause, resume, hold until approved, cancel, resend
+removal            take a paper out of digests that were not sent yet
+paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting mails
 restoring          hold what may have left since a backup was made
@@ -49,6 +51,7 @@ from app.delivery.ledger.entries import (
     withdraw,
 )
 from app.delivery.ledger.outcomes import OnFailed, record_results, retry_delay
+from app.delivery.ledger.paper_history import PaperHistory, paper_history
 from app.delivery.ledger.queries import (
     ReasonCount,
     WaitingMails,
@@ -64,6 +67,7 @@ from app.delivery.ledger.queries import (
 )
 from app.delivery.ledger.receiver_backoffs import active as backoffs
 from app.delivery.ledger.recovery import has_work, recover
+from app.delivery.ledger.removal import leave_out
 from app.delivery.ledger.restoring import ID_GAP, copy_since, hold_waiting, skip_ids
 from app.delivery.ledger.retention import prune_deliveries, prune_events
 from app.delivery.ledger.sender_ledger import SenderLedger

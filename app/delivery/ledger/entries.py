@@ -141,14 +141,14 @@ def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[
 
 def paper_ids_promised(
     session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
-) -> dict[int, set[int]]:
+) -> dict[int, dict[int, datetime]]:
     """Return, by subscriber, the ids of the papers in digests created at or after `since` (up to `until`).
 
-    Digests that were not sent and will not be sent are left out, unless they may have arrived.
+    Each is mapped to the time at which its digest was created. Digests that were not sent and will not be
+    sent are left out, unless they may have arrived.
     """
-    digests = select(Delivery.subscriber_id, DigestContent.digest).join(
-        DigestContent, col(DigestContent.delivery_id) == Delivery.id
-    )
+    columns = select(Delivery.subscriber_id, Delivery.created_at, DigestContent.digest)
+    digests = columns.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id)
     promising = digests.where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
@@ -157,7 +157,7 @@ def paper_ids_promised(
         or_(col(Delivery.state).not_in(UNDELIVERED), col(Delivery.possibly_delivered)),
     )
     rows = session.exec(promising if until is None else promising.where(Delivery.created_at <= until))
-    promised: dict[int, set[int]] = {subscriber_id: set() for subscriber_id in subscriber_ids}
-    for subscriber_id, digest in rows:
-        promised[subscriber_id].update(paper_ids(digest))
+    promised: dict[int, dict[int, datetime]] = {subscriber_id: {} for subscriber_id in subscriber_ids}
+    for subscriber_id, created_at, digest in rows:
+        promised[subscriber_id].update(dict.fromkeys(paper_ids(digest), created_at))
     return promised

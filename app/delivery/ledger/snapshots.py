@@ -255,6 +255,17 @@ def paper_ids(stored: Mapping[str, Any]) -> list[int]:
     return [paper_id for _, paper_id, *_ in items if _is_id(paper_id)]
 
 
+def items_of(stored: Mapping[str, Any], papers: Collection[int]) -> list[tuple[str, str]]:
+    """Return the interest and the reason of each item in a stored digest that is one of these papers."""
+    return [
+        (section[0], str(reason))
+        for section in _parse_sections(stored)
+        if section
+        for _, paper_id, reason, *_ in section[2]
+        if paper_id in papers
+    ]
+
+
 def _parse_sections(stored: Mapping[str, Any]) -> list[_StoredSection | None]:
     """Return the interest, heading and items of each section, or None for an unreadable section."""
     sections = stored.get("sections", [])

@@ -5,7 +5,8 @@ overview        what needs attention, recent editions, growth
 subscriber_files  import subscribers after a preview; export them
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend
-sources         the sources: add, pause, resume, poll, remove
+papers          search papers; one paper: edit, hide, pin, merge, split
+sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver, suppressed addresses
 records         runs of jobs, changes by operators
 keys            create, rotate and revoke keys
@@ -20,6 +21,7 @@ from app.web.admin import (
     editions,
     keys,
     overview,
+    papers,
     records,
     sign_in,
     sources,
@@ -28,7 +30,18 @@ from app.web.admin import (
 )
 
 # `subscriber_files` must precede `subscribers`, whose paths match any name.
-PAGES = (sign_in, overview, subscriber_files, subscribers, editions, sources, deliverability, records, keys)
+PAGES = (
+    sign_in,
+    overview,
+    subscriber_files,
+    subscribers,
+    editions,
+    papers,
+    sources,
+    deliverability,
+    records,
+    keys,
+)
 
 
 def install(site: FastAPI) -> None:

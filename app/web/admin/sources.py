@@ -1,4 +1,4 @@
-"""The sources of papers: their health and recent polls; add, pause, resume and poll them."""
+"""The sources of papers: their health and recent polls; try, add, pause, resume and poll them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sqlmodel import col, select
 
 from app import clock
 from app.application import Application
-from app.errors import Conflict, InvalidInput
+from app.errors import Conflict, InvalidInput, TooManyRequests
 from app.papers import sources as source_kinds
 from app.storage.models import JobRun
 from app.types import SourceKind
@@ -20,6 +20,7 @@ from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
+PATH = "/admin/sources"
 RUNS_SHOWN = 10
 MESSAGES = {
     "added": "Added. It is polled within minutes.",
@@ -37,25 +38,51 @@ def list_sources(request: Request, operator: Reader, done: str = "") -> Response
 
 @router.post("/admin/sources")
 def add_source(
-    request: Request, operator: Writer, name: Text = "", kind: Text = "", address: Text = ""
+    request: Request,
+    operator: Writer,
+    name: Text = "",
+    kind: Text = "",
+    address: Text = "",
+    action: Text = "",
 ) -> Response:
-    """Add a source. `address` is the URL of a feed, or the categories of arXiv."""
+    """Add a source, or try it. `address` is the URL of a feed, or the categories of arXiv."""
     app: Application = request.app.state.paperboy
     typed = {"name": name, "kind": kind, "address": address}
+    trial = None
     try:
-        if kind not in source_kinds.POLLED:
-            raise InvalidInput("Choose what kind of source it is.", field="kind")
-        if kind == SourceKind.FEED:
-            config: dict[str, object] = {"url": address.strip()}
-        elif kind == SourceKind.HUGGINGFACE:
-            config = {}
+        config = _config(kind, address)
+        if action == "try":
+            limits: Capacity = request.app.state.capacity
+            tried = sources.SourceTrial(kind=SourceKind(kind), config=config)
+            trial = sources.try_source(app, operator.key, clock.utcnow(), tried, limits)
         else:
-            config = {"categories": address.replace(",", " ").split()}
-        body = sources.NewSource(name=name, kind=SourceKind(kind), config=config)
-        sources.add_source(app, operator.key, clock.utcnow(), body)
-    except (InvalidInput, Conflict) as error:
+            body = sources.NewSource(name=name, kind=SourceKind(kind), config=config)
+            sources.add_source(app, operator.key, clock.utcnow(), body)
+    except (InvalidInput, Conflict, TooManyRequests) as error:
         return _page(request, operator, typed=typed, problem=str(error), status=422)
-    return back_to("/admin/sources", "added")
+    if trial:
+        return _page(request, operator, typed=typed, trial=trial)
+    return back_to(PATH, "added")
+
+
+def _config(kind: str, address: str) -> dict[str, object]:
+    """Return the configuration that a form describes. Raise InvalidInput if it names no kind."""
+    if kind not in source_kinds.POLLED:
+        raise InvalidInput("Choose what kind of source it is.", field="kind")
+    if kind == SourceKind.FEED:
+        return {"url": address.strip()}
+    return {} if kind == SourceKind.HUGGINGFACE else {"categories": address.replace(",", " ").split()}
+
+
+@router.get("/admin/sources/{source_id}")
+def show_source(request: Request, operator: Reader, source_id: Id, done: str = "") -> Response:
+    """Show a source, and how its last polls ended."""
+    app: Application = request.app.state.paperboy
+    source = sources.get_source(app, operator.key, source_id)
+    return page(
+        request, "admin/source.html", operator, source=source, message=MESSAGES.get(done, ""),
+        polls=sources.list_polls(app, operator.key, source_id).items, polled=source_kinds.POLLED,
+    )  # fmt: skip
 
 
 @router.post("/admin/sources/{source_id}/pause")
@@ -90,6 +117,7 @@ def _page(
     *,
     message: str = "",
     typed: dict[str, str] | None = None,
+    trial: sources.TrialOut | None = None,
     problem: str = "",
     status: int = 200,
 ) -> Response:
@@ -100,5 +128,5 @@ def _page(
     return page(
         request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
         sources=sources.list_sources(app, operator.key).items, polled=source_kinds.POLLED,
-        typed=typed or {"name": "", "kind": "", "address": ""},
+        typed=typed or {"name": "", "kind": "", "address": ""}, trial=trial,
     )  # fmt: skip

@@ -7,8 +7,8 @@ values        strict parameters: days, numbers, booleans; unknown ones are error
 audit_log     changes made by operators
 docs          the HTML documentation
 
-The resources: deliveries, digests, editions, interests, keys, papers, relevance_models, runs, sources,
-statistics, subscribers, subscriber_files, suppressions.
+The resources: deliveries, digests, editions, interests, keys, papers, paper_changes, relevance_models,
+runs, sources, statistics, subscribers, subscriber_files, suppressions.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from app.web.api import (
     editions,
     interests,
     keys,
+    paper_changes,
     papers,
     problems,
     relevance_models,
@@ -47,6 +48,7 @@ RESOURCES = (
     digests,
     interests,
     papers,
+    paper_changes,
     sources,
     editions,
     deliveries,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from sqlmodel import Session, col, select
 
 from app.errors import NotFound
-from app.papers import merging, queries
+from app.papers import editing, merging, queries
 from app.storage import audit_log
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.types import PaperView
@@ -51,6 +51,10 @@ class PaperOut(BaseModel):
     upvotes: int
     comments: int
     sources: list[str] = Field(examples=[["arxiv", "huggingface"]])
+    hidden_at: datetime | None = Field(
+        description="When an operator hid it; then it is never sent, nor on public pages."
+    )
+    pinned_until: datetime | None = Field(description="Until then, it comes first in digests.")
 
 
 class ListingOut(BaseModel):
@@ -85,10 +89,31 @@ class MergeOut(BaseModel):
     undone_at: datetime | None
 
 
+class SourceName(BaseModel):
+    """A source that lists the paper."""
+
+    id: int
+    name: str
+
+
+class RowOut(BaseModel):
+    """A row that is part of the paper: what sources gave under one identity."""
+
+    id: int
+    title: str
+    arxiv_id: str
+    doi: str
+    sources: list[SourceName]
+
+
 class PaperDetail(PaperOut):
     """A paper with its listings, its votes over time, and the rows merged into it."""
 
     doi: str
+    edited_fields: list[str] = Field(
+        examples=[["title"]], description="The fields that an operator has edited. Polls do not change them."
+    )
+    rows: list[RowOut] = Field(description="The rows that the paper consists of, its own first.")
     withdrawn_at: datetime | None
     listings: list[ListingOut]
     votes: list[VotesOut]
@@ -99,6 +124,7 @@ class PaperDetail(PaperOut):
 def list_papers(
     app: Paperboy,
     _key: CanRead,
+    now: Now,
     window: Paging,
     q: Annotated[
         str, Query(max_length=300, description="Words that must all occur in the title or abstract.")
@@ -106,16 +132,19 @@ def list_papers(
     arxiv_id: Annotated[str | None, Query(max_length=40, examples=["2511.01234"])] = None,
     source_id: AnyId = None,
     day: Annotated[Day | None, Query(description="Only papers listed on this day.")] = None,
+    hidden: UrlBoolean | None = None,
+    pinned: UrlBoolean | None = None,
 ) -> Page[PaperOut]:
-    """List the papers, most recently added first."""
+    """List the papers, most recently added first. Hidden ones are included, unless `hidden` is false."""
     with app.db.read() as session:
         if arxiv_id is not None:
             ids = session.exec(select(Paper.id).where(Paper.arxiv_id == arxiv_id)).all()
             views = queries.paper_views(session, [paper_id for paper_id in ids if paper_id])
             return Page(items=[_to_out(paper) for paper in views])
         papers = queries.search(
-            session, q, day=day, source_id=source_id, limit=window.limit + 1, before=window.after_id
-        )
+            session, q, day=day, source_id=source_id, hidden=hidden,
+            pinned_at=now, pinned=pinned, limit=window.limit + 1, before=window.after_id,
+        )  # fmt: skip
     page, cursor = cut(papers, window, lambda paper: paper.id)
     return Page(items=[_to_out(paper) for paper in page], next_cursor=cursor)
 
@@ -124,22 +153,29 @@ def list_papers(
 def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
     """Return a paper. For the id of a merged row, return the paper it was merged into."""
     with app.db.read() as session:
-        views = queries.paper_views(session, [paper_id])
-        if not views:
-            raise NotFound(f"there is no paper {paper_id}")
-        row = session.get_one(Paper, views[0].id)
-        absorbed = select(Merge).where(Merge.survivor_id == row.id).order_by(col(Merge.id))
-        return PaperDetail(
-            **_to_out(views[0]).model_dump(),
-            doi=row.doi or "",
-            withdrawn_at=row.withdrawn_at,
-            listings=[
-                ListingOut(**listing)
-                for listing in _with_source(session, Listing, row.id, Listing.listed_on, Source.name)
-            ],
-            votes=[VotesOut(**votes) for votes in _with_source(session, VoteCount, row.id, VoteCount.at)],
-            merges=_merges(session, session.exec(absorbed).all()),
-        )
+        return detail(session, paper_id)
+
+
+def detail(session: Session, paper_id: int) -> PaperDetail:
+    """Return all that is stored about a paper. Raise NotFound if there is none."""
+    views = queries.paper_views(session, [paper_id])
+    if not views:
+        raise NotFound(f"there is no paper {paper_id}")
+    row = session.get_one(Paper, views[0].id)
+    absorbed = select(Merge).where(Merge.survivor_id == row.id).order_by(col(Merge.id))
+    return PaperDetail(
+        **_to_out(views[0]).model_dump(),
+        doi=row.doi or "",
+        withdrawn_at=row.withdrawn_at,
+        edited_fields=editing.edited_fields(row),
+        rows=_rows(session, views[0].id),
+        listings=[
+            ListingOut(**listing)
+            for listing in _with_source(session, Listing, row.id, Listing.listed_on, Source.name)
+        ],
+        votes=[VotesOut(**votes) for votes in _with_source(session, VoteCount, row.id, VoteCount.at)],
+        merges=_merges(session, session.exec(absorbed).all()),
+    )
 
 
 @router.get("/merges")
@@ -163,6 +199,25 @@ def undo_merge(app: Paperboy, key: CanWrite, now: Now, merge_id: Id) -> MergeOut
         merging.undo_merge(session, merge_id, now)
         audit_log.record(session, key.name, "merge.undo", merge_id, now)
         return _merges(session, [session.get_one(Merge, merge_id)])[0]
+
+
+def _rows(session: Session, paper_id: int) -> list[RowOut]:
+    """Return the rows of a paper, its own first."""
+    ids = merging.with_absorbed(session, paper_id)
+    rows = session.exec(select(Paper).where(col(Paper.id).in_(ids)).order_by(col(Paper.id))).all()
+    return [
+        RowOut(
+            id=row.id or 0,
+            title=row.title,
+            arxiv_id=row.arxiv_id or "",
+            doi=row.doi or "",
+            sources=[
+                SourceName(id=source_id, name=name)
+                for source_id, name in queries.sources_of_row(session, row.id or 0)
+            ],
+        )
+        for row in sorted(rows, key=lambda row: row.id != paper_id)
+    ]
 
 
 def _to_out(paper: PaperView) -> PaperOut:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, BackgroundTasks
 from pydantic import BaseModel, ConfigDict, Field
 
 from app import pipeline
-from app.papers import poll_schedule, source_registry
+from app.papers import poll_schedule, source_history, source_registry
 from app.storage import audit_log
 from app.storage.models import Source
 from app.types import SourceKind
@@ -18,6 +18,8 @@ from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id, Limited, Now, Paperboy
 
 router = APIRouter(prefix="/sources", tags=["sources"])
+
+POLLS_LISTED = 50
 
 Config = Annotated[
     dict[str, Any],
@@ -61,6 +63,63 @@ class SourceChange(BaseModel):
     config: Config | None = None
 
 
+class SourceTrial(BaseModel):
+    """A source to try."""
+
+    model_config = ConfigDict(extra="forbid")
+    kind: SourceKind = Field(examples=["feed"])
+    config: Config = {}
+
+
+class TrialPaperOut(BaseModel):
+    """A paper that the source lists."""
+
+    title: str
+    arxiv_id: str
+    doi: str
+    url: str
+    listed_on: date | None
+    published_on: date | None
+    paper_id: int | None = Field(description="The paper in the archive that it is; null if it is new.")
+
+
+class RejectionOut(BaseModel):
+    """A row that cannot be used."""
+
+    row: int | None
+    reason: str
+    detail: str
+
+
+class TrialOut(BaseModel):
+    """The newest papers of a source. Nothing was stored."""
+
+    rows: int = Field(description="The number of rows read, including the skipped ones.")
+    new: int = Field(description="Papers that are not in the archive.")
+    existing: int = Field(description="Papers that are in the archive already.")
+    skipped: int = Field(description="Rows that cannot be used.")
+    papers: list[TrialPaperOut] = Field(description="The first of the papers, newest first.")
+    rejections: list[RejectionOut] = Field(description="The first of the rows that cannot be used.")
+    warning: str = Field(description="Why there may be fewer papers than the source has; may be empty.")
+    error: str = Field(description="Why the source could not be read; empty if it could.")
+
+
+class PollOut(BaseModel):
+    """A poll of a source."""
+
+    started_at: datetime
+    ended_at: datetime
+    counts: dict[str, int]
+    rejections: list[RejectionOut] = Field(description="The first of the rejected rows.")
+    error: str
+
+
+class PollList(BaseModel):
+    """The last polls of a source, newest first."""
+
+    items: list[PollOut]
+
+
 class SourceList(BaseModel):
     """All sources, without pagination."""
 
@@ -81,6 +140,36 @@ def add_source(app: Paperboy, key: CanWrite, now: Now, body: NewSource) -> Sourc
         source = source_registry.add(session, body.name, body.kind, body.config, now)
         audit_log.record(session, key.name, "source.add", source.name, now, kind=source.kind)
         return _to_out(source)
+
+
+@router.post("/trial", responses=problems.responses(409))
+def try_source(app: Paperboy, _key: CanWrite, now: Now, body: SourceTrial, limits: Limited) -> TrialOut:
+    """Fetch the newest papers of a source before you add it. Nothing is stored. Takes up to 30 seconds."""
+    with limits.jobs.take():
+        result = pipeline.try_source(app, body.kind, body.config, now)
+    papers = [
+        TrialPaperOut(
+            **{
+                name: getattr(paper.record, name) for name in TrialPaperOut.model_fields if name != "paper_id"
+            },
+            paper_id=paper.paper_id,
+        )
+        for paper in result.papers
+    ]
+    return TrialOut(
+        rows=result.rows, new=result.new, existing=result.existing, skipped=result.rejected, papers=papers,
+        rejections=[RejectionOut.model_validate(each, from_attributes=True) for each in result.rejections],
+        warning=result.warning, error=result.error,
+    )  # fmt: skip
+
+
+@router.get("/{source_id}/polls", responses=problems.responses(404))
+def list_polls(app: Paperboy, _key: CanRead, source_id: Id) -> PollList:
+    """List the last polls of a source with their counts and errors."""
+    with app.db.read() as session:
+        source_registry.get(session, source_id)
+        polls = source_history.latest(session, source_id, POLLS_LISTED)
+    return PollList(items=[PollOut.model_validate(poll.model_dump()) for poll in polls])
 
 
 @router.get("/{source_id}", responses=problems.responses(404))

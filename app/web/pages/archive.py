@@ -42,6 +42,10 @@ _WITHDRAWN = ErrorPage(
     "Its authors or its publisher withdrew it, so we no longer show it. The site that published it may give "
     "the reason.",
 )
+_HIDDEN = ErrorPage(
+    "This paper is not shown here",
+    "The operator of this service took it off these pages. You may find it at the site that published it.",
+)
 
 
 @router.get("/paper/{number}")
@@ -52,6 +56,8 @@ def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
         row = queries.papers(session, [paper_id]).get(paper_id)
         if row is None:
             raise NotFound("No paper has this number.")
+        if row.hidden_at:
+            return page(request, "error.html", status=410, error=_HIDDEN, detail="", code=410)
         if row.withdrawn_at:
             return page(request, "error.html", status=404, error=_WITHDRAWN, detail=row.title, code=404)
         if number != str(row.id):

@@ -112,10 +112,12 @@ def own_feed(request: Request, grant: Own) -> Response:
         stored = ledger.stored_digests(session, [delivery.id for delivery in delivered])
         times = [(stored[number], row.due_at) for row in delivered if (number := row.id or 0) in stored]
         restored = app.snapshots.restore(session, [digest for digest, _ in times])
+        hidden = queries.hidden(session)
         items = [
             item
             for (_, at), entry in zip(times, restored, strict=True)
             for item in _digest_items(entry.digest, at, sent=True)
+            if item.item.paper_id not in hidden
         ]
         response = _build_feed(request, session, info, items, now)
     return http_cache.conditional_response(request, response, PRIVATE)

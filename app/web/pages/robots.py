@@ -11,6 +11,7 @@ from sqlmodel import col, func, select
 
 from app import clock
 from app.application import Application
+from app.papers import queries
 from app.storage.models import Listing, Paper
 from app.web import http_cache, paper_cards
 from app.web.http_cache import CachedResponse, ResponseCache
@@ -47,10 +48,10 @@ def sitemap(request: Request) -> Response:
 
 def _sitemap(app: Application) -> CachedResponse:
     listed = select(col(Listing.listed_on), func.max(col(Paper.updated_at)))
-    visible = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(col(Paper.withdrawn_at).is_(None))
+    visible = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(*queries.PUBLIC)
     by_day = visible.group_by(col(Listing.listed_on)).order_by(col(Listing.listed_on).desc())
     papers = select(col(Paper.id), col(Paper.updated_at)).order_by(col(Paper.id).desc())
-    papers = papers.where(col(Paper.merged_into_id).is_(None), col(Paper.withdrawn_at).is_(None))
+    papers = papers.where(col(Paper.merged_into_id).is_(None), *queries.PUBLIC)
     with app.db.read() as session:
         changes = dict(session.exec(by_day).all())  # day → when any of its papers last changed
         pages = [("/", max(changes.values(), default=clock.utcnow()))]

@@ -174,14 +174,14 @@ def test_a_deferred_digest_fails_when_the_next_is_due(
     pipeline.send_pending(app, now)
     mail_server.clear_rules()
     with app.db.read() as session:
-        assert ledger.paper_ids_promised(session, [1], now) == {1: set(range(1, 9))}
+        assert ledger.paper_ids_promised(session, [1], now) == {1: dict.fromkeys(range(1, 9), now)}
     assert pipeline.send_pending(app, now + NEXT_DAY) == {}
     alice = deliveries_by_name(app)["alice"]
     assert alice.state == DeliveryState.FAILED
     assert "given up" in alice.reason
     assert "450 4.2.1 busy" in alice.reason
     with app.db.read() as session:
-        assert ledger.paper_ids_promised(session, [1], now) == {1: set()}
+        assert ledger.paper_ids_promised(session, [1], now) == {1: {}}
 
 
 def test_unknown_mailbox_is_suppressed(app: Application, mail_server: MailServer, now: datetime) -> None:

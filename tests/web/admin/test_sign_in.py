@@ -35,6 +35,7 @@ def routes() -> Iterator[tuple[str, str]]:
         "subscriber_id": 1,
         "key_id": 99,
         "source_id": 1,
+        "paper_id": 1,
         "run_id": 1,
         "delivery_id": 1,
         "edition": "2026-11-20",

@@ -134,9 +134,7 @@ def test_cancelled_edition_is_not_sent(
     body = call("GET", f"/deliveries/{pending_delivery}").json()
     assert (body["state"], body["reason"]) == ("skipped", "cancelled by an operator")
     with app.db.write() as session:
-        assert ledger.paper_ids_promised(session, [body["subscriber_id"]], NOW) == {
-            body["subscriber_id"]: set()
-        }
+        assert ledger.paper_ids_promised(session, [body["subscriber_id"]], NOW) == {body["subscriber_id"]: {}}
         assert not ledger.claim(session, owner="test", now=NOW)
     assert call("POST", "/editions/2026-11-19/cancel", scope=Scope.SEND).status_code == 404
     assert {(action, subject) for _, action, subject in audit_log()} == {("edition.cancel", "2026-11-20")}

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+import httpx
 import pytest
 import schemathesis
 from fastapi import FastAPI
@@ -19,6 +21,7 @@ from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinish
 
 from app import main, pipeline
 from app.application import Application
+from app.papers.sources.http_client import HttpTransport
 from app.storage import api_keys
 from app.storage.models import Scope
 from app.web import api, rate_limits
@@ -44,11 +47,14 @@ DELIBERATE = {
     "GET /v1/subscribers": _CURSOR,
     "GET /v1/subscribers/{subscriber_id}/explain/{paper}": "a day lies between 1991 and 2199",
     "GET /v1/suppressions": _CURSOR,
+    "PATCH /v1/papers/{paper_id}": "a title is not empty, and links lead to web pages",
     "PATCH /v1/sources/{source_id}": _CONFIG,
     "PATCH /v1/subscribers/{subscriber_id}": _PREFERENCES,
     "POST /v1/backtests": _PREFERENCES,
+    "POST /v1/papers/{paper_id}/split": "exactly one part is split off",
     "POST /v1/previews": _PREFERENCES,
     "POST /v1/sources": _CONFIG,
+    "POST /v1/sources/trial": _CONFIG,
     "POST /v1/subscribers": _PREFERENCES,
     "POST /v1/subscribers/import": "a file names its columns",
     "POST /v1/subscribers/{subscriber_id}/pause": "a pause ends within a year from now",
@@ -67,6 +73,8 @@ def site(app: Application, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     monkeypatch.setattr(api.subscribers, "INVITATIONS_AN_HOUR", 10**9)
     monkeypatch.setattr(api.digests, "TESTS_AN_HOUR", 10**9)
     monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: None)  # no source is polled
+    upstream = httpx.MockTransport(lambda _request: httpx.Response(404))  # for trials of sources
+    app = replace(app, http=HttpTransport(upstream))
     with app.db.write() as session:
         source = factories.add_source(session, NOW)
         factories.add_paper(

@@ -1,0 +1,190 @@
+"""papers: search, show, edit, hide, unhide, pin, unpin, merge and split papers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from app import clock
+from app.cli import output
+from app.delivery import ledger
+from app.digests import editorial
+from app.digests.editorial import Editor
+from app.errors import InvalidInput
+from app.papers import editing, merging, queries, source_registry
+from app.storage.models import Paper
+
+papers = typer.Typer(
+    no_args_is_help=True, help="Search papers, edit, hide and pin them, merge and split them."
+)
+
+Name = Annotated[str, typer.Argument(help="The paper's number, arXiv id, DOI or URL.")]
+
+
+@papers.command("search")
+def search_papers(
+    text: Annotated[
+        str, typer.Argument(help="Words of the title or abstract, an arXiv id, DOI or URL.")
+    ] = "",
+    hidden: Annotated[bool, typer.Option("--hidden", help="Only hidden papers.")] = False,
+    pinned: Annotated[bool, typer.Option("--pinned", help="Only pinned papers.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of papers.")] = 20,
+    as_json: output.AsJson = False,
+) -> None:
+    """List papers, newest first. Hidden ones are marked."""
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        if paper_id := queries.find_by_reference(session, text) if text else None:
+            views = queries.paper_views(session, [paper_id])
+        else:
+            views = queries.search(
+                session, text, hidden=hidden or None, pinned=pinned or None, pinned_at=clock.utcnow(),
+                limit=limit,
+            )  # fmt: skip
+        rows = editorial.rows_of(session, [view.id for view in views])
+    if as_json:
+        output.print_json([_as_json(rows[view.id]) for view in views])
+        return
+    cells = [
+        (view.id, view.title, view.arxiv_id, view.last_listed_on, view.upvotes, _state(rows[view.id]))
+        for view in views
+    ]
+    output.table(["number", "title", "arXiv id", "last listed", "votes", "state"], cells)
+
+
+@papers.command("show")
+def show_paper(name: Name, as_json: output.AsJson = False) -> None:
+    """Show all that is stored about a paper, and who was sent it."""
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        paper = editorial.find(session, name)
+        row_ids = merging.with_absorbed(session, merging.id_of(paper))
+        rows = editorial.rows_of(session, sorted(row_ids - {paper.id}))
+        listings = queries.listings(session, merging.id_of(paper))
+        history = ledger.paper_history(session, row_ids)
+    states = {state.value: count for state, count in history.states.items()}
+    if as_json:
+        merged = [_as_json(row) for row in rows.values()]
+        listed = [each._asdict() for each in listings]
+        output.print_json({**_as_json(paper), "listings": listed, "merged_rows": merged, "digests": states})
+        return
+    fields = [(name, value) for name, value in _as_json(paper).items() if value not in (None, "", [])]
+    output.table(["field", "value"], fields)
+    output.table(["listed", "source", "rank"], [(each.day, each.source, each.rank) for each in listings])
+    for number, row in rows.items():
+        output.out().print(f"merged: row {number}, {output.escaped(row.title)}")
+    counts = ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
+    output.out().print(f"digests with it: {counts}")
+
+
+@papers.command("edit")
+def edit_paper(
+    name: Name,
+    title: Annotated[str | None, typer.Option()] = None,
+    abstract: Annotated[str | None, typer.Option()] = None,
+    tldr: Annotated[str | None, typer.Option(help="The summary in one sentence.")] = None,
+    author: Annotated[
+        list[str] | None, typer.Option(help="An author. Repeat the option: it replaces all authors.")
+    ] = None,
+    published_on: Annotated[str | None, typer.Option(help="The day, such as 2026-11-20.")] = None,
+    url: Annotated[str | None, typer.Option(help="The page with the abstract.")] = None,
+    pdf_url: Annotated[str | None, typer.Option()] = None,
+    code_url: Annotated[str | None, typer.Option()] = None,
+    project_url: Annotated[str | None, typer.Option()] = None,
+    reset: Annotated[
+        list[str] | None, typer.Option(help="A field that gets its value from the sources again.")
+    ] = None,
+) -> None:
+    """Edit a paper. Polls do not change edited fields."""
+    options = {
+        "title": title, "abstract": abstract, "tldr": tldr, "authors": author or None,
+        "published_on": published_on, "url": url, "pdf_url": pdf_url, "code_url": code_url,
+        "project_url": project_url,
+    }  # fmt: skip
+    changes: dict[str, Any] = {field: value for field, value in options.items() if value is not None}
+    changes |= dict.fromkeys(reset or ())
+    if not changes:
+        raise InvalidInput("nothing to change: give at least one option")
+    with _editor(name) as (editor, paper_id):
+        editor.edit(paper_id, changes)
+    output.out().print(f"Changed {', '.join(changes)} of paper {paper_id}.")
+
+
+@papers.command("hide")
+def hide_paper(name: Name, reason: Annotated[str, typer.Option(help="Why, for the audit log.")] = "") -> None:
+    """Never send a paper, and take it off the public pages and out of digests that wait."""
+    with _editor(name) as (editor, paper_id):
+        editor.hide(paper_id, reason)
+    output.out().print(f"Paper {paper_id} is hidden.")
+
+
+@papers.command("unhide")
+def unhide_paper(name: Name) -> None:
+    """Show a hidden paper again."""
+    with _editor(name) as (editor, paper_id):
+        editor.show(paper_id)
+    output.out().print(f"Paper {paper_id} is shown again.")
+
+
+@papers.command("pin")
+def pin_paper(
+    name: Name, days: Annotated[int, typer.Option(help="For how many days.")] = editing.PIN_DAYS
+) -> None:
+    """Put a paper first in the next days' digests of all whom it matches, or who get trending papers."""
+    with _editor(name) as (editor, paper_id):
+        until = editor.pin(paper_id, days).pinned_until
+    output.out().print(f"Paper {paper_id} is pinned until {output.format_time(until)}.")
+
+
+@papers.command("unpin")
+def unpin_paper(name: Name) -> None:
+    """End a pin."""
+    with _editor(name) as (editor, paper_id):
+        editor.unpin(paper_id)
+    output.out().print(f"Paper {paper_id} is no longer pinned.")
+
+
+@papers.command("merge")
+def merge_papers(
+    name: Name, other: Annotated[str, typer.Argument(help="The same paper, as it is named elsewhere.")]
+) -> None:
+    """Merge two papers that are the same. Who was sent either is sent neither again."""
+    with _editor(name) as (editor, paper_id):
+        other_id = merging.id_of(editorial.find(editor.session, other))
+        survivor = merging.id_of(editor.merge(paper_id, other_id))
+    output.out().print(f"Papers {paper_id} and {other_id} are now paper {survivor}.")
+
+
+@papers.command("split")
+def split_paper(
+    name: Name,
+    row: Annotated[int | None, typer.Option(help="The number of a merged row (see papers show).")] = None,
+    doi: Annotated[bool, typer.Option("--doi", help="Split off the DOI.")] = False,
+    source: Annotated[str | None, typer.Option(help="Split off the listings of this source.")] = None,
+) -> None:
+    """Split off a part that is another paper. The two are never merged automatically again."""
+    with _editor(name) as (editor, paper_id):
+        source_id = source_registry.get_by_name(editor.session, source).id if source else None
+        part = editor.split(paper_id, row_id=row, doi=doi, source_id=source_id)
+        part_id = merging.id_of(part)
+    output.out().print(f"Split off paper {part_id} from paper {paper_id}.")
+
+
+@contextmanager
+def _editor(name: str) -> Iterator[tuple[Editor, int]]:
+    """Open the application, and yield an editor and the id of the named paper."""
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        paper = editorial.find(session, name)
+        yield Editor(session, output.ACTOR, clock.utcnow()), merging.id_of(paper)
+
+
+def _state(paper: Paper) -> str:
+    pinned = f"pinned until {paper.pinned_until:%Y-%m-%d}" if paper.pinned_until else ""
+    states = ("hidden" if paper.hidden_at else "", "withdrawn" if paper.withdrawn_at else "", pinned)
+    return ", ".join(filter(None, states))
+
+
+def _as_json(paper: Paper) -> dict[str, Any]:
+    internal = {"title_key", "content_hash", "versions", "sourced", "thumbnail_url"}
+    return {**paper.model_dump(mode="json", exclude=internal), "edited_fields": editing.edited_fields(paper)}

@@ -1,0 +1,72 @@
+"""Find the digests that contain a paper."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from app.delivery.ledger.snapshots import items_of
+from app.storage.models import Delivery, DigestContent, PaperSnapshot
+from app.storage.models import DeliveryState as State
+from app.types import MailKind
+
+MAX_READ = 20_000  # digests: reading them takes about a second
+MAX_RETURNED = 20
+DAY = timedelta(days=1)
+
+
+class PaperDelivery(NamedTuple):
+    """A digest with a paper, and why the paper is in it."""
+
+    delivery_id: int
+    subscriber_id: int
+    edition: str
+    state: State
+    interest: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PaperHistory:
+    """The digests with a paper: their number by state, and the newest of them."""
+
+    states: dict[State, int]
+    newest: tuple[PaperDelivery, ...]
+    is_complete: bool  # False if there were too many digests to read all of them
+
+
+def paper_history(session: Session, papers: Collection[int]) -> PaperHistory:
+    """Return the digests that contain one of these rows of a paper.
+
+    The paper's snapshots tell on which days it was in any digest, so only the digests of these are read.
+    """
+    created = col(PaperSnapshot.created_at)
+    days = select(func.min(created), func.max(created)).where(col(PaperSnapshot.paper_id).in_(papers))
+    first, last = session.exec(days).one()
+    if first is None:
+        return PaperHistory({}, (), True)
+    columns = (Delivery.id, Delivery.subscriber_id, Delivery.edition, Delivery.state, DigestContent.digest)
+    digests = (
+        select(*columns)  # type: ignore[call-overload]
+        .join(DigestContent, col(DigestContent.delivery_id) == Delivery.id)
+        .where(
+            Delivery.kind == MailKind.DIGEST,
+            col(Delivery.created_at) >= first,
+            col(Delivery.created_at) <= last + DAY,
+        )
+        .order_by(col(Delivery.id).desc())
+        .limit(MAX_READ)
+    )
+    states, newest, read = Counter[State](), list[PaperDelivery](), 0
+    for number, subscriber, edition, state, digest in session.exec(digests):
+        read += 1
+        for interest, reason in items_of(digest, papers)[:1]:
+            states[State(state)] += 1
+            newest.append(PaperDelivery(number, subscriber, edition, State(state), interest, reason))
+    return PaperHistory(dict(states), tuple(newest[:MAX_RETURNED]), read < MAX_READ)

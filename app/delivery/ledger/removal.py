@@ -1,0 +1,73 @@
+"""Take a paper out of the digests that are composed, but not sent yet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from app.delivery.ledger.signatures import NOT_AHEAD
+from app.delivery.ledger.snapshots import COLUMNS, paper_ids
+from app.delivery.ledger.transitions import set_state
+from app.storage.database import in_array
+from app.storage.models import Delivery, DigestContent, PaperSnapshot
+from app.storage.models import DeliveryState as State
+from app.types import MailKind
+
+NOTHING_LEFT = "an operator hid the only paper in it"
+BATCH = 500  # digests that are read at once
+# Digests that are being sent, or may have arrived, do not change any more.
+_UNSENT = (State.PENDING, State.DEFERRED)
+
+
+def leave_out(session: Session, papers: Collection[int]) -> int:
+    """Take papers out of all digests that wait to be sent. Return the number of digests that changed.
+
+    A digest without any other paper is skipped.
+    """
+    in_digests = select(PaperSnapshot.id).where(col(PaperSnapshot.paper_id).in_(papers))
+    if session.exec(in_digests.limit(1)).first() is None:
+        return 0
+    waiting = select(Delivery.id).where(
+        col(Delivery.state).in_(_UNSENT),
+        Delivery.kind == MailKind.DIGEST,
+        col(Delivery.possibly_delivered).is_(False),
+    )
+    ids = session.exec(waiting.order_by(col(Delivery.id))).all()
+    batches = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
+    return sum(_leave_out(session, set(papers), batch) for batch in batches)
+
+
+def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | None]) -> int:
+    """Do the same for some deliveries. On PostgreSQL, those that are being claimed right now are left."""
+    joined = select(Delivery, DigestContent).join(
+        DigestContent, col(DigestContent.delivery_id) == Delivery.id
+    )
+    chosen = joined.where(
+        in_array(session, col(Delivery.id), [*delivery_ids]), col(Delivery.state).in_(_UNSENT)
+    )
+    changed = 0
+    for delivery, content in session.exec(chosen.with_for_update(skip_locked=True)).all():
+        if papers.isdisjoint(paper_ids(content.digest)):
+            continue
+        changed += 1
+        content.digest = _without(content.digest, papers)
+        content.signature = ""
+        # One that is signed ahead is signed again; the others are signed when they are sent.
+        content.signature_fingerprint = NOT_AHEAD if content.signature_fingerprint == NOT_AHEAD else ""
+        if not paper_ids(content.digest):
+            set_state(delivery, State.SKIPPED, NOTHING_LEFT)
+    session.flush()
+    return changed
+
+
+def _without(stored: Mapping[str, Any], papers: Collection[int]) -> dict[str, Any]:
+    """Return a stored digest without the items of some papers, and without sections that become empty."""
+    sections = []
+    for section in stored["sections"]:
+        left = [place for place, paper in enumerate(section["papers"]) if paper not in papers]
+        columns = {name: [section[name][place] for place in left] for name in COLUMNS}
+        if left:
+            sections.append({**section, **columns})
+    return {**stored, "sections": sections}

@@ -1,0 +1,128 @@
+"""What an operator does with a paper, each recorded in the audit log with the old and the new values.
+
+The API, the admin pages and the commands call these functions. A paper is named by any of its row ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from app.digests import hiding
+from app.errors import InvalidInput, NotFound
+from app.papers import editing, merging, queries, splitting
+from app.storage import audit_log
+from app.storage.models import Paper
+
+
+@dataclass(frozen=True, slots=True)
+class Editor:
+    """The operator who changes a paper, by the name in the audit log, and the time."""
+
+    session: Session
+    actor: str
+    now: datetime
+
+    def edit(self, paper_id: int, changes: Mapping[str, Any]) -> Paper:
+        """Set fields of a paper. None takes an edit back. Raise InvalidInput if a value cannot be used."""
+        paper = get(self.session, paper_id)
+        old_values = editing.edit(self.session, paper, changes, self.now)
+        if old_values:
+            new_values = editing.shown_values(paper, old_values)
+            self._record("edit", paper, old=old_values, new=new_values)
+        return paper
+
+    def hide(self, paper_id: int, reason: str = "") -> Paper:
+        """Hide a paper, also in the digests that wait to be sent. Raise Conflict if it is hidden."""
+        paper = get(self.session, paper_id)
+        digests = hiding.hide(self.session, paper, self.now)
+        self._record("hide", paper, title=paper.title, reason=reason, left_out_of_digests=digests)
+        return paper
+
+    def show(self, paper_id: int) -> Paper:
+        """Show a hidden paper again. Raise Conflict if it is not hidden."""
+        paper = get(self.session, paper_id)
+        hidden_at = paper.hidden_at
+        hiding.show(self.session, paper, self.now)
+        self._record("show", paper, title=paper.title, hidden_since=_text(hidden_at))
+        return paper
+
+    def pin(self, paper_id: int, days: int = editing.PIN_DAYS) -> Paper:
+        """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict."""
+        paper = get(self.session, paper_id)
+        before = paper.pinned_until
+        editing.pin(self.session, paper, days, self.now)
+        self._record("pin", paper, old=_text(before), new=_text(paper.pinned_until))
+        return paper
+
+    def unpin(self, paper_id: int) -> Paper:
+        """End a pin. Raise Conflict if the paper is not pinned."""
+        paper = get(self.session, paper_id)
+        before = paper.pinned_until
+        editing.unpin(self.session, paper)
+        self._record("unpin", paper, old=_text(before), new=None)
+        return paper
+
+    def merge(self, paper_id: int, other_id: int) -> Paper:
+        """Merge two papers and return the surviving one. Raise Conflict if they are one paper already."""
+        pair = get(self.session, paper_id), get(self.session, other_id)
+        survivor = merging.merge_by_hand(self.session, *pair, self.now)
+        [absorbed] = [paper for paper in pair if paper is not survivor]
+        self._record("merge", survivor, absorbed=absorbed.id, absorbed_title=absorbed.title)
+        return survivor
+
+    def split(
+        self, paper_id: int, *, row_id: int | None = None, doi: bool = False, source_id: int | None = None
+    ) -> Paper:
+        """Split off a merged row, the DOI or a source's listings, and return the new paper.
+
+        Raise InvalidInput unless exactly one is named, NotFound or Conflict if it cannot be split off.
+        """
+        if [row_id is not None, doi, source_id is not None].count(True) != 1:
+            raise InvalidInput("name either a row, the DOI or a source to split off")
+        paper = get(self.session, paper_id)
+        if row_id is not None:
+            part = splitting.split_row(self.session, paper, row_id, self.now)
+        elif source_id is not None:
+            part = splitting.split_source(self.session, paper, source_id, self.now)
+        else:
+            part = splitting.split_doi(self.session, paper, self.now)
+        values = {"row": row_id, "doi": part.doi, "source": source_id}
+        self._record("split", paper, split_off=part.id, **values)
+        return part
+
+    def _record(self, action: str, paper: Paper, **detail: Any) -> None:
+        audit_log.record(self.session, self.actor, f"paper.{action}", paper.id, self.now, **detail)
+
+
+def get(session: Session, paper_id: int) -> Paper:
+    """Return a paper by the id of any of its rows. Raise NotFound if there is none."""
+    paper = queries.papers(session, [paper_id]).get(paper_id)
+    if paper is None:
+        raise NotFound(f"there is no paper {paper_id}")
+    return paper
+
+
+def find(session: Session, name: str) -> Paper:
+    """Return the paper with this number, arXiv id, DOI or URL. Raise NotFound if there is none."""
+    name = name.strip()
+    if name.isascii() and name.isdigit() and len(name) < 10:
+        return get(session, int(name))
+    paper_id = queries.find_by_reference(session, name)
+    if paper_id is None:
+        raise NotFound(f"“{name[:100]}” is not the number, arXiv id, DOI or URL of a paper")
+    return get(session, paper_id)
+
+
+def rows_of(session: Session, ids: Sequence[int]) -> dict[int, Paper]:
+    """Return rows by id, in the given order, also those that were merged."""
+    rows = {row.id: row for row in session.exec(select(Paper).where(col(Paper.id).in_(ids)))}
+    return {number: rows[number] for number in ids if number in rows}
+
+
+def _text(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None

@@ -1,0 +1,36 @@
+"""Hide a paper: it is never sent, and is not on public pages. Polls do not add it again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlmodel import Session
+
+from app.delivery import ledger
+from app.errors import Conflict
+from app.papers import merging
+from app.storage.database import advisory_lock
+from app.storage.models import Paper
+
+
+def hide(session: Session, paper: Paper, now: datetime) -> int:
+    """Hide a paper, and take it out of the digests that wait to be sent. Return their number.
+
+    Raise Conflict if it is hidden already.
+    """
+    advisory_lock(session, "archive")
+    if paper.hidden_at:
+        raise Conflict("the paper is hidden already")
+    paper.hidden_at = paper.updated_at = now
+    session.add(paper)
+    session.flush()
+    return ledger.leave_out(session, merging.with_absorbed(session, merging.id_of(paper)))
+
+
+def show(session: Session, paper: Paper, now: datetime) -> None:
+    """Show a hidden paper again. Raise Conflict if it is not hidden."""
+    advisory_lock(session, "archive")
+    if paper.hidden_at is None:
+        raise Conflict("the paper is not hidden")
+    paper.hidden_at, paper.updated_at = None, now
+    session.add(paper)

@@ -1,0 +1,116 @@
+"""Edit a paper, and pin it. An edited field keeps the operator's value (see `stored_fields`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from sqlmodel import Session
+
+from app.errors import Conflict, InvalidInput
+from app.papers import stored_fields
+from app.storage.database import advisory_lock
+from app.storage.models import Paper
+from app.text import sanitize
+
+TEXTS = {"title": sanitize.TITLE_CHARS, "abstract": sanitize.ABSTRACT_CHARS, "tldr": 1_000}  # characters
+LINKS = ("url", "pdf_url", "code_url", "project_url")
+EDITABLE = (*TEXTS, "authors", "published_on", *LINKS)
+MAX_AUTHORS, MAX_NAME = 1_000, 200
+PIN_DAYS = 7  # so that each subscriber, daily or weekly, has a digest in this time
+MAX_PIN_DAYS = 30
+# An older paper may have been sent long ago, and planning would have to read all digests since then.
+PINNABLE_DAYS = 30
+
+
+def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Set fields of a paper. None takes an edit back: the field gets its value from the sources again.
+
+    Return the old values of the changed fields. Raise InvalidInput if a value cannot be used.
+    """
+    advisory_lock(session, "archive")
+    if unknown := [name for name in changes if name not in EDITABLE]:
+        raise InvalidInput(f"there is no field “{unknown[0][:40]}” to edit: there are {', '.join(EDITABLE)}")
+    cleaned = {name: None if value is None else _clean(name, value) for name, value in changes.items()}
+    session.refresh(paper)
+    old_values = shown_values(paper, cleaned)
+    for name, value in cleaned.items():
+        if value is None:
+            stored_fields.take_back_edit(paper, name)
+        else:
+            stored_fields.set_edit(paper, name, value)
+    paper.edited_at = now if paper.sourced else None
+    if stored_fields.renew_hash(paper):
+        paper.updated_at = now
+    session.add(paper)
+    return {name: value for name, value in old_values.items() if value != _shown(paper, name)}
+
+
+def shown_values(paper: Paper, names: Iterable[str]) -> dict[str, Any]:
+    """Return fields as subscribers see them, in JSON types."""
+    return {name: _shown(paper, name) for name in names}
+
+
+def edited_fields(paper: Paper) -> list[str]:
+    """Return the names of the fields that an operator has edited."""
+    return [name for name in EDITABLE if name in (paper.sourced or {})]
+
+
+def pin(session: Session, paper: Paper, days: int, now: datetime) -> None:
+    """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict if it cannot be."""
+    if not 1 <= days <= MAX_PIN_DAYS:
+        raise InvalidInput(f"a paper can be pinned for 1 to {MAX_PIN_DAYS} days", "days")
+    if paper.hidden_at or paper.withdrawn_at:
+        raise Conflict(f"the paper is {'hidden' if paper.hidden_at else 'withdrawn'}, so it is never sent")
+    if paper.first_listed_on and paper.first_listed_on < now.date() - timedelta(days=PINNABLE_DAYS):
+        raise Conflict(
+            f"the paper was first listed on {paper.first_listed_on}: only papers of the last {PINNABLE_DAYS} "
+            "days can be pinned, because many subscribers were sent older ones"
+        )
+    paper.pinned_at, paper.pinned_until = now, now + timedelta(days=days)
+    session.add(paper)
+
+
+def unpin(session: Session, paper: Paper) -> None:
+    """End a pin. Raise Conflict if the paper is not pinned."""
+    if paper.pinned_until is None:
+        raise Conflict("the paper is not pinned")
+    paper.pinned_at = paper.pinned_until = None
+    session.add(paper)
+
+
+def _shown(paper: Paper, name: str) -> Any:
+    value = getattr(paper, name)
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _clean(name: str, value: Any) -> Any:
+    """Return a value in its stored form. Raise InvalidInput if the field cannot have it."""
+    if name == "authors":
+        return _clean_authors(value)
+    if name == "published_on":
+        try:
+            return date.fromisoformat(str(value))
+        except ValueError:
+            raise InvalidInput("a day must have the form 2026-11-20", name) from None
+    text = str(value).strip()
+    if name in LINKS:
+        if text and not sanitize.url(text):
+            raise InvalidInput("a link must begin with http:// or https://", name)
+        return sanitize.url(text)
+    if len(text) > TEXTS[name]:
+        raise InvalidInput(f"this can have at most {TEXTS[name]} characters", name)
+    cleaned = sanitize.one_line(text, TEXTS[name])
+    if name == "title" and not cleaned:
+        raise InvalidInput("a paper needs a title", name)
+    return cleaned
+
+
+def _clean_authors(value: Any) -> list[str]:
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise InvalidInput("the authors must be a list of names", "authors")
+    names = [sanitize.one_line(name, MAX_NAME) for name in value]
+    if len(names) > MAX_AUTHORS or not all(names):
+        raise InvalidInput(f"there can be at most {MAX_AUTHORS} authors, each with a name", "authors")
+    return names

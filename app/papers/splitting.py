@@ -1,0 +1,107 @@
+"""Split a paper that is really two. The two are recorded as different, so they are never merged again.
+
+Subscribers who were sent the paper while it was one count as having been sent both (see
+`queries.MergeHistory`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from app.errors import Conflict, NotFound
+from app.papers import merging, queries, stored_fields
+from app.papers.merging import id_of
+from app.storage.database import advisory_lock
+from app.storage.models import Listing, Merge, Paper, Source, VoteCount
+
+REASON = "one paper, until an operator split it"
+
+
+def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Paper:
+    """Make a row that was merged into a paper a paper of its own. Raise NotFound if it was not."""
+    advisory_lock(session, "archive")
+    row = session.get(Paper, row_id)
+    if row is None or row is paper or row_id not in merging.with_absorbed(session, id_of(paper)):
+        raise NotFound(f"{row_id} is not a row that was merged into paper {paper.id}")
+    merge = select(Merge.id).where(Merge.absorbed_id == row_id, col(Merge.undone_at).is_(None))
+    merging.undo_merge(session, session.exec(merge).one() or 0, now)
+    return row
+
+
+def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
+    """Move the DOI of a paper with an arXiv id to a paper of its own. Raise Conflict without both."""
+    advisory_lock(session, "archive")
+    if not (paper.arxiv_id and paper.doi):
+        raise Conflict("only a paper with an arXiv id and a DOI can be split between these")
+    doi, paper.doi = paper.doi, None
+    session.flush()  # a DOI is unique
+    return _separate(session, [paper], doi, now)
+
+
+def split_source(session: Session, paper: Paper, source_id: int, now: datetime) -> Paper:
+    """Move the listings and votes of a source to a paper of its own.
+
+    Records without an arXiv id or DOI are recognised by their title alone, so those of two sources may be
+    two papers. Raise NotFound if the source does not list the paper, Conflict if ids identify it there.
+    """
+    advisory_lock(session, "archive")
+    ids = merging.with_absorbed(session, id_of(paper))
+    rows = select(Paper).where(col(Paper.id).in_(ids), *_WITHOUT_ID).order_by(col(Paper.id))
+    listing = next((row for row in session.exec(rows) if source_id in _sources_of(session, id_of(row))), None)
+    if listing is None:
+        named = session.exec(select(Source.name).where(Source.id == source_id)).first()
+        if named and source_id in {source for number in ids for source in _sources_of(session, number)}:
+            raise Conflict(f"“{named}” names the arXiv id or the DOI of this paper, so it lists no other")
+        raise NotFound(f"no source {source_id} lists this paper")
+    if _sources_of(session, id_of(listing)) == {source_id}:
+        if listing is paper:
+            raise Conflict("no other source lists this paper, so there is nothing to split")
+        return split_row(session, paper, id_of(listing), now)
+    chain = [listing]
+    while chain[-1].merged_into_id is not None:
+        chain.append(session.get_one(Paper, chain[-1].merged_into_id))
+    new = _separate(session, chain, None, now)
+    for table in (Listing, VoteCount):
+        of_source = col(table.original_paper_id) == listing.id, col(table.source_id) == source_id
+        session.execute(update(table).where(*of_source).values(paper_id=new.id, original_paper_id=new.id))
+    for changed in (*chain, new):
+        merging.update_listing_days(session, changed)
+    return new
+
+
+_WITHOUT_ID = (col(Paper.arxiv_id).is_(None), col(Paper.doi).is_(None))
+
+
+def _sources_of(session: Session, row_id: int) -> set[int]:
+    """Return the sources whose records are stored under a row."""
+    return {source_id for source_id, _ in queries.sources_of_row(session, row_id)}
+
+
+def _separate(session: Session, chain: list[Paper], doi: str | None, now: datetime) -> Paper:
+    """Insert a copy of a row as a paper of its own, and record that it differs from each row of `chain`.
+
+    The fields of both lose their versions, so that the next record of each replaces them.
+    """
+    row, root = chain[0], chain[-1]
+    fields = stored_fields.read_fields(row)
+    new = Paper(
+        doi=doi, title_key=row.title_key, author_count=fields.author_count, content_hash="", versions={},
+        published_on=fields.published_on, hidden_at=root.hidden_at, withdrawn_at=row.withdrawn_at,
+        created_at=now, updated_at=now, **fields.values,
+    )  # fmt: skip
+    stored_fields.renew_hash(new)
+    session.add(new)
+    session.flush()
+    for other in chain:
+        other.versions, other.updated_at = {}, now
+        session.add(
+            Merge(
+                survivor_id=id_of(other), absorbed_id=id_of(new), reason=REASON, before={},
+                at=row.created_at, undone_at=now,
+            )
+        )  # fmt: skip
+    session.flush()
+    return new

@@ -1,0 +1,110 @@
+"""Try a source before it is added: fetch its newest papers, and compare them with the archive.
+
+Nothing is stored. The fetch has the limits of a poll, and a shorter deadline. An arXiv source waits for
+arXiv's lease like a poll, because arXiv allows one connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from time import monotonic
+from typing import Any
+
+from app.errors import Conflict, SourceError
+from app.papers import ingest, poll_schedule, source_registry, sources
+from app.papers.polling import PollContext, client_of
+from app.papers.sources import deadlines, http_client
+from app.papers.sources.state import SourceState
+from app.storage import locks
+from app.storage.models import Source
+from app.types import PaperRecord, ParseResult, Rejection, SourceKind
+
+DEADLINE = timedelta(seconds=30)
+DAYS = 3  # before today, so that a trial on a Sunday has papers
+PAPERS_RETURNED = 20
+REJECTIONS_RETURNED = 20
+TOO_SLOW = f"it was not read completely within {DEADLINE.seconds} seconds"
+NO_PAPERS = "it was read, but has no papers of the last days"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPaper:
+    """A paper that a source lists, and the paper in the archive that it is, if any."""
+
+    record: PaperRecord
+    paper_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """The outcome of a trial: the newest papers, how many are new, and what was skipped."""
+
+    rows: int  # including the rejected ones
+    new: int
+    existing: int
+    papers: tuple[TrialPaper, ...]  # the first of them
+    rejected: int
+    rejections: tuple[Rejection, ...]  # the first of them
+    warning: str = ""  # why there may be fewer papers than the source has
+    error: str = ""  # why it could not be read
+
+
+def try_source(
+    context: PollContext, kind: SourceKind, config: Mapping[str, Any], now: datetime
+) -> TrialResult:
+    """Fetch the newest papers of a source. Raise InvalidInput if its configuration is invalid.
+
+    Raise Conflict if arXiv is being polled.
+    """
+    source = Source(
+        name="trial", kind=kind, config=source_registry.check_config(kind, config), created_at=now
+    )
+    on_arxiv = poll_schedule.lease_of(source) == http_client.ARXIV
+    lease = locks.hold(context.db, http_client.ARXIV, now, 2 * DEADLINE) if on_arxiv else nullcontext(True)
+    with lease as acquired:
+        if not acquired:
+            raise Conflict("arXiv is being polled, and allows one connection: try again in a minute")
+        parsed, warning, error = deadlines.run(_fetch(context, source, now))
+    return _compare(context, source, parsed, now, warning, error)
+
+
+async def _fetch(context: PollContext, source: Source, now: datetime) -> tuple[ParseResult, str, str]:
+    """Return the records that were read before the deadline, newest last, a warning and an error."""
+    yesterday = now.date() - timedelta(days=1)
+    state = SourceState(source.kind, DAYS, source.config)
+    if source.kind is SourceKind.ARXIV_FEED:  # the feed alone: the query API is slow
+        state = replace(state, watermark=yesterday)
+    parsed, deadline = ParseResult(), monotonic() + DEADLINE.total_seconds()
+    async with client_of(context, now) as client:
+        pages = sources.fetch(client, state, now)
+        try:
+            while page := await deadlines.wait_for(
+                anext(pages, None), deadline - monotonic(), context.stopping
+            ):
+                parsed += page.parsed
+        except TimeoutError:
+            return (parsed, TOO_SLOW, "") if parsed.rows else (parsed, "", TOO_SLOW)
+        except SourceError as fault:
+            return parsed, "", str(fault)
+    return parsed, "" if parsed.records else NO_PAPERS, ""
+
+
+def _compare(
+    context: PollContext, source: Source, parsed: ParseResult, now: datetime, warning: str, error: str
+) -> TrialResult:
+    with context.db.read() as session:
+        ids = ingest.find_existing(session, source, parsed, now)
+    pairs = zip(parsed.records, ids, strict=True)
+    papers = sorted((TrialPaper(record, paper_id) for record, paper_id in pairs), key=_day, reverse=True)
+    existing = sum(paper.paper_id is not None for paper in papers)
+    return TrialResult(
+        parsed.rows, len(papers) - existing, existing, tuple(papers[:PAPERS_RETURNED]),
+        len(parsed.rejections), parsed.rejections[:REJECTIONS_RETURNED], warning, error,
+    )  # fmt: skip
+
+
+def _day(paper: TrialPaper) -> date:
+    return paper.record.listed_on or paper.record.published_on or date.min

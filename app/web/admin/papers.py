@@ -1,0 +1,216 @@
+"""The papers: search them, also hidden ones; see what is stored; edit, hide, pin, merge and split them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request, Response
+
+from app import clock
+from app.application import Application
+from app.digests import editorial
+from app.digests.editorial import Editor
+from app.errors import Conflict, InvalidInput, NotFound, PaperboyError
+from app.papers import editing, merging, queries
+from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
+from app.web.api import paper_changes, papers
+from app.web.api.auth import Id
+from app.web.api.pagination import window_of
+from app.web.forms import Text
+from app.web.rate_limits import Capacity
+from app.web.request_bodies import FormRoute
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+PATH = "/admin/papers"
+PAPERS_SHOWN, ROWS_SHOWN = 50, 30
+MAX_QUERY = 300  # characters; a longer one can only be a URL
+MESSAGES = {
+    "edited": "Saved. Polls do not change what you edited.",
+    "hidden": "Hidden. It is never sent, and public pages no longer show it, within minutes.",
+    "shown": "It is shown again.",
+    "pinned": "Pinned.",
+    "unpinned": "It is no longer pinned.",
+    "merged": "Merged. Whoever was sent either is sent neither again.",
+    "split": "Split. The two are not merged again by themselves.",
+}
+REFUSED = (InvalidInput, NotFound, Conflict)
+
+
+@router.get(PATH)
+def list_papers(
+    request: Request, operator: Reader, q: str = "", state: str = "any", cursor: str | None = None
+) -> Response:
+    """Search papers. If the query is the id, DOI or URL of a paper, go to the paper's page."""
+    app: Application = request.app.state.paperboy
+    problem, window = "", window_of(PAPERS_SHOWN, cursor)
+    try:
+        with app.db.read() as session:
+            paper_id = queries.find_by_reference(session, q) if q.strip() else None
+        if paper_id:
+            return back_to(f"{PATH}/{paper_id}")
+    except NotFound as error:
+        problem = str(error)
+    only = {"hidden": True} if state == "hidden" else {"pinned": True} if state == "pinned" else {}
+    listed = papers.list_papers(
+        app,
+        operator.key,
+        clock.utcnow(),
+        window,
+        q[:MAX_QUERY],
+        **only,  # type: ignore[arg-type]
+    )
+    return page(
+        request, "admin/papers.html", operator, papers=listed.items, next_cursor=listed.next_cursor, q=q,
+        state=state, problem=problem, now=clock.utcnow(),
+    )  # fmt: skip
+
+
+@router.get(PATH + "/{paper_id}")
+def show_paper(request: Request, operator: Reader, paper_id: Id, done: str = "") -> Response:
+    return _page(request, operator, paper_id, message=MESSAGES.get(done, ""))
+
+
+@router.post(PATH + "/{paper_id}")
+def edit_paper(
+    request: Request,
+    operator: Writer,
+    paper_id: Id,
+    title: Text = "",
+    tldr: Text = "",
+    abstract: Text = "",
+    authors: Text = "",
+    published_on: Text = "",
+    url: Text = "",
+    pdf_url: Text = "",
+    code_url: Text = "",
+    project_url: Text = "",
+    reset: Annotated[list[str] | None, Form()] = None,
+) -> Response:
+    """Store the fields that differ from what the page showed, and take back those edits that are ticked."""
+    typed = {
+        "title": title, "tldr": tldr, "abstract": abstract, "authors": authors, "published_on": published_on,
+        "url": url, "pdf_url": pdf_url, "code_url": code_url, "project_url": project_url,
+    }  # fmt: skip
+    app: Application = request.app.state.paperboy
+    try:
+        with app.db.write() as session:
+            stored = _fields(papers.detail(session, paper_id))
+            changes = {name: value for name, value in typed.items() if _plain(value) != _plain(stored[name])}
+            changes |= dict.fromkeys(reset or ())  # type: ignore[arg-type]
+            edits: dict[str, Any] = dict(changes)
+            if edits.get("published_on") == "":
+                edits["published_on"] = None
+            if edits.get("authors") is not None:
+                edits["authors"] = [line for line in map(str.strip, authors.splitlines()) if line]
+            Editor(session, operator.key.name, clock.utcnow()).edit(paper_id, edits)
+    except InvalidInput as error:
+        return _page(request, operator, paper_id, typed=typed, problem=str(error), status=422)
+    return back_to(f"{PATH}/{paper_id}", "edited")
+
+
+@router.post(PATH + "/{paper_id}/hide")
+def hide_paper(request: Request, operator: Writer, paper_id: Id, reason: Text = "") -> Response:
+    return _change(request, operator, paper_id, "hidden", lambda editor: editor.hide(paper_id, reason[:500]))
+
+
+@router.post(PATH + "/{paper_id}/show")
+def unhide_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
+    return _change(request, operator, paper_id, "shown", lambda editor: editor.show(paper_id))
+
+
+@router.post(PATH + "/{paper_id}/pin")
+def pin_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
+    return _change(request, operator, paper_id, "pinned", lambda editor: editor.pin(paper_id))
+
+
+@router.post(PATH + "/{paper_id}/unpin")
+def unpin_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
+    return _change(request, operator, paper_id, "unpinned", lambda editor: editor.unpin(paper_id))
+
+
+@router.post(PATH + "/{paper_id}/merge")
+def merge_papers(request: Request, operator: Writer, paper_id: Id, other: Text = "") -> Response:
+    """Merge with another paper, and go to the surviving one."""
+
+    def merge(editor: Editor) -> Any:
+        return editor.merge(paper_id, merging.id_of(editorial.find(editor.session, other)))
+
+    return _change(request, operator, paper_id, "merged", merge, other=other)
+
+
+@router.post(PATH + "/{paper_id}/split")
+def split_paper(
+    request: Request,
+    operator: Writer,
+    paper_id: Id,
+    row_id: Text = "",
+    doi: Text = "",
+    source_id: Text = "",
+) -> Response:
+    """Split off a part, and go to the new paper."""
+
+    def split(editor: Editor) -> Any:
+        return editor.split(paper_id, row_id=_number(row_id), doi=bool(doi), source_id=_number(source_id))
+
+    return _change(request, operator, paper_id, "split", split)
+
+
+def _change(
+    request: Request, operator: Operator, paper_id: int, done: str, change: Any, **values: Any
+) -> Response:
+    """Apply a change and go to the page of the paper that it returns. Show a refusal on the paper's page."""
+    app: Application = request.app.state.paperboy
+    try:
+        with app.db.write() as session:
+            changed = merging.id_of(change(Editor(session, operator.key.name, clock.utcnow())))
+    except REFUSED as error:
+        return _page(request, operator, paper_id, problem=_sentence(error), status=409, **values)
+    return back_to(f"{PATH}/{changed}", done)
+
+
+def _page(
+    request: Request,
+    operator: Operator,
+    paper_id: int,
+    *,
+    message: str = "",
+    problem: str = "",
+    typed: dict[str, str] | None = None,
+    other: str = "",
+    status: int = 200,
+) -> Response:
+    app: Application = request.app.state.paperboy
+    capacity: Capacity = request.app.state.capacity
+    paper = papers.get_paper(app, operator.key, paper_id)
+    with capacity.analyses.take():
+        history = paper_changes.list_paper_deliveries(app, operator.key, None, paper_id)
+    return page(
+        request, "admin/paper.html", operator, status=status, paper=paper, history=history, message=message,
+        problem=problem, typed=typed, fields=_fields(paper), other=other, now=clock.utcnow(),
+        pin_days=editing.PIN_DAYS, listings_shown=ROWS_SHOWN,
+    )  # fmt: skip
+
+
+def _fields(paper: papers.PaperDetail) -> dict[str, str]:
+    """Return the fields of the form."""
+    names = ("title", "abstract", "tldr", "url", "pdf_url", "code_url", "project_url")
+    fields = {name: getattr(paper, name) for name in names}
+    if paper.tldr_by:
+        fields["tldr"] = ""  # a model wrote it: it is not a field of the paper
+    published_on = paper.published_on.isoformat() if paper.published_on else ""
+    return {**fields, "authors": "\n".join(paper.authors), "published_on": published_on}
+
+
+def _plain(text: str) -> str:
+    """Return a text without the line ends that browsers change."""
+    return "\n".join(text.strip().splitlines())
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _sentence(error: PaperboyError) -> str:
+    text = str(error)
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

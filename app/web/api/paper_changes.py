@@ -1,0 +1,181 @@
+"""Papers in the operator's hands: edit, hide, pin, merge and split them, and see who was sent them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from sqlmodel import Session
+
+from app.delivery import ledger
+from app.digests import editorial
+from app.digests.editorial import Editor
+from app.papers import editing, merging
+from app.storage.models import DeliveryState
+from app.web.api import papers, problems
+from app.web.api.auth import Analysis, CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.papers import PaperDetail
+from app.web.api.values import Day, Integer
+
+router = APIRouter(prefix="/papers", tags=["papers"])
+
+RowId = Annotated[Integer, Field(ge=1, lt=2**31)]
+_NULL = "null takes the edit back: the field gets its value from the sources again."
+
+
+class PaperChange(BaseModel):
+    """The fields to edit. Polls do not change an edited field. null takes an edit back."""
+
+    model_config = ConfigDict(extra="forbid")
+    title: str | None = Field(None, examples=["Pigeons that Plan"], description=_NULL)
+    abstract: str | None = Field(None, description=_NULL)
+    tldr: str | None = Field(None, description=f"The summary in one sentence. {_NULL}")
+    authors: list[str] | None = Field(None, examples=[["Mei Tanaka"]], description=f"All of them. {_NULL}")
+    published_on: Day | None = Field(None, examples=["2026-11-20"], description=_NULL)
+    url: str | None = Field(None, description=_NULL)
+    pdf_url: str | None = Field(None, description=_NULL)
+    code_url: str | None = Field(None, description=_NULL)
+    project_url: str | None = Field(None, description=_NULL)
+
+
+class HideRequest(BaseModel):
+    """Why a paper is hidden, for the audit log."""
+
+    model_config = ConfigDict(extra="forbid")
+    reason: str = Field("", max_length=500, examples=["its authors asked for it"])
+
+
+class PinRequest(BaseModel):
+    """For how long a paper is pinned."""
+
+    model_config = ConfigDict(extra="forbid")
+    days: Annotated[Integer, Field(ge=1, le=editing.MAX_PIN_DAYS)] = editing.PIN_DAYS
+
+
+class MergeRequest(BaseModel):
+    """The other paper."""
+
+    model_config = ConfigDict(extra="forbid")
+    paper_id: RowId
+
+
+class SplitRequest(BaseModel):
+    """The part to split off: one of a merged row, the DOI, and the listings of a source."""
+
+    model_config = ConfigDict(extra="forbid")
+    row_id: RowId | None = None
+    doi: bool = False
+    source_id: RowId | None = None
+
+
+class SplitOut(BaseModel):
+    """The two papers after a split."""
+
+    paper: PaperDetail
+    split_off: PaperDetail
+
+
+class PaperDeliveryOut(BaseModel):
+    """A digest with the paper, and why the paper is in it."""
+
+    delivery_id: int
+    subscriber_id: int
+    edition: str
+    state: DeliveryState
+    interest: str
+    reason: str
+
+
+class PaperDeliveries(BaseModel):
+    """The digests with the paper: their number by state, and the newest of them."""
+
+    states: dict[str, int] = Field(examples=[{"sent": 132}])
+    complete: bool = Field(description="False if there are too many digests to count them all.")
+    newest: list[PaperDeliveryOut]
+
+
+@router.patch("/{paper_id}", responses=problems.responses(404))
+def edit_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: PaperChange) -> PaperDetail:
+    """Edit a paper. Digests that are composed already keep the old text."""
+    with app.db.write() as session:
+        changes = body.model_dump(exclude_unset=True)
+        return _detail(session, Editor(session, key.name, now).edit(paper_id, changes).id)
+
+
+@router.post("/{paper_id}/hide", responses=problems.responses(404, 409))
+def hide_paper(
+    app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: HideRequest | None = None
+) -> PaperDetail:
+    """Hide a paper: it is never sent, and not on public pages. Digests that wait leave it out."""
+    reason = body.reason if body else ""
+    with app.db.write() as session:
+        return _detail(session, Editor(session, key.name, now).hide(paper_id, reason).id)
+
+
+@router.post("/{paper_id}/show", responses=problems.responses(404, 409))
+def show_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDetail:
+    """Show a hidden paper again."""
+    with app.db.write() as session:
+        return _detail(session, Editor(session, key.name, now).show(paper_id).id)
+
+
+@router.post("/{paper_id}/pin", responses=problems.responses(404, 409))
+def pin_paper(
+    app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: PinRequest | None = None
+) -> PaperDetail:
+    """Put a paper first in the digests that are composed in the next days.
+
+    It is sent to subscribers whose interests it matches, and to those who get trending papers; to each once.
+    """
+    days = body.days if body else editing.PIN_DAYS
+    with app.db.write() as session:
+        return _detail(session, Editor(session, key.name, now).pin(paper_id, days).id)
+
+
+@router.post("/{paper_id}/unpin", responses=problems.responses(404, 409))
+def unpin_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDetail:
+    """End a pin."""
+    with app.db.write() as session:
+        return _detail(session, Editor(session, key.name, now).unpin(paper_id).id)
+
+
+@router.post("/{paper_id}/merge", responses=problems.responses(404, 409))
+def merge_papers(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: MergeRequest) -> PaperDetail:
+    """Merge a paper with another, and return the surviving one. Who was sent either is sent neither again.
+
+    The one with an arXiv id survives, else the one with a DOI, else the older one.
+    """
+    with app.db.write() as session:
+        return _detail(session, Editor(session, key.name, now).merge(paper_id, body.paper_id).id)
+
+
+@router.post("/{paper_id}/split", responses=problems.responses(404, 409))
+def split_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: SplitRequest) -> SplitOut:
+    """Split off a part that is another paper. The two are never merged automatically again.
+
+    Who was sent the paper before counts as having been sent both.
+    """
+    with app.db.write() as session:
+        row_id = editorial.get(session, paper_id).id
+        part = Editor(session, key.name, now).split(paper_id, **body.model_dump())
+        return SplitOut(paper=_detail(session, row_id), split_off=_detail(session, part.id))
+
+
+@router.get("/{paper_id}/deliveries", responses=problems.responses(404))
+def list_paper_deliveries(app: Paperboy, _key: CanRead, _slot: Analysis, paper_id: Id) -> PaperDeliveries:
+    """Return who was sent a paper, and why."""
+    with app.db.read() as session:
+        row_id = merging.id_of(editorial.get(session, paper_id))
+        history = ledger.paper_history(session, merging.with_absorbed(session, row_id))
+    return PaperDeliveries(
+        states={state.value: count for state, count in history.states.items()},
+        complete=history.is_complete,
+        newest=[PaperDeliveryOut(**each._asdict()) for each in history.newest],
+    )
+
+
+def _detail(session: Session, paper_id: int | None) -> PaperDetail:
+    session.flush()
+    session.expire_all()  # merging moves listings and votes with UPDATE statements
+    return papers.detail(session, paper_id or 0)

@@ -1,0 +1,139 @@
+"""Test the commands that change papers, and the trial of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+from sqlmodel import col, select
+
+from app import clock, pipeline
+from app.application import Application
+from app.storage.models import AuditEntry
+from app.types import SourceKind
+from tests.cli.test_commands import Run, environment, parse_output, run
+from tests.papers.sources import responses
+from tests.support import factories
+
+__all__ = ["environment", "run"]  # fixtures
+
+AGENTS, VIDEO = "Language Agents that Plan", "Video Diffusion in Real Time"
+
+
+@pytest.fixture
+def papers(app: Application) -> list[int]:
+    """Add two papers of today, one of them on arXiv, and a subscriber who gets the first."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_subscriber(session, "alice@example.org", ["language agents"], now)
+        return [
+            factories.add_paper(session, source, title, now.date(), now, arxiv_id=arxiv_id)
+            for title, arxiv_id in ((AGENTS, "2611.00001"), (VIDEO, None))
+        ]
+
+
+class FeedHandler(BaseHTTPRequestHandler):
+    """Answer every request with a feed."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(responses.RSS.encode())
+
+    def log_message(self, *_arguments: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def feed_url() -> Iterator[str]:
+    """Serve a feed with two papers on a free local port."""
+    with HTTPServer(("127.0.0.1", 0), FeedHandler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/feed.xml"
+        server.shutdown()
+        thread.join()
+
+
+def test_paper_commands(run: Run, app: Application, papers: list[int]) -> None:
+    """Papers are named by number, arXiv id or URL. Each change is in the audit log."""
+    assert run("papers", "search", "agents").stdout.count("Language Agents") == 1
+    assert VIDEO in run("papers", "search").stdout
+    run(
+        "papers",
+        "edit",
+        "2611.00001",
+        "--title",
+        "Agents",
+        "--author",
+        "Mei Tanaka",
+        "--published-on",
+        "2026-11-01",
+    )
+    [listed] = parse_output(run("papers", "search", "2611.00001", "--json"))
+    assert (listed["title"], listed["authors"]) == ("Agents", ["Mei Tanaka"])
+    assert listed["edited_fields"] == ["title", "authors", "published_on"]
+    run("papers", "edit", "1", "--reset", "title")
+    assert AGENTS in run("papers", "show", "1").stdout
+    run("papers", "hide", "https://arxiv.org/abs/2611.00001", "--reason", "spam")
+    assert "hidden" in run("papers", "search", "--hidden").stdout
+    run("papers", "unhide", "1")
+    assert "pinned until" in run("papers", "pin", "1", "--days", "2").stdout
+    assert [paper["id"] for paper in parse_output(run("papers", "search", "--pinned", "--json"))] == [1]
+    run("papers", "unpin", "1")
+    assert run("papers", "merge", "2", "2611.00001").stdout == "Papers 2 and 1 are now paper 1.\n"
+    assert "merged: row 2" in run("papers", "show", "1").stdout
+    assert run("papers", "split", "1", "--row", "2").stdout == "Split off paper 2 from paper 1.\n"
+    with app.db.read() as session:
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
+    names = ("edit", "edit", "hide", "show", "pin", "unpin", "merge", "split")
+    assert [entry.action for entry in entries] == [f"paper.{name}" for name in names]
+    assert {entry.actor for entry in entries} == {"cli"}
+
+
+def test_show_counts_digests(run: Run, app: Application, papers: list[int]) -> None:
+    pipeline.plan(app, clock.utcnow())
+    shown = parse_output(run("papers", "show", "1", "--json"))
+    assert shown["digests"] == {"pending": 1}
+    assert [each["source"] for each in shown["listings"]] == ["Hugging Face Daily Papers"]
+    assert "digests with it: none" in run("papers", "show", "2").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "99"), "there is no paper 99"),
+        (("show", "two words"), "is not the number"),
+        (("edit", "1"), "at least one option"),
+        (("edit", "1", "--url", "ftp://example.org"), "must begin with http"),
+        (("edit", "1", "--reset", "colour"), "there is no field"),
+        (("unhide", "1"), "not hidden"),
+        (("unpin", "1"), "not pinned"),
+        (("pin", "1", "--days", "99"), "1 to 30 days"),
+        (("merge", "1", "1"), "one paper already"),
+        (("split", "1"), "name either"),
+        (("split", "1", "--source", "nothing"), "no source named"),
+    ],
+)
+def test_refused_changes_are_one_line_errors(
+    run: Run, papers: list[int], arguments: tuple[str, ...], message: str
+) -> None:
+    error = run("papers", *arguments, code=1).stderr
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_source_can_be_tried(run: Run, monkeypatch: pytest.MonkeyPatch, feed_url: str) -> None:
+    """Nothing is stored. A source that cannot be read is an error."""
+    assert "private address" in run("sources", "try", feed_url, code=1).stderr
+    monkeypatch.setenv("PAPERBOY_ALLOW_PRIVATE_SOURCES", "127.0.0.1")
+    tried = run("sources", "try", feed_url)
+    assert "2 new papers, 0 already in the archive, 1 rows skipped. Nothing was stored." in tried.stdout
+    assert "Pigeons That Plan" in tried.stdout
+    assert "skipped: row 3: the entry has no title" in tried.stderr
+    assert parse_output(run("sources", "try", feed_url, "--json"))["new"] == 2
+    assert parse_output(run("papers", "search", "--json")) == []
+    assert "arXiv categories" in run("sources", "try", SourceKind.ARXIV, code=1).stderr

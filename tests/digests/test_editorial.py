@@ -1,0 +1,254 @@
+"""Test what an operator's changes of papers do to digests: hide, pin, merge and split."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from sqlmodel import col, select
+
+from app import pipeline
+from app.application import Application
+from app.delivery import ledger
+from app.delivery.ledger import removal
+from app.digests import planning
+from app.digests.builder import DigestBuilder
+from app.digests.editorial import Editor
+from app.errors import Conflict, InvalidInput, NotFound
+from app.storage.models import (
+    AuditEntry,
+    Delivery,
+    DeliveryState,
+    DigestContent,
+    Merge,
+    Paper,
+    Source,
+    Subscriber,
+)
+from app.types import EmptyDigestPolicy
+from tests.conftest import NOW
+from tests.support import factories
+from tests.support.mail_server import MailServer
+
+HOUR = NOW.replace(hour=8, minute=0)
+AHEAD = HOUR - timedelta(minutes=9)
+DAY = timedelta(days=1)
+AGENTS, MORE, VIDEO = "Language Agents that Plan", "Language Agents that Rest", "Video Diffusion in Real Time"
+
+
+@pytest.fixture
+def app(app: Application) -> Application:
+    """Add three papers of today, and Alice, who is due at eight and interested in agents."""
+    with app.db.write() as session:
+        source = factories.add_source(session, NOW)
+        for title in (AGENTS, MORE, VIDEO):
+            factories.add_paper(session, source, title, NOW.date(), NOW, abstract=f"{title}, at last.")
+        factories.add_subscriber(session, "alice@example.org", ["language agents"], HOUR)
+    return app
+
+
+def digests(app: Application) -> list[list[str]]:
+    """Return the titles in each digest, by delivery; a reason if it was skipped."""
+    with app.db.read() as session:
+        rows = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+    return [
+        [row.reason]
+        if row.state is DeliveryState.SKIPPED
+        else sorted(pick.title for pick in factories.load_digest(app, row).picks)
+        for row in rows
+    ]
+
+
+def test_hidden_paper_is_never_planned(app: Application) -> None:
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD).hide(1, "asked by its authors")
+    assert pipeline.plan(app, AHEAD)["planned"] == 1
+    assert digests(app) == [[MORE]]
+    why = pipeline.explain(app, AHEAD, "alice@example.org", "1")
+    assert why.ineligible_reason == f"an operator hid it on {AHEAD:%Y-%m-%d}"
+
+
+def test_hidden_paper_leaves_digests_that_wait(app: Application, mail_server: MailServer) -> None:
+    """A digest is sent without it, and skipped if it has no other. What was sent stays."""
+    with app.db.write() as session:
+        factories.add_subscriber(session, "bob@example.org", ["video diffusion"], HOUR)
+        factories.add_subscriber(session, "carol@example.org", ["video diffusion"], HOUR)
+    pipeline.plan(app, AHEAD)
+    pipeline.sign_ahead(app, AHEAD)
+    pipeline.send_pending(app, HOUR, [3])
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD).hide(1)
+        Editor(session, "desk", AHEAD).hide(3)
+    assert digests(app) == [[MORE], [removal.NOTHING_LEFT], [VIDEO]]
+    with app.db.read() as session:
+        assert session.get_one(DigestContent, 1).signature == ""
+        changes = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
+    assert [entry.detail["left_out_of_digests"] for entry in changes] == [1, 1]
+    assert pipeline.send_pending(app, HOUR)["sent"] == 1
+    sent = {mail.recipient: mail.data.decode() for mail in mail_server.messages}
+    assert AGENTS not in sent["alice@example.org"]
+    assert MORE in sent["alice@example.org"]
+
+
+def test_paper_hidden_during_a_planning_run_is_left_out(app: Application) -> None:
+    """The run has loaded its candidates before."""
+    with app.db.read() as session:
+        builder = DigestBuilder(app.digest_context, session, AHEAD)
+    due = planning._due(AHEAD + timedelta(minutes=10))
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD).hide(1)
+    planning._match_ahead(app.digest_context, builder, due)
+    planning._plan_shard(app.digest_context, builder, due, AHEAD, AHEAD + timedelta(minutes=10))
+    assert digests(app) == [[MORE]]
+
+
+def test_hide_and_show_are_recorded_once(app: Application) -> None:
+    with app.db.write() as session:
+        editor = Editor(session, "desk", NOW)
+        editor.hide(1, "spam")
+        with pytest.raises(Conflict):
+            editor.hide(1)
+        editor.show(1)
+        with pytest.raises(Conflict):
+            editor.show(1)
+        with pytest.raises(NotFound):
+            editor.hide(99)
+    with app.db.read() as session:
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
+    assert [(entry.actor, entry.action, entry.subject) for entry in entries] == [
+        ("desk", "paper.hide", "1"),
+        ("desk", "paper.show", "1"),
+    ]
+    assert entries[0].detail == {"title": AGENTS, "reason": "spam", "left_out_of_digests": 0}
+
+
+def test_edit_is_recorded_with_old_and_new_values(app: Application) -> None:
+    """An edit that changes nothing is not recorded."""
+    with app.db.write() as session:
+        editor = Editor(session, "desk", NOW)
+        editor.edit(1, {"title": "Agents", "published_on": "2026-11-01"})
+        editor.edit(1, {"title": "Agents"})
+    with app.db.read() as session:
+        [entry] = session.exec(select(AuditEntry)).all()
+    assert entry.detail == {
+        "old": {"title": AGENTS, "published_on": None},
+        "new": {"title": "Agents", "published_on": "2026-11-01"},
+    }
+
+
+def test_pinned_paper_comes_first_and_once(app: Application) -> None:
+    """It ranks before better papers. Readers of trending papers get it with its own reason."""
+    with app.db.write() as session:
+        source = session.get_one(Source, 1)
+        for number in range(3):
+            title = f"Language Agents, Volume {number}"
+            factories.add_paper(session, source, title, NOW.date(), NOW, upvotes=90, abstract=title)
+        old = NOW.date() - 10 * DAY
+        pinned = factories.add_paper(
+            session, source, "On Agents", old, NOW, upvotes=0, abstract="A survey on language agents."
+        )
+        trending = {"max_trending": 1, "when_empty": EmptyDigestPolicy.TRENDING}
+        factories.add_subscriber(session, "bob@example.org", ["pigeons"], HOUR, **trending)
+        factories.add_subscriber(session, "carol@example.org", ["video diffusion"], HOUR)
+        factories.add_subscriber(session, "dan@example.org", ["video diffusion"], HOUR, **trending)
+        session.get_one(Subscriber, 1).max_papers = 2
+        Editor(session, "desk", AHEAD).pin(pinned)
+    assert pipeline.plan(app, AHEAD)["planned"] == 4
+    with app.db.read() as session:
+        rows = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+    alice, bob, carol, dan = (factories.load_digest(app, row) for row in rows)
+    assert [alice.picks[0].title, len(alice.picks)] == ["On Agents", 2]
+    assert "editor" not in alice.picks[0].reason
+    reason = "picked by the editor of this service"
+    assert (bob.picks[0].title, bob.picks[0].reason) == ("On Agents", reason)
+    assert [item.title for item in carol.picks] == [VIDEO]
+    assert [(item.title, item.reason) for item in dan.picks[1:]] == [("On Agents", reason)]
+    pipeline.plan(app, AHEAD + DAY)
+    assert sum("On Agents" in titles for titles in digests(app)) == 3
+
+
+def test_pin_ends(app: Application) -> None:
+    """Afterwards, the paper is one among the others."""
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD - DAY).pin(3, days=1)
+        Editor(session, "desk", AHEAD).pin(2, days=1)
+    with app.db.read() as session:
+        assert DigestBuilder(app.digest_context, session, AHEAD).pool.pinned == {2}
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD).unpin(2)
+        with pytest.raises(Conflict):
+            Editor(session, "desk", AHEAD).pin(Editor(session, "desk", AHEAD).hide(3).id or 0)
+    with app.db.read() as session:
+        assert DigestBuilder(app.digest_context, session, AHEAD).pool.pinned == frozenset()
+
+
+def promised(app: Application) -> frozenset[int]:
+    """Return the papers that Alice is not sent again."""
+    with app.db.read() as session:
+        return planning.already_promised(session, [1], NOW - 30 * DAY)[1]
+
+
+def test_merged_paper_is_not_sent_again(app: Application) -> None:
+    """Alice was sent one of the two."""
+    with app.db.write() as session:
+        session.get_one(Paper, 2).hidden_at = NOW
+    pipeline.plan(app, AHEAD)
+    assert digests(app) == [[AGENTS]]
+    with app.db.write() as session:
+        session.get_one(Paper, 2).hidden_at = None
+        Editor(session, "desk", HOUR).merge(2, 1)
+    assert promised(app) == {1}
+    pipeline.plan(app, AHEAD + DAY)
+    assert not {AGENTS, MORE} & {*digests(app)[1]}
+
+
+def test_who_was_sent_a_merged_paper_was_sent_both_parts(app: Application) -> None:
+    """Bob, who subscribes after the split, gets both; Alice gets neither again."""
+    with app.db.write() as session:
+        session.get_one(Paper, 1).versions = dict.fromkeys(("title", "abstract"), "1.2026-11-20.3")
+        survivor = Editor(session, "desk", AHEAD - timedelta(hours=1)).merge(1, 2)
+        assert survivor.id == 1
+    pipeline.plan(app, AHEAD)
+    assert digests(app) == [[AGENTS]]
+    with app.db.write() as session:
+        part = Editor(session, "desk", HOUR).split(1, row_id=2)
+        assert (part.id, part.merged_into_id) == (2, None)
+        factories.add_subscriber(session, "bob@example.org", ["language agents"], HOUR + DAY)
+    assert promised(app) == {1, 2}
+    why = pipeline.explain(app, HOUR, "alice@example.org", "2")
+    assert why.verdict.startswith(f"It is in the digest {HOUR:%Y-%m-%d}")
+    pipeline.plan(app, AHEAD + DAY)
+    assert digests(app)[2] == sorted([AGENTS, MORE])
+    assert not {AGENTS, MORE} & {*digests(app)[1]}
+
+
+def test_digest_after_a_split_has_one_part(app: Application) -> None:
+    """A reader who is sent one of the two after the split may be sent the other."""
+    with app.db.write() as session:
+        editor = Editor(session, "desk", AHEAD - timedelta(hours=1))
+        editor.merge(1, 2)
+        editor.split(1, row_id=2)
+        session.get_one(Paper, 2).hidden_at = NOW
+    pipeline.plan(app, AHEAD)
+    assert promised(app) == {1}
+    with app.db.read() as session:
+        assert session.exec(select(Merge.undone_at)).one() is not None
+
+
+@pytest.mark.parametrize("part", [{}, {"row_id": 2, "doi": True}, {"row_id": 2, "source_id": 1}])
+def test_split_needs_one_part(app: Application, part: dict[str, int]) -> None:
+    with app.db.write() as session, pytest.raises(InvalidInput):
+        Editor(session, "desk", NOW).split(1, **part)  # type: ignore[arg-type]
+
+
+def test_paper_history_counts_digests_by_state(app: Application) -> None:
+    """Each has the reason for its subscriber."""
+    pipeline.plan(app, AHEAD)
+    with app.db.read() as session:
+        history = ledger.paper_history(session, [1])
+        none = ledger.paper_history(session, [3])
+    assert (history.states, history.is_complete) == ({DeliveryState.PENDING: 1}, True)
+    [mail] = history.newest
+    assert (mail.subscriber_id, mail.interest) == (1, "language agents")
+    assert "language agents" in mail.reason.lower()
+    assert (none.states, none.newest) == ({}, ())

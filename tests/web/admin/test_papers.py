@@ -1,0 +1,172 @@
+"""Test the operator's pages of papers, the trial of a source, and a source's page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from dataclasses import replace
+
+import httpx
+import pytest
+from sqlmodel import col, select
+
+from app import clock, pipeline
+from app.application import Application
+from app.papers import source_history
+from app.papers.sources.http_client import HttpTransport
+from app.storage.models import AuditEntry, Paper, Scope, Source
+from app.types import IngestSummary, Rejection
+from tests.papers.sources import responses
+from tests.support import factories
+from tests.web.admin.conftest import Desk
+
+AGENTS, VIDEO = "Language Agents that Plan", "Video Diffusion in Real Time"
+FIELDS = ("abstract", "tldr", "authors", "published_on", "url", "pdf_url", "code_url", "project_url")
+
+
+@pytest.fixture
+def papers(app: Application) -> list[int]:
+    """Add two papers of today, one of them on arXiv, and Alice, who is sent the first."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_subscriber(session, "alice@example.org", ["language agents"], now)
+        return [
+            factories.add_paper(
+                session, source, title, now.date(), now, abstract=f"{title}, at last.", arxiv_id=arxiv_id
+            )
+            for title, arxiv_id in ((AGENTS, "2611.00001"), (VIDEO, None))
+        ]
+
+
+def changes(app: Application) -> list[str]:
+    with app.db.read() as session:
+        return list(session.exec(select(AuditEntry.action).order_by(col(AuditEntry.id))))
+
+
+def test_search(app: Application, sign_in: Callable[..., Desk], papers: list[int]) -> None:
+    """By words or id, also hidden papers, which are marked."""
+    desk = sign_in()
+    desk.post(f"/admin/papers/{papers[0]}/hide", reason="spam")
+    page = desk.get("/admin/papers?q=plan+agents").text
+    assert (AGENTS in page, VIDEO in page, "<strong>hidden</strong>" in page) == (True, False, True)
+    assert VIDEO not in desk.get("/admin/papers?state=hidden").text
+    assert "No paper matches." in desk.get("/admin/papers?state=pinned").text
+    for reference in ("2611.00001", "https://arxiv.org/abs/2611.00001v2"):
+        answer = desk.get(f"/admin/papers?q={reference}")
+        assert answer.headers["location"] == f"/admin/papers/{papers[0]}"
+    assert "There is no paper 2611.00009" in desk.get("/admin/papers?q=2611.00009").text
+
+
+def test_page_says_who_was_sent_it(app: Application, sign_in: Callable[..., Desk], papers: list[int]) -> None:
+    pipeline.plan(app, clock.utcnow())
+    page = html.unescape(sign_in().get(f"/admin/papers/{papers[0]}").text)
+    assert "Digests with it: 1 pending" in page
+    assert f'/admin/subscribers/1?paper={papers[0]}#explain"' in page
+    assert "2611.00001" in page
+    assert "It was in no digest." in sign_in().get(f"/admin/papers/{papers[1]}").text
+    assert sign_in().get("/admin/papers/99").status_code == 404
+
+
+def test_edit_changes_only_what_was_changed(
+    app: Application, sign_in: Callable[..., Desk], papers: list[int]
+) -> None:
+    """A form with a problem keeps what was typed."""
+    desk, at = sign_in(), f"/admin/papers/{papers[0]}"
+    with app.db.read() as session:
+        row = session.get_one(Paper, papers[0])
+    form = {
+        **dict.fromkeys(FIELDS, ""),
+        "abstract": row.abstract,
+        "title": "Agents",
+        "authors": "Mei\r\n\r\nBo ",
+    }
+    form |= {"url": "https://arxiv.org/abs/2611.00001", "pdf_url": "https://arxiv.org/pdf/2611.00001"}
+    assert desk.post(at, **form).headers["location"] == f"{at}?done=edited"
+    with app.db.read() as session:
+        row = session.get_one(Paper, papers[0])
+    assert (row.title, row.authors, sorted(row.sourced or {})) == (
+        "Agents",
+        ["Mei", "Bo"],
+        ["author_count", "authors", "title"],
+    )
+    refused = desk.post(at, **{**form, "title": "Typed", "code_url": "ftp://example.org"})
+    assert refused.status_code == 422
+    assert 'value="Typed"' in refused.text
+    desk.post(at, **form, reset="title")
+    with app.db.read() as session:
+        assert session.get_one(Paper, papers[0]).title == AGENTS
+    assert changes(app) == ["paper.edit", "paper.edit"]
+
+
+def test_hide_pin_merge_and_split(app: Application, sign_in: Callable[..., Desk], papers: list[int]) -> None:
+    """A refusal is explained on the paper's page."""
+    desk, one, two = sign_in(), *(f"/admin/papers/{number}" for number in papers)
+    for path, done in (("pin", "pinned"), ("unpin", "unpinned"), ("hide", "hidden"), ("show", "shown")):
+        assert desk.post(f"{two}/{path}").headers["location"] == f"{two}?done={done}"
+    refused = desk.post(f"{two}/show")
+    assert (refused.status_code, "The paper is not hidden." in refused.text) == (409, True)
+    assert "is not the number" in html.unescape(desk.post(f"{two}/merge", other="nothing").text)
+    assert desk.post(f"{two}/merge", other="2611.00001").headers["location"] == f"{one}?done=merged"
+    assert "Split off" in desk.get(one).text
+    assert desk.post(f"{one}/split", row_id=str(papers[1])).headers["location"] == f"{two}?done=split"
+    assert desk.post(f"{one}/split").status_code == 409
+    assert changes(app) == [f"paper.{name}" for name in ("pin", "unpin", "hide", "show", "merge", "split")]
+
+
+def test_changes_need_the_scope_and_the_form(
+    app: Application, sign_in: Callable[..., Desk], papers: list[int]
+) -> None:
+    reader, writer = sign_in(Scope.READ), sign_in()
+    for path in ("", "/hide", "/show", "/pin", "/unpin", "/merge", "/split"):
+        assert reader.post(f"/admin/papers/{papers[0]}{path}", title="x").status_code == 403
+        assert writer.post(f"/admin/papers/{papers[0]}{path}", form_token="x").status_code == 403
+    page = reader.get(f"/admin/papers/{papers[0]}").text
+    assert "<button" not in page[page.index("<main") :]
+    assert changes(app) == []
+
+
+async def _resolve(host: str, port: int) -> list[str]:
+    return ["93.184.215.14"]
+
+
+async def _no_sleep(_seconds: float) -> None:
+    """Return immediately instead of sleeping."""
+
+
+def test_source_can_be_tried(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The form keeps its values, and nothing is stored."""
+    desk = sign_in()
+    upstream = httpx.MockTransport(lambda _request: httpx.Response(200, text=responses.RSS))
+    desk.browser.app.state.paperboy = replace(app, http=HttpTransport(upstream, _no_sleep, _resolve))  # type: ignore[attr-defined]
+    form = {"name": "Lab", "kind": "feed", "address": "https://lab.example/feed.xml"}
+    page = html.unescape(desk.post("/admin/sources", **form, action="try").text)
+    assert "2 new papers, 0 already in the archive, 1 rows skipped. Nothing was stored." in page
+    assert "Pigeons That Plan" in page
+    assert "the entry has no title" in page
+    assert 'value="Lab"' in page
+    assert 'value="https://lab.example/feed.xml"' in page
+    refused = desk.post("/admin/sources", **{**form, "address": "file:///etc/passwd"}, action="try")
+    assert refused.status_code == 422
+    assert sign_in(Scope.READ).post("/admin/sources", **form, action="try").status_code == 403
+    with app.db.read() as session:
+        assert session.exec(select(Source.id)).first() is None
+        assert session.exec(select(Paper.id)).first() is None
+    assert changes(app) == []
+
+
+def test_page_of_a_source_shows_its_polls(
+    app: Application, sign_in: Callable[..., Desk], papers: list[int]
+) -> None:
+    """Counts, the first skipped row, and errors."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        source = session.exec(select(Source)).one()
+        rejected = IngestSummary(rows=3, papers_new=2, rejections=(Rejection("no title", 3, "a row"),))
+        source_history.record(session, source, now, now, rejected, "")
+        source_history.record(session, source, now, now, IngestSummary(), "HTTP 503")
+    page = sign_in().get(f"/admin/sources/{source.id}").text
+    assert "3 rows, 2 papers new, 1 rejected" in page
+    assert "no title: a row" in page
+    assert "HTTP 503" in page
+    assert sign_in().get("/admin/sources/99").status_code == 404
