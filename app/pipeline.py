@@ -1,6 +1,7 @@
 """READ FIRST. The functions of the service, stage by stage. The web, the CLI and the scheduler call them.
 
 refresh()          poll sources → records → the archive
+recheck()          papers that subscribers were sent or liked → withdrawn since, or with code now
 read_files()       the same for saved responses
 summarise()        papers without a summary → one sentence from a language model, if one is configured
 train()            the archive → a new model, at night and when the archive has outgrown the old one
@@ -46,7 +47,7 @@ from app.digests import backtesting, explanation, planning, restoring
 from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
 from app.errors import ClockError, Conflict, InvalidInput
-from app.papers import llm_summaries, polling
+from app.papers import llm_summaries, polling, rechecking
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.sources import deadlines
 from app.relevance import query_language
@@ -57,7 +58,7 @@ from app.storage import admin_sessions, backup, hit_counters, job_runs, locks, s
 from app.storage.backup import Manifest
 from app.storage.database import Database
 from app.storage.models import Delivery, JobRun
-from app.types import Digest, Interest, RenderedMail, SendResult, Skip, SourceKind
+from app.types import Digest, IngestSummary, Interest, RenderedMail, SendResult, Skip, SourceKind
 
 log = structlog.get_logger(__name__)
 
@@ -77,6 +78,16 @@ def refresh(app: Application, now: datetime, *, source_id: int | None = None) ->
     if result.polled and not app.stopping.is_set():
         _train_if_outgrown(app, now)
     return result
+
+
+def recheck(app: Application, now: datetime) -> IngestSummary:
+    """Ask the sources again about papers that subscribers were sent or liked, and store what changed.
+
+    Digests then have news of them. Raise SourceError if a source could not be asked. Must not be called from
+    a running event loop.
+    """
+    app.schema.require()
+    return rechecking.recheck(app.poll_context, now)
 
 
 def read_files(

@@ -5,6 +5,7 @@ bibliography          PURE: convert pasted or uploaded reference lists to record
 source_registry       the configured sources: add, change, pause
 poll_schedule         when each source is polled: intervals, back-off, leases
 polling               poll the sources that are due, read files, store their papers
+rechecking            ask the sources again about papers that were sent or liked
 ingest                records → new, merged, changed, unchanged or rejected rows
 duplicate_candidates  find stored papers that new records may duplicate, before the archive is locked
 dedupe                PURE: decide whether two records are the same paper

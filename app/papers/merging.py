@@ -31,7 +31,10 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
     }
     survivor_id, absorbed_id = id_of(survivor), id_of(absorbed)
     session.add(Merge(survivor_id=survivor_id, absorbed_id=absorbed_id, reason=reason, before=before, at=now))
+    had_code = bool(survivor.code_url)
     write_fields(survivor, field_precedence.combine(stored, read_fields(absorbed)))
+    if survivor.code_url and not had_code:
+        survivor.code_found_at = absorbed.code_found_at or absorbed.created_at
     survivor.withdrawn_at = survivor.withdrawn_at or absorbed.withdrawn_at
     for day in (absorbed.first_listed_on, absorbed.last_listed_on):
         note_listing(survivor, day)
@@ -69,6 +72,8 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
     paper: Paper | None = session.get_one(Paper, row.survivor_id)
     while paper is not None:
         write_fields(paper, _without_absorbed(read_fields(paper), read_fields(absorbed), before))
+        if not paper.code_url:
+            paper.code_found_at = None
         if paper.withdrawn_at == absorbed.withdrawn_at:
             paper.withdrawn_at = datetime.fromisoformat(withdrawn) if withdrawn else None
         paper.updated_at = now

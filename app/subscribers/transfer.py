@@ -48,6 +48,12 @@ def _quotas(cell: str) -> tuple[int | None, ...]:
     return quotas
 
 
+def _yes_or_no(cell: str) -> bool:
+    if cell.lower() not in ("yes", "no", "true", "false"):
+        raise ValueError(cell)
+    return cell.lower() in ("yes", "true")
+
+
 def _moment(cell: str) -> datetime:
     moment = datetime.fromisoformat(cell)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -56,7 +62,7 @@ def _moment(cell: str) -> datetime:
 # The optional columns with preferences, and the function that parses each cell.
 _PREFERENCES: dict[str, Callable[[str], Any]] = {
     "cadence": Cadence, "weekday": int, "hour": int, "zone": str, "min_papers": int, "max_papers": int,
-    "when_empty": EmptyDigestPolicy, "max_trending": int, "muted": _split,
+    "when_empty": EmptyDigestPolicy, "max_trending": int, "paper_updates": _yes_or_no, "muted": _split,
 }  # fmt: skip
 _OTHERS: dict[str, Callable[[str], Any]] = {
     "weights": _weights, "quotas": _quotas, "state": SubscriberState,
@@ -65,6 +71,7 @@ _OTHERS: dict[str, Callable[[str], Any]] = {
 _EXPECTED = {
     "weights": "numbers, separated by “;”",
     "quotas": "whole numbers from 1, separated by “;”",
+    "paper_updates": "yes or no",
     "consent_at": "a time, such as 2026-11-20T08:00Z",
 }
 COLUMNS = ("email", "interests", *_PREFERENCES, *_OTHERS)
@@ -217,4 +224,6 @@ def write_csv(rows: Iterable[dict[str, Any]], file: TextIO) -> None:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""removed sources, alerts"""
+"""removed sources, alerts, updates on earlier papers"""
 
 from __future__ import annotations
 
@@ -23,9 +23,22 @@ def upgrade() -> None:
     sa.Column('mailed_at', sa.DateTime(timezone=True), nullable=True),
     sa.PrimaryKeyConstraint('cause', name=op.f('pk_operator_alert'))
     )
+    op.add_column('paper', sa.Column('code_found_at', sa.DateTime(timezone=True), nullable=True))
+    for name in ('withdrawn_at', 'code_found_at'):
+        condition = sa.text(f'{name} IS NOT NULL')
+        op.create_index(f'ix_paper_{name}', 'paper', [name], sqlite_where=condition, postgresql_where=condition)
+    op.create_index('ix_paper_snapshot_paper_id', 'paper_snapshot', ['paper_id'])
+    op.add_column('subscriber', sa.Column('paper_updates', sa.Boolean(), server_default=sa.true(), nullable=False))
+    op.add_column('digest_content', sa.Column('has_updates', sa.Boolean(), server_default=sa.false(), nullable=False))
 
 
 def downgrade() -> None:
+    op.drop_column('digest_content', 'has_updates')
+    op.drop_column('subscriber', 'paper_updates')
+    op.drop_index('ix_paper_snapshot_paper_id', 'paper_snapshot')
+    for name in ('code_found_at', 'withdrawn_at'):
+        op.drop_index(f'ix_paper_{name}', 'paper')
+    op.drop_column('paper', 'code_found_at')
     op.drop_table('operator_alert')
     with op.batch_alter_table('source', schema=None) as batch_op:
         batch_op.drop_column('removed_at')

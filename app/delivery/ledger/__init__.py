@@ -40,9 +40,11 @@ from app.delivery.ledger.controls import (
 from app.delivery.ledger.entries import (
     UNDELIVERED,
     Entry,
+    PromisedContent,
     add_entries,
     enqueue,
     paper_ids_promised,
+    promised_content,
     skipped_since_last_digest,
     with_digest,
     withdraw,

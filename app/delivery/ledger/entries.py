@@ -1,24 +1,25 @@
-"""Add mails and skipped digests to the ledger; find the papers promised to subscribers."""
+"""Add mails and skipped digests to the ledger; find what was promised to subscribers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, or_
 from sqlmodel import Session, col, delete, insert, select
+from sqlmodel.sql.expression import Select
 
 from app.delivery.ledger.signatures import NOT_AHEAD
-from app.delivery.ledger.snapshots import paper_ids, store
+from app.delivery.ledger.snapshots import paper_ids, paper_updates, store
 from app.storage.database import insert_many_or_ignore, skew
 from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
-from app.types import Digest, MailKind, Skip, SkippedEdition
+from app.types import Digest, MailKind, Skip, SkippedEdition, UpdateKind
 
 AFTER_DAYS = "a"  # sorts after the editions of digests (2026-…) and before other mails' (confirm-2026…)
-MAX_EDITION_DELAY = timedelta(days=10)
+A_DAY, MAX_EDITION_DELAY = timedelta(days=1), timedelta(days=10)
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
 
 
@@ -61,6 +62,7 @@ def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> li
             "delivery_id": delivery_id,
             "digest": content,
             "signature_fingerprint": "" if entry.due_at > now else NOT_AHEAD,
+            "has_updates": "updates" in content,
         }
         for (delivery_id, entry), content in zip(composed, stored, strict=True)
         if delivery_id
@@ -146,18 +148,58 @@ def paper_ids_promised(
 
     Digests that were not sent and will not be sent are left out, unless they may have arrived.
     """
+    promising = _promising_digests(subscriber_ids, since)
+    rows = session.exec(promising if until is None else promising.where(Delivery.created_at <= until))
+    promised: dict[int, set[int]] = {subscriber_id: set() for subscriber_id in subscriber_ids}
+    for subscriber_id, digest in rows:
+        promised[subscriber_id].update(paper_ids(digest))
+    return promised
+
+
+def _promising_digests(subscriber_ids: Collection[int], since: datetime) -> Select[int, Mapping[str, Any]]:
+    """Select the subscriber and the content of the digests that were sent, will be, or may have arrived."""
     digests = select(Delivery.subscriber_id, DigestContent.digest).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )
-    promising = digests.where(
+    return digests.where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         *_editions_from(since),
         Delivery.created_at >= since,
         or_(col(Delivery.state).not_in(UNDELIVERED), col(Delivery.possibly_delivered)),
     )
-    rows = session.exec(promising if until is None else promising.where(Delivery.created_at <= until))
-    promised: dict[int, set[int]] = {subscriber_id: set() for subscriber_id in subscriber_ids}
-    for subscriber_id, digest in rows:
-        promised[subscriber_id].update(paper_ids(digest))
-    return promised
+
+
+class PromisedContent(NamedTuple):
+    """The papers in digests of a subscriber, and the news of earlier papers in them."""
+
+    papers: set[int]
+    updates: set[tuple[UpdateKind, int]]
+
+
+def promised_content(
+    session: Session, subscriber_ids: Collection[int], since: datetime, days: Collection[date]
+) -> dict[int, PromisedContent]:
+    """Return what subscribers' digests since `since` contain: the papers on these days, and all news.
+
+    The days are UTC. The query skips all other digests without reading them. See `paper_ids_promised` for
+    digests that were not sent.
+    """
+    on_days = [col(Delivery.created_at).between(*span) for span in _spans(days)]
+    relevant = _promising_digests(subscriber_ids, since).where(or_(col(DigestContent.has_updates), *on_days))
+    contents: dict[int, PromisedContent] = {}
+    for subscriber_id, digest in session.exec(relevant):
+        content = contents.setdefault(subscriber_id, PromisedContent(set(), set()))
+        content.papers.update(paper_ids(digest))
+        content.updates.update((news.kind, news.paper_id) for news in paper_updates(digest)[0])
+    return contents
+
+
+def _spans(days: Collection[date]) -> list[tuple[datetime, datetime]]:
+    """Return the first and the last moment of each series of consecutive days, in UTC."""
+    first_days = [day for day in sorted(days) if day - A_DAY not in days]
+    last_days = [day for day in sorted(days) if day + A_DAY not in days]
+    return [
+        (datetime.combine(first, time.min, UTC), datetime.combine(last, time.max, UTC))
+        for first, last in zip(first_days, last_days, strict=True)
+    ]
