@@ -624,7 +624,11 @@ def test_exported_subscribers_can_be_imported(run: Run, app: Application, tmp_pa
         alice = subscribers.add(
             session,
             "alice@example.org",
-            Preferences(interests=(Interest("-games agents", 2.0, 3), Interest('"world models"')), hour=7),
+            Preferences(
+                interests=(Interest("-games agents", 2.0, 3), Interest('"world models"')),
+                hour=7,
+                paper_updates=False,
+            ),
             now,
         )
         subscribers.pause(session, alice, None, now)
@@ -633,6 +637,7 @@ def test_exported_subscribers_can_be_imported(run: Run, app: Application, tmp_pa
         subscribers.unsubscribe(session, subscribers.find(session, "bob@example.org").id or 0, now)
     file = tmp_path / "all.csv"
     file.write_text(run("subscribers", "export").stdout)
+    assert [row["paper_updates"] for row in csv.DictReader(io.StringIO(file.read_text()))] == ["no", "yes", "yes"]
     before = {row["email"]: row for row in parse_output(run("subscribers", "export", "--json"))}
     with app.db.write() as session:
         for rows in (Event, InterestRow, Subscriber):
