@@ -320,6 +320,7 @@ class Delivery(Row, table=True):
         Index("ix_delivery_due", "state", "next_attempt_at"),
         Index("ix_delivery_edition", "edition"),  # without the state, which every attempt changes twice
         Index("ix_delivery_created_at", "created_at"),
+        _partial_index("ix_delivery_receiver", "receiver IS NOT NULL", "receiver", "sent_at"),
         _partial_index("ix_delivery_give_up_at", "next_attempt_at IS NOT NULL", "give_up_at"),
         {"sqlite_autoincrement": True},  # journals, links and signatures refer to ids, so never reuse them
     )
@@ -342,6 +343,7 @@ class Delivery(Row, table=True):
     lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     smtp_code: int | None = None
     smtp_text: str = Field(default="", sa_type=Text)
+    receiver: str | None = Field(default=None, max_length=255)  # only during a warm-up: see `daily_limits`
     due_at: datetime = Field(sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

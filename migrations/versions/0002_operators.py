@@ -30,9 +30,14 @@ def upgrade() -> None:
     op.create_index('ix_paper_snapshot_paper_id', 'paper_snapshot', ['paper_id'])
     op.add_column('subscriber', sa.Column('paper_updates', sa.Boolean(), server_default=sa.true(), nullable=False))
     op.add_column('digest_content', sa.Column('has_updates', sa.Boolean(), server_default=sa.false(), nullable=False))
+    op.add_column('delivery', sa.Column('receiver', sqlmodel.sql.sqltypes.AutoString(length=255), nullable=True))
+    condition = sa.text('receiver IS NOT NULL')
+    op.create_index('ix_delivery_receiver', 'delivery', ['receiver', 'sent_at'], sqlite_where=condition, postgresql_where=condition)
 
 
 def downgrade() -> None:
+    op.drop_index('ix_delivery_receiver', 'delivery')
+    op.drop_column('delivery', 'receiver')
     op.drop_column('digest_content', 'has_updates')
     op.drop_column('subscriber', 'paper_updates')
     op.drop_index('ix_paper_snapshot_paper_id', 'paper_snapshot')
