@@ -62,7 +62,8 @@ def for_digests(
         return {}
     days = {day for paper in recent.withdrawn.values() for day in paper.days}
     ids = [request.subscriber.id or 0 for request in requests]
-    contents = ledger.promised_content(session, ids, recent.since - MARGIN, days)
+    withdrawn = {number for paper in recent.withdrawn.values() for number in paper.merged_ids}
+    contents = ledger.promised_content(session, ids, recent.since - MARGIN, withdrawn, days)
     nothing = ledger.PromisedContent(set(), set())
     news = {
         number: _news(recent, request, contents.get(number, nothing))

@@ -130,10 +130,11 @@ def use_today(session: Session, receivers: Collection[str] | None, now: datetime
 
 def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
     """Count the mails that senders have claimed and may send, by receiver."""
-    claimed = select(Delivery.id, Delivery.receiver).where(
-        col(Delivery.state).in_(LEASED_STATES), col(Delivery.receiver).is_not(None)
+    # Without a condition on the receiver, which would lead SQLite to read all mails of today.
+    claimed = select(Delivery.id, Delivery.receiver).where(col(Delivery.state).in_(LEASED_STATES))
+    return Counter(
+        receiver for number, receiver in session.execute(claimed) if receiver and number not in exclude
     )
-    return Counter(receiver for number, receiver in session.execute(claimed) if number not in exclude)
 
 
 def warm_up_status(session: Session, warm_up: WarmUp | None, now: datetime) -> WarmUpStatus | None:
