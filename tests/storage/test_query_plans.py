@@ -158,7 +158,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
 # Small sorts: the rows of a subscriber, of a shard, or of waiting mails.
 SORTING: dict[str, Callable[[Session], object]] = {
     "warm-up": lambda s: ledger.warm_up_status(s, WarmUp(NOW.date(), 50, 2), NOW),
-    "news": lambda s: ledger.promised_content(s, SHARD, NOW - timedelta(days=60), {1}, {NOW.date()}),
+    "news": lambda s: ledger.promised_content(s, SHARD, NOW - timedelta(days=7), {1}, {NOW.date()}),
     "silences": lambda s: ledger.skipped_since_last_digest(s, SHARD, NOW - timedelta(days=7)),
     "wishes": lambda s: subscribers.interests_of(s, SHARD),
     "feedback": lambda s: subscribers.feedback_for_ranking(s, SHARD),

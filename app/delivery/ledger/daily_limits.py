@@ -67,7 +67,8 @@ class WarmUpStatus:
         named = ", ".join(full[:NAMED]) + (f" and {len(full) - NAMED} more" if len(full) > NAMED else "")
         mails = "1 mail waits" if self.waiting == 1 else f"{self.waiting} mails wait"
         waiting = f"{mails} until tomorrow: {named}" if full else "no mail waits"
-        return f"each receiver gets at most {self.limit} mails today, until {self.unlimited_from}; {waiting}"
+        ends = f"there is no limit from {self.unlimited_from} on"
+        return f"each receiver gets at most {self.limit} mails today, and {ends}; {waiting}"
 
 
 def warm_up_of(settings: Settings) -> WarmUp | None:
