@@ -58,6 +58,7 @@ Where to find limits, weights and intervals:
     connections, and messages per connection    settings.py, delivery/smtp/connection_pool.py
     when and how often a send is retried        delivery/ledger/outcomes.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py
+    the ramp of a new sending domain            settings.py, delivery/warm_up.py
     how long a lease lasts                      delivery/ledger/claims.py
     when soft bounces suppress an address       bounces/soft_bounce_score.py
     how often a bounce counts                   bounces/recording.py

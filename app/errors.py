@@ -120,9 +120,12 @@ class CorruptModel(PaperboyError):
 class SourceError(PaperboyError):
     """The source could not be read."""
 
-    def __init__(self, message: str | None = None, retry_at: datetime | None = None) -> None:
+    def __init__(
+        self, message: str | None = None, retry_at: datetime | None = None, status: int | None = None
+    ) -> None:
         super().__init__(message)
         self.retry_at = retry_at
+        self.status = status  # of the HTTP response, if there was one
 
 
 class UnreadableAnswer(SourceError):

@@ -2,6 +2,7 @@
 
 refresh()          poll sources → records → the archive
 try_source()       a source that is not added yet → its newest papers; nothing is stored
+recheck()          papers that subscribers were sent or liked → withdrawn since, or with code now
 read_files()       the same for saved responses
 summarise()        papers without a summary → one sentence from a language model, if one is configured
 train()            the archive → a new model, at night and when the archive has outgrown the old one
@@ -51,7 +52,7 @@ from app.digests import backtesting, explanation, planning, restoring
 from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
 from app.errors import ClockError, Conflict, InvalidInput
-from app.papers import llm_summaries, polling, source_history, trial
+from app.papers import llm_summaries, polling, rechecking, source_history, trial
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.sources import deadlines
 from app.papers.trial import TrialResult
@@ -73,7 +74,16 @@ from app.storage import (
 from app.storage.backup import Manifest
 from app.storage.database import BUSY_TIMEOUT_MS, Database, wait_for_locks
 from app.storage.models import Delivery, JobRun
-from app.types import Digest, Interest, Rejection, RenderedMail, SendResult, Skip, SourceKind
+from app.types import (
+    Digest,
+    IngestSummary,
+    Interest,
+    Rejection,
+    RenderedMail,
+    SendResult,
+    Skip,
+    SourceKind,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -95,6 +105,16 @@ def refresh(app: Application, now: datetime, *, source_id: int | None = None) ->
     if result.polled and not app.stopping.is_set():
         _train_if_outgrown(app, now)
     return result
+
+
+def recheck(app: Application, now: datetime) -> IngestSummary:
+    """Ask the sources again about papers that subscribers were sent or liked, and store what changed.
+
+    Digests then have news of them. Raise SourceError if a source could not be asked. Must not be called from
+    a running event loop.
+    """
+    app.schema.require()
+    return rechecking.recheck(app.poll_context, now)
 
 
 def read_files(

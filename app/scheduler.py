@@ -51,6 +51,8 @@ JOBS = (
     Job(operator_mail.send_alerts, minute="*/5"),
     Job(operator_mail.send_daily_report, minute="10"),
     Job(pipeline.train, minute="43", hour="2", once_a_day=True),
+    # Every hour until each source could be asked. Before 01:00, arXiv is often busy.
+    Job(pipeline.recheck, minute="37", hour="3-9", once_a_day=True),
     Job(pipeline.prune, minute="17", hour="3", once_a_day=True),
 )
 NIGHTLY_LEASE = timedelta(hours=2)  # after it, another machine may start the same nightly job

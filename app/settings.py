@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from datetime import date
 from enum import StrEnum
 from ipaddress import ip_network
 from typing import Annotated
@@ -79,6 +80,9 @@ class Settings(BaseSettings):
     when_uncertain: UncertainPolicy = UncertainPolicy.RESEND
     pause_at_failures: int = Field(default=30, ge=1, le=100)  # percent of the last replies
     pause_at_complaints: float = Field(default=0.3, ge=0, le=100)  # percent of the mails to a receiver
+    warm_up_start: date | None = None  # the first day of the warm-up of a new sending domain
+    warm_up_mails: int = Field(default=50, ge=1)  # per day and receiver on the first day
+    warm_up_days: int = Field(default=2, ge=1, le=30)  # after which the number doubles
     journal_dir: str = "var/journal"
     journal_fsync: bool = False
 
@@ -138,6 +142,11 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("warm_up_start", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: object) -> object:
+        return None if value == "" else value
 
     @field_validator("base_url")
     @classmethod

@@ -288,6 +288,22 @@ class Section:
     heading: str = ""  # if `interest` is empty, and the items are not there because they are trending
 
 
+class UpdateKind(StrEnum):
+    """What happened to a paper after a subscriber was sent it or liked it."""
+
+    WITHDRAWN = "withdrawn"
+    CODE = "code"  # it has code now
+
+
+class PaperUpdate(NamedTuple):
+    """News of a paper that a subscriber was sent or liked earlier."""
+
+    kind: UpdateKind
+    paper_id: int
+    title: str
+    url: str  # of the paper's page or, if it has code now, of the code
+
+
 @dataclass(frozen=True, slots=True)
 class Digest:
     """One edition of the newsletter for one subscriber."""
@@ -296,6 +312,7 @@ class Digest:
     sections: tuple[Section, ...]
     note: str = ""  # e.g. why it contains papers from several days
     considered: int = 0  # number of candidate papers
+    updates: tuple[PaperUpdate, ...] = ()  # news of earlier papers, at the end
 
     @property
     def picks(self) -> tuple[DigestItem, ...]:

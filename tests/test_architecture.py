@@ -31,6 +31,7 @@ PURE = (
     "delivery.smtp.fair_queue",
     "delivery.smtp.protocol",
     "delivery.smtp.responses",
+    "delivery.warm_up",
     "digests.compose",
     "digests.ranking",
     "digests.selection",

@@ -40,6 +40,7 @@ def test_job_times(app: Application) -> None:
             "send_daily_report": datetime(2026, 11, 20, 10, 10, tzinfo=UTC),
             "summarise": datetime(2026, 11, 20, 9, 45, tzinfo=UTC),
             "train": datetime(2026, 11, 21, 2, 43, tzinfo=UTC),
+            "recheck": datetime(2026, 11, 20, 9, 37, tzinfo=UTC),
             "prune": datetime(2026, 11, 21, 3, 17, tzinfo=UTC),
         }
         assert all(job.coalesce and job.max_instances == 1 for job in planned.values())
@@ -60,6 +61,7 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
         operator_mail.send_alerts,
         operator_mail.send_daily_report,
         pipeline.train,
+        pipeline.recheck,
         pipeline.prune,
     ]
     assert [job.work for job in scheduler.JOBS] == verbs
@@ -133,7 +135,7 @@ def test_nightly_job_runs_on_one_machine(app: Application, settings: Settings) -
 
 
 def test_only_nightly_jobs_are_limited_to_once_a_day() -> None:
-    assert {job.name for job in scheduler.JOBS if job.once_a_day} == {"train", "prune"}
+    assert {job.name for job in scheduler.JOBS if job.once_a_day} == {"train", "recheck", "prune"}
 
 
 def test_sending_during_planning(

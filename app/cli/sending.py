@@ -49,6 +49,7 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
             else reconciliation.reconcile_recent(session, now)
         )
         totals = {} if edition else ledger.totals(session)
+        warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
         pauses, waiting = ledger.pauses(session), [] if edition else ledger.waiting_mails(session)
     others = [mails for mails in waiting if mails.kind is not MailKind.DIGEST]
     if as_json:
@@ -56,6 +57,7 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
             "balance": balance.as_dict(),
             "others": [mails._asdict() for mails in others],
             "pauses": [pause.model_dump(exclude={"id"}) for pause in pauses],
+            "warm_up": {**asdict(warm_up), "waiting": warm_up.waiting} if warm_up else None,
         }
         output.print_json(document if edition else {**document, "deliveries": totals})
         return
@@ -70,6 +72,8 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
         output.err().print(f"{balance.describe_faults()}: see `paperboy doctor`.")
     for mails in others:
         output.out().print(f"{_KIND_NAMES[mails.kind]}: {describe_waiting([mails])}")
+    if warm_up:
+        output.out().print(f"Warm-up of the sending domain: {output.escaped(warm_up.describe())}.")
     print_pauses(pauses)
 
 

@@ -41,6 +41,9 @@ def set_preferences(
         EmptyDigestPolicy | None, typer.Option(help="What to do if no paper matches.")
     ] = None,
     max_trending: output.MaxTrending = None,
+    paper_updates: Annotated[
+        bool | None, typer.Option(help="Whether digests say that earlier papers were withdrawn or have code.")
+    ] = None,
     mute: Annotated[
         list[str] | None, typer.Option(help="A muted query. Repeat the option; together they replace all.")
     ] = None,
@@ -49,7 +52,7 @@ def set_preferences(
     options: dict[str, Any] = {
         "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone, "min_papers": min_papers,
         "max_papers": max_papers, "when_empty": when_empty, "max_trending": max_trending,
-        "muted": tuple(mute) if mute else None,
+        "paper_updates": paper_updates, "muted": tuple(mute) if mute else None,
         "interests": tuple(map(Interest, interest)) if interest else None,
     }  # fmt: skip
     chosen = {name: value for name, value in options.items() if value is not None}

@@ -33,9 +33,9 @@ def import_subscribers(
     The first line names the columns. Required: email, and interests (separated by “;”; write “\\;” for
     one that belongs to an interest). Optional: weights and
     quotas of the interests (separated by “;”), cadence, weekday, hour, zone, min_papers, max_papers,
-    when_empty, max_trending, muted (separated by “;”), state, consent_at and consent_version. Subscribers
-    whose state is neither active nor paused are skipped. Exit code 1 if a row was skipped. An interrupted
-    import can be repeated.
+    when_empty, max_trending, paper_updates (yes or no), muted (separated by “;”), state, consent_at and
+    consent_version. Subscribers whose state is neither active nor paused are skipped. Exit code 1 if a row
+    was skipped. An interrupted import can be repeated.
     """
     console = output.err()
     with (

@@ -26,7 +26,8 @@ group.command("export")(subscriber_files.export_subscribers)
 
 SHOWN = {
     "id", "email", "cadence", "weekday", "hour", "zone", "min_papers", "max_papers", "when_empty",
-    "max_trending", "muted", "state", "created_at", "confirmed_at", "consent_at", "consent_version",
+    "max_trending", "paper_updates", "muted", "state", "created_at", "confirmed_at", "consent_at",
+    "consent_version",
 }  # fmt: skip
 
 
@@ -147,6 +148,7 @@ def _facts(row: Subscriber, interests: Sequence[Interest]) -> Iterator[tuple[str
     yield "papers", f"{row.min_papers} to {row.max_papers}, including at most {row.max_trending} trending"
     on_empty = {EmptyDigestPolicy.SKIP: "no digest", EmptyDigestPolicy.TRENDING: "trending papers"}
     yield "if none match", on_empty[row.when_empty]
+    yield "news of earlier papers", "yes" if row.paper_updates else "no"
     yield "next digest", output.format_time(row.next_due_at)
     yield "added", output.format_time(row.created_at)
     yield "confirmed", output.format_time(row.confirmed_at)

@@ -4,6 +4,7 @@ builder           load the candidates once per run and match each distinct inter
 planning          write one delivery, or one skip with its reason, for everyone who is due
 ranking           PURE: subscribers × papers → the papers above the floor, best first
 selection         PURE: quotas, the best paper of each interest, diversity by MMR
+updates           find news of papers that subscribers were sent or liked
 wording           PURE: the headings and notes of a digest: why none was sent, what was left out
 compose           PURE: selected papers → sections, notes and cards, or a skip with its reason
 explanation       collect the facts: why a subscriber was sent a paper, or was not

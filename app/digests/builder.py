@@ -29,7 +29,17 @@ from app.settings import Settings
 from app.storage.database import Database
 from app.storage.models import Source, Subscriber
 from app.subscribers import schedule
-from app.types import Cadence, CardReason, Digest, Feedback, Interest, PaperView, Skip, SkippedEdition
+from app.types import (
+    Cadence,
+    CardReason,
+    Digest,
+    Feedback,
+    Interest,
+    PaperUpdate,
+    PaperView,
+    Skip,
+    SkippedEdition,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -175,12 +185,22 @@ class DigestBuilder:
             return replace(prepared, profile=profile.relevance, profile_reason=profile.reason)
         return prepared
 
-    def digest(self, subscriber: Subscriber, edition: str, ranked: ranking.Ranked | Skip) -> Digest | Skip:
-        """Compose one subscriber's digest. If this fails, log it and return a Skip."""
+    def digest(
+        self,
+        subscriber: Subscriber,
+        edition: str,
+        ranked: ranking.Ranked | Skip,
+        updates: tuple[PaperUpdate, ...] = (),
+    ) -> Digest | Skip:
+        """Compose one subscriber's digest, with news of earlier papers. If this fails, return a Skip.
+
+        News alone is no reason to send a digest: it waits for the next one.
+        """
         try:
-            return ranked if isinstance(ranked, Skip) else compose.compose(edition, ranked)
+            digest = ranked if isinstance(ranked, Skip) else compose.compose(edition, ranked)
         except Exception as error:
             return _log_failure(subscriber, error)
+        return digest if isinstance(digest, Skip) else replace(digest, updates=updates)
 
     @property
     def added_note(self) -> str:

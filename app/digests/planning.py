@@ -20,8 +20,9 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app import subscribers
 from app.delivery import ledger
 from app.delivery.ledger import Entry
-from app.digests import wording
+from app.digests import updates, wording
 from app.digests.builder import DigestBuilder, DigestContext, DigestRequest
+from app.digests.updates import RecentUpdates
 from app.errors import ClockError
 from app.papers import queries
 from app.storage.database import in_array, skew
@@ -56,8 +57,9 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
             return counts
         check_clock(session, now)
         builder = DigestBuilder(context, session, now)
+        recent = updates.load(session, now)
     _match_ahead(context, builder, due)
-    while not context.stopping.is_set() and (shard := _plan_shard(context, builder, due, now, soon)):
+    while not context.stopping.is_set() and (shard := _plan_shard(context, builder, recent, due, now, soon)):
         counts += shard
         for callback in context.on_shard_planned if ids is None else ():
             callback()
@@ -152,13 +154,14 @@ def preview_due(context: DigestContext, now: datetime, ids: Collection[int] | No
         builder = DigestBuilder(context, session, now)
         since = builder.earliest_possible_delivery
         requests = digest_requests(session, session.exec(due).all(), since)
+        news = updates.for_digests(session, updates.load(session, now), requests)
     previews = []
     shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
     ranked_papers = itertools.chain.from_iterable(map(builder.ranked, shards))
     for request, ranked in zip(requests, ranked_papers, strict=True):
         subscriber = request.subscriber
         edition = schedule.edition(subscriber.zone, newest_due(subscriber, now))
-        digest = builder.digest(subscriber, edition, ranked)
+        digest = builder.digest(subscriber, edition, ranked, news.get(subscriber.id or 0, ()))
         previews.append(DigestPreview(subscriber.id or 0, subscriber.email, edition, digest))
     return previews
 
@@ -205,6 +208,7 @@ def newest_due(subscriber: Subscriber, by: datetime) -> datetime:
 def _plan_shard(
     context: DigestContext,
     builder: DigestBuilder,
+    recent: RecentUpdates,
     due: SelectOfScalar[Subscriber],
     now: datetime,
     soon: datetime,
@@ -217,11 +221,11 @@ def _plan_shard(
     """
     if context.db.locks_rows:
         with context.db.write() as session:
-            requests, entries = _compose(session, builder, due, soon)
+            requests, entries = _compose(session, builder, recent, due, soon)
             _hold_for_approval(context, session, entries, now)
             return _write_down(session, builder, requests, entries, now, soon)
     with context.db.read() as session:
-        requests, entries = _compose(session, builder, due, soon)
+        requests, entries = _compose(session, builder, recent, due, soon)
     with context.db.write() as session:
         ids = [request.subscriber.id or 0 for request in requests]
         rows = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), ids))).all()
@@ -249,7 +253,11 @@ def _hold_for_approval(
 
 
 def _compose(
-    session: Session, builder: DigestBuilder, all_due: SelectOfScalar[Subscriber], soon: datetime
+    session: Session,
+    builder: DigestBuilder,
+    recent: RecentUpdates,
+    all_due: SelectOfScalar[Subscriber],
+    soon: datetime,
 ) -> tuple[list[DigestRequest], list[Entry]]:
     """Compose the next shard's digests, each for the subscriber's latest edition that is due.
 
@@ -273,10 +281,11 @@ def _compose(
     entries = []
     added = {row.id or 0 for row in rows if row.consent_version == subscribers.CONSENT_GIVEN_ELSEWHERE}
     not_welcomed = added - ledger.with_digest(session, added)
+    news = updates.for_digests(session, recent, due_requests)
     ranked_papers = builder.ranked(due_requests)
     for request, ranked, times in zip(due_requests, ranked_papers, due_times, strict=True):
         edition, due, following_due = times
-        digest = builder.digest(request.subscriber, edition, ranked)
+        digest = builder.digest(request.subscriber, edition, ranked, news.get(request.subscriber.id or 0, ()))
         if request.subscriber.id in not_welcomed and isinstance(digest, Digest):
             digest = replace(digest, note=wording.join(builder.added_note, digest.note))
         entries.append(Entry(request.subscriber.id or 0, edition, due, digest, give_up_at=following_due))

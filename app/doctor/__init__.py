@@ -56,6 +56,7 @@ def run_checks(
         "settings": lambda: configuration.check(settings),
         "database": lambda: service_state.check(database, model_store.ModelStore(), now),
         "disk": lambda: service_state.check_disk(database, Path(settings.journal_dir)),
+        "warm-up": lambda: service_state.check_warm_up(database, settings, now),
         "bounces": lambda: bounces.check(settings, database, now),
         "relay": lambda: relay.check(settings, now),
         "dns": lambda: dns_records.check(settings, resolver),

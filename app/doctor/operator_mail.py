@@ -142,6 +142,7 @@ def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[s
 
 def _findings(app: Application, now: datetime) -> Iterable[Finding]:
     yield from service_state.check(app.db, app.models, now)
+    yield from service_state.check_warm_up(app.db, app.settings, now)
     yield from service_state.check_disk(app.db, Path(app.settings.journal_dir))
 
 

@@ -6,6 +6,7 @@ import itertools
 import shlex
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from app.doctor.findings import Finding, error, ok, warning
 from app.errors import ClockError
 from app.papers import queries, source_registry
 from app.relevance import model_store
+from app.settings import Settings
 from app.storage import api_keys, job_runs, schema
 from app.storage.database import Database
 from app.storage.models import SendingPause, Source
@@ -119,6 +121,25 @@ def _silence(session: Session, source: Source, now: datetime) -> str:
     if since <= max(longest + GRACE, SHORTEST_SILENCE):
         return ""
     return f"has listed no paper since {days[-1]}, for {since.days} days; before, at most {longest.days}"
+
+
+def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[Finding]:
+    """Check whether mails wait because of the warm-up of the sending domain. No finding without one.
+
+    There is none either if the database cannot be used, because `check` says so.
+    """
+    warm_up, status = ledger.warm_up_of(settings), None
+    with suppress(SQLAlchemyError):
+        if warm_up and not schema.revision_fault(db):
+            with db.read() as session:
+                status = ledger.warm_up_status(session, warm_up, now)
+    if status and status.waiting:
+        fix = (
+            "nothing to do: the limit grows; if the domain is known to receivers, set PAPERBOY_WARM_UP_START="
+        )
+        yield warning("warm-up", status.describe(), fix)
+    elif status:
+        yield ok("warm-up", status.describe())
 
 
 def check_disk(db: Database, journals: Path) -> Iterator[Finding]:

@@ -192,7 +192,10 @@ class Composer:
         in_preview = cards[subject.named :][: render.PREVIEW_TITLES]
         note = self._fragments.note(digest.note)
         is_odd = sum([card.link_count for card in cards]) % 2 == 1
-        shell = self._fragments.shell(request.edition, len(in_preview), bool(note.text), is_odd)
+        updates = self._fragments.updates(digest.updates)
+        shell = self._fragments.shell(
+            request.edition, len(in_preview), bool(note.text), bool(updates.text), is_odd
+        )
         intro = self._fragments.intro(len(cards), digest.considered)
         if _PLAIN_ADDRESS.fullmatch(request.email):
             address = request.email.encode() + SOFT_BREAK
@@ -204,9 +207,16 @@ class Composer:
         values = self._signer.tokens(request.subscriber_id, request.issued_at, request.link_epoch, links)
         tokens = dict(zip(_TOKENS, values, strict=True))
         titles = {name: card.preview_title for name, card in zip(_PREVIEW_TITLES, in_preview, strict=False)}
-        in_text = {**tokens, "intro": intro.text, "note": note.text, "reader": reader.text}
+        in_text = {
+            **tokens,
+            "intro": intro.text,
+            "note": note.text,
+            "reader": reader.text,
+            "updates": updates.text,
+        }
         in_html = {
             **tokens, "intro": intro.html, "note": note.html, "reader": reader.html, "subject": subject.html,
+            "updates": updates.html,
             "preview_reason": cards[0].preview_reason, **titles,
         }  # fmt: skip
         text, html = _join_sections(layout, tokens[Purpose.FEEDBACK])

@@ -18,7 +18,7 @@ from markupsafe import escape
 from app.links import TOKEN_CHARS, LinkSigner, Purpose
 from app.mail import headers, marks, message, render, subject_line
 from app.mail.render import LIMIT_STEPS, DigestCard, Fragment, Renderer, TextLimits
-from app.types import DigestItem, MailKind, Section
+from app.types import DigestItem, MailKind, PaperUpdate, Section
 
 # Together, the caches use at most a few hundred megabytes, regardless of the number of readers.
 MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS = 20_000, 5_000, 2_000
@@ -95,7 +95,9 @@ class Fragments:
         ]
         # Not decorators: those would keep every instance alive, and share one cache among all of them.
         sizes = {"_card": MAX_CACHED_CARDS, "_paper": MAX_CACHED_PAPERS, "shell": MAX_CACHED_SHELLS}
-        sizes |= dict.fromkeys(("_reason", "_heading", "subject", "intro", "note"), MAX_CACHED_LINES)
+        sizes |= dict.fromkeys(
+            ("_reason", "_heading", "subject", "intro", "note", "updates"), MAX_CACHED_LINES
+        )
         for name, size in sizes.items():
             setattr(self, name, lru_cache(size)(getattr(self, name)))
 
@@ -185,7 +187,13 @@ class Fragments:
         """Encode the note above the sections."""
         return _encode_line(render.note_fragment(note))
 
-    def shell(self, edition: str, preview_title_count: int, has_note: bool, is_odd: bool) -> Shell:
+    def updates(self, updates: tuple[PaperUpdate, ...]) -> Line:
+        """Encode the news of earlier papers, below the sections."""
+        return _encode_line(self._renderer.updates(updates))
+
+    def shell(
+        self, edition: str, preview_title_count: int, has_note: bool, has_updates: bool, is_odd: bool
+    ) -> Shell:
         """Encode everything except the sections, with `preview_title_count` titles in the preview."""
         shell = self._renderer.shell(
             edition,
@@ -194,6 +202,7 @@ class Fragments:
             preview_reason=_placeholder("preview_reason"),
             intro=_placeholder("intro"),
             note=_placeholders("note") if has_note else render.note_fragment(""),
+            updates=_placeholders("updates") if has_updates else self._renderer.updates(()),
             sections=_placeholders("sections"),
             reader=_placeholder("reader"),
             links={

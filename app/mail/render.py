@@ -30,12 +30,12 @@ from app.relevance.query_language import describe
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.text.shortening import shorten, shorten_at_clause
-from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, RenderedMail
+from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, PaperUpdate, RenderedMail
 
 FOLDER = ROOT / "templates" / "email"
 TEXT_WIDTH = 72
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
-LINE_CHARS, PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 300, 70, 120
+LINE_CHARS, UPDATE_TITLE_CHARS, PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 300, 160, 70, 120
 PREVIEW_TITLES = 2  # number of titles in the preview, after those in the subject
 # Gmail clips messages over about 102 kB, so the texts of larger digests are shortened.
 MAX_HTML_BYTES = 98_000
@@ -166,6 +166,7 @@ class Renderer:
             preview_reason=preview_reason(items[0].reason),
             intro=self.intro(len(items), digest.considered),
             note=note_fragment(digest.note),
+            updates=self.updates(digest.updates),
             sections=Fragment(
                 Markup().join(part.html for part in sections), "".join(part.text for part in sections)
             ),
@@ -223,6 +224,17 @@ class Renderer:
         html, text = self._both("digest/reason", {"reason": reason})
         return Fragment(Markup(html), f"{text}\n")  # noqa: S704
 
+    def updates(self, updates: Sequence[PaperUpdate]) -> Fragment:
+        """Return the news of earlier papers, below the sections. Each part has the same number of links."""
+        if not updates:
+            return Fragment(Markup(), "")
+        items = [
+            item._replace(title=truncated_line(item.title, UPDATE_TITLE_CHARS), url=_web_link(item.url))
+            for item in updates
+        ]
+        html, text = self._both("digest/updates", {"updates": items})
+        return Fragment(Markup(html), text)  # noqa: S704 - the output of a template
+
     def shell(
         self,
         edition: str,
@@ -232,6 +244,7 @@ class Renderer:
         preview_reason: str,
         intro: str,
         note: Fragment,
+        updates: Fragment,
         sections: Fragment,
         reader: str,
         links: Mapping[str, str],
@@ -247,8 +260,11 @@ class Renderer:
             "preview_titles": preview_titles, "preview_reason": preview_reason, "intro": intro,
             "reader": reader, "links": links, "linked_name": is_odd,
         }  # fmt: skip
-        html = self._render("digest/body.html", {**values, "note": note.html, "sections": sections.html})
-        text = self._render("digest/body.txt", {**values, "note": note.text, "sections": sections.text})
+        fragments = {"note": note, "updates": updates, "sections": sections}
+        in_html = {name: fragment.html for name, fragment in fragments.items()}
+        in_text = {name: fragment.text for name, fragment in fragments.items()}
+        html = self._render("digest/body.html", {**values, **in_html})
+        text = self._render("digest/body.txt", {**values, **in_text})
         return Fragment(Markup(html), text.strip() + "\n")  # noqa: S704
 
     # --- templates and links

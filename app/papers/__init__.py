@@ -7,6 +7,7 @@ poll_schedule         when each source is polled: intervals, back-off, leases
 source_history        the polls of each source: counts, rejected rows, errors
 trial                 try a source before it is added; store nothing
 polling               poll the sources that are due, read files, store their papers
+rechecking            ask the sources again about papers that were sent or liked
 ingest                records → new, merged, changed, unchanged or rejected rows
 duplicate_candidates  find stored papers that new records may duplicate, before the archive is locked
 dedupe                PURE: decide whether two records are the same paper

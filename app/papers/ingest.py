@@ -358,11 +358,13 @@ class _Batch:
             changed = True
         new = field_precedence.from_record(record, self.source.kind)
         for paper in self._chain(identity):
-            title = sourced_title(paper)
+            title, had_code = sourced_title(paper), bool(paper.code_url)
             combined = field_precedence.combine(stored_fields.read_fields(paper), new)
             paper_changed = stored_fields.write_fields(paper, combined)
             if record.withdrawn and paper.withdrawn_at is None:
                 paper.withdrawn_at, paper_changed = self.now, True
+            if paper.code_url and not had_code:
+                paper.code_found_at = self.now
             if paper_changed:
                 paper.updated_at = self.now
             if sourced_title(paper) != title:

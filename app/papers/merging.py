@@ -38,10 +38,13 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
     }
     survivor_id, absorbed_id = id_of(survivor), id_of(absorbed)
     session.add(Merge(survivor_id=survivor_id, absorbed_id=absorbed_id, reason=reason, before=before, at=now))
+    had_code = bool(survivor.code_url)
     write_fields(survivor, field_precedence.combine(stored, read_fields(absorbed)))
     _take_over_edits(survivor, absorbed)
     for name in _MARKS:
         setattr(survivor, name, getattr(survivor, name) or getattr(absorbed, name))
+    if survivor.code_url and not had_code:
+        survivor.code_found_at = absorbed.code_found_at or absorbed.created_at
     for day in (absorbed.first_listed_on, absorbed.last_listed_on):
         note_listing(survivor, day)
     survivor.updated_at = now
@@ -85,6 +88,8 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
             if getattr(absorbed, name) and getattr(paper, name) == getattr(absorbed, name):
                 stored = row.before.get(name)
                 setattr(paper, name, datetime.fromisoformat(stored) if stored else None)
+        if not paper.code_url:
+            paper.code_found_at = None
         paper.updated_at = now
         update_listing_days(session, paper)
         paper = session.get(Paper, paper.merged_into_id) if paper.merged_into_id else None

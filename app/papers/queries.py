@@ -14,7 +14,7 @@ from sqlmodel import Session, col, func, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app.errors import NotFound
-from app.storage.models import GeneratedSummary, Listing, Merge, Paper, Source, VoteCount
+from app.storage.models import GeneratedSummary, Listing, Merge, Paper, PaperSnapshot, Source, VoteCount
 from app.text import sanitize
 from app.types import PaperView, VoteSample
 
@@ -43,6 +43,19 @@ class ListingView(NamedTuple):
     source: str
     rank: int | None
     submitted_by: str
+
+
+class UpdatedPaper(NamedTuple):
+    """A paper that was withdrawn, or for which code was found, after it was first stored."""
+
+    id: int
+    title: str
+    url: str
+    code_url: str
+    withdrawn_at: datetime | None
+    code_found_at: datetime | None
+    days: frozenset[date]  # on which digests with it were composed, in UTC
+    merged_ids: frozenset[int]  # of the rows that were merged into it
 
 
 class VoteRow(NamedTuple):
@@ -139,6 +152,35 @@ def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
     canonical = canonical_ids(session, ids)
     rows = {row.id: row for row in _rows(session, select(Paper), Paper.id, sorted({*canonical.values()}))}
     return {paper_id: rows[canonical_id] for paper_id, canonical_id in canonical.items()}
+
+
+def updated_papers(session: Session, since: datetime) -> list[UpdatedPaper]:
+    """Return the papers that were withdrawn, or for which code was found, since a time."""
+    updated: dict[int, Paper] = {}
+    for at in (col(Paper.withdrawn_at), col(Paper.code_found_at)):
+        rows = session.exec(select(Paper).where(at >= since, col(Paper.merged_into_id).is_(None)))
+        updated |= {paper.id or 0: paper for paper in rows}
+    root_of = {paper_id: paper_id for paper_id in updated}
+    merged_ids = [*updated]
+    while merged_ids:
+        ids_and_targets = select(Paper.id, Paper.merged_into_id)
+        rows_of_level = dict(_rows(session, ids_and_targets, Paper.merged_into_id, merged_ids))
+        root_of |= {paper_id: root_of[target] for paper_id, target in rows_of_level.items()}
+        merged_ids = [*rows_of_level]
+    days = defaultdict[int, set[date]](set)
+    snapshots = select(PaperSnapshot.paper_id, PaperSnapshot.created_at)
+    for paper_id, at in _rows(session, snapshots, PaperSnapshot.paper_id, [*root_of]):
+        days[root_of[paper_id]].add(at.date())
+    merged = defaultdict[int, set[int]](set)
+    for paper_id, root in root_of.items():
+        merged[root].add(paper_id)
+    return [
+        UpdatedPaper(
+            *(number, paper.title, _page_url(paper), paper.code_url),
+            *(paper.withdrawn_at, paper.code_found_at, frozenset(days[number]), frozenset(merged[number])),
+        )
+        for number, paper in sorted(updated.items())
+    ]
 
 
 def canonical_ids(session: Session, ids: Collection[int]) -> dict[int, int]:
@@ -406,11 +448,9 @@ def _view(
 ) -> PaperView:
     points = tuple(series(votes))
     days, sources = {day for day, _ in listings}, {name for _, name in listings}
-    url, pdf_url = paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else ""), paper.pdf_url
-    if paper.arxiv_id:  # so that sources cannot decide where the links lead
-        edited = paper.sourced or {}
-        url = url if "url" in edited else f"{ARXIV}/abs/{paper.arxiv_id}"
-        pdf_url = pdf_url if "pdf_url" in edited else f"{ARXIV}/pdf/{paper.arxiv_id}"
+    url, pdf_url = _page_url(paper), paper.pdf_url
+    if paper.arxiv_id and "pdf_url" not in (paper.sourced or {}):
+        pdf_url = f"{ARXIV}/pdf/{paper.arxiv_id}"
     return PaperView(
         id=paper.id or 0,
         title=paper.title,
@@ -440,6 +480,14 @@ def _view(
         pinned_at=paper.pinned_at,
         pinned_until=paper.pinned_until,
     )
+
+
+def _page_url(paper: Paper) -> str:
+    if paper.arxiv_id and "url" not in (
+        paper.sourced or {}
+    ):  # so that sources cannot decide where links lead
+        return f"{ARXIV}/abs/{paper.arxiv_id}"
+    return paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else "")
 
 
 def as_of(paper: PaperView, at: datetime) -> PaperView:

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, Index, LargeBinary, Text, UniqueConstraint, text
+from sqlalchemy import JSON, Index, LargeBinary, Text, UniqueConstraint, false, text, true
 from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
@@ -110,6 +110,11 @@ class SourcePoll(Row, table=True):
 class Paper(Row, table=True):
     """A paper. If two rows turn out to be the same paper, the `merged_into_id` of one points to the other."""
 
+    __table_args__ = (
+        _partial_index("ix_paper_withdrawn_at", "withdrawn_at IS NOT NULL", "withdrawn_at"),
+        _partial_index("ix_paper_code_found_at", "code_found_at IS NOT NULL", "code_found_at"),
+    )
+
     id: int | None = Field(default=None, primary_key=True)
     arxiv_id: str | None = Field(default=None, unique=True, max_length=40)  # without version
     doi: str | None = Field(default=None, unique=True, max_length=300)  # lower case
@@ -130,6 +135,8 @@ class Paper(Row, table=True):
     project_url: str = Field(default="", sa_type=Text)
     thumbnail_url: str = Field(default="", sa_type=Text)
     withdrawn_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    # When a source first linked to its code. None if the first record did, or none has.
+    code_found_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     content_hash: str = Field(max_length=64)
     # The time and the kind of source of each field. An older record never overwrites a newer one, regardless
     # of the order in which they arrive (see papers.fields).
@@ -238,6 +245,7 @@ class Subscriber(Row, table=True):
         default=EmptyDigestPolicy.SKIP, sa_type=enum_type(EmptyDigestPolicy)
     )
     max_trending: int = 0  # maximum number of trending papers per digest that do not match an interest
+    paper_updates: bool = Field(default=True, sa_column_kwargs={"server_default": true()})
     muted: list[str] = Field(default_factory=list, sa_type=JSON)  # a paper that matches one is never sent
     # Authors of liked papers who are not treated as liked.
     ignored_authors: list[str] = Field(default_factory=list, sa_type=JSON)
@@ -314,7 +322,7 @@ class PaperSnapshot(Row, table=True):
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     key: str = Field(unique=True, max_length=64)  # the day, and a hash of `fields`
-    paper_id: int
+    paper_id: int = Field(index=True)
     fields: dict[str, Any] = Field(
         default_factory=dict, sa_type=JSON
     )  # a DigestItem without reason, marks and score
@@ -333,6 +341,7 @@ class Delivery(Row, table=True):
         Index("ix_delivery_due", "state", "next_attempt_at"),
         Index("ix_delivery_edition", "edition"),  # without the state, which every attempt changes twice
         Index("ix_delivery_created_at", "created_at"),
+        _partial_index("ix_delivery_receiver", "receiver IS NOT NULL", "receiver", "sent_at"),
         _partial_index("ix_delivery_give_up_at", "next_attempt_at IS NOT NULL", "give_up_at"),
         {"sqlite_autoincrement": True},  # journals, links and signatures refer to ids, so never reuse them
     )
@@ -355,6 +364,7 @@ class Delivery(Row, table=True):
     lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     smtp_code: int | None = None
     smtp_text: str = Field(default="", sa_type=Text)
+    receiver: str | None = Field(default=None, max_length=255)  # only during a warm-up: see `daily_limits`
     due_at: datetime = Field(sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -371,6 +381,8 @@ class DigestContent(Row, table=True):
 
     delivery_id: int = Field(primary_key=True, foreign_key="delivery.id", ondelete="CASCADE", sa_type=BigId)
     digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # see delivery.ledger.snapshots
+    # Whether `digest` has news of earlier papers, so that these can be found without reading every digest.
+    has_updates: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     signature: str = Field(default="", sa_type=Text)  # DKIM-Signature header lines, if signed ahead
     # The fingerprint of the signed content. Empty if it is not signed ahead yet.
     signature_fingerprint: str = Field(default="", max_length=64)

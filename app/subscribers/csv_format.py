@@ -66,6 +66,12 @@ def _quotas(cell: str) -> tuple[int | None, ...]:
     return quotas
 
 
+def _yes_or_no(cell: str) -> bool:
+    if cell.lower() not in ("yes", "no", "true", "false"):
+        raise ValueError(cell)
+    return cell.lower() in ("yes", "true")
+
+
 def _moment(cell: str) -> datetime:
     moment = datetime.fromisoformat(cell)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -80,7 +86,7 @@ def _printable(cell: str) -> str:
 # The optional columns with preferences, and the function that parses each cell.
 _PREFERENCES: dict[str, Callable[[str], Any]] = {
     "cadence": Cadence, "weekday": int, "hour": int, "zone": str, "min_papers": int, "max_papers": int,
-    "when_empty": EmptyDigestPolicy, "max_trending": int, "muted": split_list,
+    "when_empty": EmptyDigestPolicy, "max_trending": int, "paper_updates": _yes_or_no, "muted": split_list,
 }  # fmt: skip
 _OTHERS: dict[str, Callable[[str], Any]] = {
     "weights": _weights, "quotas": _quotas, "state": SubscriberState,
@@ -89,6 +95,7 @@ _OTHERS: dict[str, Callable[[str], Any]] = {
 _EXPECTED = {
     "weights": "numbers, separated by “;”",
     "quotas": "whole numbers from 1, separated by “;”",
+    "paper_updates": "yes or no",
     "consent_at": "a time, such as 2026-11-20T08:00Z",
     "consent_version": "plain text, without control characters",
 }
@@ -258,6 +265,8 @@ def write_rows(rows: Iterable[Mapping[str, Any]], file: TextIO) -> None:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     """Return a value as text. A float has as many digits as it takes to read the same float."""
     return "" if value is None else repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 

@@ -34,6 +34,7 @@ class Preferences:
     max_papers: int = 10
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
     max_trending: int = 0  # maximum number of trending papers beyond the interests in a digest
+    paper_updates: bool = True  # news of papers sent earlier, at the end of a digest
     muted: tuple[str, ...] = ()  # words, phrases, author: and cat: that keep a paper out of every section
     interests: tuple[Interest, ...] = ()
 

@@ -108,7 +108,9 @@ def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
     form_submissions.close(session, identity)
     session.execute(update(Event).where(col(Event.subscriber_id) == identity).values(detail=""))
     own_rows = col(Delivery.subscriber_id) == identity
-    session.execute(update(Delivery).where(own_rows).values(subject="", smtp_text="", reason=""))
+    session.execute(
+        update(Delivery).where(own_rows).values(subject="", smtp_text="", reason="", receiver=None)
+    )
     session.execute(
         delete(DigestContent).where(
             col(DigestContent.delivery_id).in_(select(col(Delivery.id)).where(own_rows))

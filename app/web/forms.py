@@ -72,6 +72,7 @@ class PreferencesForm:
     when_empty: str = EmptyDigestPolicy.SKIP
     max_trending: str = "0"
     muted: str = ""  # one per line
+    paper_updates: bool = True
     liked: str = ""  # pasted papers
     original_texts: tuple[str, ...] = ()  # interests and muted words when the form was opened
     problems: dict[str, str] = field(default_factory=dict)
@@ -109,6 +110,7 @@ class PreferencesForm:
             zone=self.zone,
             when_empty=_choice(EmptyDigestPolicy, self.when_empty),
             muted=tuple(self.muted.splitlines()),
+            paper_updates=self.paper_updates,
             interests=tuple(row.to_interest() for row in self.rows),
             **numbers,
         )
@@ -142,6 +144,7 @@ def filled_form(chosen: Preferences) -> PreferencesForm:
         zone=chosen.zone,
         when_empty=chosen.when_empty,
         muted="\n".join(chosen.muted),
+        paper_updates=chosen.paper_updates,
         original_texts=(*(interest.text for interest in chosen.interests), *chosen.muted),
         **numbers,
     )

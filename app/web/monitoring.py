@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -22,6 +23,9 @@ from sqlmodel import Session, col, select
 from app import clock
 from app.application import Application
 from app.bounces import rates
+from app.delivery import ledger
+from app.delivery.receivers import PROVIDERS
+from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
 from app.papers import source_registry
 from app.relevance import model_store
@@ -82,7 +86,9 @@ def metrics(request: Request) -> Response:
         # The reconciliation reads all subscribers, and the rates read the mails of eight days.
         balance = _cached(state, "ledger_balance", CHECKED_EVERY, reconciliation.reconcile_recent)
         today = _cached(state, "rates_today", RATES_EVERY, partial(rates.by_day, days=1))
-        registry.register(_DatabaseCollector(state.paperboy, balance, today))
+        ramp = ledger.warm_up_of(state.paperboy.settings)
+        warm_up = _cached(state, "warm_up", RATES_EVERY, partial(_warm_up_status, ramp))
+        registry.register(_DatabaseCollector(state.paperboy, balance, today, warm_up))
         ProcessCollector(registry=registry)
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
@@ -102,9 +108,13 @@ class _DatabaseCollector(Collector):
     """A collector that reads metrics from the database, so that every process reports the same values."""
 
     def __init__(
-        self, app: Application, balance: reconciliation.Reconciliation, today: Sequence[rates.ReceiverRate]
+        self,
+        app: Application,
+        balance: reconciliation.Reconciliation,
+        today: Sequence[rates.ReceiverRate],
+        warm_up: ledger.WarmUpStatus | None,
     ) -> None:
-        self._app, self._balance, self._today = app, balance, today
+        self._app, self._balance, self._today, self._warm_up = app, balance, today, warm_up
 
     def collect(self) -> Iterator[Metric]:
         with self._app.db.read() as session:
@@ -131,6 +141,7 @@ class _DatabaseCollector(Collector):
                 "Pauses of sending: one for each paused edition, one for everything.",
                 paused,
             )
+            yield from _warm_up_metrics(self._warm_up)
             for name in ("sent", "bounces", "complaints"):
                 numbers = [(rate.receiver, getattr(rate, name)) for rate in self._today]
                 yield _gauges(f"{name}_today", f"Mails of this UTC day: {name}.", "receiver", numbers)
@@ -148,6 +159,22 @@ class _DatabaseCollector(Collector):
             times = [(job, at.timestamp() if at else 0) for job, at in last]
             yield _gauges("job_ended_timestamp_seconds", "Time at which a job last ended.", "job", times)
             yield from _model_metrics(self._app.models.versions(session))
+
+
+def _warm_up_status(warm_up: WarmUp | None, session: Session, now: datetime) -> ledger.WarmUpStatus | None:
+    return ledger.warm_up_status(session, warm_up, now)
+
+
+def _warm_up_metrics(status: ledger.WarmUpStatus | None) -> Iterator[Metric]:
+    """Yield the limit and the waiting mails, if there is a limit today. Domains of subscribers are summed."""
+    if status is None or status.limit is None:
+        return
+    yield _gauge("warm_up_limit", "Maximum number of mails to each receiver today.", status.limit)
+    waiting = Counter[str]()
+    for use in status.receivers:
+        waiting[use.receiver if use.receiver in PROVIDERS else rates.OTHERS] += use.waiting
+    about = "Digests that wait until tomorrow because of the warm-up."
+    yield _gauges("warm_up_waiting", about, "receiver", sorted(waiting.items()))
 
 
 def _gauge(name: str, about: str, value: float) -> Metric:

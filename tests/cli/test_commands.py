@@ -421,6 +421,14 @@ def test_send_while_paused(run: Run, app: Application, mail_server: MailServer) 
         assert [row.action for row in session.exec(select(AuditEntry))] == ["sending.pause", "sending.resume"]
 
 
+def test_status_of_a_warm_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output has the limit of today."""
+    assert parse_output(run("sending", "status", "--json"))["warm_up"] is None
+    monkeypatch.setenv("PAPERBOY_WARM_UP_START", clock.utcnow().date().isoformat())
+    assert "each receiver gets at most 50 mails today" in " ".join(run("sending", "status").stdout.split())
+    assert parse_output(run("sending", "status", "--json"))["warm_up"]["limit"] == 50
+
+
 def test_send_reports_deferred_mails(run: Run, app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deferred confirmation is reported with its next attempt."""
     assert parse_output(run("sending", "status", "--json"))["others"] == []
@@ -624,7 +632,11 @@ def test_exported_subscribers_can_be_imported(run: Run, app: Application, tmp_pa
         alice = subscribers.add(
             session,
             "alice@example.org",
-            Preferences(interests=(Interest("-games agents", 2.0, 3), Interest('"world models"')), hour=7),
+            Preferences(
+                interests=(Interest("-games agents", 2.0, 3), Interest('"world models"')),
+                hour=7,
+                paper_updates=False,
+            ),
             now,
         )
         subscribers.pause(session, alice, None, now)
@@ -633,6 +645,11 @@ def test_exported_subscribers_can_be_imported(run: Run, app: Application, tmp_pa
         subscribers.unsubscribe(session, subscribers.find(session, "bob@example.org").id or 0, now)
     file = tmp_path / "all.csv"
     file.write_text(run("subscribers", "export").stdout)
+    assert [row["paper_updates"] for row in csv.DictReader(io.StringIO(file.read_text()))] == [
+        "no",
+        "yes",
+        "yes",
+    ]
     before = {row["email"]: row for row in parse_output(run("subscribers", "export", "--json"))}
     with app.db.write() as session:
         for rows in (Event, InterestRow, Subscriber):

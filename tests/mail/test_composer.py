@@ -23,7 +23,17 @@ from app.mail import fragments, render
 from app.mail.composer import Composer
 from app.mail.render import Renderer
 from app.settings import Settings
-from app.types import Digest, DigestItem, MailKind, MailRequest, OutgoingMail, RenderedMail, Section
+from app.types import (
+    Digest,
+    DigestItem,
+    MailKind,
+    MailRequest,
+    OutgoingMail,
+    PaperUpdate,
+    RenderedMail,
+    Section,
+    UpdateKind,
+)
 from tests.support import sample_digest
 
 pytestmark = pytest.mark.once
@@ -225,6 +235,16 @@ DIGESTS = some.builds(
     ).map(tuple),
     note=WORDS,
     considered=some.integers(0, 500),
+    updates=some.lists(
+        some.builds(
+            PaperUpdate,
+            kind=some.sampled_from(UpdateKind),
+            paper_id=some.integers(1, 9),
+            title=WORDS,
+            url=LINKS,
+        ),
+        max_size=3,
+    ).map(tuple),
 )
 
 

@@ -20,8 +20,10 @@ from sqlmodel import Session, col, select
 from app import bounces, subscribers
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult
-from app.delivery.ledger import claims, recovery
+from app.delivery.ledger import claims, daily_limits, recovery
+from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
+from app.papers import queries
 from app.settings import UncertainPolicy
 from app.storage.database import Database
 from app.storage.models import Delivery, Subscriber
@@ -148,11 +150,15 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "suppressed": lambda s: suppression.reasons_for(s, [f"reader.{number}@example.org" for number in SHARD]),
     "mail": lambda s: repository.enqueue_requested_mail(s, a_reader(s), MailKind.MANAGE, NOW),
     "schedule": lambda s: repository.reschedule(s, a_reader(s), NOW),
+    "mails of a receiver today": lambda s: daily_limits.use_today(s, {"google"}, NOW),
+    "papers with news": lambda s: queries.updated_papers(s, NOW - timedelta(days=60)),
     "signing ahead": lambda s: ledger.lock_unsigned(s, NOW, limit=200),
     "find": lambda s: subscribers.find(s, "reader.77@example.org"),
 }
 # Small sorts: the rows of a subscriber, of a shard, or of waiting mails.
 SORTING: dict[str, Callable[[Session], object]] = {
+    "warm-up": lambda s: ledger.warm_up_status(s, WarmUp(NOW.date(), 50, 2), NOW),
+    "news": lambda s: ledger.promised_content(s, SHARD, NOW - timedelta(days=7), {1}, {NOW.date()}),
     "silences": lambda s: ledger.skipped_since_last_digest(s, SHARD, NOW - timedelta(days=7)),
     "wishes": lambda s: subscribers.interests_of(s, SHARD),
     "feedback": lambda s: subscribers.feedback_for_ranking(s, SHARD),

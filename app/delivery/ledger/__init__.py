@@ -16,6 +16,7 @@ claims             claim mails for a sender, with a lease
 sender_ledger      claim, journal, commit and record, for one running sender
 circuit_breaker    pause sending when the relay refuses too many mails
 receiver_backoffs  providers that asked us to send less
+daily_limits       the limits of receivers during the warm-up of a sending domain
 outcomes           record the results of attempts; retry delays
 transitions        the changes of a row's state
 recovery           recover the mails of dead senders; expire overdue mails
@@ -40,12 +41,15 @@ from app.delivery.ledger.controls import (
     resend_uncertain,
     resume,
 )
+from app.delivery.ledger.daily_limits import ReceiverUse, WarmUpStatus, warm_up_of, warm_up_status
 from app.delivery.ledger.entries import (
     UNDELIVERED,
     Entry,
+    PromisedContent,
     add_entries,
     enqueue,
     paper_ids_promised,
+    promised_content,
     skipped_since_last_digest,
     with_digest,
     withdraw,

@@ -27,17 +27,17 @@ BATCH_SIZE = 300
 WAITING_STATES = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
 LEASED_STATES = (State.CLAIMED, State.COMMITTING)
 
-_DELIVERIES = cast("Table", inspect(Delivery).local_table)
+DELIVERIES = cast("Table", inspect(Delivery).local_table)
 _SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _CONTENTS = cast("Table", inspect(DigestContent).local_table)
 _MAILS = (
     select(
-        *_DELIVERIES.c["id", "kind", "edition", "created_at", "message_id", "subscriber_id"],
+        *DELIVERIES.c["id", "kind", "edition", "created_at", "message_id", "subscriber_id"],
         *_SUBSCRIBERS.c["email", "link_epoch", "state"],
         *_CONTENTS.c["digest", "signature", "signature_fingerprint"],
     )
-    .join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == _DELIVERIES.c.subscriber_id)
-    .outerjoin(_CONTENTS, _CONTENTS.c.delivery_id == _DELIVERIES.c.id)
+    .join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == DELIVERIES.c.subscriber_id)
+    .outerjoin(_CONTENTS, _CONTENTS.c.delivery_id == DELIVERIES.c.id)
 )
 
 
@@ -76,18 +76,18 @@ def claim(
     claimed_ids: list[int] = []
     # One query per state: the index returns each in order. Sorting all waiting mails would take longer.
     for state in WAITING_STATES:
-        due = select(_DELIVERIES.c.id).where(_DELIVERIES.c.state == state, is_sendable(now))
+        due = select(DELIVERIES.c.id).where(DELIVERIES.c.state == state, is_sendable(now))
         if ids is not None:
-            due = due.where(_DELIVERIES.c.id.in_(ids))
-        due = due.order_by(_DELIVERIES.c.next_attempt_at).limit(limit - len(claimed_ids))
+            due = due.where(DELIVERIES.c.id.in_(ids))
+        due = due.order_by(DELIVERIES.c.next_attempt_at).limit(limit - len(claimed_ids))
         claimed_ids += session.connection().execute(due.with_for_update(skip_locked=True)).scalars().all()
         if len(claimed_ids) == limit:
             break
     leased = {"state": State.CLAIMED, "lease_owner": owner, "lease_until": now + LEASE}
     session.connection().execute(
-        update(_DELIVERIES)
-        .where(in_array(session, _DELIVERIES.c.id, claimed_ids))
-        .values(**leased, attempts=_DELIVERIES.c.attempts + 1)
+        update(DELIVERIES)
+        .where(in_array(session, DELIVERIES.c.id, claimed_ids))
+        .values(**leased, attempts=DELIVERIES.c.attempts + 1)
     )
     return claimed_ids
 
@@ -131,8 +131,8 @@ def mail_requests(
 
 def _load_rows(session: Session, ids: Collection[int]) -> Sequence[Any]:
     """Load deliveries with their subscribers. This uses tables: ORM classes take three times as long."""
-    selected = in_array(session, _DELIVERIES.c.id, ids)
-    return session.connection().execute(_MAILS.where(selected).order_by(_DELIVERIES.c.id)).all()
+    selected = in_array(session, DELIVERIES.c.id, ids)
+    return session.connection().execute(_MAILS.where(selected).order_by(DELIVERIES.c.id)).all()
 
 
 def _mail_requests(
@@ -203,8 +203,8 @@ def still_sendable(session: Session, owner: str, now: datetime) -> set[int]:
     Mails that were paused or cancelled are left out, as are those that `skip_reason` rejects.
     """
     claimed = (
-        select(_DELIVERIES.c.id, _DELIVERIES.c.kind, _SUBSCRIBERS.c.email, _SUBSCRIBERS.c.state)
-        .join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == _DELIVERIES.c.subscriber_id)
+        select(DELIVERIES.c.id, DELIVERIES.c.kind, _SUBSCRIBERS.c.email, _SUBSCRIBERS.c.state)
+        .join(_SUBSCRIBERS, _SUBSCRIBERS.c.id == DELIVERIES.c.subscriber_id)
         .where(_leased_by(owner), _not_paused())
     )
     rows = session.connection().execute(claimed).all()

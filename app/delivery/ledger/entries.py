@@ -1,24 +1,29 @@
-"""Add mails and skipped digests to the ledger; find the papers promised to subscribers."""
+"""Add mails and skipped digests to the ledger; find what was promised to subscribers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, or_
+from sqlalchemy import ColumnElement, Text, cast, or_
 from sqlmodel import Session, col, delete, insert, select
+from sqlmodel.sql.expression import Select
 
 from app.delivery.ledger.signatures import NOT_AHEAD
-from app.delivery.ledger.snapshots import paper_ids, store
+from app.delivery.ledger.snapshots import paper_ids, paper_updates, store
 from app.storage.database import insert_many_or_ignore, skew
 from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
-from app.types import Digest, MailKind, Skip, SkippedEdition
+from app.types import Digest, MailKind, PaperUpdate, Skip, SkippedEdition, UpdateKind
 
 AFTER_DAYS = "a"  # sorts after the editions of digests (2026-…) and before other mails' (confirm-2026…)
-MAX_EDITION_DELAY = timedelta(days=10)
+A_DAY, MAX_EDITION_DELAY = timedelta(days=1), timedelta(days=10)
+# Of stored digests. In a text within them, these quotation marks would be escaped.
+_PAPERS, _UPDATES = re.compile(r'"papers": ?\[([\d, ]*\d)\]'), '"updates":'
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
 
 
@@ -61,6 +66,7 @@ def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> li
             "delivery_id": delivery_id,
             "digest": content,
             "signature_fingerprint": "" if entry.due_at > now else NOT_AHEAD,
+            "has_updates": "updates" in content,
         }
         for (delivery_id, entry), content in zip(composed, stored, strict=True)
         if delivery_id
@@ -147,17 +153,70 @@ def paper_ids_promised(
     Each is mapped to the time at which its digest was created. Digests that were not sent and will not be
     sent are left out, unless they may have arrived.
     """
+    promising = _promising_digests(subscriber_ids, since)
+    rows = session.exec(promising if until is None else promising.where(Delivery.created_at <= until))
+    promised: dict[int, dict[int, datetime]] = {subscriber_id: {} for subscriber_id in subscriber_ids}
+    for subscriber_id, created_at, digest in rows:
+        promised[subscriber_id].update(dict.fromkeys(paper_ids(digest), created_at))
+    return promised
+
+
+def _promising_digests(
+    subscriber_ids: Collection[int], since: datetime
+) -> Select[int, datetime, Mapping[str, Any]]:
+    """Select subscriber, time and content of the digests that were sent, will be, or may have arrived."""
     columns = select(Delivery.subscriber_id, Delivery.created_at, DigestContent.digest)
     digests = columns.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id)
-    promising = digests.where(
+    return digests.where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         *_editions_from(since),
         Delivery.created_at >= since,
         or_(col(Delivery.state).not_in(UNDELIVERED), col(Delivery.possibly_delivered)),
     )
-    rows = session.exec(promising if until is None else promising.where(Delivery.created_at <= until))
-    promised: dict[int, dict[int, datetime]] = {subscriber_id: {} for subscriber_id in subscriber_ids}
-    for subscriber_id, created_at, digest in rows:
-        promised[subscriber_id].update(dict.fromkeys(paper_ids(digest), created_at))
-    return promised
+
+
+class PromisedContent(NamedTuple):
+    """Some of the papers in digests of a subscriber, and all news of earlier papers in them."""
+
+    papers: set[int]
+    updates: set[tuple[UpdateKind, int]]
+
+
+def promised_content(
+    session: Session, subscriber_ids: Collection[int], since: datetime, paper_ids: Set[int], days: Set[date]
+) -> dict[int, PromisedContent]:
+    """Return which of these papers subscribers' digests since `since` contain, and all news in them.
+
+    `days` are the UTC days of digests that can contain one of the papers. The query skips all other digests
+    without news. Digests are only searched as text, because decoding thousands of them would take seconds.
+    See `paper_ids_promised` for digests that were not sent.
+    """
+    on_days = [col(Delivery.created_at).between(*span) for span in _spans(days)]
+    columns = (col(Delivery.subscriber_id), cast(col(DigestContent.digest), Text))
+    relevant = _promising_digests(subscriber_ids, since).with_only_columns(*columns)
+    contents: dict[int, PromisedContent] = {}
+    for subscriber_id, text in session.execute(relevant.where(or_(col(DigestContent.has_updates), *on_days))):
+        contained = {int(number) for listed in _PAPERS.findall(text) for number in listed.split(",")}
+        content = contents.setdefault(subscriber_id, PromisedContent(set(), set()))
+        content.papers.update(contained & paper_ids)
+        if _UPDATES in text:
+            content.updates.update((news.kind, news.paper_id) for news in _decode_updates(text))
+    return contents
+
+
+def _decode_updates(text: str) -> Sequence[PaperUpdate]:
+    try:
+        return paper_updates(json.loads(text))[0]
+    except (AttributeError, ValueError):  # unreadable; see `snapshots`
+        return []
+
+
+def _spans(days: Set[date]) -> list[tuple[datetime, datetime]]:
+    """Return the first and the last moment of each series of consecutive days, in UTC."""
+    first_days = [day for day in sorted(days) if day - A_DAY not in days]
+    last_days = [day for day in sorted(days) if day + A_DAY not in days]
+    return [
+        (datetime.combine(first, time.min, UTC), datetime.combine(last, time.max, UTC))
+        for first, last in zip(first_days, last_days, strict=True)
+    ]

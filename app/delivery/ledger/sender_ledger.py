@@ -14,6 +14,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -25,10 +26,11 @@ import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.delivery.journal import AttemptResult, Journal
-from app.delivery.ledger import circuit_breaker, controls
+from app.delivery.ledger import circuit_breaker, controls, daily_limits
 from app.delivery.ledger.claims import (
     LEASE,
     ClaimedBatch,
+    SkipReason,
     claim,
     load_claimed,
     mark_committing,
@@ -42,6 +44,7 @@ from app.delivery.receivers import FIRST_BACKOFF, provider_of
 from app.errors import JournalError
 from app.settings import Settings
 from app.storage.database import Database, advisory_lock
+from app.storage.models import DeliveryState as State
 from app.types import OutgoingMail, SendOutcome, SendResult
 
 FLUSH_SIZE = 300  # the number of results that are flushed at once
@@ -77,7 +80,7 @@ class SenderLedger:
         self._database, self._owner, self._snapshots, self._clock = database, owner, snapshots, clock
         self._on_failed = on_failed
         self._started_at, self._started_monotonic = clock().timestamp(), monotonic()
-        self._policy = settings.when_uncertain
+        self._policy, self._warm_up = settings.when_uncertain, daily_limits.warm_up_of(settings)
         self._journal = Journal(Path(settings.journal_dir), owner, durable=settings.journal_fsync)
         self._breaker = circuit_breaker.CircuitBreaker(settings.pause_at_failures)
         self._claims: set[asyncio.Task[ClaimedBatch]] = set()  # that are still running
@@ -140,22 +143,30 @@ class SenderLedger:
         return await asyncio.shield(claiming)
 
     async def _claim_and_load(self, ids: Collection[int] | None, limit: int | None) -> ClaimedBatch:
-        claimed_ids, claimed_at = await self._retry_while_away(partial(self._claim, ids, limit))
+        claimed_ids, deferred, claimed_at = await self._retry_while_away(partial(self._claim, ids, limit))
         if not self._claimed_ids:
             self._refreshed_at = self._renewed_at = claimed_at
         self._claimed_ids.update(claimed_ids)  # from here on, any failure releases them
         batch = await self._retry_while_away(partial(self._load_claimed, claimed_ids))
+        batch = replace(batch, skipped={**batch.skipped, **dict.fromkeys(deferred, State.DEFERRED)})
         self._claimed_ids.difference_update(batch.skipped)
         self.counts.update(batch.skipped.values())
         return batch
 
-    def _claim(self, ids: Collection[int] | None, limit: int | None) -> tuple[list[int], float]:
+    def _claim(
+        self, ids: Collection[int] | None, limit: int | None
+    ) -> tuple[list[int], Collection[int], float]:
+        """Claim mails. Return the ids of those to load, and of those deferred by the limits of a warm-up."""
         self._database.presence.announce()
-        now = self._clock()
+        now, deferred = self._clock(), dict[int, SkipReason]()
         with self._database.write() as session:
             advisory_lock(session, self._owner)  # see recovery.replay_journal
+            if self._warm_up:
+                daily_limits.lock(session)
             claimed_ids = claim(session, owner=self._owner, now=now, limit=limit, ids=ids)
-        return claimed_ids, monotonic()
+            if self._warm_up:
+                deferred = daily_limits.defer_excess(session, self._warm_up, self._owner, claimed_ids, now)
+        return [number for number in claimed_ids if number not in deferred], deferred.keys(), monotonic()
 
     def _load_claimed(self, claimed_ids: Collection[int]) -> ClaimedBatch:
         """Load the claimed mails outside the claim's transaction, so that other writers do not wait."""

@@ -5,7 +5,8 @@
 length: "cards" contains the ids of snapshots, "why" contains indexes into "reasons", which lists each reason
 once, and "marks" contains texts, which can be keys of a cache (see `_encode_marks`). The other fields of an
 item are in its snapshot. Snapshots do not change when the paper does, so a delivery can be rendered again,
-byte for byte, until it is deleted. Columns are compact, because they are read for each mail.
+byte for byte, until it is deleted. Columns are compact, because they are read for each mail. If a digest has
+news of earlier papers, "updates" contains [kind, paper id, title, URL] for each.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -25,7 +27,7 @@ from sqlmodel import Session, col, delete, select
 
 from app.storage.database import insert_many_or_ignore
 from app.storage.models import PaperSnapshot
-from app.types import Digest, DigestItem, Marks, Section
+from app.types import Digest, DigestItem, Marks, PaperUpdate, Section, UpdateKind
 
 PER_SUBSCRIBER_FIELDS = (
     "paper_id",
@@ -89,6 +91,8 @@ def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[di
             )
         contents = {"edition": digest.edition, "note": digest.note, "considered": digest.considered}
         stored.append({**contents, "sections": sections})
+        if digest.updates:
+            stored[-1]["updates"] = [list(news) for news in digest.updates]
     return stored
 
 
@@ -181,7 +185,7 @@ class SnapshotStore:
                 restored.append(Section(section["interest"], tuple(items), section["heading"]))
         except (IndexError, KeyError, TypeError, ValueError):
             return None
-        return RestoredDigest(_digest(stored, restored))
+        return _restored_digest(stored, restored)
 
     def _restore(
         self, session: Session, stored: Sequence[Mapping[str, Any]], scored: bool
@@ -203,7 +207,7 @@ class SnapshotStore:
                 unreadable += len(picks) - len(readable)
                 if readable:
                     restored.append(Section(interest, readable, heading))
-            digests.append(RestoredDigest(_digest(content, restored), unreadable))
+            digests.append(_restored_digest(content, restored, unreadable))
         return digests
 
     def _item(
@@ -288,14 +292,32 @@ def _parse_section(stored: Any) -> _StoredSection | None:
     return interest, heading, items
 
 
-def _digest(stored: Mapping[str, Any], sections: Sequence[Section]) -> Digest:
+def paper_updates(stored: Mapping[str, Any]) -> tuple[list[PaperUpdate], int]:
+    """Return the news of earlier papers in a stored digest, and the number of unreadable items."""
+    items = stored.get("updates", [])
+    if not isinstance(items, list):
+        return [], 1
+    updates = []
+    for item in items:
+        with suppress(TypeError, ValueError):
+            kind, paper_id, title, url = item
+            updates.append(PaperUpdate(UpdateKind(kind), int(paper_id), str(title), str(url)))
+    return updates, len(items) - len(updates)
+
+
+def _restored_digest(
+    stored: Mapping[str, Any], sections: Sequence[Section], unreadable: int = 0
+) -> RestoredDigest:
     considered = stored.get("considered")
-    return Digest(
+    updates, unreadable_updates = paper_updates(stored)
+    digest = Digest(
         edition=str(stored.get("edition", "")),
         sections=tuple(sections),
         note=str(stored.get("note", "")),
         considered=considered if isinstance(considered, int) else 0,
+        updates=tuple(updates),
     )
+    return RestoredDigest(digest, unreadable + unreadable_updates)
 
 
 def _is_score(score: object) -> bool:

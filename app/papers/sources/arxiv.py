@@ -7,7 +7,7 @@ error as a feed with an error entry or title. Such a feed raises UnreadableAnswe
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
@@ -24,6 +24,7 @@ QUERY_URL = "https://export.arxiv.org/api/query"
 FEED_URL = "https://rss.arxiv.org/atom/"
 PAGE_ENTRIES = 2_000  # the API's maximum
 MOST_PAGES = 10
+IDS_PER_REQUEST = 100  # so that the URL has about 1,200 characters
 MOST_ENTRIES = 5_000  # in a response: one day in all categories has about 2,500
 NO_ID = "the entry has no arXiv id"
 NO_TITLE = "the entry has no title"
@@ -185,6 +186,14 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
         raise
     watermark = max(days_in_feed | {today - timedelta(days=1)})
     yield FetchedPage(newest, watermark, response.etag, response.last_modified)
+
+
+async def fetch_papers(client: Client, ids: Sequence[str]) -> AsyncIterator[ParseResult]:
+    """Yield the current records of papers, without listings. Unknown ids are left out."""
+    for start in range(0, len(ids), IDS_PER_REQUEST):
+        batch = ids[start : start + IDS_PER_REQUEST]
+        params: dict[str, str | int] = {"id_list": ",".join(batch), "max_results": len(batch)}
+        yield parse((await client.get(QUERY_URL, params=params)).body)
 
 
 async def _fetch_announcement(client: Client, state: SourceState, day: date) -> ParseResult:

@@ -231,7 +231,7 @@ class Client:
             self._next_request_at[host] = time.monotonic() + wait.total_seconds()
         if status == TOO_MANY or status >= 500:
             raise _TransientError(host, f"HTTP {status}", wait)
-        raise SourceError(f"{host}: HTTP {status}. {_excerpt(body)}".strip())
+        raise SourceError(f"{host}: HTTP {status}. {_excerpt(body)}".strip(), status=status)
 
 
 class _CheckedTransport(httpx.AsyncBaseTransport):

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 from app.errors import SourceError
 from app.papers.sources import json_rows
@@ -21,6 +22,8 @@ from app.text import dates, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 URL = "https://huggingface.co/api/daily_papers"
+PAPER_URL = "https://huggingface.co/api/papers/"
+NOT_FOUND = 404
 PAGE_ROWS = 100  # the API's maximum; with a lower limit, it silently truncates long days
 MOST_PAGES = 50
 NO_ID = "the row has no arXiv id"
@@ -104,6 +107,24 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
         yield FetchedPage(parsed, watermark=None if fault else min(day, today - timedelta(days=2)))
     if fault:
         raise fault
+
+
+async def fetch_paper(client: Client, arxiv_id: str) -> ParseResult:
+    """Return the current record of a paper, without listing and votes, which its response has only in part.
+
+    Return an empty result if Hugging Face does not have the paper.
+    """
+    try:
+        response = await client.get(f"{PAPER_URL}{quote(arxiv_id, safe='/')}")
+    except SourceError as error:
+        if error.status == NOT_FOUND:
+            return ParseResult()
+        raise
+    parsed = parse(response.body)
+    records = (
+        replace(record, listed_on=None, rank=None, submitted_by="", upvotes=None) for record in parsed.records
+    )
+    return replace(parsed, records=tuple(records))
 
 
 async def _fetch_day(client: Client, day: date) -> ParseResult:

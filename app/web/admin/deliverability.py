@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from app import clock
 from app.application import Application
 from app.bounces import rates
-from app.delivery import suppression
+from app.delivery import ledger, suppression
 from app.errors import InvalidAddress, NotFound
 from app.storage.models import Suppression
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
@@ -19,6 +19,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/deliverability"
 DAYS_SHOWN = 7
+RECEIVERS_SHOWN = 20  # in the table of the warm-up
 MESSAGES = {"suppressed": "No mail is sent to this address any more.", "lifted": "Mail is sent to it again."}
 
 
@@ -66,8 +67,12 @@ def _page(
     status: int = 200,
 ) -> Response:
     app: Application = request.app.state.paperboy
+    now = clock.utcnow()
+    with app.db.read() as session:
+        warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
     return page(
         request, "admin/deliverability.html", operator, status=status, email=email, row=row, message=message,
-        problem=problem, warn_percent=rates.WARN_PERCENT, days=DAYS_SHOWN,
-        rates=statistics.get_rates(app, operator.key, clock.utcnow(), days=DAYS_SHOWN),
+        problem=problem, warm_up=warm_up, receivers_shown=RECEIVERS_SHOWN,
+        warn_percent=rates.WARN_PERCENT, days=DAYS_SHOWN,
+        rates=statistics.get_rates(app, operator.key, now, days=DAYS_SHOWN),
     )  # fmt: skip

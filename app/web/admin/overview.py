@@ -43,6 +43,7 @@ def overview(request: Request, operator: Reader) -> Response:
     now = clock.utcnow()
     findings = [
         *service_state.check(app.db, app.models, now),
+        *service_state.check_warm_up(app.db, app.settings, now),
         *service_state.check_disk(app.db, Path(app.settings.journal_dir)),
     ]
     with app.db.read() as session:

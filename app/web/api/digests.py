@@ -17,7 +17,7 @@ from app.digests.explanation_types import Explanation
 from app.errors import Conflict, NotFound
 from app.storage import audit_log, hit_counters
 from app.subscribers import Preferences
-from app.types import Digest, Interest, SendOutcome, Skip
+from app.types import Digest, Interest, SendOutcome, Skip, UpdateKind
 from app.web.api import problems
 from app.web.api.auth import Analysis, CanRead, CanSend, Id, Now, Paperboy
 from app.web.api.interests import HintOut
@@ -41,6 +41,15 @@ PaperName = Annotated[
 NOBODY = "reader@example.org"  # recipient of a rendered preview
 
 
+class UpdateOut(BaseModel):
+    """News of a paper that a subscriber was sent or liked earlier."""
+
+    kind: UpdateKind
+    paper_id: int
+    title: str
+    url: str = Field(description="The page of the paper or, if it has code now, of the code.")
+
+
 class PreviewResponse(BaseModel):
     """The digest that would be sent, or the reason why it would be skipped."""
 
@@ -51,6 +60,7 @@ class PreviewResponse(BaseModel):
     sections: list[dict[str, Any]] = Field(
         examples=[[{"interest": "agents", "picks": [{"paper_id": 7, "title": "…", "reason": "…"}]}]]
     )
+    updates: list[UpdateOut] = Field(default=[], description="News of papers in earlier digests.")
     subject: str
     html: str
     text: str
@@ -216,6 +226,5 @@ def _preview_out(app: Application, digest: Digest | Skip, edition: str, now: dat
         empty = {"considered": 0, "note": "", "sections": [], "subject": "", "html": "", "text": ""}
         return PreviewResponse(edition=edition, skipped=digest.reason, **empty)
     mail = pipeline.render_digest(app, digest, NOBODY, now)
-    return PreviewResponse(
-        skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **asdict(digest)
-    )
+    values = asdict(digest) | {"updates": [UpdateOut(**news._asdict()) for news in digest.updates]}
+    return PreviewResponse(skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **values)

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
@@ -29,6 +29,29 @@ class DayCount(BaseModel):
     count: int = Field(examples=[78])
 
 
+class ReceiverOut(BaseModel):
+    """A receiver during the warm-up."""
+
+    model_config = ConfigDict(from_attributes=True)
+    receiver: str = Field(description="A provider, or a domain.", examples=["google"])
+    sent: int = Field(description="Mails sent today (UTC).")
+    waiting: int = Field(description="Digests that wait until tomorrow.")
+
+
+class WarmUpOut(BaseModel):
+    """The warm-up of the sending domain (PAPERBOY_WARM_UP_START)."""
+
+    model_config = ConfigDict(from_attributes=True)
+    day: date
+    start: date
+    unlimited_from: date
+    limit: int | None = Field(
+        description="The maximum number of mails to each receiver today. Null before and after the warm-up."
+    )
+    waiting: int = Field(description="Digests that wait until tomorrow.")
+    receivers: list[ReceiverOut]
+
+
 class Statistics(BaseModel):
     """Key figures of the service."""
 
@@ -47,6 +70,7 @@ class Statistics(BaseModel):
     digest_lateness_seconds: float = Field(description="How long the oldest overdue digest has been waiting.")
     sources: int
     sources_failing: int
+    warm_up: WarmUpOut | None = Field(description="Null if there is none.")
 
 
 @router.get("")
@@ -57,6 +81,7 @@ def get_statistics(
     since = now - timedelta(days=days)
     with app.db.read() as session:
         sources = session.exec(select(Source.failures)).all()
+        warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
         return Statistics(
             at=now,
             subscribers=subscribers.count_by_state(session),
@@ -70,6 +95,7 @@ def get_statistics(
             digest_lateness_seconds=planning.lateness(session, now).total_seconds(),
             sources=len(sources),
             sources_failing=sum(failures > 0 for failures in sources),
+            warm_up=WarmUpOut.model_validate(warm_up) if warm_up else None,
         )
 
 

@@ -67,6 +67,9 @@ class PreferencesPatch(BaseModel):
     max_trending: Integer | None = Field(
         default=None, examples=[3], description="Maximum number of trending papers beyond the interests."
     )
+    paper_updates: bool | None = Field(
+        default=None, description="Whether digests say that earlier papers were withdrawn or have code now."
+    )
     muted: list[Text] | None = Field(
         default=None,
         max_length=subscribers.MAX_MUTED,
@@ -114,6 +117,7 @@ class SubscriberOut(BaseModel):
     max_papers: int
     when_empty: EmptyDigestPolicy
     max_trending: int
+    paper_updates: bool
     muted: list[str]
     interests: list[InterestIn]
     next_due_at: datetime | None

@@ -197,11 +197,14 @@ def preferences_form(
     when_empty: Text = "",
     max_trending: Text = "",
     muted: Text = "",
+    paper_updates: Texts = [],  # noqa: B006
     had: Texts = [],  # noqa: B006
 ) -> PreferencesForm:
     rows, muted = forms.interest_rows(interest, weight, quota), forms.non_empty_lines(muted)
     chosen = (cadence, weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, muted)
-    return PreferencesForm("", rows, *chosen, original_texts=tuple(had))
+    # A box that is not checked sends nothing, so a hidden field before it says "no".
+    wants_updates = paper_updates[-1:] != ["no"]
+    return PreferencesForm("", rows, *chosen, paper_updates=wants_updates, original_texts=tuple(had))
 
 
 @router.post("/preferences/{token}")

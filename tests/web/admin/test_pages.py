@@ -5,14 +5,18 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlmodel import col, select
 
-from app import clock, pipeline, subscribers
+from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
+from app.delivery.ledger import daily_limits
+from app.settings import Settings
 from app.storage import api_keys, job_runs
 from app.storage.models import (
     AuditEntry,
@@ -27,7 +31,7 @@ from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
-from tests.web.admin.conftest import Desk
+from tests.web.admin.conftest import ALL, Desk
 
 ALICE, BOB = "alice@example.org", "bob@example.net"
 WANTED = Preferences(interests=(Interest("diffusion models"),), zone="UTC")
@@ -258,6 +262,25 @@ def test_add_a_source(
         assert answer.status_code == 422, wrong
         assert 'role="alert"' in answer.text
     assert ("desk 0", "source.add") in actions(app)
+
+
+def test_warm_up(app: Application, settings: Settings) -> None:
+    """The page names the receivers whose mails wait, and the overview says that some do."""
+    now = clock.utcnow()
+    warming = replace(app, settings=settings.model_copy(update={"warm_up_start": now.date()}))
+    with app.db.write() as session:
+        alice = factories.add_subscriber(session, "alice@gmail.com", [], now)
+        reason = f"{daily_limits.REASON}google gets at most 50 mails"
+        due = {"due_at": now, "created_at": now, "next_attempt_at": now + timedelta(days=1)}
+        waits = {"state": DeliveryState.DEFERRED, "reason": reason, "receiver": "google"}
+        session.add(Delivery(subscriber_id=alice, edition=now.date().isoformat(), **due, **waits))
+        key = api_keys.create(session, "desk", ALL, now)[1]
+    with TestClient(main.create_app(warming), base_url="https://paperboy.test") as browser:
+        browser.post("/admin/sign-in", data={"key": key})
+        page, overview = browser.get("/admin/deliverability").text, browser.get("/admin").text
+    assert re.search(r"google</td><td[^>]*>0</td><td[^>]*>50</td><td[^>]*>1<", page)
+    assert "1 mails wait" not in page
+    assert "1 mail waits until tomorrow: google (1)" in overview
 
 
 def test_suppressions(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:

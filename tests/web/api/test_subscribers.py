@@ -101,6 +101,9 @@ def test_patch_changes_only_the_given_fields(alice: int, call: Call) -> None:
     assert (changed.json()["muted"], changed.json()["max_trending"]) == (["games"], 5)
     changed = call("PATCH", f"/subscribers/{alice}", json={"muted": []})
     assert (changed.json()["muted"], changed.json()["max_trending"]) == ([], 5)
+    assert changed.json()["paper_updates"] is True
+    changed = call("PATCH", f"/subscribers/{alice}", json={"paper_updates": False})
+    assert changed.json()["paper_updates"] is False
     assert call("GET", f"/subscribers/{alice}").json() == changed.json() | {
         "feedback": [],
         "ignored_authors": [],

@@ -345,6 +345,18 @@ def test_preferences_are_shown_and_saved(
     assert (preferences.min_papers, preferences.max_papers, preferences.when_empty) == (2, 7, "trending")
 
 
+@pytest.mark.parametrize(("typed", "wanted"), [(["no"], False), (["no", "yes"], True), ([], True)])
+def test_news_of_earlier_papers(
+    app: Application, client: TestClient, link: Link, alice: int, typed: list[str], wanted: bool
+) -> None:
+    """A box that is not checked turns them off, and the page shows what is chosen."""
+    path = link(Purpose.PREFERENCES, alice)
+    page = client.post(path, data=PREFERENCES | {"paper_updates": typed}).text
+    assert ('name="paper_updates" value="yes" checked' in page) is wanted
+    with app.db.read() as session:
+        assert subscribers.get(session, alice).paper_updates is wanted
+
+
 @pytest.mark.parametrize(
     ("field", "typed", "marked"),
     [

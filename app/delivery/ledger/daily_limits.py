@@ -1,0 +1,164 @@
+"""The daily limit of each receiver during the warm-up of a sending domain: count, and defer what exceeds it.
+
+A claimed mail bears the name of its receiver, and an index of these rows counts the mails sent today. Without
+a warm-up no row has a receiver, so the index is empty and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from sqlalchemy import bindparam, func
+from sqlmodel import Session, col, select, update
+
+from app.delivery.ledger.claims import (
+    DELIVERIES,
+    LEASED_STATES,
+    WAITING_STATES,
+    SkipReason,
+    skip_claimed,
+)
+from app.delivery.receivers import provider_of
+from app.delivery.warm_up import WarmUp
+from app.settings import Settings
+from app.storage.database import advisory_lock, in_array
+from app.storage.models import Delivery, Subscriber
+from app.storage.models import DeliveryState as State
+from app.types import MailKind
+
+NAMED = 5  # receivers in a sentence
+LOCK = "daily limits"
+REASON = "warm-up of the sending domain: "
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverUse:
+    """The mails that a receiver got today, and those that wait because of its limit."""
+
+    receiver: str
+    sent: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUpStatus:
+    """The warm-up on a UTC day. `limit` is None before it begins and after it has ended."""
+
+    day: date
+    start: date
+    unlimited_from: date
+    limit: int | None
+    receivers: tuple[ReceiverUse, ...]  # most mails first
+
+    @property
+    def waiting(self) -> int:
+        return sum(use.waiting for use in self.receivers)
+
+    def describe(self) -> str:
+        """Describe the warm-up in one sentence, for operators."""
+        if self.day < self.start:
+            return f"it begins on {self.start}; until then, there is no limit"
+        if self.limit is None:
+            return f"it ended on {self.unlimited_from}"
+        full = [f"{use.receiver} ({use.waiting})" for use in self.receivers if use.waiting]
+        named = ", ".join(full[:NAMED]) + (f" and {len(full) - NAMED} more" if len(full) > NAMED else "")
+        mails = "1 mail waits" if self.waiting == 1 else f"{self.waiting} mails wait"
+        waiting = f"{mails} until tomorrow: {named}" if full else "no mail waits"
+        ends = f"there is no limit from {self.unlimited_from} on"
+        return f"each receiver gets at most {self.limit} mails today, and {ends}; {waiting}"
+
+
+def warm_up_of(settings: Settings) -> WarmUp | None:
+    """Return the warm-up in the settings, or None if there is none."""
+    start = settings.warm_up_start
+    return WarmUp(start, settings.warm_up_mails, settings.warm_up_days) if start else None
+
+
+def lock(session: Session) -> None:
+    """Make the claims of all senders sequential until the transaction ends, so that they add up."""
+    advisory_lock(session, LOCK)
+
+
+def defer_excess(
+    session: Session, warm_up: WarmUp, owner: str, claimed_ids: Sequence[int], now: datetime
+) -> dict[int, SkipReason]:
+    """Defer the claimed digests beyond the limits of today until tomorrow, and return why, by id.
+
+    Mails that somebody waits for, such as confirmations, count but are never deferred. Must be called in the
+    transaction of the claim, after `lock`.
+    """
+    limit = warm_up.limit_on(now.date())
+    if limit is None or not claimed_ids:
+        return {}
+    rows = {row.id: row for row in session.execute(_recipients(session, claimed_ids))}
+    receivers = {number: provider_of(row.email) for number, row in rows.items()}
+    used = use_today(session, set(receivers.values()), now) + _leased(session, exclude=receivers)
+    tomorrow = _midnight(now) + timedelta(days=1)
+    excess: dict[int, SkipReason] = {}
+    for number in claimed_ids:
+        receiver = receivers[number]
+        if rows[number].kind is MailKind.DIGEST and used[receiver] >= limit:
+            reason = f"{REASON}{receiver} gets at most {limit} mails on {now:%Y-%m-%d}"
+            excess[number] = SkipReason(State.DEFERRED, reason, tomorrow)
+        else:
+            used[receiver] += 1
+    named = update(DELIVERIES).where(DELIVERIES.c.id == bindparam("number"))
+    values = [{"number": number, "name": receiver} for number, receiver in receivers.items()]
+    session.connection().execute(named.values(receiver=bindparam("name")), values)
+    skip_claimed(session, owner, excess)
+    return excess
+
+
+def _recipients(session: Session, ids: Collection[int]):  # type: ignore[no-untyped-def]
+    columns = select(col(Delivery.id), col(Delivery.kind), col(Subscriber.email))
+    joined = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
+    return joined.where(in_array(session, col(Delivery.id), ids))
+
+
+def use_today(session: Session, receivers: Collection[str] | None, now: datetime) -> Counter[str]:
+    """Count the mails sent on this UTC day by receiver. The query reads only an index."""
+    receiver = col(Delivery.receiver)
+    sent = select(receiver, func.count()).where(
+        receiver.is_not(None), col(Delivery.sent_at) >= _midnight(now)
+    )
+    if receivers is not None:
+        sent = sent.where(receiver.in_(receivers))
+    return Counter(dict(session.execute(sent.group_by(receiver)).all()))
+
+
+def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
+    """Count the mails that senders have claimed and may send, by receiver."""
+    # Without a condition on the receiver, which would lead SQLite to read all mails of today.
+    claimed = select(Delivery.id, Delivery.receiver).where(col(Delivery.state).in_(LEASED_STATES))
+    return Counter(
+        receiver for number, receiver in session.execute(claimed) if receiver and number not in exclude
+    )
+
+
+def warm_up_status(session: Session, warm_up: WarmUp | None, now: datetime) -> WarmUpStatus | None:
+    """Return how far the warm-up is and which receivers' mails wait; None if there is no warm-up."""
+    if warm_up is None:
+        return None
+    sent, receiver = use_today(session, None, now), col(Delivery.receiver)
+    deferred = select(receiver, func.count()).where(
+        col(Delivery.state).in_(WAITING_STATES),
+        col(Delivery.next_attempt_at) > now,
+        receiver.is_not(None),
+        col(Delivery.reason).startswith(REASON),
+    )
+    waiting: Mapping[str, int] = dict(session.execute(deferred.group_by(receiver)).all())
+    names = sorted({*sent, *waiting}, key=lambda name: (-sent[name] - waiting.get(name, 0), name))
+    return WarmUpStatus(
+        now.date(),
+        warm_up.start,
+        warm_up.unlimited_from,
+        warm_up.limit_on(now.date()),
+        tuple(ReceiverUse(name, sent[name], waiting.get(name, 0)) for name in names),
+    )
+
+
+def _midnight(now: datetime) -> datetime:
+    return datetime.combine(now.date(), time.min, UTC)

@@ -1,0 +1,96 @@
+"""Find news of papers that subscribers were sent or liked: withdrawn since, or with code now.
+
+News belongs to the content of a digest. So it is stored in the same transaction, and the digests of a
+subscriber show which news they already had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from sqlmodel import Session
+
+from app.delivery import ledger
+from app.digests.builder import DigestRequest
+from app.papers import queries
+from app.papers.queries import UpdatedPaper
+from app.types import PaperUpdate, UpdateKind
+
+WINDOW = timedelta(days=60)  # older news is dropped, and digests before it are not searched
+MARGIN = timedelta(days=1)  # a digest with news may bear a slightly earlier time than the news
+MAX_UPDATES = 10  # in a digest; the others follow in the next one
+
+
+@dataclass(frozen=True)
+class RecentUpdates:
+    """The papers that were withdrawn, or for which code was found, in the last WINDOW, newest first."""
+
+    since: datetime
+    papers: Sequence[UpdatedPaper]
+
+    @cached_property
+    def withdrawn(self) -> Mapping[int, UpdatedPaper]:
+        """The withdrawn papers by id."""
+        return {paper.id: paper for paper in self.papers if paper.withdrawn_at}
+
+    @cached_property
+    def with_code(self) -> Mapping[int, UpdatedPaper]:
+        """The papers with new code by id, without withdrawn ones."""
+        return {paper.id: paper for paper in self.papers if paper.code_found_at and not paper.withdrawn_at}
+
+    @cached_property
+    def current_id(self) -> Mapping[int, int]:
+        """The id of each of the papers, by the ids of the rows that were merged into it and by its own."""
+        return {number: paper.id for paper in self.papers for number in paper.merged_ids}
+
+
+def load(session: Session, now: datetime) -> RecentUpdates:
+    """Load the recent updates, once for a run."""
+    papers = queries.updated_papers(session, now - WINDOW)
+    return RecentUpdates(now - WINDOW, papers)
+
+
+def for_digests(
+    session: Session, recent: RecentUpdates, requests: Iterable[DigestRequest]
+) -> dict[int, tuple[PaperUpdate, ...]]:
+    """Return the news that each subscriber's next digest has, with one query for all of them."""
+    requests = [request for request in requests if request.subscriber.paper_updates]
+    if not recent.papers or not requests:
+        return {}
+    days = {day for paper in recent.withdrawn.values() for day in paper.days}
+    ids = [request.subscriber.id or 0 for request in requests]
+    withdrawn = {number for paper in recent.withdrawn.values() for number in paper.merged_ids}
+    contents = ledger.promised_content(session, ids, recent.since - MARGIN, withdrawn, days)
+    nothing = ledger.PromisedContent(set(), set())
+    news = {
+        number: _news(recent, request, contents.get(number, nothing))
+        for number, request in zip(ids, requests, strict=True)
+    }
+    return {number: updates for number, updates in news.items() if updates}
+
+
+def _news(
+    recent: RecentUpdates, request: DigestRequest, content: ledger.PromisedContent
+) -> tuple[PaperUpdate, ...]:
+    current_id = recent.current_id
+    liked_at = {item.paper_id: item.at for item in request.feedback if item.liked and item.paper_id}
+    received = {current_id.get(number) for number in content.papers} | {
+        number
+        for number, at in liked_at.items()
+        if (paper := recent.withdrawn.get(number)) and paper.withdrawn_at and at < paper.withdrawn_at
+    }
+    news = [
+        PaperUpdate(UpdateKind.WITHDRAWN, number, paper.title, paper.url)
+        for number, paper in recent.withdrawn.items()
+        if number in received
+    ]
+    news += [
+        PaperUpdate(UpdateKind.CODE, number, paper.title, paper.code_url)
+        for number, paper in recent.with_code.items()
+        if number in liked_at and paper.code_found_at and liked_at[number] < paper.code_found_at
+    ]
+    reported = {(kind, current_id.get(number)) for kind, number in content.updates}
+    return tuple(item for item in news if (item.kind, item.paper_id) not in reported)[:MAX_UPDATES]

@@ -1,0 +1,149 @@
+"""Ask the sources again about papers that subscribers were sent or liked: withdrawn since, or with code now.
+
+arXiv is asked about all papers in recent digests, a hundred per request. Hugging Face, which is asked about
+one paper per request, is only asked for the code of liked papers. Each keeps to its usual pace, and a source
+is not polled meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import Event
+from time import monotonic
+
+from sqlmodel import Session, col, select
+
+from app.errors import SourceError, Stopping
+from app.papers import ingest, poll_schedule, queries
+from app.papers.polling import PollContext
+from app.papers.sources import arxiv, deadlines, http_client, huggingface
+from app.papers.sources.allowed_addresses import Allowed
+from app.storage import job_runs, locks
+from app.storage.models import FeedbackRow, Paper, PaperSnapshot, Source
+from app.types import IngestSummary, ParseResult, SourceKind
+
+JOB = "recheck"
+WINDOW = timedelta(days=60)  # papers in older digests are not asked about
+MOST_ARXIV_PAPERS = 10_000  # a hundred requests, which take about six minutes
+MOST_LIKED_PAPERS = 200  # well below the limit of 500 requests in five minutes
+DEADLINE = timedelta(minutes=20)  # for one source
+LEASE = DEADLINE + timedelta(minutes=5)
+BUSY = "it is being polled by another process"
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A source, and the arXiv ids of the papers that it is asked about."""
+
+    source: Source
+    ids: Sequence[str]
+
+
+def recheck(context: PollContext, now: datetime) -> IngestSummary:
+    """Ask each source again, and store what changed. Raise SourceError if a source could not be asked.
+
+    Must not be called from a running event loop.
+    """
+    with context.db.read() as session:
+        questions = _questions(session, now - WINDOW)
+    if not questions:
+        return IngestSummary()
+    summary = IngestSummary()
+    with job_runs.record(context.db, JOB, now) as run:
+        for question in questions:
+            try:
+                answer = _ask(context, question, now)
+            except (SourceError, TimeoutError) as error:
+                run.fail(question.source.name, str(error) or "no answer in time")
+            except Stopping:
+                run.fail(question.source.name, "the service was stopped")
+                break
+            else:
+                run.add({"asked": len(question.ids)} | answer.counts())
+                run.reject(answer.rejections)
+                summary += answer
+    if run.errors:
+        raise SourceError("\n".join(run.errors))
+    return summary
+
+
+def _questions(session: Session, since: datetime) -> list[_Question]:
+    """Return the questions for one arXiv source and one of Hugging Face, if they are polled."""
+    sources: dict[bool, Source] = {}
+    active = select(Source).where(col(Source.paused).is_(False), col(Source.removed_at).is_(None))
+    for source in session.exec(active.order_by(col(Source.id))):
+        if source.kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED):
+            sources.setdefault(True, source)
+        elif source.kind is SourceKind.HUGGINGFACE:
+            sources.setdefault(False, source)
+    ids_of = {True: _sent_or_liked, False: _liked_without_code}
+    questions = (_Question(source, ids_of[is_arxiv](session, since)) for is_arxiv, source in sources.items())
+    return [question for question in questions if question.ids]
+
+
+def _sent_or_liked(session: Session, since: datetime) -> list[str]:
+    """Return the arXiv ids of papers in recent digests and of recently liked ones, newest first."""
+    sent = select(PaperSnapshot.paper_id).where(PaperSnapshot.created_at >= since).distinct()
+    papers = queries.papers(session, [*session.exec(sent), *_recently_liked(session, since)])
+    unique = {paper.arxiv_id: paper for paper in papers.values() if paper.arxiv_id}
+    return _newest(unique, MOST_ARXIV_PAPERS)
+
+
+def _liked_without_code(session: Session, since: datetime) -> list[str]:
+    papers = queries.papers(session, _recently_liked(session, since))
+    unique = {paper.arxiv_id: paper for paper in papers.values() if paper.arxiv_id and not paper.code_url}
+    return _newest(unique, MOST_LIKED_PAPERS)
+
+
+def _recently_liked(session: Session, since: datetime) -> Sequence[int]:
+    liked = select(FeedbackRow.paper_id).where(col(FeedbackRow.liked), FeedbackRow.at >= since)
+    return session.exec(liked.distinct()).all()
+
+
+def _newest(papers: dict[str, Paper], limit: int) -> list[str]:
+    ids = (arxiv_id for arxiv_id, paper in papers.items() if paper.withdrawn_at is None)
+    return sorted(ids, key=lambda arxiv_id: -(papers[arxiv_id].id or 0))[:limit]
+
+
+def _ask(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
+    """Ask a source under its polling lease, and store its answers. Raise SourceError if it is in use."""
+    with locks.hold(context.db, poll_schedule.lease_of(question.source), now, LEASE) as acquired:
+        if not acquired:
+            raise SourceError(BUSY)
+        return deadlines.run(_ask_and_store(context, question, now))
+
+
+async def _ask_and_store(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
+    settings, source = context.settings, question.source
+    contact = settings.user_agent_contact or settings.contact_address or settings.base_url
+    allowed = Allowed.parse(settings.allow_private_sources)
+    summary, deadline = IngestSummary(), monotonic() + DEADLINE.total_seconds()
+    async with http_client.open_client(contact, now, context.http, allowed) as client:
+        answers = _answers(client, question)
+        while parsed := await _next_answer(answers, deadline, context.stopping):
+            summary += ingest.store_in_batches(
+                context.db,
+                parsed,
+                now,
+                lambda session: session.get_one(Source, source.id),
+                polled=True,
+                origin=source.name,
+            )
+    return summary
+
+
+async def _next_answer(
+    answers: AsyncIterator[ParseResult], deadline: float, stopping: Event
+) -> ParseResult | None:
+    return await deadlines.wait_for(anext(answers, None), deadline - monotonic(), stopping)
+
+
+async def _answers(client: http_client.Client, question: _Question) -> AsyncIterator[ParseResult]:
+    if question.source.kind is SourceKind.HUGGINGFACE:
+        for arxiv_id in question.ids:
+            yield await huggingface.fetch_paper(client, arxiv_id)
+    else:
+        async for parsed in arxiv.fetch_papers(client, question.ids):
+            yield parsed

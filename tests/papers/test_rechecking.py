@@ -1,0 +1,212 @@
+"""Test that sources are asked again about papers that subscribers were sent or liked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from html import escape
+
+import httpx
+import pytest
+from sqlmodel import Session, col, select
+
+from app import pipeline
+from app.application import Application
+from app.errors import SourceError
+from app.papers import rechecking
+from app.papers.sources import arxiv, http_client
+from app.papers.sources.http_client import HttpTransport
+from app.storage import locks
+from app.storage.models import FeedbackRow, JobRun, Listing, Paper, PaperSnapshot, Source, VoteCount
+from app.types import SourceKind
+from tests.support import factories
+
+DAY = timedelta(days=1)
+CODE = "https://github.com/alice/agents"
+
+
+class FakeSources:
+    """arXiv and Hugging Face, with the comments and the code of some papers."""
+
+    def __init__(self, comments: dict[str, str] | None = None, code: dict[str, str] | None = None) -> None:
+        self.comments, self.code = comments or {}, code or {}
+        self.asked: list[list[str]] = []  # ids, by request
+        self.pauses: list[float] = []
+        self.arxiv_status = 200
+
+    def on(self, app: Application) -> Application:
+        """Return the application that asks these sources."""
+        wire = HttpTransport(httpx.MockTransport(self), sleep=self._sleep)
+        return replace(app, http=wire)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.host == "huggingface.co":
+            number = request.url.path.removeprefix("/api/papers/")
+            self.asked.append([number])
+            if number not in self.code:
+                return httpx.Response(404, json={"error": "Paper not found"})
+            paper = {"id": number, "title": f"Paper {number}", "githubRepo": self.code[number], "upvotes": 99}
+            return httpx.Response(200, json=paper | {"submittedOnDailyAt": "2026-11-01T00:00:00.000Z"})
+        ids = request.url.params["id_list"].split(",")
+        self.asked.append(ids)
+        return httpx.Response(self.arxiv_status, text=_feed(ids, self.comments))
+
+
+def _feed(ids: list[str], comments: dict[str, str]) -> str:
+    entries = (
+        f"<entry><id>http://arxiv.org/abs/{number}v2</id><title>Paper {number}</title><summary>It.</summary>"
+        f"<updated>2026-11-19T00:00:00Z</updated><published>2026-11-01T00:00:00Z</published>"
+        f"<arxiv:comment>{escape(comments.get(number, ''))}</arxiv:comment></entry>"
+        for number in ids
+    )
+    spaces = 'xmlns="http://www.w3.org/2005/Atom" xmlns:arxiv="http://arxiv.org/schemas/atom"'
+    return f"<feed {spaces}><title>arXiv Query</title>{''.join(entries)}</feed>"
+
+
+def add_source(session: Session, now: datetime, kind: SourceKind) -> Source:
+    config = {"categories": ["cs.CL"]} if kind is not SourceKind.HUGGINGFACE else {}
+    source = Source(name=kind, kind=kind, config=config, created_at=now, next_poll_at=now + DAY)
+    session.add(source)
+    session.flush()
+    return source
+
+
+@pytest.fixture
+def app(app: Application, now: datetime) -> Application:
+    """Add both sources, and papers 1 to 4 of the last days."""
+    with app.db.write() as session:
+        for kind in (SourceKind.HUGGINGFACE, SourceKind.ARXIV):
+            source = add_source(session, now, kind)
+        for number in range(1, 5):
+            day = now - 5 * DAY
+            factories.add_paper(session, source, f"Paper {number}", day.date(), day, arxiv_id=_id(number))
+    return app
+
+
+def _id(number: int) -> str:
+    return f"2611.{number:05}"
+
+
+def send_to_readers(app: Application, at: datetime, *papers: int) -> None:
+    """Insert what digests leave behind: snapshots of their papers."""
+    with app.db.write() as session:
+        for number in papers:
+            session.add(PaperSnapshot(key=f"{at:%Y%m%d}-{number}", paper_id=number, created_at=at))
+
+
+def like(app: Application, at: datetime, *papers: int) -> None:
+    with app.db.write() as session:
+        alice = factories.add_subscriber(session, f"{at:%Y%m%d}@example.org", [], at)
+        for number in papers:
+            session.add(FeedbackRow(subscriber_id=alice, paper_id=number, liked=True, at=at))
+
+
+def paper(app: Application, number: int) -> Paper:
+    with app.db.read() as session:
+        return session.get_one(Paper, number)
+
+
+def last_run(app: Application) -> JobRun | None:
+    with app.db.read() as session:
+        return session.exec(select(JobRun).order_by(col(JobRun.id).desc())).first()
+
+
+def test_withdrawn_papers(app: Application, now: datetime) -> None:
+    """arXiv is asked about papers in recent digests, and its answers are no listings."""
+    send_to_readers(app, now - 3 * DAY, 1, 2)
+    send_to_readers(app, now - rechecking.WINDOW - DAY, 3)
+    sources = FakeSources({_id(2): "This paper has been withdrawn by the authors due to an error"})
+    with app.db.read() as session:
+        listings = session.exec(select(Listing)).all()
+    pipeline.recheck(sources.on(app), now)
+    assert sources.asked == [[_id(2), _id(1)]]
+    assert sources.pauses == [3.0], "another process may have just sent a request"
+    assert [paper(app, number).withdrawn_at for number in (1, 2, 3)] == [None, now, None]
+    with app.db.read() as session:
+        assert session.exec(select(Listing)).all() == listings
+    run = last_run(app)
+    assert run
+    assert (run.job, run.counts["asked"], run.counts["rejected"]) == ("recheck", 2, 0)
+    pipeline.recheck(sources.on(app), now + DAY)
+    assert sources.asked[1:] == [[_id(1)]], "a withdrawn paper is not asked about again"
+
+
+def test_code_of_liked_papers(app: Application, now: datetime) -> None:
+    """Hugging Face is asked about liked papers without code. Its answer has no votes of that day."""
+    like(app, now - DAY, 1, 2)
+    like(app, now - rechecking.WINDOW - DAY, 3)
+    sources = FakeSources(code={_id(1): CODE})
+    pipeline.recheck(sources.on(app), now)
+    assert sources.asked == [[_id(2)], [_id(1)], [_id(2), _id(1)]], "unknown papers are no error"
+    assert (paper(app, 1).code_url, paper(app, 1).code_found_at) == (CODE, now)
+    assert paper(app, 2).code_found_at is None
+    with app.db.read() as session:
+        assert {row.upvotes for row in session.exec(select(VoteCount))} == {10}
+    pipeline.recheck(sources.on(app), now + DAY)
+    assert sources.asked[3:] == [[_id(2)], [_id(2), _id(1)]]
+
+
+def test_many_papers(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are asked about in several requests, three seconds apart."""
+    monkeypatch.setattr(arxiv, "IDS_PER_REQUEST", 3)
+    send_to_readers(app, now, 1, 2, 3, 4)
+    sources = FakeSources()
+    pipeline.recheck(sources.on(app), now)
+    assert list(map(len, sources.asked)) == [3, 1]
+    assert [round(pause) for pause in sources.pauses] == [3, 3]
+
+
+def test_nothing_to_ask(app: Application, now: datetime) -> None:
+    """No request is sent and no run recorded."""
+    sources = FakeSources()
+    pipeline.recheck(sources.on(app), now)
+    assert sources.asked == []
+    assert last_run(app) is None
+
+
+def test_paused_and_removed_sources(app: Application, now: datetime) -> None:
+    """They are not asked."""
+    send_to_readers(app, now, 1)
+    like(app, now, 1)
+    with app.db.write() as session:
+        huggingface, of_arxiv = session.exec(select(Source).order_by(col(Source.id))).all()
+        huggingface.removed_at, of_arxiv.paused = now, True
+    sources = FakeSources()
+    pipeline.recheck(sources.on(app), now)
+    assert sources.asked == []
+
+
+def test_source_in_use(app: Application, now: datetime) -> None:
+    """While another process polls arXiv, it gets no second connection. The run says so and is repeated."""
+    send_to_readers(app, now, 1)
+    sources = FakeSources()
+    held = locks.hold(app.db, http_client.ARXIV, now, DAY)
+    with held, pytest.raises(SourceError, match="polled by another process"):
+        pipeline.recheck(sources.on(app), now)
+    assert sources.asked == []
+    run = last_run(app)
+    assert run
+    assert "arxiv" in run.error
+    pipeline.recheck(sources.on(app), now)
+    assert sources.asked == [[_id(1)]]
+
+
+def test_one_source_fails(app: Application, now: datetime) -> None:
+    """The other is still asked."""
+    like(app, now, 1)
+    sources = FakeSources(code={_id(1): CODE})
+    sources.arxiv_status = 400
+    with pytest.raises(SourceError, match="HTTP 400"):
+        pipeline.recheck(sources.on(app), now)
+    assert paper(app, 1).code_url == CODE
+
+
+def test_service_stops(app: Application, now: datetime) -> None:
+    """A stopped run is not complete, so it is repeated."""
+    send_to_readers(app, now, 1)
+    app.stopping.set()
+    with pytest.raises(SourceError, match="stopped"):
+        pipeline.recheck(FakeSources().on(app), now)
