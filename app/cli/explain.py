@@ -165,7 +165,8 @@ def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
         if scores.trend.score:
             yield "trend", f"{format_score(scores.trend.score)}: {scores.trend.words}"
         yield "freshness", format_score(scores.freshness)
-        yield "score", f"{scores.score:.3f} = relevance × (1 + {ranking.TREND} × trend) × freshness"
+        pinned = f" + {ranking.PINNED:g}, because it is pinned" if scores.pinned else ""
+        yield "score", f"{scores.score:.3f} = relevance × (1 + {ranking.TREND} × trend) × freshness{pinned}"
         if rank.position:
             among = f"{rank.relevant_papers} relevant papers, of {rank.candidates} candidates"
             yield "rank", f"{rank.position} of {among}"

@@ -181,7 +181,10 @@ def _ineligible_reason(
     elif muted := [text for text in request.subscriber.muted if paper.id in builder.papers_muted_by(text)]:
         exclusion = f"the subscriber has muted “{muted[0]}”, which is in it"
     candidate = builder.pool.papers.get(paper.id)
-    if candidate and not exclusion and (candidate.last_listed_on or since) >= since:
+    is_recent = candidate and (
+        candidate.id in builder.pool.pinned or (candidate.last_listed_on or since) >= since
+    )
+    if is_recent and not exclusion:
         return ""
     days = [day for day, _ in paper.listings if day <= today]
     if paper.hidden_at:

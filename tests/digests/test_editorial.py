@@ -166,6 +166,9 @@ def test_pinned_paper_comes_first_and_once(app: Application) -> None:
     assert [(item.title, item.reason) for item in dan.picks[1:]] == [("On Agents", reason)]
     pipeline.plan(app, AHEAD + DAY)
     assert sum("On Agents" in titles for titles in digests(app)) == 3
+    rank = pipeline.explain(app, AHEAD, "carol@example.org", str(pinned)).rank
+    assert rank
+    assert (rank.breakdown.pinned, rank.breakdown.freshness, rank.outcome) == (True, 1.0, None)
 
 
 def test_pin_ends(app: Application) -> None:
