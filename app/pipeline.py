@@ -448,7 +448,7 @@ def import_subscribers(
     interrupted, it can be repeated. `run_id` is a run that has begun already.
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
-    rows = subscribers.survey(file, name).rows  # before the run begins: an unreadable file is no failed job
+    subscribers.survey(file, name)  # before the run begins: an unreadable file is no failed job
     with job_runs.record(app.db, "import", now, run_id) as run:
         with app.db.write() as session:  # first, so that nobody gets a digest during a long import
             hold = not ledger.any_sent(session) if hold is None else hold
@@ -457,7 +457,9 @@ def import_subscribers(
                 ledger.pause(session, "subscribers were imported: see what would be sent, then resume", now)
 
         def record_batch(report: subscribers.ImportReport) -> bool:
-            run.counts = Counter(rows=report.rows, added=report.added, rejected=report.rejected, total=rows)
+            run.counts = Counter(
+                rows=report.rows, added=report.added, rejected=report.rejected, total=report.total
+            )
             job_runs.store_counts(app.db, run)
             after_batch(report)
             return not app.stopping.is_set()
@@ -465,8 +467,8 @@ def import_subscribers(
         defaults = subscribers.default_preferences(app.settings)
         report = subscribers.import_file(app.db, file, defaults, now, name=name, after_batch=record_batch)
         run.reject(Rejection(item.without_address, item.row) for item in report.rejections)
-        if report.rows < rows:
-            run.fail(name, f"the service stopped after {report.rows} of {rows} rows: import it again")
+        if not report.is_complete:
+            run.fail(name, f"stopped after {report.rows} of {report.total} rows: import it again")
         with app.db.write() as session:
             added, skipped = f"{report.added} subscribers", report.rejected
             audit_log.record(session, actor, "subscriber.import", added, now, skipped=skipped)

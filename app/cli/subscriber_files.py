@@ -30,34 +30,39 @@ def import_subscribers(
 ) -> None:
     """Add the subscribers in a CSV file. They must have consented elsewhere. Invalid rows are skipped.
 
-    The first line names the columns. Required: email, and interests (separated by “;”; write “\\;” for
-    one that belongs to an interest). Optional: weights and
-    quotas of the interests (separated by “;”), cadence, weekday, hour, zone, min_papers, max_papers,
-    when_empty, max_trending, paper_updates (yes or no), muted (separated by “;”), state, consent_at and
-    consent_version. Subscribers whose state is neither active nor paused are skipped. Exit code 1 if a row
-    was skipped. An interrupted import can be repeated.
+    The first line names the columns. Required: email, and interests (separated by “;”; write “\\;” for one
+    that belongs to an interest). Optional: weights and quotas of the interests (separated by “;”), cadence,
+    weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, paper_updates (yes or no), muted
+    (separated by “;”), state, consent_at and consent_version. Subscribers whose state is neither active nor
+    paused are skipped. Exit code 1 if a row was skipped, or the import was stopped. It can be repeated.
     """
     console = output.err()
     with (
         output.open_application() as app,
+        output.graceful_shutdown(app),
         seekable(file) as content,
         Progress(console=console, disable=as_json or not console.is_terminal, transient=True) as progress,
     ):
-        bar = progress.add_task("Importing", total=subscribers.survey(content, str(file)).rows)
+        bar = progress.add_task("Importing", total=None)
         result = pipeline.import_subscribers(
             app, content, output.ACTOR, clock.utcnow(), hold=hold, name=str(file),
-            after_batch=lambda report: progress.update(bar, completed=report.rows),
+            after_batch=lambda report: progress.update(bar, total=report.total, completed=report.rows),
         )  # fmt: skip
     report = result.report
     if as_json:
         rejections = [
             {"file": str(file), "row": item.row, "reason": item.reason} for item in report.rejections
         ]
-        document = {"added": report.added, "rejected": report.rejected, "rejections": rejections}
+        document = {
+            "complete": report.is_complete,
+            "added": report.added,
+            "rejected": report.rejected,
+            "rejections": rejections,
+        }
         output.print_json(document | {"ignored_columns": list(report.ignored_columns), "held": result.held})
     else:
         _print_report(report, held=result.held)
-    if report.rejected:
+    if report.rejected or not report.is_complete:
         raise typer.Exit(1)
 
 
@@ -79,6 +84,11 @@ def _print_report(report: subscribers.ImportReport, *, held: bool) -> None:
         output.table(["row", "reason"], [(item.row, item.reason) for item in report.rejections])
     if report.rejected > len(report.rejections):
         output.out().print(f"The other {report.rejected - len(report.rejections)} are not listed.")
+    if not report.is_complete:
+        output.err().print(
+            f"Stopped after {report.rows} of {report.total} rows. Import the file again to continue.",
+            soft_wrap=True,
+        )
     if report.ignored_columns:
         names = output.escaped(", ".join(report.ignored_columns))
         output.err().print(f"Unknown columns were ignored: {names}.", soft_wrap=True)

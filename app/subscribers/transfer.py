@@ -48,13 +48,19 @@ class SkippedRow(NamedTuple):
 class ImportReport:
     """The result of an import, or of a preview: then `added` counts those who would be added."""
 
-    rows: int = 0
+    total: int = 0  # rows in the file
+    rows: int = 0  # of these, the ones that were read
     added: int = 0
     rejected: int = 0
     registered: int = 0  # of the rejected: the address is registered or suppressed
     rejections: list[SkippedRow] = field(default_factory=list)  # the first ones
     first: list[ImportedSubscriber] = field(default_factory=list)  # the first valid rows
     ignored_columns: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Return False if the import was stopped before the end of the file."""
+        return self.rows == self.total
 
     def accept(self, new: ImportedSubscriber) -> None:
         """Count a subscriber who was added."""
@@ -116,7 +122,8 @@ def _each_batch(
     after_batch: Callable[[ImportReport], bool],
 ) -> ImportReport:
     """Parse the rows of a file, and pass the valid ones to `store` in batches."""
-    report = ImportReport(ignored_columns=csv_format.survey(file, name).ignored_columns)
+    contents = csv_format.survey(file, name)
+    report = ImportReport(contents.rows, ignored_columns=contents.ignored_columns)
     with closing(csv_format.read_rows(file, name)) as rows:
         while lines := list(islice(rows, IMPORT_BATCH)):
             outcomes: dict[int, ImportedSubscriber | PaperboyError] = {}

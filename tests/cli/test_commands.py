@@ -43,7 +43,7 @@ from app.storage.models import (
     Subscriber,
     TrainedModel,
 )
-from app.subscribers import Preferences, SignUp
+from app.subscribers import Preferences, SignUp, transfer
 from app.subscribers.csv_format import COLUMNS, EXPORTED
 from app.types import Digest, IngestSummary, Interest, Rejection, Section
 from tests.conftest import MIN_PAPERS, SECRET
@@ -575,6 +575,28 @@ def test_import_reports_and_skips_bad_rows(run: Run, app: Application, tmp_path:
         "cadence must be daily or weekdays or weekly"
         in run("subscribers", "import", str(file), code=1).stdout
     )
+
+
+def test_stopped_import_says_how_to_continue(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C ends an import between two batches."""
+    file = tmp_path / "readers.csv"
+    file.write_text("email,interests\n" + "".join(f"r{number}@example.org,robots\n" for number in range(5)))
+    monkeypatch.setattr(transfer, "IMPORT_BATCH", 2)
+    store = transfer.bulk.add_many
+
+    def interrupt(*values: Any) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        return store(*values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer.bulk, "add_many", interrupt)
+        stopped = run("subscribers", "import", str(file), code=1)
+    assert "Subscribers added: 2." in stopped.stdout
+    assert "Stopped after 2 of 5 rows." in stopped.stderr
+    report = parse_output(run("subscribers", "import", str(file), "--json", code=1))
+    assert (report["added"], report["rejected"], report["complete"]) == (3, 2, True)
 
 
 def test_import_detects_semicolons(run: Run, tmp_path: Path) -> None:

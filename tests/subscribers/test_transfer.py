@@ -246,7 +246,7 @@ def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: 
     result = pipeline.import_subscribers(
         app, csv_file(*lines), "cli", NOW, after_batch=lambda _: app.stopping.set()
     )
-    assert (result.report.rows, result.report.added) == (2, 2)
+    assert (result.report.rows, result.report.added, result.report.is_complete) == (2, 2, False)
     with app.db.read() as session:
         assert "2 of 5 rows" in session.get_one(JobRun, result.run_id).error
     app.stopping.clear()

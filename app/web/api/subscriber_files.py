@@ -65,6 +65,7 @@ class SkippedRowOut(BaseModel):
 class ImportOut(BaseModel):
     """The result of an import, or of its preview."""
 
+    complete: bool = Field(description="False if the service was stopped: import the file again.")
     added: int = Field(description="In a preview: how many would be added.")
     rejected: int = Field(description="All rows that were skipped.")
     registered: int = Field(description="Of these, the ones whose address is registered or suppressed.")
@@ -188,6 +189,7 @@ def preferences_out(preferences: subscribers.Preferences) -> dict[str, Any]:
 
 def _to_out(report: subscribers.ImportReport, **values: Any) -> ImportOut:
     return ImportOut(
+        complete=report.is_complete,
         added=report.added,
         rejected=report.rejected,
         registered=report.registered,

@@ -52,6 +52,7 @@ def test_import_reports_each_skipped_row(
     """No digest was ever sent, so all sending is paused."""
     report = send(call).json()
     assert (report["added"], report["rejected"], report["registered"]) == (2, 4, 2)
+    assert report["complete"] is True
     assert [row["row"] for row in report["rejections"]] == [3, 4, 5, 6]
     assert "already registered" in report["rejections"][0]["reason"]
     assert "hour must be a whole number" in report["rejections"][2]["reason"]
