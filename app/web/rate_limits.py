@@ -35,6 +35,7 @@ PREVIEWS_A_MINUTE = 60  # per visitor: as fast as anybody types, with occasional
 SEARCHES_A_MINUTE = 30  # per visitor
 FEEDS_A_MINUTE = 30  # per visitor; cached feeds are not counted
 FIRST_DIGESTS_AN_HOUR = 10  # per visitor: each subscriber can request only one
+SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; the limit per operator is counted in the database
 PASTES_AN_HOUR = 20  # per subscriber: parsing a file full of LaTeX may take six seconds
 
 
@@ -154,6 +155,7 @@ class Capacity:
         self.search_limit = RateLimiter(SEARCHES_A_MINUTE, MINUTE)
         self.feed_limit = RateLimiter(FEEDS_A_MINUTE, MINUTE)
         self.first_digest_limit = RateLimiter(FIRST_DIGESTS_AN_HOUR, HOUR)
+        self.sign_in_link_limit = RateLimiter(SIGN_IN_LINKS_AN_HOUR, HOUR)
         self.paste_limit = RateLimiter(PASTES_AN_HOUR, HOUR)
 
 
