@@ -85,8 +85,8 @@ def _refuse_reserved(name: str) -> None:
 
 def _earlier(expires_at: datetime | None, creator: ApiKeyIdentity | None) -> datetime | None:
     """Return when a key expires that must not outlive its creator's."""
-    ends = [at for at in (expires_at, creator and creator.expires_at) if at is not None]
-    return min(ends, default=None)
+    ends = [expires_at, creator.expires_at if creator else None]
+    return min((at for at in ends if at is not None), default=None)
 
 
 def _add(

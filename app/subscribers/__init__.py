@@ -28,7 +28,15 @@ from app.subscribers.account import (
     unfollow,
     unmute,
 )
-from app.subscribers.address import confirm_change, expire_changes, open_change, request_change
+from app.subscribers.address import (
+    confirm_change,
+    expire_changes,
+    new_address,
+    open_change,
+    replace_address,
+    request_change,
+    request_change_by_operator,
+)
 from app.subscribers.feedback import (
     MatchedReferences,
     feedback_for_ranking,

@@ -30,6 +30,8 @@ MESSAGES = {
     "unsubscribed": "Unsubscribed. They can sign up again themselves.",
     "links": "New links are being mailed. The earlier ones no longer work.",
     "tested": "The test digest was handed to the relay.",
+    "address": "Links were mailed to confirm the new address, first to the old one.",
+    "moved": "The address was changed.",
     "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
     "resent": "The mail will be sent again within a minute.",
 }
@@ -163,6 +165,21 @@ def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Res
     return back_to(f"{PATH}/{subscriber_id}", "links")
 
 
+@router.post(PATH + "/{subscriber_id}/address")
+def change_address(
+    request: Request, operator: Writer, subscriber_id: Id, email: Text = "", confirmed: Text = ""
+) -> Response:
+    """Ask both mailboxes to confirm a new address, or change it at once if it was confirmed elsewhere."""
+    app: Application = request.app.state.paperboy
+    try:
+        body = api.SubscriberPatch(email=email.strip(), email_confirmed=bool(confirmed))
+        api.change_subscriber(app, operator.key, clock.utcnow(), subscriber_id, body)
+    except (InvalidInput, Conflict, ValidationError) as error:
+        problem = "This address is too long." if isinstance(error, ValidationError) else str(error)
+        return _page(request, operator, subscriber_id, problem=problem, new_address=email[:320], status=422)
+    return back_to(f"{PATH}/{subscriber_id}", "moved" if confirmed else "address")
+
+
 @router.post(PATH + "/{subscriber_id}/erase")
 def erase(request: Request, operator: Writer, subscriber_id: Id, sure: Text = "") -> Response:
     """Erase a subscriber, if the box that says so is checked."""
@@ -189,14 +206,16 @@ def _page(
     problem: str = "",
     paper: str = "",
     explanation: Explanation | None = None,
+    new_address: str = "",
     status: int = 200,
 ) -> Response:
     app: Application = request.app.state.paperboy
-    subscriber = api.get_subscriber(app, operator.key, subscriber_id)
+    subscriber = api.get_subscriber(app, operator.key, clock.utcnow(), subscriber_id)
     with app.db.read() as session:
         mails = subscribers.mails(session, subscriber_id, MAILS_SHOWN)
         events = subscribers.events(session, subscriber_id, EVENTS_SHOWN)
     return page(
         request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=mails,
         events=events, message=message, problem=problem, paper=paper, explanation=explanation,
+        new_address=new_address,
     )  # fmt: skip

@@ -346,3 +346,23 @@ def test_source_is_removed(app: Application, sign_in: Callable[..., Desk]) -> No
     desk = sign_in()
     assert desk.post(f"/admin/sources/{source.id}/remove").headers["location"].endswith("done=removed")
     assert "The lab" not in desk.get("/admin/sources").text
+
+
+def test_operator_changes_an_address(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """A refused address is shown again with the reason."""
+    desk, path = sign_in(), f"/admin/subscribers/{people[0]}"
+    refused = desk.post(f"{path}/address", email=BOB)
+    assert refused.status_code == 422
+    assert "is already registered" in refused.text
+    assert f'value="{BOB}"' in refused.text
+    assert desk.post(f"{path}/address", email="alice@new.example").headers["location"].endswith("=address")
+    assert "alice@new.example takes effect when both mailboxes have confirmed it" in desk.get(path).text
+    moved = desk.post(f"{path}/address", email="alice@new.example", confirmed="yes")
+    assert moved.headers["location"].endswith("=moved")
+    assert "<h1>alice@new.example</h1>" in desk.get(path).text
+    assert [action for _, action in actions(app)] == [
+        "subscriber.request_address",
+        "subscriber.replace_address",
+    ]
