@@ -53,7 +53,7 @@ from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
 from app.settings import Settings
-from app.storage import admin_sessions, backup, hit_counters, job_runs, locks, schema
+from app.storage import admin_sessions, backup, hit_counters, idempotency_keys, job_runs, locks, schema
 from app.storage.backup import Manifest
 from app.storage.database import Database
 from app.storage.models import Delivery, JobRun
@@ -397,6 +397,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             hit_counters.prune(session, now)
             admin_sessions.prune(session, now)
+            idempotency_keys.prune(session, now)
         run.counts.update(events=0, deliveries=0)
         for prune_batch in (ledger.prune_deliveries, ledger.prune_events):
             left = True

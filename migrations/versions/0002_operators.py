@@ -1,4 +1,4 @@
-"""removed sources, alerts"""
+"""removed sources, alerts, idempotency keys"""
 
 from __future__ import annotations
 
@@ -23,9 +23,26 @@ def upgrade() -> None:
     sa.Column('mailed_at', sa.DateTime(timezone=True), nullable=True),
     sa.PrimaryKeyConstraint('cause', name=op.f('pk_operator_alert'))
     )
+    op.create_table('idempotency_key',
+    sa.Column('name', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
+    sa.Column('fingerprint', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
+    sa.Column('holder', sqlmodel.sql.sqltypes.AutoString(length=100), nullable=False),
+    sa.Column('until', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('changed', sa.Boolean(), nullable=False),
+    sa.Column('subject', sa.Text(), nullable=False),
+    sa.Column('status', sa.Integer(), nullable=True),
+    sa.Column('answer', sa.Text(), nullable=True),
+    sa.Column('expires_at', sa.DateTime(timezone=True), nullable=False),
+    sa.PrimaryKeyConstraint('name', name=op.f('pk_idempotency_key'))
+    )
+    with op.batch_alter_table('idempotency_key', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_idempotency_key_expires_at'), ['expires_at'], unique=False)
 
 
 def downgrade() -> None:
+    with op.batch_alter_table('idempotency_key', schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f('ix_idempotency_key_expires_at'))
+    op.drop_table('idempotency_key')
     op.drop_table('operator_alert')
     with op.batch_alter_table('source', schema=None) as batch_op:
         batch_op.drop_column('removed_at')

@@ -3,6 +3,7 @@
 auth          keys, scopes and common parameters
 pagination    paginated lists
 problems      errors as problem+json
+idempotency   requests that are sent again are not carried out again
 values        strict parameters: days, numbers, booleans; unknown ones are errors
 audit_log     changes made by operators
 docs          the HTML documentation
@@ -26,6 +27,7 @@ from app.web.api import (
     digests,
     docs,
     editions,
+    idempotency,
     interests,
     keys,
     papers,
@@ -66,8 +68,11 @@ class Api(FastAPI):
     """An application whose OpenAPI document describes its errors."""
 
     def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema:
+            return self.openapi_schema
         document = super().openapi()
         document["components"]["schemas"].update(problems.schemas())
+        idempotency.describe(document)
         return document
 
 
@@ -95,5 +100,6 @@ def create(app: Application, capacity: Capacity | None = None) -> FastAPI:
     api.state.capacity = capacity or Capacity()
     api.state.templates = templating.environment(app.settings)
     problems.install(api)
+    idempotency.install(api)
     api.router.routes.extend(_ROUTER.routes)
     return api

@@ -13,6 +13,7 @@ from app.storage import api_keys, audit_log
 from app.storage.models import ApiKey, Scope
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.idempotency import SecretAnswer
 from app.web.api.values import FROM_JSON
 
 router = APIRouter(prefix="/keys", tags=["keys"])
@@ -38,7 +39,7 @@ class KeyList(BaseModel):
     items: list[KeyOut]
 
 
-class CreatedKey(KeyOut):
+class CreatedKey(KeyOut, SecretAnswer):
     """A new key. It is shown only here."""
 
     key: str = Field(examples=["pb_…"])
