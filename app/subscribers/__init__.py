@@ -72,6 +72,7 @@ from app.subscribers.repository import (
     events,
     find,
     get,
+    get_for_update,
     history,
     mails,
     preferences_of,

@@ -26,6 +26,7 @@ from app.errors import (
     NotFound,
     NotReady,
     PaperboyError,
+    PreconditionFailed,
     SourceError,
     TooManyRequests,
 )
@@ -39,6 +40,7 @@ _STATUS: dict[type[PaperboyError], int] = {
     InvalidInput: 422,
     NotFound: 404,
     Conflict: 409,
+    PreconditionFailed: 412,
     LinkExpired: 410,
     LinkForged: 403,
     TooManyRequests: 429,

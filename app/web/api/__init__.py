@@ -3,6 +3,7 @@
 auth          keys, scopes and common parameters
 pagination    paginated lists
 problems      errors as problem+json
+etags         unchanged answers are not sent again; changes of an outdated version are refused
 idempotency   requests that are sent again are not carried out again
 values        strict parameters: days, numbers, booleans; unknown ones are errors
 audit_log     changes made by operators
@@ -27,6 +28,7 @@ from app.web.api import (
     digests,
     docs,
     editions,
+    etags,
     idempotency,
     interests,
     keys,
@@ -73,6 +75,7 @@ class Api(FastAPI):
         document = super().openapi()
         document["components"]["schemas"].update(problems.schemas())
         idempotency.describe(document)
+        etags.describe(document)
         return document
 
 
@@ -101,5 +104,6 @@ def create(app: Application, capacity: Capacity | None = None) -> FastAPI:
     api.state.templates = templating.environment(app.settings)
     problems.install(api)
     idempotency.install(api)
+    etags.install(api)
     api.router.routes.extend(_ROUTER.routes)
     return api

@@ -19,6 +19,7 @@ from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
 from app.web.api import problems
 from app.web.api.auth import Analysis, CanRead, CanSend, CanWrite, Id, Now, Paperboy
+from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.pagination import Page, Paging, newest_first
 from app.web.api.values import Integer, Moment, Number
 
@@ -153,7 +154,7 @@ class FeedbackOut(BaseModel):
     paper_id: int | None = Field(description="Null if it was pasted and is not in the archive.")
 
 
-class SubscriberDetail(SubscriberOut):
+class SubscriberDetail(SubscriberOut, Versioned):
     """A subscriber with their feedback on papers, newest first."""
 
     new_address: str | None = Field(description="An address that replaces the current one once confirmed.")
@@ -229,16 +230,23 @@ def get_subscriber(app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id) ->
         return _to_detail(session, subscriber_id, now)
 
 
-@router.patch("/{subscriber_id}", responses=problems.responses(404, 409))
+@router.patch("/{subscriber_id}", responses=problems.responses(404, 409, 412))
 def change_subscriber(
-    app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, body: SubscriberPatch
+    app: Paperboy,
+    key: CanWrite,
+    now: Now,
+    subscriber_id: Id,
+    body: SubscriberPatch,
+    if_match: IfMatch = None,
 ) -> SubscriberDetail:
     """Change a subscriber's preferences or address. `interests` and `muted` replace the whole lists.
 
     The address changes when it is confirmed; until then, it is `new_address`.
     """
     with app.db.write() as session:
-        before = subscribers.preferences_of(session, subscribers.get(session, subscriber_id))
+        subscriber = subscribers.get_for_update(session, subscriber_id)
+        require_match(if_match, _to_detail(session, subscriber_id, now))
+        before = subscribers.preferences_of(session, subscriber)
         after = body.applied_to(before)
         if body.email is None or after != before:
             subscribers.change(session, subscriber_id, after, now)
@@ -324,10 +332,14 @@ def forget_feedback(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -
         audit_log.record(session, key.name, "subscriber.delete_feedback", subscriber_id, now)
 
 
-@router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404))
-def erase_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> None:
+@router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404, 412))
+def erase_subscriber(
+    app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, if_match: IfMatch = None
+) -> None:
     """Erase a subscriber's data. Only a hash of the address is kept, so that no more mail is sent to it."""
     with app.db.write() as session:
+        subscribers.get_for_update(session, subscriber_id)
+        require_match(if_match, _to_detail(session, subscriber_id, now))
         subscribers.erase(session, subscriber_id, now)
         audit_log.record(session, key.name, "subscriber.erase", subscriber_id, now)
 
