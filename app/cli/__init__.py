@@ -21,6 +21,7 @@ subscriber_files    subscribers import, export
 deliveries    list the mails in the ledger
 runs          list the runs of jobs
 report        show the daily report, or mail it to the operators
+settings      show the settings in effect, without secrets
 backup        backup, restore
 keys          key create, list, rotate, revoke, secret, dkim
 bounces       parse bounce mails
@@ -54,6 +55,7 @@ from app.cli import (
     send,
     sending,
     serve,
+    settings,
     sources,
     subscribers,
     suppressions,
@@ -79,6 +81,7 @@ for command in (
     backtest.backtest,
     deliveries.deliveries,
     report.report,
+    settings.settings,
     backup.backup,
     backup.restore,
     runs.runs,

@@ -6,7 +6,7 @@ subscribers     find subscribers; one subscriber's digests, events and explanati
 editions        the editions: reconcile, pause, resume, cancel, resend
 sources         the sources: add, pause, resume, poll, remove
 deliverability  rates by receiver, suppressed addresses
-records         runs of jobs, changes by operators
+records         runs of jobs, changes by operators, settings
 keys            create, rotate and revoke keys
 """
 

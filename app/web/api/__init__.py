@@ -9,8 +9,8 @@ values        strict parameters: days, numbers, booleans; unknown ones are error
 audit_log     changes made by operators
 docs          the HTML documentation
 
-The resources: deliveries, digests, editions, interests, keys, papers, relevance_models, runs, sources,
-statistics, subscribers, suppressions.
+The resources: deliveries, digests, editions, interests, keys, papers, relevance_models, runs, settings,
+sources, statistics, subscribers, suppressions.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from app.web.api import (
     problems,
     relevance_models,
     runs,
+    settings,
     sources,
     statistics,
     subscribers,
@@ -57,6 +58,7 @@ RESOURCES = (
     runs,
     audit_log,
     keys,
+    settings,
     statistics,
 )
 DESCRIPTION = """\
