@@ -206,6 +206,8 @@ def test_concurrent_searches_wait_briefly(client: TestClient, monkeypatch: pytes
     with state.capacity.searches.take():
         busy = client.get("/search", params={"q": "agents"})
         assert (busy.status_code, busy.headers["Retry-After"]) == (429, "2")
+        assert "Too many requests. Please wait 2 seconds, then search again." in busy.text
+        assert 'name="q" type="search" value="agents"' in busy.text
         assert client.get("/healthz").status_code == 200
 
 

@@ -28,7 +28,7 @@ from app.storage.models import Scope
 from app.types import OperatorReport, ReportSection
 from app.web import templating
 from app.web.api import auth
-from app.web.errors import wait_in_words
+from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
@@ -139,10 +139,8 @@ def _sign_in_page(
 
 
 def _wait_page(request: Request, to: str, error: TooManyRequests, then: str, email: str = "") -> Response:
-    problem = f"Too many requests. Please wait {wait_in_words(error.retry_after)}, then {then}."
-    response = _sign_in_page(request, to, problem=problem, email=email, status=429)
-    response.headers["Retry-After"] = str(error.retry_after)
-    return response
+    response = _sign_in_page(request, to, problem=please_wait(error, then), email=email, status=429)
+    return with_retry_after(response, error)
 
 
 @router.get("/admin/sign-in")

@@ -25,6 +25,8 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip
+from app.web import api
+from app.web.rate_limits import WorkSlots
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 from tests.web.admin.conftest import Desk
@@ -366,3 +368,24 @@ def test_operator_changes_an_address(
         "subscriber.request_address",
         "subscriber.replace_address",
     ]
+
+
+def test_limited_forms_keep_what_was_typed(
+    sign_in: Callable[..., Desk], people: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They say how long to wait, on the page and in a header."""
+    monkeypatch.setattr(api.subscribers, "INVITATIONS_AN_HOUR", 0)
+    factory, path = sign_in(Scope.READ, Scope.WRITE), f"/admin/subscribers/{people[0]}/test"
+    new = {"email": "carol@example.org", "interests": "robots", "consent": "by phone"}
+    limited = factory.post("/admin/subscribers", **new)
+    desk = sign_in()
+    desk.browser.app.state.capacity.analyses = WorkSlots(0)  # type: ignore[attr-defined]
+    busy = desk.post(path, to="ada@example.org")
+    for answer, typed, then in (
+        (limited, "carol@example.org", "60 minutes, then add them again"),
+        (busy, "ada@example.org", "2 seconds, then send the test again"),
+    ):
+        assert answer.status_code == 429, answer.text
+        assert f"Please wait {then}." in answer.text
+        assert f'value="{typed}"' in answer.text
+        assert 0 < int(answer.headers["retry-after"]) <= 3600
