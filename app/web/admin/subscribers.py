@@ -97,7 +97,8 @@ def _list(
     return page(
         request, "admin/subscribers.html", operator, status=status if problem else 200,
         subscribers=listed.items, search=search, state=state, states=SubscriberState,
-        next_cursor=listed.next_cursor, message=message, problem=problem, typed=typed or {"email": "", "interests": "", "consent": ""},
+        next_cursor=listed.next_cursor, message=message, problem=problem,
+        typed=typed or {"email": "", "interests": "", "consent": ""},
     )  # fmt: skip
 
 

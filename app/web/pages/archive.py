@@ -171,7 +171,8 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
     return _search_page(
         request, form, 422 if parsed.problems else 200, problems=parsed.problems, missing=missing,
         empty=empty, sources=sources, results=results, first=first + 1,
-        cards=paper_cards.cards(results.papers, clock.utcnow()), pages=math.ceil(results.total / RESULTS_PER_PAGE),
+        cards=paper_cards.cards(results.papers, clock.utcnow()),
+        pages=math.ceil(results.total / RESULTS_PER_PAGE),
     )  # fmt: skip
 
 
