@@ -56,7 +56,7 @@ Where to find limits, weights and intervals:
     when soft bounces suppress an address       bounces/scoring.py
     how long links work (LIFETIMES)             links.py
     how many e-mails a mailbox may request      subscribers/form_submissions.py
-    rate and work limits of the web app         web/rate_limits.py, web/connection_limits.py
+    rate and work limits of the web app         settings.py, web/rate_limits.py, web/connection_limits.py
     how long rows are kept                      settings.py, delivery/ledger/retention.py
 """
 

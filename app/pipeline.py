@@ -62,9 +62,7 @@ from app.types import Digest, Interest, RenderedMail, SendResult, Skip, SourceKi
 log = structlog.get_logger(__name__)
 
 TRAINING_LEASE = SUMMARY_LEASE = timedelta(minutes=30)  # much longer than training or summarising takes
-RUNS_KEPT = timedelta(days=90)
 RESTORING = "a restore is under way, or was interrupted: then empty the database and repeat it"
-UNCONFIRMED_KEPT = timedelta(days=30)
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
 
 
@@ -385,11 +383,12 @@ def prune(app: Application, now: datetime) -> Counter[str]:
     service stops, this returns between two transactions, and the next nightly run continues.
     """
     now = app.timeline(now).start
-    old = now - timedelta(days=app.settings.retention_days)
+    days = app.settings.retention_days, app.settings.unconfirmed_days, app.settings.run_retention_days
+    old, unconfirmed, old_run = (now - timedelta(days=each) for each in days)
     with job_runs.record(app.db, "prune", now) as run:
         with app.db.write() as session:
-            run.counts["unconfirmed"] += subscribers.expire_pending(session, now - UNCONFIRMED_KEPT, now)
-            deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < now - RUNS_KEPT))
+            run.counts["unconfirmed"] += subscribers.expire_pending(session, unconfirmed, now)
+            deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < old_run))
             run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
             run.counts["cards"] += ledger.prune_snapshots(session, old)
             subscribers.expire_changes(session, now)

@@ -124,6 +124,17 @@ class Settings(BaseSettings):
     log_json: bool = False
     otel_endpoint: str = ""
 
+    # Limits
+    api_requests_per_minute: int = Field(default=600, ge=1, le=100_000)  # per key
+    invitations_per_hour: int = Field(default=100, ge=0, le=10_000)  # per key without the scope `send`
+    pages_per_minute: int = Field(default=240, ge=10, le=100_000)  # per visitor, as all below
+    searches_per_minute: int = Field(default=30, ge=1, le=10_000)
+    previews_per_minute: int = Field(default=60, ge=1, le=10_000)
+    feeds_per_minute: int = Field(default=30, ge=1, le=10_000)
+    source_timeout_seconds: int = Field(default=60, ge=5, le=600)  # for one response
+    unconfirmed_days: int = Field(default=30, ge=7, le=365)  # the link to confirm works for 7
+    run_retention_days: int = Field(default=90, ge=7, le=3650)
+
     @field_validator(
         "secret_keys",
         "arxiv_categories",

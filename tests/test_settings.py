@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app import settings
-from app.errors import InvalidSettings
+from app import main, settings
+from app.errors import InvalidSettings, TooManyRequests
 from app.settings import Settings
 from app.storage.database import ROOT
+from app.web.rate_limits import Capacity
 
 GOOD = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
 EXAMPLE = ROOT / ".env.example"
@@ -84,6 +85,10 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("scheduler", "perhaps"),
         ("retention_days", "1"),
         ("summary_url", "model.test/v1"),
+        ("pages_per_minute", "0"),
+        ("api_requests_per_minute", "many"),
+        ("source_timeout_seconds", "601"),
+        ("unconfirmed_days", "6"),
     ],
 )
 def test_error_names_the_environment_variable(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,3 +183,23 @@ def test_effective_settings_say_what_differs() -> None:
     assert changed == {
         "PAPERBOY_SECRET_KEYS", "PAPERBOY_SMTP_PORT", "PAPERBOY_SMTP_SECURITY", "PAPERBOY_ARXIV_CATEGORIES",
     }  # fmt: skip
+
+
+def test_limits_are_applied(database_url: str) -> None:
+    """Each limit of a visitor or a key holds for the number that is set."""
+    limits = {f"{name}_per_minute": number for number, name in enumerate(("pages", "searches", "feeds"), 10)}
+    loaded = settings.load(secret_keys=(GOOD,), database_url=database_url, source_timeout_seconds=7, **limits)
+    app = main.build(loaded)
+    assert app.http.answer_seconds == 7
+    capacity = Capacity(loaded)
+    for limiter, most in (
+        (capacity.page_limit, 10),
+        (capacity.search_limit, 11),
+        (capacity.feed_limit, 12),
+        (capacity.preview_limit, loaded.previews_per_minute),
+    ):
+        for _ in range(most):
+            limiter.hit("visitor")
+        with pytest.raises(TooManyRequests):
+            limiter.hit("visitor")
+    app.db.dispose()

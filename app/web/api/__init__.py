@@ -102,7 +102,7 @@ def create(app: Application, capacity: Capacity | None = None) -> FastAPI:
     )
     api.state.paperboy = app
     api.state.clock = clock.utcnow
-    api.state.capacity = capacity or Capacity()
+    api.state.capacity = capacity or Capacity(app.settings)
     api.state.templates = templating.environment(app.settings)
     problems.install(api)
     idempotency.install(api)

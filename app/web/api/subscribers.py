@@ -25,7 +25,6 @@ from app.web.api.values import Integer, Moment, Number
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
 
-INVITATIONS_AN_HOUR = 100  # per key without the scope `send`
 HOUR = timedelta(hours=1)
 
 Text = Annotated[
@@ -217,7 +216,8 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
     add = subscribers.add if Scope.SEND in key.scopes else subscribers.invite
     with app.db.write() as session:
         if add is subscribers.invite:
-            hit_counters.limit(session, f"invitations of key {key.id}", INVITATIONS_AN_HOUR, now, HOUR)
+            most = app.settings.invitations_per_hour
+            hit_counters.limit(session, f"invitations of key {key.id}", most, now, HOUR)
         number = add(session, body.email, body.applied_to(subscribers.default_preferences(app.settings)), now)
         audit_log.record(session, key.name, "subscriber.add", number, now, consent=body.consent)
         return _to_out(session, [subscribers.get(session, number)])[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -25,7 +26,6 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip
-from app.web import api
 from app.web.rate_limits import WorkSlots
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
@@ -371,12 +371,13 @@ def test_operator_changes_an_address(
 
 
 def test_limited_forms_keep_what_was_typed(
-    sign_in: Callable[..., Desk], people: list[int], monkeypatch: pytest.MonkeyPatch
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
 ) -> None:
     """They say how long to wait, on the page and in a header."""
-    monkeypatch.setattr(api.subscribers, "INVITATIONS_AN_HOUR", 0)
     factory, path = sign_in(Scope.READ, Scope.WRITE), f"/admin/subscribers/{people[0]}/test"
     new = {"email": "carol@example.org", "interests": "robots", "consent": "by phone"}
+    none = app.settings.model_copy(update={"invitations_per_hour": 0})
+    factory.browser.app.state.paperboy = replace(app, settings=none)  # type: ignore[attr-defined]
     limited = factory.post("/admin/subscribers", **new)
     desk = sign_in()
     desk.browser.app.state.capacity.analyses = WorkSlots(0)  # type: ignore[attr-defined]

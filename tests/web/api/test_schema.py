@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import schemathesis
@@ -66,9 +67,8 @@ ACCEPTED = ["2xx", "3xx", "401", "403", "404", "409", "412", "422", "429"]
 @pytest.fixture
 def site(app: Application, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """Return the application without rate limits. It has one paper and the subscriber alice."""
-    for name in ("REQUESTS_A_MINUTE", "WRONG_KEYS_A_MINUTE"):
-        monkeypatch.setattr(rate_limits, name, 10**9)
-    monkeypatch.setattr(api.subscribers, "INVITATIONS_AN_HOUR", 10**9)
+    monkeypatch.setattr(rate_limits, "WRONG_KEYS_A_MINUTE", 10**9)
+    endless = dict.fromkeys(("api_requests_per_minute", "invitations_per_hour"), 10**9)
     monkeypatch.setattr(api.digests, "TESTS_AN_HOUR", 10**9)
     monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: None)  # no source is polled
     with app.db.write() as session:
@@ -77,7 +77,7 @@ def site(app: Application, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
             session, source, "Language Agents that Plan", NOW.date(), NOW, abstract="At last."
         )
         factories.add_subscriber(session, "alice@example.org", ["language agents"], NOW)
-    return main.create_app(app)
+    return main.create_app(replace(app, settings=app.settings.model_copy(update=endless)))
 
 
 @pytest.fixture
