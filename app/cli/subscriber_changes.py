@@ -19,6 +19,12 @@ from app.types import Cadence, EmptyDigestPolicy, Interest
 
 group = typer.Typer()
 
+NewAddress = Annotated[
+    str | None, typer.Option(help="A new address. Links to confirm it are mailed to both addresses.")
+]
+IsConfirmed = Annotated[
+    bool, typer.Option("--email-confirmed", help="Its owner confirmed it elsewhere: change it at once.")
+]
 SubscriberName = Annotated[str, typer.Argument(help="The subscriber's address or number.")]
 
 
@@ -45,12 +51,8 @@ def set_preferences(
     mute: Annotated[
         list[str] | None, typer.Option(help="A muted query. Repeat the option; together they replace all.")
     ] = None,
-    email: Annotated[
-        str | None, typer.Option(help="A new address. Links to confirm it are mailed to both addresses.")
-    ] = None,
-    email_confirmed: Annotated[
-        bool, typer.Option("--email-confirmed", help="Its owner confirmed it elsewhere: change it at once.")
-    ] = False,
+    email: NewAddress = None,
+    email_confirmed: IsConfirmed = False,
 ) -> None:
     """Change a subscriber's preferences or address. What is not given stays as it is."""
     options: dict[str, Any] = {
