@@ -66,7 +66,7 @@ Where to find limits, weights and intervals:
     how long links work (LIFETIMES)             links.py
     how many e-mails a mailbox may request      subscribers/form_submissions.py
     how many forms a network may send           settings.py, web/proof_of_work.py
-    rate and work limits of the web app         web/rate_limits.py, web/connection_limits.py
+    rate and work limits of the web app         settings.py, web/rate_limits.py, web/connection_limits.py
     how long rows are kept                      settings.py, delivery/ledger/retention.py
 """
 

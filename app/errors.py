@@ -8,6 +8,7 @@ PaperboyError
 │   └── InvalidSettings     raised at startup
 ├── NotFound
 ├── Conflict                the request contradicts the current state
+├── PreconditionFailed      the request is for another version than the current one
 ├── LinkError               a signed link that does not work
 │   ├── LinkForged
 │   │   └── LinkOfTest      from a test mail
@@ -69,6 +70,10 @@ class NotFound(PaperboyError):
 
 class Conflict(PaperboyError):
     """This contradicts the current state."""
+
+
+class PreconditionFailed(PaperboyError):
+    """This has changed since you read it: read it again, then decide."""
 
 
 class LinkError(PaperboyError):

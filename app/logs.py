@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import stamina
@@ -13,6 +14,7 @@ from structlog.typing import EventDict, Processor
 
 from app.links import RETURN_PATH_DIGITS, TOKEN_CHARS
 from app.settings import Settings
+from app.text import sanitize
 
 # A person who can read the logs must not be able to unsubscribe others, call the API or forge a bounce. Every
 # run of characters that is long enough to contain a token, a key or a return path is truncated, even if it
@@ -81,24 +83,33 @@ def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Truncate secrets and hide the values of query parameters that may be private. A structlog processor."""
+    """Truncate secrets, and hide what may be private: addresses, and the values of query parameters.
+
+    At the level DEBUG, addresses are visible. A structlog processor.
+    """
     if event.get("logger") == "uvicorn.access":
         event["event"] = _QUERY.sub(r"\1\2=…", str(event["event"]))
-    return {name: _concealed(value) for name, value in event.items()}
+    hide = _without_secrets if event.get("level") == "debug" else _without_secrets_and_addresses
+    return {name: _concealed(value, hide) for name, value in event.items()}
 
 
-def _concealed(value: Any) -> Any:
+def _concealed(value: Any, hide: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return _without_secrets(value)
+        return hide(value)
     if isinstance(value, dict):
-        return {_concealed(name): _concealed(inner) for name, inner in value.items()}
+        return {_concealed(name, hide): _concealed(inner, hide) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_concealed(inner) for inner in value]
+        return [_concealed(inner, hide) for inner in value]
     if isinstance(value, _HARMLESS):
         return value
     printed = repr(value)  # as it would be logged: an exception, bytes, a URL
-    concealed = _without_secrets(printed)
+    concealed = hide(printed)
     return value if concealed == printed else concealed
+
+
+def _without_secrets_and_addresses(text: str) -> str:
+    concealed = _without_secrets(text)
+    return sanitize.redact_addresses(concealed) if "@" in concealed else concealed
 
 
 def _without_secrets(text: str) -> str:

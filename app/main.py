@@ -14,6 +14,7 @@ from app.application import Application
 from app.links import LinkSigner
 from app.mail.composer import Composer
 from app.mail.render import Renderer
+from app.papers.sources.http_client import HttpTransport
 from app.relevance.archive_search import ArchiveSearch
 from app.runtime import interpreter
 from app.settings import Settings
@@ -70,6 +71,7 @@ def build(settings: Settings) -> Application:
         signer=signer,
         renderer=renderer,
         composer=Composer(settings, signer, renderer),
+        http=HttpTransport(answer_seconds=settings.source_timeout_seconds),
     )
 
 
@@ -87,7 +89,7 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     site.state.paperboy = app
     site.state.clock = clock.utcnow
     site.state.templates = templating.environment(app.settings)
-    site.state.capacity = limits = rate_limits.Capacity()
+    site.state.capacity = limits = rate_limits.Capacity(app.settings)
     site.state.admission = proof_of_work.Admission(
         app.db, app.settings.signups_per_hour, app.settings.secret_keys
     )

@@ -65,6 +65,7 @@ from app.storage import (
     audit_log,
     backup,
     hit_counters,
+    idempotency_keys,
     job_runs,
     live_processes,
     locks,
@@ -88,11 +89,9 @@ from app.types import (
 log = structlog.get_logger(__name__)
 
 TRAINING_LEASE = SUMMARY_LEASE = timedelta(minutes=30)  # much longer than training or summarising takes
-RUNS_KEPT = timedelta(days=90)
 MOVING = "the database is being moved, or the move was interrupted: then repeat it"
 MOVED = "this database was moved"
 RESTORING = "a restore is under way, or was interrupted: then empty the database and repeat it"
-UNCONFIRMED_KEPT = timedelta(days=30)
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
 
 
@@ -485,19 +484,21 @@ def prune(app: Application, now: datetime) -> Counter[str]:
     service stops, this returns between two transactions, and the next nightly run continues.
     """
     now = app.timeline(now).start
-    old = now - timedelta(days=app.settings.retention_days)
+    days = app.settings.retention_days, app.settings.unconfirmed_days, app.settings.run_retention_days
+    old, unconfirmed, old_run = (now - timedelta(days=each) for each in days)
     with job_runs.record(app.db, "prune", now) as run:
         with app.db.write() as session:
-            run.counts["unconfirmed"] += subscribers.expire_pending(session, now - UNCONFIRMED_KEPT, now)
-            deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < now - RUNS_KEPT))
+            run.counts["unconfirmed"] += subscribers.expire_pending(session, unconfirmed, now)
+            deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < old_run))
             run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
-            run.counts["polls"] += source_history.prune(session, now - RUNS_KEPT)
+            run.counts["polls"] += source_history.prune(session, old_run)
             run.counts["cards"] += ledger.prune_snapshots(session, old)
             subscribers.expire_changes(session, now)
             run.counts["requests"] += subscribers.prune_form_submissions(session, now)
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             hit_counters.prune(session, now)
             admin_sessions.prune(session, now)
+            idempotency_keys.prune(session, now)
         uploads.delete_expired(uploads.folder(app.settings.journal_dir), now)
         run.counts.update(events=0, deliveries=0)
         for prune_batch in (ledger.prune_deliveries, ledger.prune_events):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from ipaddress import ip_network
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -20,6 +21,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from app.errors import InvalidSettings
 
 MIN_SECRET_CHARS = 32
+HIDDEN = "…"  # instead of a secret
 _PLACEHOLDERS = ("change", "placeholder", "secret", "example", "password", "xxxx")
 
 
@@ -72,7 +74,7 @@ class Settings(BaseSettings):
     # The relay
     smtp_host: str = "127.0.0.1"
     smtp_port: int = Field(default=25, ge=1, le=65535)
-    smtp_username: str = ""
+    smtp_username: str = Field(default="", repr=False)  # some relays' names are keys
     smtp_password: str = Field(default="", repr=False)
     smtp_security: SmtpSecurity = SmtpSecurity.OPPORTUNISTIC
     smtp_connections: int = Field(default=10, ge=1, le=200)
@@ -93,7 +95,7 @@ class Settings(BaseSettings):
     bounce_mailbox: str = Field(default="", repr=False)
     bounce_folder: str = ""
     sns_topics: Annotated[tuple[str, ...], NoDecode] = ()
-    sendgrid_key: str = ""
+    sendgrid_key: str = Field(default="", repr=False)
     mailgun_key: str = Field(default="", repr=False)
 
     # The digest
@@ -126,6 +128,17 @@ class Settings(BaseSettings):
     log_level: LogLevel = LogLevel.INFO
     log_json: bool = False
     otel_endpoint: str = ""
+
+    # Limits
+    api_requests_per_minute: int = Field(default=600, ge=1, le=100_000)  # per key
+    invitations_per_hour: int = Field(default=100, ge=0, le=10_000)  # per key without the scope `send`
+    pages_per_minute: int = Field(default=240, ge=10, le=100_000)  # per visitor, as all below
+    searches_per_minute: int = Field(default=30, ge=1, le=10_000)
+    previews_per_minute: int = Field(default=60, ge=1, le=10_000)
+    feeds_per_minute: int = Field(default=30, ge=1, le=10_000)
+    source_timeout_seconds: int = Field(default=60, ge=5, le=600)  # for one response
+    unconfirmed_days: int = Field(default=30, ge=7, le=365)  # the link to confirm works for 7
+    run_retention_days: int = Field(default=90, ge=7, le=3650)
 
     @field_validator(
         "secret_keys",
@@ -309,6 +322,46 @@ def _has_a_login(url: str) -> bool:
     except ValueError:
         return False
     return complete and not (parts.query or parts.fragment or "@" in parts.path)
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSetting:
+    """A setting in effect, without secrets: those have the value HIDDEN if they are set."""
+
+    name: str  # of the environment variable
+    value: Any
+    default: Any
+    changed: bool  # differs from the default
+    secret: bool
+
+
+def effective(settings: Settings) -> list[EffectiveSetting]:
+    """Return all settings in effect, in the order of .env.example, for operators to read.
+
+    The values of secrets, which are the fields with `repr=False`, are hidden, and so are names, passwords
+    and parameters in URLs.
+    """
+    plain = settings.model_dump(mode="json")
+    listed = []
+    for name, field in Settings.model_fields.items():
+        value, default = getattr(settings, name), field.default
+        visible = _without_credentials(plain[name]) if field.repr else (HIDDEN if value else "")
+        visible = "" if visible is None else visible
+        default_value = "" if default is None else list(default) if isinstance(default, tuple) else default
+        listed.append(
+            EffectiveSetting(
+                f"PAPERBOY_{name.upper()}", visible, default_value, value != default, secret=not field.repr
+            )
+        )
+    return listed
+
+
+def _without_credentials(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_credentials(each) for each in value]
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    return re.sub(r"([?&][^=&#]*=)[^&#]+", rf"\1{HIDDEN}", re.sub(r"://.*@", f"://{HIDDEN}@", value))
 
 
 def load(**overrides: object) -> Settings:

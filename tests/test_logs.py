@@ -15,15 +15,21 @@ import httpx
 import pytest
 import stamina
 import structlog
+from sqlmodel import select
 
-from app import logs
+from app import logs, pipeline
+from app.application import Application
+from app.bounces import Kind, Notice
 from app.errors import SourceError
 from app.links import LinkSigner, Purpose
 from app.papers.sources import http_client
 from app.papers.sources.http_client import HttpTransport
 from app.settings import Settings
 from app.storage import api_keys
+from app.storage.models import Delivery
 from tests.conftest import SECRET
+from tests.support import factories
+from tests.support.mail_server import MailServer
 
 
 @pytest.fixture(autouse=True)
@@ -162,3 +168,42 @@ def test_retries_name_the_host(settings: Settings, now: datetime, capsys: pytest
     output = capsys.readouterr().err
     assert "lab.example: HTTP 503" in output
     assert "hidden-part" not in output
+
+
+def test_mail_is_traced_by_ids_and_not_by_addresses(
+    app: Application, mail_server: MailServer, now: datetime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planning, sending and bounces log editions and deliveries. The relay's replies name the readers."""
+    readers = [f"{name}@example.org" for name in ("alice", "bob", "carol")]
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Language Agents", now.date(), now, abstract="They plan.")
+        for reader in readers:
+            factories.add_subscriber(session, reader, ["language agents"], now)
+    mail_server.reply("rcpt", f"550 5.1.1 <{readers[1]}> unknown", to=readers[1])
+    mail_server.reply("data", f"451 4.3.0 <{readers[2]}> later", to=readers[2])
+    logs.configure(app.settings.model_copy(update={"log_json": True}))
+    assert pipeline.send_due(app, now)["sent"] == 1
+    with app.db.read() as session:
+        mails = {row.subscriber_id: row for row in session.exec(select(Delivery))}
+    returned_to = app.signer.return_path(mails[1].id or 0, app.settings.mail_domain)
+    notice = Notice(
+        Kind.BOUNCE, readers[0], diagnostic=f"552 <{readers[0]}> full", return_paths=(returned_to,)
+    )
+    pipeline.apply_bounces(app, [notice], now)
+    structlog.get_logger("app").warning("odd", error=ValueError(f"<{readers[0]}>"), who=[readers[1]])
+    output = capsys.readouterr().err
+    assert not [reader for reader in readers if reader in output]
+    lines = [json.loads(line) for line in output.splitlines()]
+    by_event = {line["event"]: line for line in lines}
+    edition, ids = mails[1].edition, sorted(row.id or 0 for row in mails.values())
+    planned, recorded = by_event["digests planned"], by_event["mails recorded"]
+    assert (planned["editions"], planned["deliveries"]) == ([edition], [ids[0], ids[-1]])
+    assert (recorded["editions"], sum(recorded["states"].values())) == ([edition], 3)
+    unsent = {line["delivery"]: line for line in lines if line["event"] == "mail not sent"}
+    assert {number: (line["edition"], line["state"]) for number, line in unsent.items()} == {
+        mails[2].id: (edition, "failed"),
+        mails[3].id: (edition, "deferred"),
+    }
+    bounce = by_event["bounce notice"]
+    assert (bounce["delivery"], bounce["edition"]) == (mails[1].id, edition)

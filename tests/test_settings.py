@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app import settings
-from app.errors import InvalidSettings
+from app import main, settings
+from app.errors import InvalidSettings, TooManyRequests
 from app.settings import Settings
 from app.storage.database import ROOT
+from app.web.rate_limits import Capacity
 
 GOOD = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
 EXAMPLE = ROOT / ".env.example"
@@ -84,6 +85,10 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("scheduler", "perhaps"),
         ("retention_days", "1"),
         ("summary_url", "model.test/v1"),
+        ("pages_per_minute", "0"),
+        ("api_requests_per_minute", "many"),
+        ("source_timeout_seconds", "601"),
+        ("unconfirmed_days", "6"),
     ],
 )
 def test_error_names_the_environment_variable(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,3 +155,51 @@ def test_repr_contains_no_secrets() -> None:
     )
     assert GOOD not in text
     assert "hunter2" not in text
+
+
+def test_every_setting_that_may_be_secret_is_hidden() -> None:
+    """A new setting with such a name is hidden, or listed here because it is public."""
+    public = {"dkim_keys"}  # names of files
+    names = [
+        name
+        for name in Settings.model_fields
+        if re.search("secret|password|username|token|key|mailbox", name) and name not in public
+    ]
+    shown = {each.name for each in settings.effective(Settings(_env_file=None)) if not each.secret}
+    assert not shown.intersection(f"PAPERBOY_{name.upper()}" for name in names)
+
+
+def test_effective_settings_say_what_differs() -> None:
+    """Lists are lists, and choices are their names."""
+    loaded = settings.load(secret_keys=(GOOD,), smtp_port=587, smtp_security="tls", arxiv_categories=())
+    listed = {each.name: each for each in settings.effective(loaded)}
+    port, secret = listed["PAPERBOY_SMTP_PORT"], listed["PAPERBOY_SECRET_KEYS"]
+    assert (port.value, port.default, port.changed) == (587, 25, True)
+    assert (secret.value, secret.default, secret.changed) == (settings.HIDDEN, [], True)
+    assert listed["PAPERBOY_SMTP_SECURITY"].value == "tls"
+    assert listed["PAPERBOY_ARXIV_CATEGORIES"].value == []
+    assert listed["PAPERBOY_SMTP_PASSWORD"].value == ""
+    changed = {name for name, each in listed.items() if each.changed}
+    assert changed == {
+        "PAPERBOY_SECRET_KEYS", "PAPERBOY_SMTP_PORT", "PAPERBOY_SMTP_SECURITY", "PAPERBOY_ARXIV_CATEGORIES",
+    }  # fmt: skip
+
+
+def test_limits_are_applied(database_url: str) -> None:
+    """Each limit of a visitor or a key holds for the number that is set."""
+    limits = {f"{name}_per_minute": number for number, name in enumerate(("pages", "searches", "feeds"), 10)}
+    loaded = settings.load(secret_keys=(GOOD,), database_url=database_url, source_timeout_seconds=7, **limits)
+    app = main.build(loaded)
+    assert app.http.answer_seconds == 7
+    capacity = Capacity(loaded)
+    for limiter, most in (
+        (capacity.page_limit, 10),
+        (capacity.search_limit, 11),
+        (capacity.feed_limit, 12),
+        (capacity.preview_limit, loaded.previews_per_minute),
+    ):
+        for _ in range(most):
+            limiter.hit("visitor")
+        with pytest.raises(TooManyRequests):
+            limiter.hit("visitor")
+    app.db.dispose()

@@ -185,6 +185,10 @@ def apply(
         for notice, delivery in _one_notice_per_delivery(session, context.signer, notices):
             outcome = _apply_notice(session, notice, delivery, now)
             counts[outcome] += 1
+            if delivery is not None:
+                log.info(
+                    "bounce notice", outcome=outcome, delivery=delivery.delivery_id, edition=delivery.edition
+                )
             if outcome == UNCLAIMED:
                 diagnostic = sanitize.redact_addresses(f"{notice.diagnostic:.300}")
                 # Omit the local part: the record of a run outlives a subscriber's erasure.

@@ -39,6 +39,7 @@ class BouncedDelivery:
     subscriber_id: int
     email: str
     to_earlier_address: bool  # the subscriber has moved to another address since
+    edition: str
 
 
 def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> BouncedDelivery | None:
@@ -62,10 +63,10 @@ def _delivery_where(session: Session, condition: ColumnElement[bool]) -> Bounced
         col(Event.kind) == repository.ADDRESS_CHANGED,
         col(Event.at) >= func.coalesce(Delivery.sent_at, Delivery.created_at),
     )
-    columns = select(col(Delivery.id), col(Subscriber.id), Subscriber.email, changed)
-    query = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
-    row = session.exec(query.where(condition)).first()
-    return BouncedDelivery(row[0] or 0, row[1] or 0, row[2], row[3]) if row else None
+    columns = select(col(Delivery.id), col(Subscriber.id), col(Subscriber.email), changed)
+    query = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id).where(condition)
+    row = session.execute(query.add_columns(col(Delivery.edition))).first()
+    return BouncedDelivery(*row) if row else None
 
 
 def record_refusal(

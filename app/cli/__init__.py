@@ -22,6 +22,7 @@ subscriber_files    subscribers import, export
 deliveries    list the mails in the ledger
 runs          list the runs of jobs
 report        show the daily report, or mail it to the operators
+settings      show the settings in effect, without secrets
 backup        backup, restore, move
 keys          key create, list, rotate, revoke, secret, dkim
 bounces       parse bounce mails
@@ -56,6 +57,7 @@ from app.cli import (
     send,
     sending,
     serve,
+    settings,
     sources,
     subscribers,
     suppressions,
@@ -81,6 +83,7 @@ for command in (
     backtest.backtest,
     deliveries.deliveries,
     report.report,
+    settings.settings,
     backup.backup,
     backup.restore,
     backup.move,

@@ -44,7 +44,7 @@ Day = Annotated[
 ]
 PIPE_WIDTH = 10_000
 MAX_PIPED_CELL = 300  # characters; --json prints everything
-ACTOR = "cli"  # in the audit log
+ACTOR = api_keys.COMMANDS  # in the audit log
 
 
 class Commands(TyperGroup):

@@ -7,17 +7,27 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
+from sqlmodel import Session
 
 from app import clock, pipeline, subscribers
 from app.cli import output, sending
 from app.delivery import ledger
 from app.errors import InvalidInput
 from app.storage import audit_log
-from app.storage.models import Delivery, DeliveryState
+from app.storage.models import Delivery, DeliveryState, Subscriber
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 group = typer.Typer()
 
+PaperUpdates = Annotated[
+    bool | None, typer.Option(help="Whether digests say that earlier papers were withdrawn or have code.")
+]
+NewAddress = Annotated[
+    str | None, typer.Option(help="A new address. Links to confirm it are mailed to both addresses.")
+]
+IsConfirmed = Annotated[
+    bool, typer.Option("--email-confirmed", help="Its owner confirmed it elsewhere: change it at once.")
+]
 SubscriberName = Annotated[str, typer.Argument(help="The subscriber's address or number.")]
 
 
@@ -41,14 +51,14 @@ def set_preferences(
         EmptyDigestPolicy | None, typer.Option(help="What to do if no paper matches.")
     ] = None,
     max_trending: output.MaxTrending = None,
-    paper_updates: Annotated[
-        bool | None, typer.Option(help="Whether digests say that earlier papers were withdrawn or have code.")
-    ] = None,
+    paper_updates: PaperUpdates = None,
     mute: Annotated[
         list[str] | None, typer.Option(help="A muted query. Repeat the option; together they replace all.")
     ] = None,
+    email: NewAddress = None,
+    email_confirmed: IsConfirmed = False,
 ) -> None:
-    """Change a subscriber's preferences. What is not given stays as it is."""
+    """Change a subscriber's preferences or address. What is not given stays as it is."""
     options: dict[str, Any] = {
         "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone, "min_papers": min_papers,
         "max_papers": max_papers, "when_empty": when_empty, "max_trending": max_trending,
@@ -56,16 +66,36 @@ def set_preferences(
         "interests": tuple(map(Interest, interest)) if interest else None,
     }  # fmt: skip
     chosen = {name: value for name, value in options.items() if value is not None}
-    if not chosen:
+    if not chosen and email is None:
         raise InvalidInput("nothing to change: give at least one option")
     now = clock.utcnow()
-    with output.open_application() as app, app.db.write() as session:
-        row = subscribers.find(session, subscriber)
-        preferences = replace(subscribers.preferences_of(session, row), **chosen)
-        row = subscribers.change(session, row.id or 0, preferences, now)
-        audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now)
+    with output.open_application() as app:
+        with app.db.write() as session:
+            row = subscribers.find(session, subscriber)
+            if chosen:
+                preferences = replace(subscribers.preferences_of(session, row), **chosen)
+                row = subscribers.change(session, row.id or 0, preferences, now)
+                audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now)
+            mail = _change_address(session, row, email, now, email_confirmed) if email else None
+        if mail is not None:
+            pipeline.send_pending(app, now, [mail])
     due = output.format_time(row.next_due_at)
     output.out().print(f"Changed {output.escaped(row.email)}. The next digest is due at {due}.")
+    if email and not email_confirmed:
+        output.out().print("The new address takes effect when both mailboxes have confirmed it.")
+
+
+def _change_address(
+    session: Session, row: Subscriber, email: str, now: datetime, confirmed: bool
+) -> int | None:
+    """Change the address if it is confirmed, else return the id of the mail that asks the old one."""
+    if confirmed:
+        subscribers.replace_address(session, row.id or 0, email, now)
+        audit_log.record(session, output.ACTOR, "subscriber.replace_address", row.id, now)
+        return None
+    mail = subscribers.request_change_by_operator(session, row.id or 0, email, now)
+    audit_log.record(session, output.ACTOR, "subscriber.request_address", row.id, now)
+    return mail
 
 
 @group.command()

@@ -68,5 +68,10 @@ def _sign(composer: Composer, request: MailRequest) -> Signature:
     try:
         return Signature(request.delivery_id, *composer.signature(composer.draft(request)))
     except Exception:  # the error is recorded when the mail is composed again for sending
-        log.warning("a mail could not be signed ahead", delivery=request.delivery_id, exc_info=True)
+        log.warning(
+            "a mail could not be signed ahead",
+            delivery=request.delivery_id,
+            edition=request.edition,
+            exc_info=True,
+        )
         return Signature(request.delivery_id)

@@ -199,7 +199,7 @@ class DigestBuilder:
         try:
             digest = ranked if isinstance(ranked, Skip) else compose.compose(edition, ranked)
         except Exception as error:
-            return _log_failure(subscriber, error)
+            return _log_failure(subscriber, error, edition)
         return digest if isinstance(digest, Skip) else replace(digest, updates=updates)
 
     @property
@@ -421,6 +421,6 @@ def _first_day(days: int, last: date) -> date:
     return last - timedelta(days=days - 1)
 
 
-def _log_failure(subscriber: Subscriber, error: Exception) -> Skip:
-    log.exception("digest not composed", subscriber=subscriber.id)
+def _log_failure(subscriber: Subscriber, error: Exception, edition: str = "") -> Skip:
+    log.exception("digest not composed", subscriber=subscriber.id, edition=edition)
     return Skip(f"something went wrong on our side, and we have logged it ({type(error).__name__})")

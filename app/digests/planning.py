@@ -328,12 +328,22 @@ def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[in
     except Exception:
         if len(entries) > 1:
             return {n: outcome for entry in entries for n, outcome in _enter(session, [entry], now).items()}
-        log.exception("planning failed for a subscriber", subscriber=entries[0].subscriber_id)
+        failed = entries[0]
+        log.exception(
+            "planning failed for a subscriber", subscriber=failed.subscriber_id, edition=failed.edition
+        )
         return {}
-    outcomes = {}
+    outcomes: dict[int, str] = {}
     for entry, delivery_id in zip(entries, ids, strict=True):
         outcome = "skipped" if isinstance(entry.digest, Skip) else "planned"
         outcomes[entry.subscriber_id] = "planned_before" if delivery_id is None else outcome
+    new = [delivery_id for delivery_id in ids if delivery_id is not None]
+    log.info(
+        "digests planned",
+        editions=sorted({entry.edition for entry in entries}),
+        deliveries=[min(new), max(new)] if new else [],
+        outcomes=dict(Counter(outcomes.values())),
+    )
     return outcomes
 
 

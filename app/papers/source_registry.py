@@ -42,6 +42,12 @@ def get(session: Session, source_id: int) -> Source:
     return source
 
 
+def get_for_update(session: Session, source_id: int) -> Source:
+    """Return the source with this id, and lock its row until the transaction ends. Raise as `get` does."""
+    session.get(Source, source_id, with_for_update=True, populate_existing=True)
+    return get(session, source_id)
+
+
 def get_by_name(session: Session, name: str) -> Source:
     """Return the source with this name. Raise NotFound if there is none, or it was removed."""
     source = session.exec(select(Source).where(Source.name == name)).one_or_none()

@@ -9,6 +9,7 @@ live_processes  detect which processes are alive, from locks that are released w
 hit_counters    rate-limit counters that all processes share
 job_runs        the record of each run of a job
 audit_log       changes that operators made
+idempotency_keys  requests that are carried out once, with their answers
 api_keys        keys of the admin API: scoped, hashed, revocable
 uploads         uploaded files that wait for a confirmation
 admin_sessions  operators who are signed in to the admin pages

@@ -19,6 +19,7 @@ from app.storage.models import ApiKey, Scope
 PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a repository
 MAX_NAME = 100
 DAYS, MAX_DAYS = 365, 3650  # until a key expires
+COMMANDS = "cli"  # the name of the command line in the audit log
 BY_MAIL = ", by mail"  # ends the names of keys that a mailed link created
 LINK_NAME, LINK_LIFETIME = "sign-in link to", timedelta(minutes=15)
 _SECRET_BYTES = 32
@@ -33,6 +34,7 @@ class ApiKeyIdentity:
     name: str
     scopes: frozenset[Scope]
     last_used_at: datetime | None
+    expires_at: datetime | None = None
 
     def is_stale(self, now: datetime) -> bool:
         """Return whether `last_used_at` is old enough to be updated."""
@@ -45,12 +47,17 @@ def new_secret() -> str:
 
 
 def create(
-    session: Session, name: str, scopes: Iterable[Scope], now: datetime, days: int | None = DAYS
+    session: Session,
+    name: str,
+    scopes: Iterable[Scope],
+    now: datetime,
+    days: int | None = DAYS,
+    creator: ApiKeyIdentity | None = None,
 ) -> tuple[ApiKey, str]:
     """Create a key. Return its row and the key itself, which is not stored anywhere.
 
-    The key expires after `days`, or never if `days` is None. Raise InvalidInput if an argument is invalid, or
-    Conflict if a key in use has the same name.
+    The key expires after `days`, or never if `days` is None, but no later than the key of its `creator`.
+    Raise InvalidInput if an argument is invalid, or Conflict if a key in use has the same name.
     """
     name, unique_scopes = name.strip(), sorted(set(scopes))
     if not name or len(name) > MAX_NAME:
@@ -59,15 +66,31 @@ def create(
         raise InvalidInput("a key needs at least one scope: read, write, send or bounces", field="scopes")
     if days is not None and not 1 <= days <= MAX_DAYS:
         raise InvalidInput(f"a key must expire after 1 to {MAX_DAYS} days, or never", field="days")
-    if name.startswith(LINK_NAME):  # such a key could be redeemed for one with all scopes
-        raise InvalidInput(f"a key cannot be named “{LINK_NAME} …”", field="name")
+    _refuse_reserved(name)
     if any(key.name == name and identity_of(key, now) for key in list_keys(session)):
         raise Conflict(f"a key named “{name}” exists already: revoke it first, or choose another name")
-    return _add(session, name, unique_scopes, now, None if days is None else timedelta(days=days))
+    expires_at = None if days is None else now + timedelta(days=days)
+    return _add(session, name, unique_scopes, now, _earlier(expires_at, creator))
+
+
+def _refuse_reserved(name: str) -> None:
+    """Raise InvalidInput for names that the service itself uses, in the audit log and for mailed links."""
+    if name.startswith(LINK_NAME):  # such a key could be redeemed for one with all scopes
+        raise InvalidInput(f"a key cannot be named “{LINK_NAME} …”", field="name")
+    if name.casefold() == COMMANDS:
+        raise InvalidInput(f"a key cannot be named “{COMMANDS}”: changes by commands have this name", "name")
+    if name.casefold().endswith(BY_MAIL):
+        raise InvalidInput(f"a key’s name cannot end in “{BY_MAIL}”: keys of mailed links do", field="name")
+
+
+def _earlier(expires_at: datetime | None, creator: ApiKeyIdentity | None) -> datetime | None:
+    """Return when a key expires that must not outlive its creator's."""
+    ends = [expires_at, creator.expires_at if creator else None]
+    return min((at for at in ends if at is not None), default=None)
 
 
 def _add(
-    session: Session, name: str, scopes: Iterable[Scope], now: datetime, lifetime: timedelta | None
+    session: Session, name: str, scopes: Iterable[Scope], now: datetime, expires_at: datetime | None
 ) -> tuple[ApiKey, str]:
     key = PREFIX + new_secret()
     row = ApiKey(
@@ -75,7 +98,7 @@ def _add(
         key_hash=_hash(key),
         scopes=[str(scope) for scope in scopes],
         created_at=now,
-        expires_at=now + lifetime if lifetime else None,
+        expires_at=expires_at,
     )
     session.add(row)
     session.flush()
@@ -100,7 +123,11 @@ def identity_of(row: ApiKey, now: datetime) -> ApiKeyIdentity | None:
     if row.revoked_at or (row.expires_at is not None and row.expires_at <= now):
         return None
     return ApiKeyIdentity(
-        cast("int", row.id), row.name, frozenset(Scope(scope) for scope in row.scopes), row.last_used_at
+        cast("int", row.id),
+        row.name,
+        frozenset(Scope(scope) for scope in row.scopes),
+        row.last_used_at,
+        row.expires_at,
     )
 
 
@@ -125,7 +152,7 @@ def create_link(session: Session, email: str, now: datetime) -> str:
     It is the key of a row that can read, until LINK_LIFETIME has passed.
     """
     name = f"{LINK_NAME} {email}"[:MAX_NAME]
-    return _add(session, name, [Scope.READ], now, LINK_LIFETIME)[1]
+    return _add(session, name, [Scope.READ], now, now + LINK_LIFETIME)[1]
 
 
 def redeem_link(session: Session, token: str, now: datetime) -> ApiKeyIdentity | None:
@@ -143,7 +170,7 @@ def redeem_link(session: Session, token: str, now: datetime) -> ApiKeyIdentity |
     _revoke_all(session, link.name, now)
     name = f"{link.name.removeprefix(LINK_NAME).strip()}{BY_MAIL}"[:MAX_NAME]
     _revoke_all(session, name, now)
-    row, _ = _add(session, name, [Scope.READ, Scope.WRITE, Scope.SEND], now, timedelta(days=1))
+    row, _ = _add(session, name, [Scope.READ, Scope.WRITE, Scope.SEND], now, now + timedelta(days=1))
     return identity_of(row, now)
 
 
@@ -183,20 +210,31 @@ def revoke_by_id(session: Session, key_id: int, now: datetime) -> ApiKey:
     return row
 
 
-def rotate(session: Session, key_id: int, now: datetime, overlap: timedelta) -> tuple[ApiKey, str]:
+def rotate(
+    session: Session,
+    key_id: int,
+    now: datetime,
+    overlap: timedelta,
+    creator: ApiKeyIdentity | None = None,
+) -> tuple[ApiKey, str]:
     """Create a key with the same name, scopes and lifetime. The old one expires after `overlap`.
 
-    Return the new row and the key itself. Raise NotFound if the old one is not in use.
+    The new key expires no later than that of its `creator`, unless a key rotates itself. Return the new row
+    and the key itself. Raise NotFound if the old one is not in use.
     """
     old = get(session, key_id)
     if active(session, old.name, now).id != key_id:
         raise Conflict(f"the key {key_id} has expired, or was replaced already")
     if old.name.startswith(LINK_NAME):  # the new key could be redeemed for one with all scopes
         raise NotFound(f"the key {key_id} is a link, which works once")
-    lifetime = old.expires_at - old.created_at if old.expires_at else None
+    if old.name.endswith(BY_MAIL):  # otherwise one mail would grant access for ever
+        raise Conflict(f"the key {key_id} was created by a mailed link: sign in again for another")
+    expires_at = now + (old.expires_at - old.created_at) if old.expires_at else None
+    if creator is not None and creator.id != key_id:
+        expires_at = _earlier(expires_at, creator)
     old.expires_at = min(old.expires_at or now + overlap, now + overlap)
     session.add(old)
-    return _add(session, old.name, [Scope(scope) for scope in old.scopes], now, lifetime)
+    return _add(session, old.name, [Scope(scope) for scope in old.scopes], now, expires_at)
 
 
 def expiring_keys(session: Session, before: datetime) -> list[ApiKey]:

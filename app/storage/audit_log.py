@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 
+from app.storage import idempotency_keys
 from app.storage.models import AuditEntry
 
 ERASED = "erased"
@@ -15,7 +16,11 @@ SENDING_RESUMED = "sending.resume"
 
 
 def record(session: Session, actor: str, action: str, subject: object, now: datetime, **detail: Any) -> None:
-    """Record a change in the transaction that makes it, so that both are committed or neither is."""
+    """Record a change in the transaction that makes it, so that both are committed or neither is.
+
+    This also marks the request that makes it as carried out, if it has an idempotency key.
+    """
+    idempotency_keys.note_change(session, str(subject))
     session.add(AuditEntry(at=now, actor=actor, action=action, subject=str(subject), detail=detail))
 
 
@@ -26,12 +31,16 @@ def last_time(session: Session, action: str, subject: str) -> datetime | None:
 
 
 def erase_details(session: Session, subscriber_id: int, address_hash: str) -> None:
-    """Delete the details in entries about a subscriber. Keep the actor, the action and the time."""
+    """Delete the details in entries about a subscriber, and the stored answers to requests about them.
+
+    Keep the actor, the action and the time.
+    """
     of_subscriber = col(AuditEntry.action).startswith("subscriber.") | (
         col(AuditEntry.action) == "digest.test"
     )
     by_id = update(AuditEntry).where(col(AuditEntry.subject) == str(subscriber_id), of_subscriber)
     unsynced = {"synchronize_session": False}  # erasing a subscriber does not read the audit log
     session.execute(by_id.values(detail={}), execution_options=unsynced)
+    idempotency_keys.erase_answers(session, str(subscriber_id), address_hash)
     by_hash = update(AuditEntry).where(col(AuditEntry.subject) == address_hash)
     session.execute(by_hash.values(subject=ERASED, detail={}), execution_options=unsynced)

@@ -494,6 +494,20 @@ class RateLimit(Row, table=True):
     expires_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 
+class IdempotencyKey(Row, table=True):
+    """A request that has an idempotency key, and its answer. See `storage.idempotency_keys`."""
+
+    name: str = Field(primary_key=True, max_length=64)  # the hash of the API key's id and the header
+    fingerprint: str = Field(max_length=64)  # the hash of the request
+    holder: str = Field(max_length=100)  # the attempt that may carry it out, until its lease ends
+    until: datetime = Field(sa_type=UtcDateTime)
+    changed: bool = False  # it was carried out, whether or not its answer was stored
+    subject: str = Field(default="", sa_type=Text)  # as in the audit log, to erase the answer
+    status: int | None = None  # of the answer; None while it is under way
+    answer: str | None = Field(default=None, sa_type=Text)  # None if it must not be stored, or was erased
+    expires_at: datetime = Field(sa_type=UtcDateTime, index=True)
+
+
 class AuditEntry(Row, table=True):
     """A change that an operator made, and the name of the API key they used, or `cli`."""
 

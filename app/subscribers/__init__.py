@@ -30,7 +30,15 @@ from app.subscribers.account import (
     unfollow,
     unmute,
 )
-from app.subscribers.address import confirm_change, expire_changes, open_change, request_change
+from app.subscribers.address import (
+    confirm_change,
+    expire_changes,
+    new_address,
+    open_change,
+    replace_address,
+    request_change,
+    request_change_by_operator,
+)
 from app.subscribers.csv_format import ImportedSubscriber, survey, write_csv, write_header, write_rows
 from app.subscribers.feedback import (
     MatchedReferences,
@@ -68,6 +76,7 @@ from app.subscribers.repository import (
     events,
     find,
     get,
+    get_for_update,
     history,
     mails,
     preferences_of,

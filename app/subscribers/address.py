@@ -1,5 +1,7 @@
 """Change a subscriber's address. The owner of the old address confirms first, then that of the new one.
 
+An operator can request the same, or change the address at once if its owner confirmed it elsewhere.
+
 The mail to the new address belongs to a pending row, as that of a sign-up does. The limits on mail to one
 mailbox and remembered declines apply to it, and its bounces do not count for the subscriber.
 """
@@ -13,7 +15,8 @@ from sqlmodel import Session, col, delete, select
 from app.delivery import suppression
 from app.errors import Conflict, InvalidAddress
 from app.links import LIFETIMES, Purpose
-from app.storage.models import AddressChange, RequestKind
+from app.storage.database import advisory_lock
+from app.storage.models import AddressChange, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import form_submissions
 from app.subscribers.preferences import normalise_address
@@ -21,8 +24,12 @@ from app.subscribers.privacy import anonymise
 from app.subscribers.repository import (
     ADDRESS_CHANGED,
     enqueue_requested_mail,
+    get,
     get_for_update,
     record_event,
+    require_not_erased,
+    reschedule,
+    state_before_bounces,
 )
 from app.types import MailKind
 
@@ -45,6 +52,57 @@ def request_change(session: Session, subscriber_id: int, email: str, now: dateti
     return enqueue_requested_mail(session, subscriber, MailKind.ADDRESS, now, lifetime=LIFETIME)
 
 
+def request_change_by_operator(session: Session, subscriber_id: int, email: str, now: datetime) -> int | None:
+    """Do the same for an operator, who may know which addresses are registered.
+
+    Raise Conflict also if the new address is suppressed, or belongs to another subscriber.
+    """
+    _lock_free_address(session, normalise_address(email), subscriber_id)
+    return request_change(session, subscriber_id, email, now)
+
+
+def replace_address(session: Session, subscriber_id: int, email: str, now: datetime) -> Subscriber:
+    """Change the address at once, because its owner confirmed it to the operator.
+
+    A subscriber whose mail bounced gets digests again. Raise InvalidAddress, or Conflict if the address is
+    suppressed or belongs to another subscriber, or the subscription is over or not confirmed.
+    """
+    email = normalise_address(email)
+    holder = _lock_free_address(session, email, subscriber_id)
+    subscriber = get_for_update(session, subscriber_id)
+    require_not_erased(subscriber)
+    if subscriber.state not in (State.ACTIVE, State.PAUSED, State.BOUNCING):
+        raise Conflict(f"Only an active subscription can get a new address: this one is {subscriber.state}.")
+    session.execute(delete(AddressChange).where(col(AddressChange.subscriber_id) == subscriber_id))
+    if subscriber.state is State.BOUNCING:
+        subscriber.state, subscriber.ended_at = state_before_bounces(session, subscriber), None
+        record_event(session, "trusted_again", subscriber, now)
+        if subscriber.state is State.PAUSED:
+            record_event(session, "paused", subscriber, now)
+        reschedule(session, subscriber, now)
+    _move(session, subscriber, email, holder, now)
+    return subscriber
+
+
+def _lock_free_address(session: Session, email: str, subscriber_id: int) -> Subscriber | None:
+    """Lock an address that no mail is sent to yet, and return its row if it has one, of a pending sign-up.
+
+    Raise InvalidAddress if it is the subscriber's own, Conflict if it is suppressed or somebody else's.
+    """
+    if get(session, subscriber_id).email == email:
+        raise InvalidAddress(f"{email} is the address of this subscriber already.", "email")
+    advisory_lock(session, f"mailbox {form_submissions.mailbox_hash(email)}")
+    if suppression.is_suppressed(session, email):
+        raise Conflict(f"{email} is suppressed: lift the suppression first, if its owner wants mail again.")
+    row = (
+        select(Subscriber).where(Subscriber.email == email, Subscriber.id != subscriber_id).with_for_update()
+    )
+    holder = session.exec(row).one_or_none()
+    if holder is not None and holder.state is not State.PENDING:
+        raise Conflict(f"{email} is already registered: subscriber {holder.id}, {holder.state}.")
+    return holder
+
+
 def open_change(
     session: Session, subscriber_id: int, delivery_id: int, now: datetime
 ) -> AddressChange | None:
@@ -57,6 +115,12 @@ def open_change(
     recent = recent.execution_options(populate_existing=True)
     own = session.exec(recent.where(AddressChange.subscriber_id == subscriber_id)).one_or_none()
     return own or session.exec(recent.where(AddressChange.delivery_id == delivery_id)).one_or_none()
+
+
+def new_address(session: Session, subscriber_id: int, now: datetime) -> str | None:
+    """Return the address that a subscriber is to get once it is confirmed, or None."""
+    change = session.get(AddressChange, subscriber_id)
+    return change.email if change and change.requested_at > now - LIFETIME else None
 
 
 def confirm_change(
@@ -89,14 +153,22 @@ def confirm_change(
     if suppression.is_suppressed(session, email) or holder.state is not State.PENDING:
         raise Conflict("This address cannot be used.")
     session.delete(change)
-    anonymise(session, holder, now)
-    record_event(session, "erased", holder, now)
-    session.flush()
+    _move(session, subscriber, email, holder, now)
+    return None
+
+
+def _move(
+    session: Session, subscriber: Subscriber, email: str, holder: Subscriber | None, now: datetime
+) -> None:
+    """Store a subscriber's new address, and erase the pending sign-up that has it."""
+    if holder is not None:
+        anonymise(session, holder, now)
+        record_event(session, "erased", holder, now)
+        session.flush()
     subscriber.email = email
     subscriber.link_epoch += 1  # links in mails to the old address no longer work
     record_event(session, ADDRESS_CHANGED, subscriber, now)
     session.add(subscriber)
-    return None
 
 
 def expire_changes(session: Session, now: datetime) -> None:

@@ -26,6 +26,7 @@ from app.errors import (
     NotFound,
     NotReady,
     PaperboyError,
+    PreconditionFailed,
     SourceError,
     TooManyRequests,
 )
@@ -39,6 +40,7 @@ _STATUS: dict[type[PaperboyError], int] = {
     InvalidInput: 422,
     NotFound: 404,
     Conflict: 409,
+    PreconditionFailed: 412,
     LinkExpired: 410,
     LinkForged: 403,
     TooManyRequests: 429,
@@ -121,6 +123,17 @@ def wait_in_words(seconds: int) -> str:
     return f"{count} {unit}" + "s" * (count != 1)
 
 
+def please_wait(error: TooManyRequests, then: str) -> str:
+    """Return what to tell a visitor whose form was refused: how long to wait, and what to do then."""
+    return f"Too many requests. Please wait {wait_in_words(error.retry_after)}, then {then}."
+
+
+def with_retry_after(response: Response, error: TooManyRequests) -> Response:
+    """Return the response, with the time to wait in a header."""
+    response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
 def status_of(error: PaperboyError) -> int:
     """Return the HTTP status of one of Paperboy's own errors."""
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
@@ -158,7 +171,7 @@ def _request_error(request: Request, error: Exception) -> Response:
             if isinstance(error, TooManyRequests) and request_bodies.parsed(request):
                 return _busy(request, 429, error.retry_after)
             if isinstance(error, TooManyRequests):
-                detail = f"Please wait {wait_in_words(error.retry_after)}, then try again."
+                detail = please_wait(error, "try again").removeprefix("Too many requests. ")
             return _respond(request, status_of(error), detail, headers, _LINK_PAGES.get(type(error)))
         case HTTPException():
             is_default = error.detail == HTTPStatus(error.status_code).phrase

@@ -128,7 +128,11 @@ def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Res
 def conditional_response(request: Request, cached: CachedResponse, headers: Mapping[str, str]) -> Response:
     """Return the response, or status 304 if the client already has this version."""
     headers = {**headers, "ETag": cached.etag}
-    tags = request.headers.get("if-none-match", "")
-    if tags.strip() == "*" or cached.etag.removeprefix("W/") in re.findall(r'"[^"]*"', tags):
+    if matches(cached.etag, request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers=headers)
     return Response(cached.body, media_type=cached.media_type, headers=headers)
+
+
+def matches(etag: str, if_none_match: str) -> bool:
+    """Return whether the client already has this version. Weak and strong ETags are compared alike."""
+    return if_none_match.strip() == "*" or etag.removeprefix("W/") in re.findall(r'"[^"]*"', if_none_match)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from threading import BoundedSemaphore, Lock
 
 from app.errors import TooManyRequests
+from app.settings import Settings
 
 API_REQUESTS = 8  # at once, for all keys together
 ANALYSES = 2  # at once: a backtest takes a second of CPU time and some 40 MB
@@ -28,13 +29,9 @@ PATIENCE = 5.0  # seconds that a search or a page waits for a slot
 RETRY_AFTER = 2  # seconds
 
 MINUTE, HOUR = 60, 3600  # seconds
-REQUESTS_A_MINUTE = 600  # per key
 WRONG_KEYS_A_MINUTE = 20  # per visitor
-PAGES_A_MINUTE = 240  # per visitor; cached pages are not counted
-PREVIEWS_A_MINUTE = 60  # per visitor: as fast as anybody types, with occasional pauses
-SEARCHES_A_MINUTE = 30  # per visitor
-FEEDS_A_MINUTE = 30  # per visitor; cached feeds are not counted
 FIRST_DIGESTS_AN_HOUR = 10  # per visitor: each subscriber can request only one
+SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; the limit per operator is counted in the database
 PASTES_AN_HOUR = 20  # per subscriber: parsing a file full of LaTeX may take six seconds
 
 
@@ -111,8 +108,8 @@ class RateLimiter:
 class KeyLimits:
     """Limits for requests with each key, and for wrong keys from each visitor."""
 
-    def __init__(self) -> None:
-        self._requests = RateLimiter(REQUESTS_A_MINUTE, MINUTE)
+    def __init__(self, requests_per_minute: int) -> None:
+        self._requests = RateLimiter(requests_per_minute, MINUTE)
         self._wrong = RateLimiter(WRONG_KEYS_A_MINUTE, MINUTE)
         self._valid: set[bytes] = set()  # digests of keys that were valid; at most as many as there are keys
 
@@ -137,9 +134,9 @@ class KeyLimits:
 
 
 class Capacity:
-    """The slots and rate limits of a web application."""
+    """The slots and rate limits of a web application. Cached pages and feeds are not counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.api = WorkSlots(API_REQUESTS)
         self.analyses = WorkSlots(ANALYSES)
         self.jobs = WorkSlots(JOBS)
@@ -148,12 +145,13 @@ class Capacity:
         self.previews = WorkSlots(PREVIEWS)
         self.searches = WorkSlots(SEARCHES, SEARCHES_WAITING, PATIENCE)
         self.pages = WorkSlots(PAGES, PAGES_WAITING, PATIENCE)
-        self.keys = KeyLimits()
-        self.page_limit = RateLimiter(PAGES_A_MINUTE, MINUTE)
-        self.preview_limit = RateLimiter(PREVIEWS_A_MINUTE, MINUTE)
-        self.search_limit = RateLimiter(SEARCHES_A_MINUTE, MINUTE)
-        self.feed_limit = RateLimiter(FEEDS_A_MINUTE, MINUTE)
+        self.keys = KeyLimits(settings.api_requests_per_minute)
+        self.page_limit = RateLimiter(settings.pages_per_minute, MINUTE)
+        self.preview_limit = RateLimiter(settings.previews_per_minute, MINUTE)
+        self.search_limit = RateLimiter(settings.searches_per_minute, MINUTE)
+        self.feed_limit = RateLimiter(settings.feeds_per_minute, MINUTE)
         self.first_digest_limit = RateLimiter(FIRST_DIGESTS_AN_HOUR, HOUR)
+        self.sign_in_link_limit = RateLimiter(SIGN_IN_LINKS_AN_HOUR, HOUR)
         self.paste_limit = RateLimiter(PASTES_AN_HOUR, HOUR)
 
 

@@ -1,4 +1,4 @@
-"""removed sources, alerts, updates on earlier papers"""
+"""what operators need: removed sources, alerts, edited papers, updates, idempotency keys"""
 
 from __future__ import annotations
 
@@ -55,9 +55,26 @@ def upgrade() -> None:
     op.add_column('delivery', sa.Column('receiver', sqlmodel.sql.sqltypes.AutoString(length=255), nullable=True))
     condition = sa.text('receiver IS NOT NULL')
     op.create_index('ix_delivery_receiver', 'delivery', ['receiver', 'sent_at'], sqlite_where=condition, postgresql_where=condition)
+    op.create_table('idempotency_key',
+    sa.Column('name', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
+    sa.Column('fingerprint', sqlmodel.sql.sqltypes.AutoString(length=64), nullable=False),
+    sa.Column('holder', sqlmodel.sql.sqltypes.AutoString(length=100), nullable=False),
+    sa.Column('until', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('changed', sa.Boolean(), nullable=False),
+    sa.Column('subject', sa.Text(), nullable=False),
+    sa.Column('status', sa.Integer(), nullable=True),
+    sa.Column('answer', sa.Text(), nullable=True),
+    sa.Column('expires_at', sa.DateTime(timezone=True), nullable=False),
+    sa.PrimaryKeyConstraint('name', name=op.f('pk_idempotency_key'))
+    )
+    with op.batch_alter_table('idempotency_key', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_idempotency_key_expires_at'), ['expires_at'], unique=False)
 
 
 def downgrade() -> None:
+    with op.batch_alter_table('idempotency_key', schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f('ix_idempotency_key_expires_at'))
+    op.drop_table('idempotency_key')
     op.drop_index('ix_delivery_receiver', 'delivery')
     op.drop_column('delivery', 'receiver')
     op.drop_column('digest_content', 'has_updates')

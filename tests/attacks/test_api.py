@@ -15,7 +15,6 @@ from app.storage import api_keys
 from app.storage.models import ApiKey, RateLimit, Scope, Subscriber
 from app.types import MailKind
 from app.web import rate_limits
-from app.web.api.subscribers import INVITATIONS_AN_HOUR
 from tests.conftest import NOW
 from tests.web.api.conftest import Call
 
@@ -51,7 +50,7 @@ def test_invitations_are_rate_limited(app: Application, call: Call) -> None:
     """A key with `write` alone cannot flood mailboxes with confirmations."""
     assert call("POST", "/subscribers", json={**MALLORY, "email": "first@example.org"}).status_code == 201
     with app.db.write() as session:
-        session.exec(select(RateLimit)).one().hits = INVITATIONS_AN_HOUR
+        session.exec(select(RateLimit)).one().hits = app.settings.invitations_per_hour
     refused = call("POST", "/subscribers", json=MALLORY)
     assert (refused.status_code, "Retry-After" in refused.headers) == (429, True)
     both = call("POST", "/subscribers", json=MALLORY, scope=(Scope.SEND, Scope.WRITE))
@@ -74,12 +73,12 @@ def test_keys_expire(app: Application, client: TestClient) -> None:
         assert answer.status_code == status
 
 
-def test_keys_are_rate_limited(client: TestClient, create_key: Callable[..., str]) -> None:
+def test_keys_are_rate_limited(app: Application, client: TestClient, create_key: Callable[..., str]) -> None:
     """The response has Retry-After. Other keys are not affected."""
     greedy, other = ({"Authorization": f"Bearer {create_key(scope)}"} for scope in (Scope.READ, Scope.SEND))
     statuses = [client.get("/api/v1/runs", headers=greedy).status_code for _ in range(2)]
     limits = client.app.state.capacity.keys  # type: ignore[attr-defined]
-    for _ in range(rate_limits.REQUESTS_A_MINUTE - 2):
+    for _ in range(app.settings.api_requests_per_minute - 2):
         limits.valid_key("x", 1)
     refused = client.get("/api/v1/runs", headers=greedy)
     assert (statuses, refused.status_code) == ([200, 200], 429)

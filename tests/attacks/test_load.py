@@ -167,7 +167,7 @@ def test_uncached_pages_are_rate_limited(app: Application, client: TestClient) -
         factories.add_paper(session, source, "Language Agents", NOW.date(), NOW)
     assert client.get("/").status_code == 200
     limit = client.app.state.capacity.page_limit  # type: ignore[attr-defined]
-    for _ in range(rate_limits.PAGES_A_MINUTE - 1):
+    for _ in range(app.settings.pages_per_minute - 1):
         limit.hit("testclient")
     assert client.get(f"/day/{NOW.date()}").status_code == 429
     assert client.get("/").status_code == 200
@@ -206,6 +206,8 @@ def test_concurrent_searches_wait_briefly(client: TestClient, monkeypatch: pytes
     with state.capacity.searches.take():
         busy = client.get("/search", params={"q": "agents"})
         assert (busy.status_code, busy.headers["Retry-After"]) == (429, "2")
+        assert "Too many requests. Please wait 2 seconds, then search again." in busy.text
+        assert 'name="q" type="search" value="agents"' in busy.text
         assert client.get("/healthz").status_code == 200
 
 

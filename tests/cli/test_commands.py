@@ -769,6 +769,24 @@ def test_change_a_subscriber(run: Run, app: Application) -> None:
     ]
 
 
+def test_change_an_address(run: Run, app: Application, mail_server: MailServer) -> None:
+    """The mail to the old address is sent at once. A confirmed address needs no mail."""
+    run("subscribers", "add", "alice@example.org", "--interest", "robots")
+    requested = run("subscribers", "set", "1", "--email", "alice@new.example").stdout
+    assert "takes effect when both mailboxes have confirmed it" in requested
+    assert [mail.recipient for mail in mail_server.messages] == ["alice@example.org"]
+    moved = run("subscribers", "set", "1", "--email", "alice@new.example", "--email-confirmed").stdout
+    assert "Changed alice@new.example." in moved
+    assert "already" in run("subscribers", "set", "1", "--email", "alice@new.example", code=1).stderr
+    with app.db.read() as session:
+        details = [(entry.action, entry.detail) for entry in session.exec(select(AuditEntry))]
+    assert sorted(action for action, _ in details)[1:] == [
+        "subscriber.replace_address",
+        "subscriber.request_address",
+    ]
+    assert "@" not in str(details)
+
+
 @pytest.mark.usefixtures("alice_is_due")
 def test_history_of_a_subscriber(run: Run, mail_server: MailServer) -> None:
     """It shows what they would get, what they got, and a suppression. So does `explain` without a paper."""

@@ -68,6 +68,49 @@ def test_name_and_scope_are_required(app: Application, now: datetime) -> None:
             assert refused.value.field == field
 
 
+@pytest.mark.parametrize(
+    "name", ["cli", "CLI ", "ada@example.org, by mail", "sign-in link to ada@example.org"]
+)
+def test_names_of_the_service_are_reserved(app: Application, now: datetime, name: str) -> None:
+    """A key with such a name would pass for a command in the audit log, or for a mailed link."""
+    with app.db.write() as session, pytest.raises(InvalidInput, match="cannot") as refused:
+        api_keys.create(session, name, [Scope.READ], now)
+    assert refused.value.field == "name"
+
+
+def test_a_key_does_not_outlive_its_creator(app: Application, now: datetime) -> None:
+    """Otherwise a key that leaks for a day would grant access for a year. A key may rotate itself."""
+    with app.db.write() as session:
+        parent = api_keys.create(session, "parent", [Scope.READ], now, days=10)[0]
+        creator = api_keys.identity_of(parent, now)
+        children = [
+            api_keys.create(session, name, [Scope.READ], now, days, creator)[0]
+            for name, days in (("long", 365), ("endless", None), ("short", 2))
+        ]
+        assert [child.expires_at for child in children] == [
+            parent.expires_at,
+            parent.expires_at,
+            now + timedelta(days=2),
+        ]
+        other = api_keys.create(session, "other", [Scope.READ], now, days=100)[0]
+        assert api_keys.rotate(session, other.id or 0, now, timedelta(), creator)[0].expires_at == (
+            parent.expires_at
+        )
+        later = now + timedelta(days=5)
+        itself = api_keys.rotate(session, parent.id or 0, later, timedelta(), creator)[0]
+        assert itself.expires_at == later + timedelta(days=10)
+
+
+def test_a_key_of_a_mailed_link_is_not_rotated(app: Application, now: datetime) -> None:
+    """Its day ends: the operator asks for another link."""
+    with app.db.write() as session:
+        link = api_keys.create_link(session, "ada@example.org", now)
+        operator = api_keys.redeem_link(session, link, now)
+        assert operator is not None
+        with pytest.raises(Conflict, match="mailed link"):
+            api_keys.rotate(session, operator.id, now, timedelta(days=1), operator)
+
+
 def test_revoking_an_unknown_key(app: Application, now: datetime) -> None:
     """Revoking an unknown name raises NotFound."""
     with app.db.write() as session, pytest.raises(NotFound):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import html
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -18,7 +19,7 @@ from app.links import Purpose
 from app.storage.models import Delivery, Event, FormSubmission, InterestQuery, Subscriber
 from app.subscribers import Preferences
 from app.types import Interest
-from app.web import forms, preview, rate_limits, templating
+from app.web import forms, preview, templating
 from app.web.preview import Previews
 from app.web.rate_limits import WorkSlots
 from tests.support import factories
@@ -401,10 +402,10 @@ def test_sign_up_does_not_split_interests(app: Application, client: TestClient) 
 
 
 @pytest.mark.usefixtures("sample_papers")
-def test_rate_limited_preview_keeps_the_form(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limited_preview_keeps_the_form(app: Application) -> None:
     """The visitor can still sign up."""
-    monkeypatch.setattr(rate_limits, "PREVIEWS_A_MINUTE", 2)
-    with TestClient(main.create_app(app), base_url="https://paperboy.test") as client:
+    limited = replace(app, settings=app.settings.model_copy(update={"previews_per_minute": 2}))
+    with TestClient(main.create_app(limited), base_url="https://paperboy.test") as client:
         preview_fragment(client, "agents")
         preview_fragment(client, "video")
         refused = client.post("/preview", data=FORM)

@@ -23,6 +23,8 @@ from app.storage.models import Delivery
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
 
+MAX_LOGGED = 50  # ids in one line
+
 log = structlog.get_logger(__name__)
 
 
@@ -48,7 +50,12 @@ def recover(
     for abandoned in journal.abandoned(folder):
         with database.write() as session:
             states = replay_journal(session, abandoned, now, policy, on_failed)
-        log.warning("recovered the mails of a crashed sender", sender=abandoned.owner, states=dict(states))
+        log.warning(
+            "recovered the mails of a crashed sender",
+            sender=abandoned.owner,
+            states=dict(states),
+            deliveries=sorted(abandoned.unanswered)[:MAX_LOGGED],
+        )
         recovered += states
     alive = journal.live_owners(folder)
     with database.write() as session:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -91,6 +91,7 @@ class SenderLedger:
         self._backed_off: dict[str, float] = {}  # provider → until when, before the database is asked
         self._in_flight_ids: frozenset[int] = frozenset()  # as of the last refresh
         self._committing_ids: frozenset[int] = frozenset()  # marked as `committing` in the database
+        self._editions: dict[int, str] = {}  # of claimed mails, for the log
         self._results: list[AttemptResult] = []  # not flushed yet
         self._flush_due, self._flush_lock = asyncio.Event(), asyncio.Lock()
         self._refreshed_at = self._renewed_at = monotonic()
@@ -150,6 +151,7 @@ class SenderLedger:
         batch = await self._retry_while_away(partial(self._load_claimed, claimed_ids))
         batch = replace(batch, skipped={**batch.skipped, **dict.fromkeys(deferred, State.DEFERRED)})
         self._claimed_ids.difference_update(batch.skipped)
+        self._editions.update((request.delivery_id, request.edition) for request in batch.requests)
         self.counts.update(batch.skipped.values())
         return batch
 
@@ -267,10 +269,32 @@ class SenderLedger:
                 self._withdrawn_ids.difference_update(ids)
                 self._intended_ids.difference_update(ids)
                 self.counts.update(states.get(delivery_id, "taken over") for delivery_id in ids)
+                self._log_results(batch, states)
                 if one_batch:
                     break
             if len(self._results) < FLUSH_SIZE:
                 self._flush_due.clear()
+
+    def _log_results(self, batch: Sequence[AttemptResult], states: Mapping[int, str]) -> None:
+        """Log one line for the batch, and one for each mail that was attempted and not sent."""
+        editions = {attempt.delivery_id: self._editions.pop(attempt.delivery_id, "") for attempt in batch}
+        log.info(
+            "mails recorded",
+            editions=sorted(set(editions.values())),
+            deliveries=[min(editions), max(editions)],
+            states=dict(Counter(states.values())),
+        )
+        for attempt in batch:
+            outcome = attempt.result.outcome
+            if outcome not in (SendOutcome.ACCEPTED, SendOutcome.NOT_ATTEMPTED, SendOutcome.WITHDRAWN):
+                log.info(
+                    "mail not sent",
+                    delivery=attempt.delivery_id,
+                    edition=editions[attempt.delivery_id],
+                    state=states.get(attempt.delivery_id, "taken over"),
+                    outcome=outcome.value,
+                    code=attempt.result.code,
+                )
 
     def _write_results(self, batch: Sequence[AttemptResult]) -> dict[int, str]:
         now = self._clock()

@@ -8,7 +8,7 @@ editions        the editions: reconcile, pause, resume, cancel, resend
 papers          search papers; one paper: edit, hide, pin, merge, split
 sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver, suppressed addresses
-records         runs of jobs, changes by operators
+records         runs of jobs, changes by operators, settings
 keys            create, rotate and revoke keys
 """
 

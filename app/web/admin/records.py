@@ -1,4 +1,4 @@
-"""What the service and its operators did: runs of jobs, and changes."""
+"""Runs of jobs, changes by operators, and the settings in effect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from app.application import Application
 from app.delivery import ledger
 from app.web.admin.sign_in import Reader, page
-from app.web.api import audit_log, runs
+from app.web.api import audit_log, runs, settings
 from app.web.api.auth import Id
 from app.web.api.pagination import window_of
 from app.web.request_bodies import FormRoute
@@ -48,3 +48,10 @@ def list_changes(request: Request, operator: Reader, cursor: str | None = None, 
         request, "admin/changes.html", operator, changes=listed.items, next_cursor=listed.next_cursor,
         actor=actor,
     )  # fmt: skip
+
+
+@router.get("/admin/settings")
+def show_settings(request: Request, operator: Reader) -> Response:
+    """Show the settings in effect, without secrets."""
+    listed = settings.list_settings(request.app.state.paperboy, operator.key)
+    return page(request, "admin/settings.html", operator, settings=listed.items)

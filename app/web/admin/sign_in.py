@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import structlog
@@ -21,17 +21,18 @@ from fastapi.security import SecurityScopes
 from app import clock
 from app.application import Application
 from app.doctor import operator_mail
-from app.errors import PaperboyError
+from app.errors import PaperboyError, TooManyRequests
 from app.storage import admin_sessions, api_keys, audit_log, hit_counters
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Scope
 from app.types import OperatorReport, ReportSection
 from app.web import templating
 from app.web.api import auth
+from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
-from app.web.security import NOT_STORED, PUBLIC_REFERRER, same_site
+from app.web.security import NOT_STORED, PUBLIC_REFERRER, same_site, visitor
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
@@ -134,12 +135,20 @@ def back_to(path: str, done: str = "") -> Response:
     return RedirectResponse(f"{path}?done={done}" if done else path, status_code=303, headers=_HEADERS)
 
 
-def _sign_in_page(request: Request, to: str, *, message: str = "", problem: str = "") -> Response:
+def _sign_in_page(
+    request: Request, to: str, *, message: str = "", problem: str = "", email: str = "", status: int = 403
+) -> Response:
+    """Return the sign-in page, with `status` if there is a problem. It never contains the typed key."""
     app: Application = request.app.state.paperboy
     return page(
-        request, "admin/sign_in.html", None, status=403 if problem else 200, to=to, message=message,
-        problem=problem, by_mail=bool(app.settings.admin_addresses),
+        request, "admin/sign_in.html", None, status=status if problem else 200, to=to, message=message,
+        problem=problem, email=email, by_mail=bool(app.settings.admin_addresses),
     )  # fmt: skip
+
+
+def _wait_page(request: Request, to: str, error: TooManyRequests, then: str, email: str = "") -> Response:
+    response = _sign_in_page(request, to, problem=please_wait(error, then), email=email, status=429)
+    return with_retry_after(response, error)
 
 
 @router.get("/admin/sign-in")
@@ -152,7 +161,10 @@ def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
     """Open a session. Too many wrong keys from one network are refused, as for the API."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
-    caller = auth.authenticate(request, key.strip(), now)
+    try:
+        caller = auth.authenticate(request, key.strip(), now)
+    except TooManyRequests as error:
+        return _wait_page(request, _local(to), error, "sign in again")
     if caller is None or Scope.READ not in caller.scopes:
         problem = "This key lacks the scope “read”." if caller else "This key is unknown, revoked or expired."
         return _sign_in_page(request, _local(to), problem=problem)
@@ -166,29 +178,40 @@ def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
 def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Response:
     """Mail a link to an operator. The response does not reveal whether the address is one."""
     app: Application = request.app.state.paperboy
+    limits: Capacity = request.app.state.capacity
+    try:
+        limits.sign_in_link_limit.hit(visitor(request))
+        limits.mails.check()
+    except TooManyRequests as error:
+        return _wait_page(request, HOME, error, "ask for the link again", email[:320])
     address = next(
         (each for each in app.settings.admin_addresses if each.lower() == email.strip().lower()), ""
     )
     if address:
-        later.add_task(_mail_link, app, address)
+        later.add_task(_mail_link, app, limits, address)
     message = "If this is an operator’s address, a link is on its way. It works for 15 minutes."
     return _sign_in_page(request, HOME, message=message)
 
 
-def _mail_link(app: Application, address: str) -> None:
-    now = clock.utcnow()
+def _mail_link(app: Application, limits: Capacity, address: str) -> None:
+    """Mail a link, if a slot for mails is free. Tasks after responses share the threads of all requests."""
     try:
-        with app.db.write() as session:
-            hit_counters.limit(session, f"sign-in links to {address}", LINKS_AN_HOUR, now, HOUR)
-            token = api_keys.create_link(session, address, now)
-        text = "This link works once, for 15 minutes. If you did not ask for it, ignore it."
-        section = ReportSection("Sign in", (text,))
-        report = OperatorReport(
-            f"Sign in to {app.settings.site_name}", (section,), f"{HOME}/sign-in/{token}", "Sign in"
-        )
-        operator_mail.send(app, report, now, [address])
+        with limits.mails.take():
+            _send_link(app, address, clock.utcnow())
     except PaperboyError as error:
         log.warning("no sign-in link was mailed", reason=str(error))
+
+
+def _send_link(app: Application, address: str, now: datetime) -> None:
+    with app.db.write() as session:
+        hit_counters.limit(session, f"sign-in links to {address}", LINKS_AN_HOUR, now, HOUR)
+        token = api_keys.create_link(session, address, now)
+    text = "This link works once, for 15 minutes. If you did not ask for it, ignore it."
+    section = ReportSection("Sign in", (text,))
+    report = OperatorReport(
+        f"Sign in to {app.settings.site_name}", (section,), f"{HOME}/sign-in/{token}", "Sign in"
+    )
+    operator_mail.send(app, report, now, [address])
 
 
 @router.get("/admin/sign-in/{token}")
@@ -202,7 +225,11 @@ def use_link(request: Request, token: str) -> Response:
     """Open a session with a mailed link, once."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
-    if auth.authenticate(request, token, now) is None:
+    try:
+        link = auth.authenticate(request, token, now)
+    except TooManyRequests as error:
+        return _wait_page(request, HOME, error, "open the link again")
+    if link is None:
         problem = "This link was used already, or has expired. Ask for another."
         return _sign_in_page(request, HOME, problem=problem)
     with app.db.write() as session:

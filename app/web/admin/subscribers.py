@@ -15,6 +15,7 @@ from app.web.api import digests
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
 from app.web.api.pagination import window_of
+from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
@@ -30,6 +31,8 @@ MESSAGES = {
     "unsubscribed": "Unsubscribed. They can sign up again themselves.",
     "links": "New links are being mailed. The earlier ones no longer work.",
     "tested": "The test digest was handed to the relay.",
+    "address": "Links were mailed to confirm the new address, first to the old one.",
+    "moved": "The address was changed.",
     "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
     "resent": "The mail will be sent again within a minute.",
 }
@@ -65,8 +68,13 @@ def add_subscriber(
     except ValidationError:
         problem = "An address, up to 20 interests, and how they agreed are needed."
         return _list(request, operator, typed=typed, problem=problem)
-    except (InvalidInput, Conflict, TooManyRequests) as error:
+    except (InvalidInput, Conflict) as error:
         return _list(request, operator, typed=typed, problem=str(error))
+    except TooManyRequests as error:
+        response = _list(
+            request, operator, typed=typed, problem=please_wait(error, "add them again"), status=429
+        )
+        return with_retry_after(response, error)
     return back_to(f"{PATH}/{added.id}", "added")
 
 
@@ -80,15 +88,17 @@ def _list(
     message: str = "",
     problem: str = "",
     typed: dict[str, str] | None = None,
+    status: int = 422,
 ) -> Response:
     app: Application = request.app.state.paperboy
     window = window_of(SUBSCRIBERS_SHOWN, cursor)
     with_state = SubscriberState(state) if state in set(SubscriberState) else None
     listed = api.list_subscribers(app, operator.key, window, with_state, search=search[:320] or None)
     return page(
-        request, "admin/subscribers.html", operator, status=422 if problem else 200, subscribers=listed.items,
-        search=search, state=state, states=SubscriberState, next_cursor=listed.next_cursor, message=message,
-        problem=problem, typed=typed or {"email": "", "interests": "", "consent": ""},
+        request, "admin/subscribers.html", operator, status=status if problem else 200,
+        subscribers=listed.items, search=search, state=state, states=SubscriberState,
+        next_cursor=listed.next_cursor, message=message, problem=problem,
+        typed=typed or {"email": "", "interests": "", "consent": ""},
     )  # fmt: skip
 
 
@@ -130,11 +140,15 @@ def send_test(request: Request, operator: Sender, subscriber_id: Id, to: Text = 
         with capacity.analyses.take():
             body = digests.Recipient(to=to[:320])
             outcome = digests.send_test(app, operator.key, clock.utcnow(), subscriber_id, body, None)
-    except (InvalidAddress, Conflict, TooManyRequests) as error:
-        return _page(request, operator, subscriber_id, problem=str(error), status=422)
+    except (InvalidAddress, Conflict) as error:
+        return _page(request, operator, subscriber_id, problem=str(error), to=to[:320], status=422)
+    except TooManyRequests as error:
+        problem = please_wait(error, "send the test again")
+        response = _page(request, operator, subscriber_id, problem=problem, to=to[:320], status=429)
+        return with_retry_after(response, error)
     if outcome.code is None or outcome.code >= 400:
         problem = f"The relay did not accept it: {outcome.code or ''} {outcome.reply}"
-        return _page(request, operator, subscriber_id, problem=problem, status=502)
+        return _page(request, operator, subscriber_id, problem=problem, to=to[:320], status=502)
     return back_to(f"{PATH}/{subscriber_id}", "tested")
 
 
@@ -163,6 +177,21 @@ def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Res
     return back_to(f"{PATH}/{subscriber_id}", "links")
 
 
+@router.post(PATH + "/{subscriber_id}/address")
+def change_address(
+    request: Request, operator: Writer, subscriber_id: Id, email: Text = "", confirmed: Text = ""
+) -> Response:
+    """Ask both mailboxes to confirm a new address, or change it at once if it was confirmed elsewhere."""
+    app: Application = request.app.state.paperboy
+    try:
+        body = api.SubscriberPatch(email=email.strip(), email_confirmed=bool(confirmed))
+        api.change_subscriber(app, operator.key, clock.utcnow(), subscriber_id, body)
+    except (InvalidInput, Conflict, ValidationError) as error:
+        problem = "This address is too long." if isinstance(error, ValidationError) else str(error)
+        return _page(request, operator, subscriber_id, problem=problem, new_address=email[:320], status=422)
+    return back_to(f"{PATH}/{subscriber_id}", "moved" if confirmed else "address")
+
+
 @router.post(PATH + "/{subscriber_id}/erase")
 def erase(request: Request, operator: Writer, subscriber_id: Id, sure: Text = "") -> Response:
     """Erase a subscriber, if the box that says so is checked."""
@@ -189,14 +218,17 @@ def _page(
     problem: str = "",
     paper: str = "",
     explanation: Explanation | None = None,
+    new_address: str = "",
+    to: str = "",
     status: int = 200,
 ) -> Response:
     app: Application = request.app.state.paperboy
-    subscriber = api.get_subscriber(app, operator.key, subscriber_id)
+    subscriber = api.get_subscriber(app, operator.key, clock.utcnow(), subscriber_id)
     with app.db.read() as session:
         mails = subscribers.mails(session, subscriber_id, MAILS_SHOWN)
         events = subscribers.events(session, subscriber_id, EVENTS_SHOWN)
     return page(
         request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=mails,
         events=events, message=message, problem=problem, paper=paper, explanation=explanation,
+        new_address=new_address, to=to,
     )  # fmt: skip

@@ -3,12 +3,14 @@
 auth          keys, scopes and common parameters
 pagination    paginated lists
 problems      errors as problem+json
+etags         unchanged answers are not sent again; changes of an outdated version are refused
+idempotency   requests that are sent again are not carried out again
 values        strict parameters: days, numbers, booleans; unknown ones are errors
 audit_log     changes made by operators
 docs          the HTML documentation
 
 The resources: deliveries, digests, editions, interests, keys, papers, paper_changes, relevance_models,
-runs, sources, statistics, subscribers, subscriber_files, suppressions.
+runs, settings, sources, statistics, subscribers, subscriber_files, suppressions.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from app.web.api import (
     digests,
     docs,
     editions,
+    etags,
+    idempotency,
     interests,
     keys,
     paper_changes,
@@ -33,6 +37,7 @@ from app.web.api import (
     problems,
     relevance_models,
     runs,
+    settings,
     sources,
     statistics,
     subscriber_files,
@@ -57,6 +62,7 @@ RESOURCES = (
     runs,
     audit_log,
     keys,
+    settings,
     statistics,
 )
 DESCRIPTION = """\
@@ -70,8 +76,12 @@ class Api(FastAPI):
     """An application whose OpenAPI document describes its errors."""
 
     def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema:
+            return self.openapi_schema
         document = super().openapi()
         document["components"]["schemas"].update(problems.schemas())
+        idempotency.describe(document)
+        etags.describe(document)
         return document
 
 
@@ -96,8 +106,10 @@ def create(app: Application, capacity: Capacity | None = None) -> FastAPI:
     )
     api.state.paperboy = app
     api.state.clock = clock.utcnow
-    api.state.capacity = capacity or Capacity()
+    api.state.capacity = capacity or Capacity(app.settings)
     api.state.templates = templating.environment(app.settings)
     problems.install(api)
+    idempotency.install(api)
+    etags.install(api)
     api.router.routes.extend(_ROUTER.routes)
     return api

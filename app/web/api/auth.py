@@ -13,6 +13,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityS
 from app.application import Application
 from app.storage import api_keys
 from app.storage.models import Scope
+from app.web.api import idempotency
 from app.web.api.values import FROM_URL
 from app.web.rate_limits import Capacity
 from app.web.security import visitor
@@ -59,6 +60,7 @@ def holder(
         raise HTTPException(
             403, f"this key lacks the scope “{needed.scope_str}”", {"WWW-Authenticate": challenge}
         )
+    idempotency.begin(request, app, caller, now)
     note_use(app, caller, now)
     return caller
 

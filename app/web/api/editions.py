@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
+from sqlmodel import Session
 
 from app.delivery import ledger
 from app.digests import reconciliation
@@ -17,6 +18,7 @@ from app.storage.models import DeliveryState, SendingPause
 from app.types import MailKind
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanSend, Now, Paperboy
+from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.pagination import Page, Paging, cut
 from app.web.api.values import FROM_URL
 
@@ -76,7 +78,7 @@ class ReasonOut(BaseModel):
     digests: int = Field(examples=[12])
 
 
-class Edition(BaseModel):
+class Edition(Versioned):
     """The digests for a local day or week, reconciled with the subscribers who were due."""
 
     edition: str = Field(examples=["2026-11-20"])
@@ -144,12 +146,19 @@ def list_editions(app: Paperboy, _key: CanRead, window: Paging) -> Page[EditionO
 def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Edition:
     """Return an edition and its reconciliation. Digests are deleted after the retention period."""
     with app.db.read() as session:
-        pauses = [_pause_out(pause) for pause in ledger.pauses(session) if pause.edition == edition]
-        is_expired = edition < (now - timedelta(days=app.settings.retention_days)).date().isoformat()
-        counted = reconciliation.reconcile(session, now, edition)
-        reasons = [ReasonOut(**each._asdict()) for each in ledger.commonest_reasons(session, edition)]
-    if (is_expired or not counted.due) and not counted.states and not pauses:
+        current = _read_edition(app, session, now, edition)
+    if current is None:
         raise NotFound(f"no digest of the edition {edition} was ever due")
+    return current
+
+
+def _read_edition(app: Paperboy, session: Session, now: datetime, edition: str) -> Edition | None:
+    pauses = [_pause_out(pause) for pause in ledger.pauses(session) if pause.edition == edition]
+    is_expired = edition < (now - timedelta(days=app.settings.retention_days)).date().isoformat()
+    counted = reconciliation.reconcile(session, now, edition)
+    if (is_expired or not counted.due) and not counted.states and not pauses:
+        return None
+    reasons = [ReasonOut(**each._asdict()) for each in ledger.commonest_reasons(session, edition)]
     paused = pauses[0] if pauses else None
     return Edition(edition=edition, reconciliation=_balance(counted), reasons=reasons, paused=paused)
 
@@ -180,10 +189,13 @@ def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: Pa
     _pause_sending(app, key.name, now, edition, body.reason)
 
 
-@router.post("/editions/{edition}/resume", status_code=204, responses=problems.responses(404))
-def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None:
-    """Resume sending an edition, or approve it if it awaits approval."""
-    _resume_sending(app, key.name, now, edition)
+@router.post("/editions/{edition}/resume", status_code=204, responses=problems.responses(404, 412))
+def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> None:
+    """Resume sending an edition, or approve it if it awaits approval.
+
+    With `If-Match`, it is approved only as it was when it was read.
+    """
+    _resume_sending(app, key.name, now, edition, if_match)
 
 
 @router.post("/editions/{edition}/resend-uncertain")
@@ -198,8 +210,8 @@ def resend_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Re
     return Resent(resent=resent)
 
 
-@router.post("/editions/{edition}/cancel", responses=problems.responses(404))
-def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Edition:
+@router.post("/editions/{edition}/cancel", responses=problems.responses(404, 412))
+def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> Edition:
     """Cancel every unsent mail in an edition. Its papers may appear in the subscriber's next digest.
 
     Mails that are being sent are not cancelled. Digests that have not been composed yet are still sent
@@ -207,6 +219,8 @@ def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Edit
     """
     get_edition(app, key, now, edition)  # to raise NotFound before anything is logged
     with app.db.write() as session:
+        if if_match is not None:
+            require_match(if_match, _read_edition(app, session, now, edition))
         cancelled = ledger.cancel(session, edition)
         audit_log.record(session, key.name, "edition.cancel", edition, now, ended=cancelled)
     return get_edition(app, key, now, edition)
@@ -243,8 +257,12 @@ def _pause_sending(app: Paperboy, actor: str, now: datetime, edition: str, reaso
         audit_log.record(session, actor, "sending.pause", edition, now, reason=reason)
 
 
-def _resume_sending(app: Paperboy, actor: str, now: datetime, edition: str) -> None:
+def _resume_sending(
+    app: Paperboy, actor: str, now: datetime, edition: str, if_match: str | None = None
+) -> None:
     with app.db.write() as session:
+        if if_match is not None:
+            require_match(if_match, _read_edition(app, session, now, edition))
         if not ledger.resume(session, edition):
             raise NotFound("nothing is paused here: sending and each edition are paused separately")
         audit_log.record(session, actor, audit_log.SENDING_RESUMED, edition, now)

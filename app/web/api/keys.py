@@ -13,6 +13,7 @@ from app.storage import api_keys, audit_log
 from app.storage.models import ApiKey, Scope
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.idempotency import SecretAnswer
 from app.web.api.values import FROM_JSON
 
 router = APIRouter(prefix="/keys", tags=["keys"])
@@ -38,7 +39,7 @@ class KeyList(BaseModel):
     items: list[KeyOut]
 
 
-class CreatedKey(KeyOut):
+class CreatedKey(KeyOut, SecretAnswer):
     """A new key. It is shown only here."""
 
     key: str = Field(examples=["pb_…"])
@@ -51,7 +52,8 @@ class NewKey(BaseModel):
     name: str = Field(max_length=api_keys.MAX_NAME, examples=["Grace Hopper"])
     scopes: list[Scope] = Field(min_length=1, max_length=len(Scope), examples=[["read"]])
     days: Annotated[int, Field(ge=1, le=api_keys.MAX_DAYS), FROM_JSON] = Field(
-        default=api_keys.DAYS, description="Days until it expires."
+        default=api_keys.DAYS,
+        description="Days until it expires. It never outlives the key of this request.",
     )
 
 
@@ -64,20 +66,26 @@ def list_keys(app: Paperboy, _key: CanRead) -> KeyList:
 
 @router.post("", status_code=201, responses=problems.responses(409))
 def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedKey:
-    """Create a key. It can have only scopes that the key of this request has, too."""
+    """Create a key, with scopes that the key of this request has, too. It does not outlive that key.
+
+    The names `cli` and those that end in `, by mail` are reserved.
+    """
     _require_scopes(key, body.scopes)
     with app.db.write() as session:
-        row, secret = api_keys.create(session, body.name, body.scopes, now, body.days)
+        row, secret = api_keys.create(session, body.name, body.scopes, now, body.days, key)
         audit_log.record(session, key.name, "key.create", row.name, now, scopes=" ".join(row.scopes))
         return CreatedKey(**_to_out(row).model_dump(), key=secret)
 
 
 @router.post("/{key_id}/rotate", status_code=201, responses=problems.responses(404, 409))
 def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey:
-    """Replace a key by a new one with the same name and scopes. The old one works for one more day."""
+    """Replace a key by a new one with the same name and scopes. The old one works for one more day.
+
+    The new one lasts as long as the old one did, but if another key requests this, no longer than that key.
+    """
     with app.db.write() as session:
         _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
-        row, secret = api_keys.rotate(session, key_id, now, OVERLAP)
+        row, secret = api_keys.rotate(session, key_id, now, OVERLAP, key)
         audit_log.record(session, key.name, "key.rotate", row.name, now)
         return CreatedKey(**_to_out(row).model_dump(), key=secret)
 

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from app.errors import InvalidInput, PaperboyError, TooManyRequests
 from app.storage.database import is_unavailable
-from app.web.errors import RETRY_AFTER, UNAVAILABLE, headers_of, status_of
+from app.web.errors import RETRY_AFTER, UNAVAILABLE, headers_of, please_wait, status_of
 
 MAX_ERRORS = 50  # listed in a problem
 MEDIA_TYPE = "application/problem+json"
@@ -79,8 +79,11 @@ def _request_error(request: Request, error: Exception) -> JSONResponse:
             if isinstance(error, InvalidInput) and error.field:
                 where = "query" if error.field in request.query_params else "body"
                 fields = [FieldError(pointer=f"/{where}/" + error.field.replace(".", "/"), detail=str(error))]
-            headers = {"Retry-After": str(error.retry_after)} if isinstance(error, TooManyRequests) else None
-            return _respond(request, status_of(error), str(error), fields, headers)
+            detail, headers = str(error), None
+            if isinstance(error, TooManyRequests):
+                detail = please_wait(error, "send the request again")
+                headers = {"Retry-After": str(error.retry_after)}
+            return _respond(request, status_of(error), detail, fields, headers)
         case HTTPException(status_code=HTTPStatus.BAD_REQUEST):  # FastAPI could not parse the body
             return _respond(request, 422, "the body is not JSON in UTF-8, or is nested too deeply")
         case HTTPException():

@@ -16,6 +16,7 @@ from app.types import SourceKind
 from app.web import background
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id, Limited, Now, Paperboy
+from app.web.api.etags import IfMatch, Versioned, require_match
 
 router = APIRouter(prefix="/sources", tags=["sources"])
 
@@ -30,7 +31,7 @@ Config = Annotated[
 ]
 
 
-class SourceOut(BaseModel):
+class SourceOut(Versioned):
     """A source with its status."""
 
     id: int
@@ -179,21 +180,25 @@ def get_source(app: Paperboy, _key: CanRead, source_id: Id) -> SourceOut:
         return _to_out(source_registry.get(session, source_id))
 
 
-@router.patch("/{source_id}", responses=problems.responses(404, 409))
-def change_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, body: SourceChange) -> SourceOut:
+@router.patch("/{source_id}", responses=problems.responses(404, 409, 412))
+def change_source(
+    app: Paperboy, key: CanWrite, now: Now, source_id: Id, body: SourceChange, if_match: IfMatch = None
+) -> SourceOut:
     """Rename or reconfigure a source."""
     with app.db.write() as session:
-        source = source_registry.get(session, source_id)
+        source = source_registry.get_for_update(session, source_id)
+        require_match(if_match, _to_out(source))
         source_registry.change(session, source, name=body.name, config=body.config)
         audit_log.record(session, key.name, "source.change", source.name, now)
         return _to_out(source)
 
 
-@router.delete("/{source_id}", status_code=204, responses=problems.responses(404))
-def remove_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> None:
+@router.delete("/{source_id}", status_code=204, responses=problems.responses(404, 412))
+def remove_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, if_match: IfMatch = None) -> None:
     """Remove a source. Its papers and their votes remain. If it is added again by name, it continues."""
     with app.db.write() as session:
-        source = source_registry.get(session, source_id)
+        source = source_registry.get_for_update(session, source_id)
+        require_match(if_match, _to_out(source))
         source_registry.remove(session, source, now)
         audit_log.record(session, key.name, "source.remove", source.name, now)
 

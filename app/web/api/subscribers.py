@@ -7,23 +7,24 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session, col, select
 
 from app import subscribers
 from app.storage import audit_log, hit_counters
+from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Event, Scope, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
 from app.web.api import problems
 from app.web.api.auth import Analysis, CanRead, CanSend, CanWrite, Id, Now, Paperboy
+from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.pagination import Page, Paging, newest_first
 from app.web.api.values import Integer, Moment, Number
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
 
-INVITATIONS_AN_HOUR = 100  # per key without the scope `send`
 HOUR = timedelta(hours=1)
 
 Text = Annotated[
@@ -91,6 +92,23 @@ class PreferencesPatch(BaseModel):
         return replace(before, **chosen)
 
 
+class SubscriberPatch(PreferencesPatch):
+    """Changes to a subscriber: preferences, and the address."""
+
+    email: str | None = Field(
+        default=None,
+        max_length=320,
+        examples=["alice@new.example.org"],
+        description="The new address. It takes effect when the owners of the old and the new address have "
+        "confirmed it with links that are mailed to them.",
+    )
+    email_confirmed: bool = Field(
+        default=False,
+        description="The owner confirmed the new address elsewhere: change it at once. This needs the scope "
+        "`send`, too.",
+    )
+
+
 class NewSubscriber(PreferencesPatch):
     """A subscriber to add, with a record of their consent."""
 
@@ -139,9 +157,10 @@ class FeedbackOut(BaseModel):
     paper_id: int | None = Field(description="Null if it was pasted and is not in the archive.")
 
 
-class SubscriberDetail(SubscriberOut):
+class SubscriberDetail(SubscriberOut, Versioned):
     """A subscriber with their feedback on papers, newest first."""
 
+    new_address: str | None = Field(description="An address that replaces the current one once confirmed.")
     ignored_authors: list[str] = Field(description="Authors of liked papers who do not count as liked.")
     feedback: list[FeedbackOut]
 
@@ -201,36 +220,59 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
     add = subscribers.add if Scope.SEND in key.scopes else subscribers.invite
     with app.db.write() as session:
         if add is subscribers.invite:
-            hit_counters.limit(session, f"invitations of key {key.id}", INVITATIONS_AN_HOUR, now, HOUR)
+            most = app.settings.invitations_per_hour
+            hit_counters.limit(session, f"invitations of key {key.id}", most, now, HOUR)
         number = add(session, body.email, body.applied_to(subscribers.default_preferences(app.settings)), now)
         audit_log.record(session, key.name, "subscriber.add", number, now, consent=body.consent)
         return _to_out(session, [subscribers.get(session, number)])[0]
 
 
 @router.get("/{subscriber_id}", responses=problems.responses(404))
-def get_subscriber(app: Paperboy, _key: CanRead, subscriber_id: Id) -> SubscriberDetail:
+def get_subscriber(app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id) -> SubscriberDetail:
     """Return a subscriber with their feedback on papers."""
     with app.db.read() as session:
-        subscriber = subscribers.get(session, subscriber_id)
-        feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
-        response = _to_out(session, [subscriber])[0]
-    return SubscriberDetail(
-        **response.model_dump(),
-        ignored_authors=subscriber.ignored_authors,
-        feedback=[FeedbackOut.model_validate(item) for item in feedback],
-    )
+        return _to_detail(session, subscriber_id, now)
 
 
-@router.patch("/{subscriber_id}", responses=problems.responses(404, 409))
+@router.patch("/{subscriber_id}", responses=problems.responses(404, 409, 412))
 def change_subscriber(
-    app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, body: PreferencesPatch
-) -> SubscriberOut:
-    """Change a subscriber's preferences. If given, `interests` and `muted` replace the whole lists."""
+    app: Paperboy,
+    key: CanWrite,
+    now: Now,
+    subscriber_id: Id,
+    body: SubscriberPatch,
+    if_match: IfMatch = None,
+) -> SubscriberDetail:
+    """Change a subscriber's preferences or address. `interests` and `muted` replace the whole lists.
+
+    The address changes when it is confirmed; until then, it is `new_address`.
+    """
     with app.db.write() as session:
-        before = subscribers.preferences_of(session, subscribers.get(session, subscriber_id))
-        subscriber = subscribers.change(session, subscriber_id, body.applied_to(before), now)
-        audit_log.record(session, key.name, "subscriber.change", subscriber_id, now)
-        return _to_out(session, [subscriber])[0]
+        subscriber = subscribers.get_for_update(session, subscriber_id)
+        require_match(if_match, _to_detail(session, subscriber_id, now))
+        before = subscribers.preferences_of(session, subscriber)
+        after = body.applied_to(before)
+        if body.email is None or after != before:
+            subscribers.change(session, subscriber_id, after, now)
+            audit_log.record(session, key.name, "subscriber.change", subscriber_id, now)
+        if body.email is not None:
+            change_address(session, key, subscriber_id, body.email, now, confirmed=body.email_confirmed)
+        session.flush()
+        return _to_detail(session, subscriber_id, now)
+
+
+def change_address(
+    session: Session, key: ApiKeyIdentity, subscriber_id: int, email: str, now: datetime, *, confirmed: bool
+) -> None:
+    """Change an address at once if it is `confirmed`, else ask its owner and that of the old one."""
+    if not confirmed:
+        subscribers.request_change_by_operator(session, subscriber_id, email, now)
+        audit_log.record(session, key.name, "subscriber.request_address", subscriber_id, now)
+        return
+    if Scope.SEND not in key.scopes:
+        raise HTTPException(403, "this key lacks the scope “send”: a confirmed address needs it")
+    subscribers.replace_address(session, subscriber_id, email, now)
+    audit_log.record(session, key.name, "subscriber.replace_address", subscriber_id, now)
 
 
 @router.post("/{subscriber_id}/pause", responses=problems.responses(404, 409))
@@ -294,10 +336,14 @@ def forget_feedback(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -
         audit_log.record(session, key.name, "subscriber.delete_feedback", subscriber_id, now)
 
 
-@router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404))
-def erase_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> None:
+@router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404, 412))
+def erase_subscriber(
+    app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, if_match: IfMatch = None
+) -> None:
     """Erase a subscriber's data. Only a hash of the address is kept, so that no more mail is sent to it."""
     with app.db.write() as session:
+        subscribers.get_for_update(session, subscriber_id)
+        require_match(if_match, _to_detail(session, subscriber_id, now))
         subscribers.erase(session, subscriber_id, now)
         audit_log.record(session, key.name, "subscriber.erase", subscriber_id, now)
 
@@ -307,6 +353,17 @@ def export_subscriber(app: Paperboy, _key: CanRead, subscriber_id: Id, _slot: An
     """Return everything stored about a subscriber, as in their own export."""
     with app.db.read() as session:
         return subscribers.export(session, subscriber_id)
+
+
+def _to_detail(session: Session, subscriber_id: int, now: datetime) -> SubscriberDetail:
+    subscriber = subscribers.get(session, subscriber_id)
+    feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
+    return SubscriberDetail(
+        **_to_out(session, [subscriber])[0].model_dump(),
+        new_address=subscribers.new_address(session, subscriber_id, now),
+        ignored_authors=subscriber.ignored_authors,
+        feedback=[FeedbackOut.model_validate(item) for item in feedback],
+    )
 
 
 def _to_out(session: Session, rows: Sequence[Subscriber]) -> list[SubscriberOut]:

@@ -7,21 +7,21 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlmodel import Session
 
 from app import clock
-from app.errors import InvalidInterest, NotFound
+from app.errors import InvalidInterest, NotFound, TooManyRequests
 from app.papers import queries
 from app.papers.queries import PaperFilter
 from app.relevance import query_language
 from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.web import paper_cards
 from app.web.api.values import Day
-from app.web.errors import ErrorPage
+from app.web.errors import ErrorPage, please_wait, with_retry_after
 from app.web.http_cache import public_page
 from app.web.paper_cards import Week
 from app.web.rate_limits import Capacity
@@ -140,7 +140,21 @@ def search_form(q: str = "", day: str = "", source: str = "", code: str = "", pa
 def search(
     request: Request, form: Annotated[SearchForm, Depends(search_form)], later: BackgroundTasks
 ) -> Response:
-    """Search the archive. If the query is the id, DOI or URL of a paper, redirect to the paper's page."""
+    """Search the archive. If the query is the id, DOI or URL of a paper, redirect to the paper's page.
+
+    If there are too many searches, the form is shown again with the time to wait.
+    """
+    try:
+        return _search(request, form, later)
+    except TooManyRequests as error:
+        problem = {"q": please_wait(error, "search again")}
+        with db(request).read() as session:
+            sources = queries.source_names(session)
+        response = _search_page(request, form, 429, problems=problem, sources=sources)
+        return with_retry_after(response, error)
+
+
+def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Response:
     archive: ArchiveSearch = request.app.state.archive_search
     capacity: Capacity = request.app.state.capacity
     results, missing = SearchPage((), 0), ""
@@ -160,14 +174,20 @@ def search(
     if not (parsed.problems or missing):
         with capacity.searches.take():
             results = archive.search(parsed.query, parsed.paper_filter, first, RESULTS_PER_PAGE)
-    newest = request.app.state.newest_day.get(clock.utcnow())
-    return page(
-        request, "search.html", status=422 if parsed.problems else 200, headers=PUBLIC_REFERRER, form=form,
-        problems=parsed.problems, missing=missing, empty=empty, sources=sources, results=results,
-        cards=paper_cards.cards(results.papers, clock.utcnow()), first=first + 1,
-        topics=newest.topics if newest else (),
+    return _search_page(
+        request, form, 422 if parsed.problems else 200, problems=parsed.problems, missing=missing,
+        empty=empty, sources=sources, results=results, first=first + 1,
+        cards=paper_cards.cards(results.papers, clock.utcnow()),
         pages=math.ceil(results.total / RESULTS_PER_PAGE),
     )  # fmt: skip
+
+
+def _search_page(request: Request, form: SearchForm, status: int, **values: Any) -> Response:
+    newest = request.app.state.newest_day.get(clock.utcnow())
+    topics = newest.topics if newest else ()
+    return page(
+        request, "search.html", status=status, headers=PUBLIC_REFERRER, form=form, topics=topics, **values
+    )
 
 
 def _renew_if_outdated(request: Request, session: Session, later: BackgroundTasks) -> None:

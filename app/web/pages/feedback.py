@@ -19,7 +19,7 @@ from app.papers import bibliography, queries
 from app.text import sanitize
 from app.types import ParseResult
 from app.web import feedback_overview, pasted_papers
-from app.web.errors import wait_in_words
+from app.web.errors import please_wait, with_retry_after
 from app.web.forms import PreferencesForm, Text
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
@@ -129,12 +129,10 @@ def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFi
         form = PreferencesForm(liked=liked, problems={error.field or "liked": str(error)})
         return _paste_page(request, form, status=422)
     except TooManyRequests as error:
-        wait = wait_in_words(error.retry_after)
-        problem = f"Too many requests. Please wait {wait}, then add the papers again."
+        problem = please_wait(error, "add the papers again")
         form = PreferencesForm(liked=liked, problems={"liked": problem})
         response = _paste_page(request, form, status=429)
-        response.headers["Retry-After"] = str(error.retry_after)
-        return response
+        return with_retry_after(response, error)
     return _paste_page(request, PreferencesForm(), matched=matched, rejections=pasted.rejections)
 
 

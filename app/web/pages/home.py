@@ -17,7 +17,7 @@ from app.subscribers import SignUp
 from app.types import EmptyDigestPolicy, ParseResult
 from app.web import background, forms, paper_cards, pasted_papers
 from app.web import preview as previews
-from app.web.errors import wait_in_words
+from app.web.errors import please_wait, with_retry_after
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.http_cache import public_page
 from app.web.preview import Preview
@@ -92,12 +92,9 @@ def subscribe(
             with capacity.pastes.take():
                 pasted = pasted_papers.parse(form.liked)
     except TooManyRequests as error:
-        problem = (
-            f"Too many requests. Please wait {wait_in_words(error.retry_after)}, then send the form again."
-        )
+        problem = please_wait(error, "send the form again")
         response = _front_page(request, replace(form, problems={"liked": problem}), status=429)
-        response.headers["Retry-After"] = str(error.retry_after)
-        return response
+        return with_retry_after(response, error)
     with app.db.read() as session:
         matched = subscribers.match_references(session, pasted.records)
     with app.db.write() as session:

@@ -29,6 +29,7 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip
+from app.web.rate_limits import WorkSlots
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 from tests.web.admin.conftest import ALL, Desk
@@ -369,3 +370,45 @@ def test_source_is_removed(app: Application, sign_in: Callable[..., Desk]) -> No
     desk = sign_in()
     assert desk.post(f"/admin/sources/{source.id}/remove").headers["location"].endswith("done=removed")
     assert "The lab" not in desk.get("/admin/sources").text
+
+
+def test_operator_changes_an_address(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """A refused address is shown again with the reason."""
+    desk, path = sign_in(), f"/admin/subscribers/{people[0]}"
+    refused = desk.post(f"{path}/address", email=BOB)
+    assert refused.status_code == 422
+    assert "is already registered" in refused.text
+    assert f'value="{BOB}"' in refused.text
+    assert desk.post(f"{path}/address", email="alice@new.example").headers["location"].endswith("=address")
+    assert "alice@new.example takes effect when both mailboxes have confirmed it" in desk.get(path).text
+    moved = desk.post(f"{path}/address", email="alice@new.example", confirmed="yes")
+    assert moved.headers["location"].endswith("=moved")
+    assert "<h1>alice@new.example</h1>" in desk.get(path).text
+    assert [action for _, action in actions(app)] == [
+        "subscriber.request_address",
+        "subscriber.replace_address",
+    ]
+
+
+def test_limited_forms_keep_what_was_typed(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """They say how long to wait, on the page and in a header."""
+    factory, path = sign_in(Scope.READ, Scope.WRITE), f"/admin/subscribers/{people[0]}/test"
+    new = {"email": "carol@example.org", "interests": "robots", "consent": "by phone"}
+    none = app.settings.model_copy(update={"invitations_per_hour": 0})
+    factory.browser.app.state.paperboy = replace(app, settings=none)  # type: ignore[attr-defined]
+    limited = factory.post("/admin/subscribers", **new)
+    desk = sign_in()
+    desk.browser.app.state.capacity.analyses = WorkSlots(0)  # type: ignore[attr-defined]
+    busy = desk.post(path, to="ada@example.org")
+    for answer, typed, then in (
+        (limited, "carol@example.org", "60 minutes, then add them again"),
+        (busy, "ada@example.org", "2 seconds, then send the test again"),
+    ):
+        assert answer.status_code == 429, answer.text
+        assert f"Please wait {then}." in answer.text
+        assert f'value="{typed}"' in answer.text
+        assert 0 < int(answer.headers["retry-after"]) <= 3600

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 
+import httpx2
 import pytest
 import time_machine
 from fastapi.routing import APIRoute
@@ -20,6 +22,7 @@ from app.storage import admin_sessions, api_keys
 from app.storage.models import AdminSession, AuditEntry, Scope, Source
 from app.subscribers import Preferences
 from app.types import Interest, SourceKind
+from app.web import rate_limits
 from app.web.admin import PAGES
 from app.web.admin.sign_in import COOKIE, HOME
 from tests.support.mail_server import MailServer
@@ -225,5 +228,33 @@ def test_a_used_session_lasts_until_its_longest_time(app: Application, sign_in: 
 @pytest.mark.once
 def test_wrong_keys_are_limited(visitor: TestClient) -> None:
     """As for the API, somebody who tries keys has to wait."""
-    codes = {visitor.post("/admin/sign-in", data={"key": f"pb_{n}"}).status_code for n in range(60)}
-    assert codes == {403, 429}
+    answers = [
+        visitor.post("/admin/sign-in", data={"key": f"pb_{n}", "to": "/admin/runs"}) for n in range(60)
+    ]
+    assert {answer.status_code for answer in answers} == {403, 429}
+    last = answers[-1]
+    assert re.search(r"Please wait \d+ seconds?, then sign in again", last.text)
+    assert 0 < int(last.headers["retry-after"]) <= 60
+    assert 'name="to" value="/admin/runs"' in last.text
+    assert "pb_59" not in last.text, "a key is never part of a page"
+
+
+def test_mailed_links_are_limited(app: Application) -> None:
+    """A visitor waits after ten, and if no slot for mails is free, whether or not the address is known."""
+    settings = app.settings.model_copy(update={"admin_addresses": ("ada@example.org",)})
+    site = main.create_app(replace(app, settings=settings))
+    browser = TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False)
+
+    def ask() -> httpx2.Response:
+        return browser.post("/admin/sign-in/link", data={"email": "eve@example.org"})
+
+    with ExitStack() as slots:
+        for _ in range(rate_limits.MAILS):
+            slots.enter_context(site.state.capacity.mails.take())
+        busy = ask()
+        assert (busy.status_code, busy.headers["retry-after"]) == (429, str(rate_limits.RETRY_AFTER))
+        assert 'value="eve@example.org"' in busy.text
+    answers = [ask() for _ in range(rate_limits.SIGN_IN_LINKS_AN_HOUR)]
+    assert [answer.status_code for answer in answers] == [200] * (len(answers) - 1) + [429]
+    assert "Please wait 60 minutes, then ask for the link again." in answers[-1].text
+    assert 'value="eve@example.org"' in answers[-1].text

@@ -148,6 +148,10 @@ def test_test_mails_are_rate_limited(
     path = f"/subscribers/{alice}/test-send"
     answers = [call("POST", path, scope=Scope.SEND, json={"to": "me@example.org"}) for _ in range(6)]
     assert [answer.status_code for answer in answers] == [200] * 5 + [429]
+    assert answers[-1].json()["detail"] == (
+        "Too many requests. Please wait 60 minutes, then send the request again."
+    )
+    assert answers[-1].headers["retry-after"] == "3600"
     assert int(answers[-1].headers["Retry-After"]) > 0
     assert answers[-1].headers["content-type"] == "application/problem+json"
     assert len(mail_server.messages) == 5

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from sqlmodel import select
 
-from app import subscribers
+from app import pipeline, subscribers
 from app.application import Application
 from app.delivery import suppression
-from app.storage.models import AuditEntry, Scope
-from app.types import PaperRecord
+from app.storage.models import AuditEntry, Scope, SubscriberState
+from app.subscribers import Preferences
+from app.types import Interest, PaperRecord
 from tests.conftest import NOW
 from tests.support import factories
+from tests.support.mail_server import MailServer
 from tests.web.api.conftest import Call
 
 BOB = {
@@ -213,3 +215,76 @@ def test_interests_are_counted_over_active_subscribers(app: Application, alice: 
     assert [each["text"] for each in call("GET", "/interests?q=0%25").json()["items"]] == ["100% recall"]
     first = call("GET", "/interests?limit=1").json()
     assert len(call("GET", "/interests", params={"cursor": first["next_cursor"]}).json()["items"]) == 2
+
+
+def test_address_changes_when_both_mailboxes_confirm(
+    app: Application, call: Call, alice: int, mail_server: MailServer, audit_log: Callable[..., Any]
+) -> None:
+    """Until then it is `new_address`. The audit log has no addresses."""
+    body = call("PATCH", f"/subscribers/{alice}", json={"email": "Alice@New.example.org"}).json()
+    assert (body["email"], body["new_address"]) == ("alice@example.org", "alice@new.example.org")
+    assert body["next_due_at"] == call("GET", f"/subscribers/{alice}").json()["next_due_at"]
+    pipeline.send(app, NOW)
+    (mail,) = mail_server.messages
+    assert mail.recipient == "alice@example.org"
+    assert audit_log() == [("write key", "subscriber.request_address", str(alice))]
+
+
+def test_address_that_was_confirmed_elsewhere_changes_at_once(
+    app: Application, call: Call, alice: int, audit_log: Callable[..., Any]
+) -> None:
+    """It needs the scope `send`. Earlier links stop working, and a pending sign-up of the address ends."""
+    change = {"email": "alice@new.example.org", "email_confirmed": True, "max_papers": 3}
+    refused = call("PATCH", f"/subscribers/{alice}", json=change)
+    assert (refused.status_code, refused.json()["detail"][:28]) == (403, "this key lacks the scope “se")
+    with app.db.write() as session:
+        preferences = Preferences(interests=(Interest("agents"),))
+        pending = subscribers.invite(session, "alice@new.example.org", preferences, NOW)
+    body = call("PATCH", f"/subscribers/{alice}", json=change, scope=(Scope.SEND, Scope.WRITE)).json()
+    assert (body["email"], body["new_address"], body["max_papers"]) == ("alice@new.example.org", None, 3)
+    with app.db.read() as session:
+        assert subscribers.get(session, alice).link_epoch == 1
+        assert subscribers.get(session, pending).state is SubscriberState.ERASED
+    assert [action for _, action, _ in audit_log()] == ["subscriber.change", "subscriber.replace_address"]
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_address_that_cannot_be_used_is_refused(
+    app: Application, call: Call, alice: int, *, confirmed: bool
+) -> None:
+    """Each refusal says why, and nothing else in the request is changed."""
+    with app.db.write() as session:
+        bob = factories.add_subscriber(session, "bob@example.org", ["agents"], NOW)
+        suppression.suppress(session, "gone@example.org", "it bounced", NOW)
+    for email, status, reason in (
+        ("bob@example.org", 409, f"already registered: subscriber {bob}, active"),
+        ("gone@example.org", 409, "is suppressed: lift the suppression first"),
+        ("alice@example.org", 422, "address"),
+        ("nobody", 422, "address"),
+    ):
+        body = {"email": email, "email_confirmed": confirmed, "max_papers": 3}
+        answer = call("PATCH", f"/subscribers/{alice}", json=body, scope=(Scope.WRITE, Scope.SEND))
+        assert (answer.status_code, reason in answer.json()["detail"]) == (status, True), answer.text
+    unchanged = call("GET", f"/subscribers/{alice}").json()
+    assert (unchanged["email"], unchanged["new_address"], unchanged["max_papers"]) == (
+        "alice@example.org",
+        None,
+        10,
+    )
+
+
+def test_a_confirmed_address_ends_the_bounces(app: Application, call: Call, alice: int) -> None:
+    """The subscriber gets digests again. One who left does not get a new address."""
+    with app.db.write() as session:
+        row = subscribers.get(session, alice)
+        row.state, row.next_due_at = SubscriberState.BOUNCING, None
+        suppression.suppress(session, row.email, "it bounced", NOW)
+        session.add(row)
+    change = {"email": "alice@new.example.org", "email_confirmed": True}
+    both = (Scope.WRITE, Scope.SEND)
+    body = call("PATCH", f"/subscribers/{alice}", json=change, scope=both).json()
+    assert (body["state"], body["next_due_at"] is not None) == ("active", True)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, alice, NOW)
+    again = call("PATCH", f"/subscribers/{alice}", json=change | {"email": "a@new.example.org"}, scope=both)
+    assert (again.status_code, "this one is unsubscribed" in again.json()["detail"]) == (409, True)

@@ -28,7 +28,7 @@ from app.types import Digest, DigestItem, Interest, MailKind, Section
 from app.web import preview, signed_links
 from app.web.http_cache import KEEP
 from app.web.pages import feeds
-from app.web.rate_limits import FEEDS_A_MINUTE, PASTES, PREVIEWS_A_MINUTE, Capacity
+from app.web.rate_limits import PASTES, Capacity
 from tests.support import factories, sample_digest
 from tests.web.conftest import BOB, WANTED, Link
 
@@ -363,13 +363,14 @@ def test_invalid_interest_gives_an_error_page(client: TestClient, typed: str, er
 
 def test_interest_feeds_are_rate_limited(app: Application, client: TestClient) -> None:
     """Matching is expensive. Public feeds and previews have separate limits."""
-    responses = [client.get("/feed.atom", params={"interest": f"word{n}"}) for n in range(FEEDS_A_MINUTE + 1)]
-    assert [answer.status_code for answer in responses] == [200] * FEEDS_A_MINUTE + [429]
+    most = app.settings.feeds_per_minute
+    responses = [client.get("/feed.atom", params={"interest": f"word{n}"}) for n in range(most + 1)]
+    assert [answer.status_code for answer in responses] == [200] * most + [429]
     assert 0 < int(responses[-1].headers["retry-after"]) <= 61
     assert "an hour" not in responses[-1].text
     assert client.get("/feed.atom").status_code == 200
     limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
-    for _ in range(PREVIEWS_A_MINUTE):
+    for _ in range(app.settings.previews_per_minute):
         limits.preview_limit.hit("testclient")
 
 

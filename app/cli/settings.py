@@ -1,0 +1,42 @@
+"""settings: show the settings in effect, without secrets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from app.cli import output
+from app.settings import effective
+
+
+def settings(
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only those that differ from their defaults.")
+    ] = False,
+    as_json: output.AsJson = False,
+) -> None:
+    """Show the settings in effect, without secrets. .env.example explains them."""
+    listed = effective(output.load_settings(needs_secret=False))
+    listed = [each for each in listed if each.changed or not changed]
+    if as_json:
+        output.print_json([asdict(each) for each in listed])
+        return
+    rows = [
+        (
+            each.name,
+            _text(each.value),
+            "" if each.secret else _text(each.default),
+            "*" if each.changed else "",
+        )
+        for each in listed
+    ]
+    output.table(["name", "value", "default", "changed"], rows)
+
+
+def _text(value: object) -> str:
+    """Write a value as the environment would."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,135 @@
+"""Repeat requests safely: a request with an idempotency key is carried out once, and its answer is stored.
+
+The claim, the change and the answer are three transactions. The change marks the claim in its own
+transaction (see `audit_log.record`), so a request is never carried out twice, even if its process is killed
+or its lease expires. Answers about a subscriber are deleted when the subscriber is erased.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, update
+from sqlmodel import Session, col, select
+
+from app.errors import Conflict, InvalidInput
+from app.storage import live_processes
+from app.storage.database import insert_or_ignore
+from app.storage.models import IdempotencyKey
+
+KEPT = timedelta(hours=24)
+LEASE = timedelta(minutes=2)  # of a request under way whose process cannot be seen to be dead
+UNDER_WAY = "the first request with this Idempotency-Key is still under way: send this one again in a moment"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A stored answer. The body is None if it must not be stored, or was lost or deleted."""
+
+    status: int | None
+    body: str | None
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt at a request. `name` is empty until `claim` has claimed its idempotency key."""
+
+    key: str
+    fingerprint: str
+    holder: str = field(default_factory=live_processes.new_holder)
+    name: str = ""
+
+
+# The attempt that this request is. An object, because a thread cannot set a variable for its caller.
+current: ContextVar[Attempt | None] = ContextVar("idempotent_attempt", default=None)
+
+
+def claim(session: Session, attempt: Attempt, api_key_id: int, now: datetime) -> Answer | None:
+    """Claim an idempotency key for an attempt. Return the stored answer if the request was carried out.
+
+    Raise InvalidInput if the key was used for another request, or Conflict if that is still under way.
+    """
+    name = hashlib.sha256(f"{api_key_id} {attempt.key}".encode()).hexdigest()
+    if presence := session.info.get("presence"):
+        presence.announce()
+    values = _new_claim(attempt, now)
+    if insert_or_ignore(session, IdempotencyKey, ["name"], name=name, **values) is None:
+        locked = select(IdempotencyKey).where(IdempotencyKey.name == name).with_for_update()
+        row = session.exec(locked.execution_options(populate_existing=True)).one_or_none()
+        if row is None:  # its request failed just now
+            raise Conflict(UNDER_WAY)
+        if row.expires_at > now and (answer := _previous_answer(session, row, attempt, now)):
+            return answer
+        session.execute(update(IdempotencyKey).where(col(IdempotencyKey.name) == name).values(**values))
+    attempt.name = name
+    return None
+
+
+def _new_claim(attempt: Attempt, now: datetime) -> dict[str, Any]:
+    return {
+        "fingerprint": attempt.fingerprint,
+        "holder": attempt.holder,
+        "until": now + LEASE,
+        "changed": False,
+        "subject": "",
+        "status": None,
+        "answer": None,
+        "expires_at": now + KEPT,
+    }
+
+
+def _previous_answer(session: Session, row: IdempotencyKey, attempt: Attempt, now: datetime) -> Answer | None:
+    """Return the answer to an earlier attempt, or None if this one may take over."""
+    if row.fingerprint != attempt.fingerprint:
+        raise InvalidInput("this Idempotency-Key was used for another request: use a new one")
+    if row.status is not None:
+        return Answer(row.status, row.answer)
+    if row.until > now and live_processes.is_alive(session, row.holder) is not False:
+        raise Conflict(UNDER_WAY)
+    return Answer(None, None) if row.changed else None
+
+
+def note_change(session: Session, subject: str) -> None:
+    """Mark the current attempt as carried out, in the transaction of its change.
+
+    Raise Conflict, which undoes the change, if another attempt has taken over.
+    """
+    attempt = current.get()
+    if attempt is None or not attempt.name:
+        return
+    marked = session.execute(
+        update(IdempotencyKey).where(*_own(attempt)).values(changed=True, subject=subject)
+    )
+    if not marked.rowcount:  # type: ignore[attr-defined]
+        raise Conflict(UNDER_WAY)
+
+
+def store_answer(session: Session, attempt: Attempt, answer: Answer) -> None:
+    """Store the answer to an attempt, if no other attempt has taken over."""
+    values = {"status": answer.status, "answer": answer.body}
+    session.execute(update(IdempotencyKey).where(*_own(attempt)).values(**values))
+
+
+def release(session: Session, attempt: Attempt) -> None:
+    """Delete the claim of an attempt that failed, unless it changed something."""
+    session.execute(delete(IdempotencyKey).where(*_own(attempt), col(IdempotencyKey.changed).is_(False)))
+
+
+def _own(attempt: Attempt) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return col(IdempotencyKey.name) == attempt.name, col(IdempotencyKey.holder) == attempt.holder
+
+
+def erase_answers(session: Session, *subjects: str) -> None:
+    """Delete the answers about these subjects of the audit log."""
+    about = col(IdempotencyKey.subject).in_(subjects)
+    erased = update(IdempotencyKey).where(about).values(answer=None, subject="", status=0)
+    session.execute(erased, execution_options={"synchronize_session": False})
+
+
+def prune(session: Session, now: datetime) -> None:
+    """Delete expired keys."""
+    session.execute(delete(IdempotencyKey).where(col(IdempotencyKey.expires_at) <= now))

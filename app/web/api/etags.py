@@ -1,0 +1,118 @@
+"""ETags: an answer that the client has already is not sent again, and nobody overwrites an unseen change.
+
+GET and PATCH return the ETag of a representation (RFC 9110). A change with `If-Match` is made only if the
+representation is still the same; the caller compares in the transaction of the change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header
+from pydantic import BaseModel
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.errors import PreconditionFailed
+from app.web.http_cache import matches
+
+IfMatch = Annotated[
+    str | None,
+    Header(
+        max_length=1000,
+        pattern=r'^(\*|(W/)?"[!#-~]*"( *, *(W/)?"[!#-~]*")*)$',
+        examples=['"5f2b8c3e"'],
+        description="The ETag of the representation that this change is for. If it has changed since: 412.",
+    ),
+]
+_IF_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag of the representation that the client has. If it is the same: 304.",
+    "schema": {"type": "string"},
+}
+
+
+class Versioned(BaseModel):
+    """A representation with an ETag."""
+
+
+def etag_of(content: Any) -> str:
+    """Return the strong ETag of a representation, from its content as plain JSON values."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f'"{blake2b(text.encode(), digest_size=16).hexdigest()}"'
+
+
+def require_match(if_match: str | None, current: Versioned | None) -> None:
+    """Raise PreconditionFailed if the header names other versions than the current one. None: it is gone."""
+    if if_match is None or (current is not None and if_match.strip() == "*"):
+        return
+    tag = etag_of(current.model_dump(mode="json")) if current is not None else None
+    if tag not in [each.strip() for each in if_match.split(",")]:  # weak ETags never match
+        raise PreconditionFailed
+
+
+class EtagMiddleware:
+    """Add ETags to the answers with a `Versioned` representation, and answer 304 to `If-None-Match`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] not in ("GET", "PATCH"):
+            await self._app(scope, receive, send)
+            return
+        start: dict[str, Any] = {}
+        body = bytearray()
+
+        async def send_tagged(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 200 and _is_versioned(scope):
+                start.update(message)
+            elif not start:
+                await send(message)
+            else:
+                body.extend(message.get("body", b""))
+                if not message.get("more_body", False):
+                    for part in _tagged(scope, start, bytes(body)):
+                        await send(part)
+
+        await self._app(scope, receive, send_tagged)
+
+
+def _tagged(scope: Scope, start: Mapping[str, Any], body: bytes) -> tuple[Message, Message]:
+    tag = etag_of(json.loads(body))
+    if scope["method"] == "GET" and matches(tag, Headers(scope=scope).get("if-none-match", "")):
+        headers = [(b"etag", tag.encode())]
+        return {**start, "status": 304, "headers": headers}, {"type": "http.response.body", "body": b""}
+    tagged = {**start, "headers": list(start["headers"])}
+    MutableHeaders(scope=tagged)["ETag"] = tag
+    return tagged, {"type": "http.response.body", "body": body}
+
+
+def _is_versioned(scope: Scope) -> bool:
+    model = getattr(scope.get("route"), "response_model", None)
+    return isinstance(model, type) and issubclass(model, Versioned)
+
+
+def install(api: FastAPI) -> None:
+    """Let the operations return ETags."""
+    api.add_middleware(EtagMiddleware)
+
+
+def describe(document: dict[str, Any]) -> None:
+    """Describe the headers and 304 for the operations that return ETags in an OpenAPI document."""
+    etag = {"ETag": {"description": "The version of the representation.", "schema": {"type": "string"}}}
+    versioned = {f"#/components/schemas/{each.__name__}" for each in Versioned.__subclasses__()}
+    for operations in document["paths"].values():
+        for method, operation in operations.items():
+            answer = operation["responses"].get("200", {})
+            schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
+            if method in ("get", "patch") and schema.get("$ref") in versioned:
+                answer["headers"] = etag
+                if method == "get":
+                    operation.setdefault("parameters", []).append(_IF_NONE_MATCH)
+                    operation["responses"]["304"] = {"description": "Not Modified", "headers": etag}

@@ -1,0 +1,169 @@
+"""The header Idempotency-Key: a POST request that is sent again is not carried out again.
+
+It follows the draft of the IETF (draft-ietf-httpapi-idempotency-key-header): another request with the same
+key is refused with 422, and one that is still under way with 409. See `app.storage.idempotency_keys`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.application import Application
+from app.errors import Conflict, InvalidInput
+from app.storage import idempotency_keys
+from app.storage.api_keys import ApiKeyIdentity
+from app.storage.idempotency_keys import Answer, Attempt
+from app.web.api import problems
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+MAX_CHARS = 200
+MAX_ANSWER = 100_000  # bytes; larger answers are those of previews and backtests, which change nothing
+
+_PATTERN = rf'"?([!#-~]{{1,{MAX_CHARS}}})"?'  # as a structured string, or as it is
+_PARAMETER = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "A unique text, such as a UUID. If the request is sent again with it within 24 hours, the "
+    "answer is the same, and nothing is done again.",
+    "schema": {"type": "string", "pattern": f"^{_PATTERN}$"},
+}
+
+log = structlog.get_logger(__name__)
+
+
+class SecretAnswer(BaseModel):
+    """An answer with a secret, which is not stored."""
+
+
+class Replay(Exception):
+    """The request was carried out before."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datetime) -> None:
+    """Claim the idempotency key of a request, if it has one. Raise Replay if it was carried out before.
+
+    Raise InvalidInput if the key is malformed or belongs to another request, or Conflict if that is under
+    way, or its answer is not stored.
+    """
+    attempt = idempotency_keys.current.get()
+    if attempt is None:
+        return
+    typed = re.fullmatch(_PATTERN, attempt.key)
+    if typed is None:
+        raise InvalidInput(f"{HEADER} must have 1 to {MAX_CHARS} printable ASCII characters, without blanks")
+    attempt.key = typed[1]
+    with app.db.write() as session:
+        answer = idempotency_keys.claim(session, attempt, caller.id, now)
+    if answer is None:
+        return
+    if answer.body is None:
+        reason = (
+            "it contained a key, which is shown once"
+            if _is_secret(request.scope)
+            else "it was lost or erased"
+        )
+        raise Conflict(f"this request was carried out before, but its answer is not stored: {reason}")
+    raise Replay(answer)
+
+
+def _is_secret(scope: Scope) -> bool:
+    model = getattr(scope.get("route"), "response_model", None)
+    return isinstance(model, type) and issubclass(model, SecretAnswer)
+
+
+class IdempotencyMiddleware:
+    """Store the answers to requests that have an idempotency key, or release the key if they fail."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        key = Headers(scope=scope).get(HEADER) if scope["type"] == "http" else None
+        if key is None or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        hashed = hashlib.sha256(scope["path"].encode() + b"?" + scope["query_string"] + b"\n")
+        attempt = Attempt(key.strip(), hashed.hexdigest())
+        start: Message = {}
+        body = bytearray()
+
+        async def receive_hashed() -> Message:
+            message = await receive()
+            hashed.update(message.get("body", b""))
+            attempt.fingerprint = hashed.hexdigest()
+            return message
+
+        async def send_stored(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                start.update(message)
+                return
+            body.extend(message.get("body", b""))
+            if not message.get("more_body", False):
+                await run_in_threadpool(_settle, scope, attempt, start["status"], bytes(body))
+                await send(start)
+                await send({"type": "http.response.body", "body": bytes(body)})
+
+        token = idempotency_keys.current.set(attempt)
+        try:
+            await self._app(scope, receive_hashed, send_stored)
+        finally:
+            idempotency_keys.current.reset(token)
+
+
+def _settle(scope: Scope, attempt: Attempt, status: int, body: bytes) -> None:
+    """Store the answer, or release the key if the request failed. If that fails, the lease ends."""
+    if not attempt.name:
+        return
+    app: Application = scope["app"].state.paperboy
+    try:
+        with app.db.write() as session:
+            if status >= 400 or len(body) > MAX_ANSWER:
+                idempotency_keys.release(session, attempt)
+            else:
+                text = None if _is_secret(scope) else body.decode()
+                idempotency_keys.store_answer(session, attempt, Answer(status, text))
+    except SQLAlchemyError as error:
+        log.warning("the answer to a request with an idempotency key was not stored", error=str(error))
+
+
+def install(api: FastAPI) -> None:
+    """Let every POST operation accept the header."""
+    api.add_middleware(IdempotencyMiddleware)
+    api.add_exception_handler(Replay, _replay)
+
+
+def _replay(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Replay)  # noqa: S101 - Starlette calls handlers by type
+    answer = error.answer
+    return Response(
+        answer.body or None,
+        answer.status or 200,
+        {REPLAYED: "true"},
+        "application/json" if answer.body else None,
+    )
+
+
+def describe(document: dict[str, Any]) -> None:
+    """Add the header and its errors to the POST operations in an OpenAPI document."""
+    for operations in document["paths"].values():
+        if operation := operations.get("post"):
+            operation.setdefault("parameters", []).append(_PARAMETER)
+            for status, response in problems.responses(409).items():
+                operation["responses"].setdefault(str(status), response)

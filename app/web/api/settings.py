@@ -1,0 +1,37 @@
+"""The settings in effect, without secrets. They are changed in the environment, for the next start."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.settings import effective
+from app.web.api.auth import CanRead, Paperboy
+from app.web.api.etags import Versioned
+
+router = APIRouter(prefix="/settings", tags=["settings"])
+
+Value = str | bool | int | float | list[str]
+
+
+class SettingOut(BaseModel):
+    """A setting in effect."""
+
+    model_config = ConfigDict(from_attributes=True)
+    name: str = Field(examples=["PAPERBOY_SMTP_PORT"], description="The name of the environment variable.")
+    value: Value = Field(examples=[587], description="A secret that is set is “…”. URLs have no credentials.")
+    default: Value = Field(examples=[25])
+    changed: bool = Field(description="Whether it differs from the default.")
+    secret: bool
+
+
+class SettingList(Versioned):
+    """All settings, in the order of .env.example."""
+
+    items: list[SettingOut]
+
+
+@router.get("")
+def list_settings(app: Paperboy, _key: CanRead) -> SettingList:
+    """List the settings in effect in this process, without secrets. `.env.example` explains them."""
+    return SettingList(items=[SettingOut.model_validate(each) for each in effective(app.settings)])

@@ -1,0 +1,135 @@
+"""Test ETags: unchanged answers are not sent again, and changes of an outdated version are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app import main
+from app.application import Application
+from app.delivery import ledger
+from app.storage.models import Scope
+from tests.conftest import NOW
+from tests.support import factories
+from tests.web.api.conftest import admin_api
+
+EDITION = "2026-11-20"
+
+Send = Callable[..., httpx2.Response]
+
+
+@pytest.fixture
+def send(client: TestClient, create_key: Callable[..., str]) -> Send:
+    """Return a function that calls a route under /api/v1 with given headers and all scopes."""
+    bearer = create_key(Scope.SEND, Scope.WRITE, Scope.READ)
+
+    def request(method: str, path: str, body: object = None, **headers: str) -> httpx2.Response:
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        headers["Authorization"] = f"Bearer {bearer}"
+        return client.request(method, f"/api/v1{path}", headers=headers, json=body)
+
+    return request
+
+
+@pytest.fixture
+def paths(app: Application, alice: int) -> list[str]:
+    """Return the paths of a subscriber and a source, which can be changed."""
+    with app.db.write() as session:
+        source = factories.add_source(session, NOW)
+    return [f"/subscribers/{alice}", f"/sources/{source.id if hasattr(source, 'id') else source}"]
+
+
+CHANGES = ({"max_papers": 4}, {"name": "another name"})
+
+
+def test_a_change_of_an_outdated_version_is_refused(send: Send, paths: list[str]) -> None:
+    """Nothing is changed then. The answer to a change has the ETag that GET returns next."""
+    for path, body in zip(paths, CHANGES, strict=True):
+        old = send("GET", path).headers["etag"]
+        assert old.startswith('"'), "strong"
+        changed = send("PATCH", path, body, If_Match=old)
+        assert changed.status_code == 200, changed.text
+        current = send("GET", path)
+        assert changed.headers["etag"] == current.headers["etag"] != old
+        for method in ("PATCH", "DELETE"):
+            refused = send(method, path, body if method == "PATCH" else None, If_Match=old)
+            assert (refused.status_code, "read it again" in refused.json()["detail"]) == (412, True)
+        assert send("GET", path).json() == current.json()
+        assert send("PATCH", path, body, If_Match=f"W/{current.headers['etag']}").status_code == 412, "weak"
+        tags = f'"x", {current.headers["etag"]}'
+        assert send("PATCH", path, body, If_Match=tags).status_code == 200
+        assert send("PATCH", path, body, If_Match="*").status_code == 200
+        assert send("DELETE", path, If_Match=send("GET", path).headers["etag"]).status_code == 204
+
+
+def test_an_unchanged_representation_is_not_sent_again(send: Send, paths: list[str]) -> None:
+    """A client may send several ETags, strong or weak."""
+    for path, body in zip(paths, CHANGES, strict=True):
+        tag = send("GET", path).headers["etag"]
+        for condition in (tag, f'"x", W/{tag}', "*"):
+            answer = send("GET", path, If_None_Match=condition)
+            assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
+        assert send("GET", path, If_None_Match='"x"').status_code == 200
+        send("PATCH", path, body)
+        assert send("GET", path, If_None_Match=tag).status_code == 200
+
+
+def test_a_subresource_changes_the_version(send: Send, app: Application, paths: list[str]) -> None:
+    """The ETag of a subscriber covers all that GET returns, with changes by the service."""
+    path = paths[0]
+    old = send("GET", path).headers["etag"]
+    send("POST", f"{path}/pause", {})
+    assert send("PATCH", path, {"max_papers": 4}, If_Match=old).status_code == 412
+
+
+def test_only_the_edition_that_was_read_is_approved(send: Send, app: Application, alice: int) -> None:
+    """An edition that does not exist has no version."""
+    with app.db.write() as session:
+        ledger.pause(session, "it awaits approval", NOW, EDITION)
+    path = f"/editions/{EDITION}"
+    old = send("GET", path).headers["etag"]
+    send("POST", f"{path}/resume")
+    send("POST", f"{path}/pause", {"reason": "another reason"})
+    assert send("POST", f"{path}/resume", If_Match=old).status_code == 412
+    assert send("POST", f"{path}/cancel", If_Match=old).status_code == 412
+    assert send("POST", f"{path}/resume", If_Match=send("GET", path).headers["etag"]).status_code == 204
+    assert send("POST", "/editions/2026-01-01/resume", If_Match="*").status_code == 412
+
+
+def test_one_of_simultaneous_changes_wins(
+    app: Application, alice: int, create_key: Callable[..., str]
+) -> None:
+    """All have the same If-Match. The comparison is in the transaction of the change."""
+    headers = {"Authorization": f"Bearer {create_key(Scope.WRITE, Scope.READ)}"}
+    site = main.create_app(app)
+    url = f"/api/v1/subscribers/{alice}"
+    tag = TestClient(site).get(url, headers=headers).headers["etag"]
+
+    def change(number: int) -> int:
+        browser = TestClient(site, raise_server_exceptions=False)
+        body = {"max_papers": 20 - number}
+        return browser.patch(url, headers=headers | {"If-Match": tag}, json=body).status_code
+
+    with ThreadPoolExecutor(4) as threads:
+        statuses = sorted(threads.map(change, range(4)))
+    assert statuses == [200, 412, 412, 412]
+
+
+@pytest.mark.once
+def test_versions_are_documented(site: FastAPI) -> None:
+    paths = admin_api(site).openapi()["paths"]
+    versioned = {
+        path for path, operations in paths.items() if "304" in operations.get("get", {}).get("responses", {})
+    }
+    assert versioned >= {
+        "/v1/subscribers/{subscriber_id}",
+        "/v1/sources/{source_id}",
+        "/v1/editions/{edition}",
+    }
+    for path in versioned:
+        assert "ETag" in paths[path]["get"]["responses"]["200"]["headers"]
