@@ -19,6 +19,7 @@ from app.types import Cadence, EmptyDigestPolicy, Interest
 
 group = typer.Typer()
 
+WhenEmpty = Annotated[EmptyDigestPolicy | None, typer.Option(help="What to do if no paper matches.")]
 PaperUpdates = Annotated[
     bool | None, typer.Option(help="Whether digests say that earlier papers were withdrawn or have code.")
 ]
@@ -47,9 +48,7 @@ def set_preferences(
     zone: Annotated[str | None, typer.Option(help="The time zone, such as Europe/Berlin.")] = None,
     min_papers: Annotated[int | None, typer.Option(help="The minimum number of papers.")] = None,
     max_papers: Annotated[int | None, typer.Option(help="The maximum number of papers.")] = None,
-    when_empty: Annotated[
-        EmptyDigestPolicy | None, typer.Option(help="What to do if no paper matches.")
-    ] = None,
+    when_empty: WhenEmpty = None,
     max_trending: output.MaxTrending = None,
     paper_updates: PaperUpdates = None,
     mute: Annotated[
