@@ -17,7 +17,7 @@ from sqlmodel import Session, col, select
 
 from app import subscribers
 from app.delivery import ledger
-from app.digests import compose, ranking, wording
+from app.digests import compose, ranking, selection, wording
 from app.errors import InvalidInterest
 from app.papers import queries
 from app.papers.sources import calendar
@@ -175,10 +175,32 @@ class DigestBuilder:
             return replace(prepared, profile=profile.relevance, profile_reason=profile.reason)
         return prepared
 
+    def digests(
+        self, editions: Iterable[tuple[Subscriber, str]], all_ranked: Sequence[ranking.Ranked | Skip]
+    ) -> list[Digest | Skip]:
+        """Compose a digest for each subscriber and edition. If one fails, log it and return a Skip for it."""
+        together = [ranked for ranked in all_ranked if isinstance(ranked, ranking.Ranked)]
+        selections = dict[int, selection.Selection]()
+        with suppress(Exception):  # the one that fails is selected again, and logged, when it is composed
+            selections = dict(zip(map(id, together), selection.select_for_all(together), strict=True))
+        return [
+            self._digest(subscriber, edition, ranked, selections.get(id(ranked)))
+            for (subscriber, edition), ranked in zip(editions, all_ranked, strict=True)
+        ]
+
     def digest(self, subscriber: Subscriber, edition: str, ranked: ranking.Ranked | Skip) -> Digest | Skip:
         """Compose one subscriber's digest. If this fails, log it and return a Skip."""
+        return self._digest(subscriber, edition, ranked)
+
+    def _digest(
+        self,
+        subscriber: Subscriber,
+        edition: str,
+        ranked: ranking.Ranked | Skip,
+        selected_ahead: selection.Selection | None = None,
+    ) -> Digest | Skip:
         try:
-            return ranked if isinstance(ranked, Skip) else compose.compose(edition, ranked)
+            return ranked if isinstance(ranked, Skip) else compose.compose(edition, ranked, selected_ahead)
         except Exception as error:
             return _log_failure(subscriber, error)
 

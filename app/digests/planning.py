@@ -273,10 +273,12 @@ def _compose(
     entries = []
     added = {row.id or 0 for row in rows if row.consent_version == subscribers.CONSENT_GIVEN_ELSEWHERE}
     not_welcomed = added - ledger.with_digest(session, added)
-    ranked_papers = builder.ranked(due_requests)
-    for request, ranked, times in zip(due_requests, ranked_papers, due_times, strict=True):
+    editions = (
+        (request.subscriber, edition) for request, (edition, *_) in zip(due_requests, due_times, strict=True)
+    )
+    digests = builder.digests(editions, builder.ranked(due_requests))
+    for request, digest, times in zip(due_requests, digests, due_times, strict=True):
         edition, due, following_due = times
-        digest = builder.digest(request.subscriber, edition, ranked)
         if request.subscriber.id in not_welcomed and isinstance(digest, Digest):
             digest = replace(digest, note=wording.join(builder.added_note, digest.note))
         entries.append(Entry(request.subscriber.id or 0, edition, due, digest, give_up_at=following_due))
