@@ -3,10 +3,10 @@
     python -m benchmarks.scale [--readers 2000] [--spread] [--days 1] [--database sqlite|postgresql] [--json]
 
 The CPU time includes all processes of PostgreSQL, which is started from a wheel. There are 300 papers a day,
-3,600 in all, of which nine days are candidates; the votes of the newest change every hour. Readers have one
-to five of READERS / 10 distinct interests, which are distributed by Zipf's law, and get at most ten papers.
-All are due at the same moment or, with --spread, at eight in 24 time zones. With --days, the last day is
-measured, so that readers have digests from the days before.
+3,600 in all, of which nine days are candidates; the votes of the newest change every hour. The words of their
+topics are made up. Readers have one to five of READERS / 10 distinct interests, which are distributed by
+Zipf's law, and get at most ten papers. All are due at the same moment or, with --spread, at eight in 24 time
+zones. With --days, the last day is measured, so that readers have digests from the days before.
 
 Each digest is planned nine minutes before it is due, signed ahead with RSA-2048, and sent to a relay that
 accepts everything, whose CPU time does not count. `bytes_per_reader` is what the last day has added to the
@@ -31,6 +31,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ from benchmarks import endtoend, sending, workload
 
 DATABASES = ("sqlite", "postgresql")
 PAPERS_A_DAY, DAYS_OF_PAPERS = 300, 12
+VOCABULARY, VOCABULARY_OF_TOPIC, WORDS_OF_ANY, WORDS_OF_TOPIC = 3_000, 40, 40, 10
 READERS, READERS_PER_INTEREST, MOST_INTERESTS, MAX_PAPERS, ZONES = 2_000, 10, 5, 10, 24
 FIRST_HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)
 HOUR, DAY, AHEAD = timedelta(hours=1), timedelta(days=1), timedelta(minutes=9)
@@ -109,7 +111,25 @@ def _day(number: int) -> Any:
 
 def _paper(number: int, draw: random.Random) -> dict[str, Any]:
     listed = dict.fromkeys(("published_on", "first_listed_on", "last_listed_on"), _day(number))
-    return {**endtoend._paper(number, draw), **listed}
+    row = {**endtoend._paper(number, draw), **listed}
+    names = (*endtoend._METHODS, *endtoend._SUBJECTS, *endtoend._GOALS)
+    topics = [name for name in names if name in row["abstract"]]
+    words = [word for name in topics for word in draw.sample(_words_of(name), WORDS_OF_TOPIC)]
+    words += draw.choices(_words_of(""), k=WORDS_OF_ANY)
+    draw.shuffle(words)
+    sentences = (
+        " ".join(own).capitalize() for own in (words[at : at + 12] for at in range(0, len(words), 12))
+    )
+    return {**row, "abstract": f"{row['abstract']} {'. '.join(sentences)}."}
+
+
+@cache
+def _words_of(topic: str) -> list[str]:
+    """Return the made-up words of a topic, or those that any paper may use: a model needs a vocabulary."""
+    draw = random.Random(topic)  # noqa: S311 - no secret
+    syllables = [first + vowel for first in "bcdfghklmnprstvz" for vowel in "aeiou"]
+    count = VOCABULARY_OF_TOPIC if topic else VOCABULARY
+    return ["".join(draw.choices(syllables, k=draw.randint(3, 4))) + "n" for _ in range(count)]
 
 
 def _listing(number: int) -> dict[str, Any]:
