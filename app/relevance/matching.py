@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -64,7 +64,7 @@ ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
 BATCH_SIZE = 500  # interests matched at once, to limit memory
-MAX_CACHED_DIRECTIONS = 20_000  # a few megabytes
+MAX_CACHED_DIRECTIONS = 2_000  # each takes four bytes per paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,15 @@ class _QueryWords:
     sought: str  # the interest from the first to the last word that is searched for
 
 
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """The direction of an interest in the LSA space."""
+
+    vector: Matrix
+    z_scores: Matrix  # of each paper in the index
+    close_stems: dict[str, bool]  # whether a stem is close to it, as far as that was needed
+
+
 class MatchIndex:
     """An index of papers, such as the candidates for a digest, that matches any number of interests."""
 
@@ -161,7 +170,7 @@ class MatchIndex:
         self._certainty = np.minimum(1, sizes / (sizes + SHORT_TEXT) / full)
         self._vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._examples = QueryExamples(self._space, self._texts, self._vectors) if self._space else None
-        self._directions: dict[str, tuple[Matrix, dict[str, bool]]] = {}  # and the stems close to it
+        self._directions: dict[str, _Direction] = {}
         self._card_texts: dict[int, PaperText] = {}  # by row
         self._query_words = lru_cache(MAX_CACHED_DIRECTIONS)(self._new_query_words)
 
@@ -331,23 +340,32 @@ class MatchIndex:
         if query.text not in self._directions:  # cached because many papers need it
             if len(self._directions) >= MAX_CACHED_DIRECTIONS:
                 self._directions.clear()
-            self._directions[query.text] = self._examples.meaning(self._batch([query])).directions, {}
-        direction, close = self._directions[query.text]
+            directions = self._examples.meaning(self._batch([query])).directions
+            z_scores = self._space.z_scores(directions, self._vectors)[0].astype(np.float32)
+            self._directions[query.text] = _Direction(directions[0], z_scores, {})
+        direction = self._directions[query.text]
         row = self._row_of[text.paper.id]
-        z_score = self._space.z_scores(direction, self._vectors[[row]]).item()
+        z_score = direction.z_scores[row].item()
         if z_score <= 0:  # it matches only by its words
             return None
-        tfidf = self._tfidf[row]
-        gains = tfidf.data * (self._space.projection[tfidf.indices] @ direction[0])
-        names, strongest = self._space.stems.names, list[str]()
-        for n in np.argsort(-gains, kind="stable")[:MAX_GAINS]:
-            stem = names[tfidf.indices[n]]
-            if stem not in close:
-                close[stem] = len(stem) > 1 and self._space.is_close(stem, direction[0])
-            if close[stem] and gains[n] > 0:
-                strongest.append(text.surface_form(stem))
         quoted = {stem for term in words.terms for stem in (term, *content_stems(text.surface_form(term)))}
+        strongest = map(text.surface_form, self._close_stems(direction, row))
         return distinct_words(strongest, quoted) or ([] if z_score >= CLOSE_Z else None)
+
+    def _close_stems(self, direction: _Direction, row: int) -> Iterator[str]:
+        """Yield the stems that make a paper close to a direction, strongest first."""
+        if not self._space:
+            return
+        entries = slice(*self._tfidf.indptr[row : row + 2])  # scipy takes 100 µs to return a row
+        columns = self._tfidf.indices[entries]
+        gains = self._tfidf.data[entries] * (self._space.projection[columns] @ direction.vector)
+        for n in np.argsort(-gains, kind="stable")[:MAX_GAINS].tolist():
+            stem = self._space.stems.names[columns[n]]
+            if stem not in direction.close_stems:
+                is_close = len(stem) > 1 and self._space.is_close(stem, direction.vector)
+                direction.close_stems[stem] = is_close
+            if direction.close_stems[stem] and gains[n] > 0:
+                yield stem
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         batch = self._batch(queries)
