@@ -35,9 +35,10 @@ MAX_CACHED_ORDERS = 20_000  # interests with their weights; some hundred bytes e
 NO_TREND = Trend(0.0, "")
 
 
-def evidence_of(relevances: Iterable[float]) -> Vector:
+def evidence_of(relevances: Iterable[float] | Vector) -> Vector:
     """Convert relevances up to 1 into evidence; a negative relevance counts against a paper."""
-    return np.asarray(-np.log1p(-np.minimum([*relevances], CERTAIN)))
+    values = relevances if isinstance(relevances, np.ndarray) else [*relevances]
+    return np.asarray(-np.log1p(-np.minimum(values, CERTAIN)))
 
 
 def relevance_of(evidence: Vector) -> Vector:
@@ -60,13 +61,23 @@ class EvidenceMatrix:
 
     def add(self, text: str, hits: Mapping[int, float], excluded: frozenset[int] = frozenset()) -> None:
         """Add an interest: its relevance by paper, and the papers that match its exclusions."""
+        self.add_row(text, self.evidence_row(hits), excluded)
+
+    def add_row(self, text: str, evidence: Vector, excluded: frozenset[int] = frozenset()) -> None:
+        """Add an interest: the evidence by column, and the papers that match its exclusions."""
         row = self.row_of.setdefault(text, len(self.row_of))
         if row == len(self.evidence):  # double the rows, so that they are seldom copied
             larger = np.zeros((2 * row, len(self.ids)))  # takes up no memory until it is written to
             larger[:row] = self.evidence
             self.evidence = larger
-        self.evidence[row] = self.evidence_row(hits)
+        self.evidence[row] = evidence
         self._excluded[text] = excluded
+
+    def limit(self, rows: int) -> None:
+        """Forget all interests if there are more than `rows`."""
+        if len(self.row_of) > rows:
+            self.row_of, self._excluded = {}, {}
+            self.evidence = np.zeros((1, len(self.ids)))
 
     def evidence_row(self, hits: Mapping[int, float]) -> Vector:
         """Convert relevance by paper into evidence by column."""

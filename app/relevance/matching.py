@@ -18,8 +18,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from threading import Lock
 
 import numpy as np
+from cachetools import LRUCache
 from scipy import sparse
 
 from app.papers import display
@@ -63,6 +65,7 @@ MAX_PAIRED = 4  # terms of an interest that all form pairs; in a longer one, onl
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
+MAX_KEPT_BYTES, USUAL_REASONS_BYTES = 60_000_000, 5_000  # of matches; of an interest's reasons
 BATCH_SIZE = 500  # interests matched at once, to limit memory
 MAX_CACHED_DIRECTIONS = 2_000  # each takes four bytes per paper
 
@@ -127,6 +130,26 @@ class _QueryWords:
 
 
 @dataclass(frozen=True, slots=True)
+class InterestMatches:
+    """The papers that match an interest, and the reasons for those that were shown so far."""
+
+    ids: Matrix
+    relevance: Matrix  # in 0…1, in the order of `ids`
+    excluded: frozenset[int]  # papers that match an exclusion
+    reasons: dict[int, CardReason]  # by paper
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes in memory."""
+        ids = self.ids.nbytes + 32 * len(self.excluded)
+        return int(ids + self.relevance.nbytes) + USUAL_REASONS_BYTES
+
+    def relevance_of(self, paper_id: int) -> float:
+        """Return a paper's relevance; 0 if it does not match."""
+        return float(self.relevance[self.ids == paper_id].sum())
+
+
+@dataclass(frozen=True, slots=True)
 class _Direction:
     """The direction of an interest in the LSA space."""
 
@@ -172,6 +195,10 @@ class MatchIndex:
         self._examples = QueryExamples(self._space, self._texts, self._vectors) if self._space else None
         self._directions: dict[str, _Direction] = {}
         self._card_texts: dict[int, PaperText] = {}  # by row
+        self._matches_by_query = LRUCache[Query, InterestMatches](
+            MAX_KEPT_BYTES, lambda matches: matches.size
+        )
+        self._lock = Lock()  # of the cache, which planning and the web pages share
         self._query_words = lru_cache(MAX_CACHED_DIRECTIONS)(self._new_query_words)
 
     @cached_property
@@ -181,12 +208,25 @@ class MatchIndex:
 
     def match(self, queries: Sequence[Query]) -> list[dict[int, float]]:
         """Return, for each interest, {paper id: relevance in 0…1} for the papers that match it."""
-        matches = []
-        for start in range(0, len(queries), BATCH_SIZE):
-            batch = queries[start : start + BATCH_SIZE]
+        matches = self.matches(queries)
+        return [dict(zip(m.ids.tolist(), m.relevance.tolist(), strict=True)) for m in matches]
+
+    def matches(self, queries: Sequence[Query]) -> list[InterestMatches]:
+        """Return the papers that match each interest. They are kept until MAX_KEPT_BYTES are exceeded.
+
+        So planning matches an interest only once until the papers or the model change, however often it runs.
+        """
+        with self._lock:
+            matches = {query: self._matches_by_query.get(query) for query in queries}
+        missing = [query for query, kept in matches.items() if kept is None]
+        for start in range(0, len(missing), BATCH_SIZE):
+            batch = missing[start : start + BATCH_SIZE]
             relevance = self._scores(batch).relevance
-            matches += [self._matches(query, row) for query, row in zip(batch, relevance, strict=True)]
-        return matches
+            for query, row in zip(batch, relevance, strict=True):
+                new = matches[query] = self._matches(query, row)
+                with self._lock:
+                    self._matches_by_query[query] = new
+        return [kept for query in queries if (kept := matches[query])]
 
     def relevance(self, query: Query) -> Matrix:
         """Return the relevance of each paper in index order, without applying filters and exclusions."""
@@ -206,12 +246,12 @@ class MatchIndex:
             return np.where(is_named, np.maximum(relevance, ORGANIZATION_RELEVANCE), relevance)
         return relevance
 
-    def _matches(self, query: Query, relevance: Matrix) -> dict[int, float]:
-        """Return {paper id: relevance} for the relevant papers that pass filters, phrases and exclusions."""
+    def _matches(self, query: Query, relevance: Matrix) -> InterestMatches:
+        """Return the relevant papers that pass filters, phrases and exclusions."""
         relevance = self._with_minimum(query, relevance)
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
-        return dict(zip(self._ids[rows].tolist(), relevance[rows].tolist(), strict=True))
+        return InterestMatches(self._ids[rows], relevance[rows], self.excluded_papers(query), {})
 
     def excluded_papers(self, query: Query) -> frozenset[int]:
         """Return the ids of the papers that match an exclusion of an interest."""
@@ -237,11 +277,18 @@ class MatchIndex:
             from_organization=row in self._organizations.rows_named_by(query),
             agreement=float(scores.agreement[0, row]),
             cut_off=float(scores.cut_offs[0]),
-            relevance=self._matches(query, scores.relevance[0]).get(paper_id, 0.0),
+            relevance=self._matches(query, scores.relevance[0]).relevance_of(paper_id),
             rejection_reason=self.filters.rejection_reason(query, row),
         )
 
     def reason(self, query: Query, paper_id: int) -> CardReason:
+        """Return why a paper matches, from memory if it was shown before."""
+        matches = self.matches([query])[0]
+        if paper_id not in matches.reasons:
+            matches.reasons[paper_id] = self._new_reason(query, paper_id)
+        return matches.reasons[paper_id]
+
+    def _new_reason(self, query: Query, paper_id: int) -> CardReason:
         """Return why a paper matches: its matching words, as spelled there, their fields, and filters passed.
 
         If some of the words are missing, name them, and the words that make the paper close to the interest.
