@@ -142,6 +142,8 @@ class DigestBuilder:
         Results of earlier calls may become unusable.
         """
         self._matches.limit(MAX_MATCHED)
+        with suppress(Exception):  # raised again, and logged, for the one that causes it
+            self.match_interests([interest for request in requests for interest in request.interests])
         prepared = list[ranking.RankingRequest]()
         skips: dict[int, Skip] = {}  # by position
         for position, request in enumerate(requests):

@@ -24,6 +24,7 @@ from app.digests import wording
 from app.digests.builder import DigestBuilder, DigestContext, DigestRequest
 from app.errors import ClockError
 from app.papers import queries
+from app.runtime import interpreter
 from app.storage.database import in_array, skew
 from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.subscribers import schedule
@@ -56,12 +57,13 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
             return counts
         check_clock(session, now)
         builder = DigestBuilder(context, session, now)
-    _match_ahead(context, builder, due)
-    while not context.stopping.is_set() and (shard := _plan_shard(context, builder, due, now, soon)):
-        counts += shard
-        for callback in context.on_shard_planned if ids is None else ():
-            callback()
+    with interpreter.tuned_for_throughput():
         _match_ahead(context, builder, due)
+        while not context.stopping.is_set() and (shard := _plan_shard(context, builder, due, now, soon)):
+            counts += shard
+            for callback in context.on_shard_planned if ids is None else ():
+                callback()
+            _match_ahead(context, builder, due)
     return counts
 
 
@@ -118,7 +120,12 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
 
 
 def _match_ahead(context: DigestContext, builder: DigestBuilder, due: SelectOfScalar[Subscriber]) -> None:
-    """Match the next shard's interests, feedback and muted words, which is slow, before locking any rows."""
+    """Match the next shard's interests, feedback and muted words, which is slow, before locking any rows.
+
+    On SQLite, no rows are locked while digests are composed.
+    """
+    if not context.db.locks_rows:
+        return
     with context.db.read() as session:
         shard = due.with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
         muted = {row.id: row.muted for row in session.execute(shard)}

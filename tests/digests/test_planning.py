@@ -246,12 +246,12 @@ def test_planned_digest_does_not_change_with_its_papers(app: Application) -> Non
 
 def test_unstorable_digest_affects_only_its_reader(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of the shard is planned, and Alice is tried again after an hour."""
-    original = DigestBuilder.digest
+    original = DigestBuilder._digest
 
     def digest(self: DigestBuilder, reader: Subscriber, *of: object) -> object:
         return Skip("\ud800") if reader.id == 1 else original(self, reader, *of)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(DigestBuilder, "digest", digest)
+    monkeypatch.setattr(DigestBuilder, "_digest", digest)
     with app.db.write() as session:
         for name in ("bob", "carol"):
             factories.add_subscriber(session, f"{name}@example.org", ["video"], HOUR)
