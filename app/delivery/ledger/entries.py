@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, or_
-from sqlmodel import Session, col, delete, insert, select
+from sqlmodel import Session, col, delete, select
 
 from app.delivery.ledger.signatures import NOT_AHEAD
 from app.delivery.ledger.snapshots import paper_ids, store
-from app.storage.database import insert_many_or_ignore, skew
+from app.storage.database import in_array, insert_many, insert_many_or_ignore, skew
 from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, Skip, SkippedEdition
@@ -65,8 +65,7 @@ def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> li
         for (delivery_id, entry), content in zip(composed, stored, strict=True)
         if delivery_id
     ]
-    if contents:
-        session.execute(insert(DigestContent), contents)
+    insert_many(session, DigestContent, contents)
     return ids
 
 
@@ -116,7 +115,7 @@ def skipped_since_last_digest(
     """Return, by subscriber, the editions skipped since `since` and since the last digest, oldest first."""
     digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, DigestContent.delivery_id)
     due = digests.outerjoin(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
-        col(Delivery.subscriber_id).in_(subscriber_ids),
+        in_array(session, col(Delivery.subscriber_id), subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         *_editions_from(since),
         Delivery.due_at >= since,
@@ -150,7 +149,7 @@ def paper_ids_promised(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )
     promising = digests.where(
-        col(Delivery.subscriber_id).in_(subscriber_ids),
+        in_array(session, col(Delivery.subscriber_id), subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         *_editions_from(since),
         Delivery.created_at >= since,
