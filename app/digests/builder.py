@@ -211,6 +211,12 @@ class DigestBuilder:
         except Exception as error:
             return _log_failure(subscriber, error)
 
+    def close(self) -> None:
+        """Release the memory of the run at once. The pool refers to its builder, so neither would be freed."""
+        self._pool = None
+        self._matches = ranking.EvidenceMatrix(())
+        self._reasons.clear()
+
     @property
     def added_note(self) -> str:
         """The note in the first digest of a subscriber whom the operator added."""

@@ -74,6 +74,7 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
             for callback in context.on_shard_planned if ids is None else ():
                 callback()
             _match_ahead(context, builder, due)
+    builder.close()
     return counts
 
 

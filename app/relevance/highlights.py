@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
+from app.papers import display
 from app.relevance.vector_space import Idf
 from app.text.abbreviations import Abbreviations
 from app.text.shortening import FUNCTION_WORDS
@@ -41,6 +42,11 @@ class PaperText:
 
     paper: PaperView
     abbreviations: Abbreviations
+
+    @cached_property
+    def card(self) -> PaperText:
+        """The title, and the summary on the paper's card."""
+        return PaperText(replace(self.paper, abstract=display.summary(self.paper)), self.abbreviations)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:

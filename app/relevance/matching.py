@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from threading import Lock
+from types import MappingProxyType
 
 import numpy as np
 from cachetools import LRUCache
 from scipy import sparse
 
-from app.papers import display
 from app.relevance import reasons
 from app.relevance.cut_offs import ALL_WORDS_SHARE, FLOOR_Z, agreement_of, evidence_from
 from app.relevance.filters import Filters
@@ -158,12 +158,29 @@ class _Direction:
     close_stems: dict[str, bool]  # whether a stem is close to it, as far as that was needed
 
 
+Content = tuple[object, ...]
+
+
+def content_of(paper: PaperView) -> Content:
+    """Return what matching and reasons depend on: all of a paper but its votes and dates."""
+    names = paper.authors, paper.organization_names, paper.categories
+    return paper.id, paper.title, paper.abstract, paper.tldr, *names
+
+
 class MatchIndex:
     """An index of papers, such as the candidates for a digest, that matches any number of interests."""
 
-    def __init__(self, papers: Iterable[PaperView], model: RelevanceModel) -> None:
+    def __init__(
+        self,
+        papers: Iterable[PaperView],
+        model: RelevanceModel,
+        texts: Mapping[Content, PaperText] = MappingProxyType({}),
+    ) -> None:
+        """Index these papers. Split those into words that are not among `texts`, of the same model."""
         self._model, self._space = model, model.space
-        self._texts = [PaperText(paper, model.abbreviations) for paper in papers]
+        self._texts = [
+            texts.get(content_of(paper)) or PaperText(paper, model.abbreviations) for paper in papers
+        ]
         self.filters = Filters([text.paper for text in self._texts], model.abbreviations, model.statistics)
         self._organizations = OrganizationNames(
             [text.paper for text in self._texts], model.abbreviations, model.statistics.idf
@@ -194,12 +211,16 @@ class MatchIndex:
         self._vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._examples = QueryExamples(self._space, self._texts, self._vectors) if self._space else None
         self._directions: dict[str, _Direction] = {}
-        self._card_texts: dict[int, PaperText] = {}  # by row
         self._matches_by_query = LRUCache[Query, InterestMatches](
             MAX_KEPT_BYTES, lambda matches: matches.size
         )
         self._lock = Lock()  # of the cache, which planning and the web pages share
         self._query_words = lru_cache(MAX_CACHED_DIRECTIONS)(self._new_query_words)
+
+    @property
+    def texts(self) -> dict[Content, PaperText]:
+        """The papers, split into words."""
+        return {content_of(text.paper): text for text in self._texts}
 
     @cached_property
     def vectors(self) -> dict[int, Matrix]:
@@ -300,7 +321,7 @@ class MatchIndex:
         if row in self._organizations.rows_named_by(query):
             organization = text.matching_organization(query.text.split()) or text.paper.organization
             words = words if not words.missing else replace(words, terms=frozenset(), missing=())
-        in_title, in_summary, marked = self._card_text(row).marks(words.terms, idf, words.typed)
+        in_title, in_summary, marked = text.card.marks(words.terms, idf, words.typed)
         highlights = unmarked = text.highlights(words.terms, idf, words.typed)
         if marked:  # a stop word is no highlight by itself
             rest = words.terms - marked
@@ -315,14 +336,6 @@ class MatchIndex:
             text.matching_categories(query.categories),
         )
         return CardReason(whole, Marks(in_title, in_summary, rest_in_words))
-
-    def _card_text(self, row: int) -> PaperText:
-        """Return a paper's title and the summary on its card."""
-        if (text := self._card_texts.get(row)) is None:
-            paper = self._texts[row].paper
-            card = replace(paper, abstract=display.summary(paper))
-            text = self._card_texts[row] = PaperText(card, self._model.abbreviations)
-        return text
 
     def _words_in(self, text: PaperText, query: Query) -> _WordsInPaper:
         """Return which words of an interest a paper contains, and which it lacks, as typed.
