@@ -34,7 +34,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from sqlalchemy import text
@@ -165,7 +165,7 @@ class NullRelay(asyncio.Protocol):
     """One connection to a relay that accepts every mail and forgets it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport: Any = transport
+        self._transport = cast("asyncio.Transport", transport)
         self._unread, self._in_body = b"", False
         self._transport.write(b"220 null\r\n")
 
@@ -173,8 +173,8 @@ class NullRelay(asyncio.Protocol):
         self._unread += data
         while True:
             end = b"\r\n.\r\n" if self._in_body else b"\r\n"
-            line, found, rest = self._unread.partition(end)
-            if not found:
+            line, separator, rest = self._unread.partition(end)
+            if not separator:
                 return
             self._unread = rest
             self._transport.write(b"250 ok\r\n" if self._in_body else self._reply(line[:4].upper()))

@@ -212,7 +212,7 @@ class DigestBuilder:
             return _log_failure(subscriber, error)
 
     def close(self) -> None:
-        """Release the memory of the run at once. The pool refers to its builder, so neither would be freed."""
+        """Release the memory of the run at once: the pool refers to its builder, and the builder to it."""
         self._pool = None
         self._matches = ranking.EvidenceMatrix(())
         self._reasons.clear()
@@ -245,7 +245,8 @@ class DigestBuilder:
             muted=self.muted_papers(preferences.muted),
             max_trending=preferences.max_trending,
         )
-        return compose.compose(edition, *ranking.rank(self.pool, [request]))
+        (ranked,) = ranking.rank(self.pool, [request])
+        return compose.compose(edition, ranked)
 
     def papers_above_floor(self, text: str, weight: float = 1.0) -> list[PaperView]:
         """Return the papers from all loaded days that this matched interest would select by itself."""

@@ -65,7 +65,7 @@ MAX_PAIRED = 4  # terms of an interest that all form pairs; in a longer one, onl
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
-MAX_KEPT_BYTES, USUAL_REASONS_BYTES = 60_000_000, 5_000  # of matches; of an interest's reasons
+MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 60_000_000, 5_000  # of matches; of an interest's reasons
 BATCH_SIZE = 500  # interests matched at once, to limit memory
 MAX_CACHED_DIRECTIONS = 2_000  # each takes four bytes per paper
 
@@ -212,7 +212,7 @@ class MatchIndex:
         self._examples = QueryExamples(self._space, self._texts, self._vectors) if self._space else None
         self._directions: dict[str, _Direction] = {}
         self._matches_by_query = LRUCache[Query, InterestMatches](
-            MAX_KEPT_BYTES, lambda matches: matches.size
+            MAX_CACHED_BYTES, lambda matches: matches.size
         )
         self._lock = Lock()  # of the cache, which planning and the web pages share
         self._query_words = lru_cache(MAX_CACHED_DIRECTIONS)(self._new_query_words)
@@ -233,13 +233,13 @@ class MatchIndex:
         return [dict(zip(m.ids.tolist(), m.relevance.tolist(), strict=True)) for m in matches]
 
     def matches(self, queries: Sequence[Query]) -> list[InterestMatches]:
-        """Return the papers that match each interest. They are kept until MAX_KEPT_BYTES are exceeded.
+        """Return the papers that match each interest. They are cached, up to MAX_CACHED_BYTES.
 
         So planning matches an interest only once until the papers or the model change, however often it runs.
         """
         with self._lock:
             matches = {query: self._matches_by_query.get(query) for query in queries}
-        missing = [query for query, kept in matches.items() if kept is None]
+        missing = [query for query, cached in matches.items() if cached is None]
         for start in range(0, len(missing), BATCH_SIZE):
             batch = missing[start : start + BATCH_SIZE]
             relevance = self._scores(batch).relevance
@@ -247,7 +247,7 @@ class MatchIndex:
                 new = matches[query] = self._matches(query, row)
                 with self._lock:
                     self._matches_by_query[query] = new
-        return [kept for query in queries if (kept := matches[query])]
+        return [cached for query in queries if (cached := matches[query])]
 
     def relevance(self, query: Query) -> Matrix:
         """Return the relevance of each paper in index order, without applying filters and exclusions."""

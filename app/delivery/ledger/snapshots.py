@@ -270,9 +270,9 @@ class SnapshotStore:
         score: float = 0.0,
     ) -> DigestItem:
         """Return an item. Raise KeyError, TypeError or ValueError if a part of it is missing or broken."""
-        if isinstance(reason, int):
-            reason, marks = snapshots[reason]["reason"], snapshots[reason]["marks"]
-        return DigestItem(**snapshots[snapshot_id], reason=reason, marks=_decode_marks(marks), score=score)
+        text = reason if isinstance(reason, str) else str(snapshots[reason]["reason"])
+        own_marks = _decode_marks(marks if isinstance(reason, str) else snapshots[reason]["marks"])
+        return DigestItem(**snapshots[snapshot_id], reason=text, marks=own_marks, score=score)
 
     def _load_snapshots(self, session: Session, items: Iterable[_StoredItem]) -> Mapping[int, SnapshotFields]:
         """Return the snapshots of these items by id, from memory or from the database."""
