@@ -91,6 +91,7 @@ log = structlog.get_logger(__name__)
 TRAINING_LEASE = SUMMARY_LEASE = timedelta(minutes=30)  # much longer than training or summarising takes
 MOVING = "the database is being moved, or the move was interrupted: then repeat it"
 MOVED = "this database was moved"
+SIGNATURES_SINCE = timedelta(days=3)  # pruning runs every night
 RESTORING = "a restore is under way, or was interrupted: then empty the database and repeat it"
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
 
@@ -508,7 +509,20 @@ def prune(app: Application, now: datetime) -> Counter[str]:
                     batch = prune_batch(session, old)
                 run.counts.update(batch)
                 left = bool(batch.total())
+        run.counts["signatures"] = _drop_signatures(app, now - SIGNATURES_SINCE)
     return run.counts
+
+
+def _drop_signatures(app: Application, since: datetime) -> int:
+    """Drop the signatures of digests that were created since then and have been sent. Return their number."""
+    count = 0
+    with app.db.read() as session:
+        first_id = ledger.first_id_since(session, since)
+    while first_id and not app.stopping.is_set():
+        with app.db.write() as session:
+            dropped, first_id = ledger.drop_signatures(session, first_id)
+        count += dropped
+    return count
 
 
 def back_up(app: Application, target: Path, now: datetime) -> Manifest:

@@ -17,7 +17,7 @@ from sqlmodel import Session, col, select
 
 from app import subscribers
 from app.delivery import ledger
-from app.digests import compose, ranking, wording
+from app.digests import compose, ranking, selection, wording
 from app.errors import InvalidInterest
 from app.papers import queries
 from app.papers.sources import calendar
@@ -46,7 +46,8 @@ log = structlog.get_logger(__name__)
 WEEKLY_DAYS = 8  # days a weekly digest looks back: one more than a week, for papers listed late
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a shard
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
-MAX_CACHED_REASONS = 100_000  # shared by all subscribers with the same interest
+MAX_CACHED_REASONS = 50_000  # shared by all subscribers with the same interest
+MAX_MATCHED = 2_000  # interests, besides those of a shard; each takes eight bytes per paper
 _NO_PAPERS = np.array([], np.int32)
 
 
@@ -146,7 +147,13 @@ class DigestBuilder:
         return min(listed, self._earliest_unmerge or listed)
 
     def ranked(self, requests: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
-        """Return each subscriber's ranked papers in the order of `requests`; a Skip where a request fails."""
+        """Return each subscriber's ranked papers in the order of `requests`; a Skip where a request fails.
+
+        Results of earlier calls may become unusable.
+        """
+        self._matches.limit(MAX_MATCHED)
+        with suppress(Exception):  # raised again, and logged, for the one that causes it
+            self.match_interests([interest for request in requests for interest in request.interests])
         prepared = list[ranking.RankingRequest]()
         skips: dict[int, Skip] = {}  # by position
         for position, request in enumerate(requests):
@@ -185,22 +192,52 @@ class DigestBuilder:
             return replace(prepared, profile=profile.relevance, profile_reason=profile.reason)
         return prepared
 
+    def digests(
+        self,
+        editions: Iterable[tuple[Subscriber, str]],
+        all_ranked: Sequence[ranking.Ranked | Skip],
+        news: Mapping[int, tuple[PaperUpdate, ...]],
+    ) -> list[Digest | Skip]:
+        """Compose a digest for each subscriber and edition, with their news by the subscriber's id.
+
+        If one fails, log it and return a Skip for it.
+        """
+        together = [ranked for ranked in all_ranked if isinstance(ranked, ranking.Ranked)]
+        selections = dict[int, selection.Selection]()
+        with suppress(Exception):  # the one that fails is selected again, and logged, when it is composed
+            selections = dict(zip(map(id, together), selection.select_for_all(together), strict=True))
+        return [
+            self.digest(
+                subscriber, edition, ranked, news.get(subscriber.id or 0, ()), selections.get(id(ranked))
+            )
+            for (subscriber, edition), ranked in zip(editions, all_ranked, strict=True)
+        ]
+
     def digest(
         self,
         subscriber: Subscriber,
         edition: str,
         ranked: ranking.Ranked | Skip,
         updates: tuple[PaperUpdate, ...] = (),
+        selected_ahead: selection.Selection | None = None,
     ) -> Digest | Skip:
         """Compose one subscriber's digest, with news of earlier papers. If this fails, return a Skip.
 
         News alone is no reason to send a digest: it waits for the next one.
         """
         try:
-            digest = ranked if isinstance(ranked, Skip) else compose.compose(edition, ranked)
+            if isinstance(ranked, Skip):
+                return ranked
+            digest = compose.compose(edition, ranked, selected_ahead)
         except Exception as error:
             return _log_failure(subscriber, error, edition)
         return digest if isinstance(digest, Skip) else replace(digest, updates=updates)
+
+    def close(self) -> None:
+        """Release the memory of the run at once: the pool refers to its builder, and the builder to it."""
+        self._pool = None
+        self._matches = ranking.EvidenceMatrix(())
+        self._reasons.clear()
 
     @property
     def added_note(self) -> str:
@@ -230,7 +267,8 @@ class DigestBuilder:
             muted=self.muted_papers(preferences.muted),
             max_trending=preferences.max_trending,
         )
-        return compose.compose(edition, *ranking.rank(self.pool, [request]))
+        (ranked,) = ranking.rank(self.pool, [request])
+        return compose.compose(edition, ranked)
 
     def papers_above_floor(self, text: str, weight: float = 1.0) -> list[PaperView]:
         """Return the papers from all loaded days that this matched interest would select by itself."""
@@ -304,13 +342,28 @@ class DigestBuilder:
             except InvalidInterest as error:
                 errors[text] = error
         read_as = {text: read for text in queries if (read := self.read_as(text))}
-        matches = self._index.match([*queries.values(), *map(self._query, read_as.values())])
-        hits_as_read = dict(zip(read_as, matches[len(queries) :], strict=True))
-        for (text, query), hits in zip(queries.items(), matches, strict=False):
-            better = {n: r for n, r in hits_as_read.get(text, {}).items() if r > hits.get(n, 0.0)}
-            self._matched_as_read[text] = {*better}
-            self._matches.add(text, hits | better, self._index.excluded_papers(query))
+        matches = iter(self._index.matches([*queries.values(), *map(self._query, read_as.values())]))
+        own = dict(zip(queries, matches, strict=False))
+        as_read = dict(zip(read_as, matches, strict=True))
+        for text, hits in own.items():
+            evidence = np.zeros(len(self._matches.ids))
+            evidence[np.searchsorted(self._matches.ids, hits.ids)] = ranking.evidence_of(hits.relevance)
+            if text in as_read:
+                better = self._better_as_read(hits, as_read[text])
+                self._matched_as_read[text] = {*better}
+                for number, relevance in better.items():
+                    evidence[self._matches.columns[number]] = ranking.evidence_of([relevance]).item()
+            self._matches.add_row(text, evidence, hits.excluded)
         return errors
+
+    @staticmethod
+    def _better_as_read(
+        hits: matching.InterestMatches, as_read: matching.InterestMatches
+    ) -> dict[int, float]:
+        """Return the relevance of the papers that match an interest better as it was read than as typed."""
+        typed = dict(zip(hits.ids.tolist(), hits.relevance.tolist(), strict=True))
+        pairs = zip(as_read.ids.tolist(), as_read.relevance.tolist(), strict=True)
+        return {number: relevance for number, relevance in pairs if relevance > typed.get(number, 0.0)}
 
     def read_as(self, text: str) -> str:
         """Return the interest that a misspelt or foreign one most likely means, or "" for any other one.
@@ -402,7 +455,7 @@ class DigestBuilder:
         return reason
 
     def _new_reason(self, text: str, paper_id: int) -> CardReason:
-        if paper_id not in self._matched_as_read[text]:
+        if paper_id not in self._matched_as_read.get(text, ()):
             return self._index.reason(self._query(text), paper_id)
         read = self.read_as(text)
         return reasons.with_addition(

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
+
 from app.digests import selection, wording
 from app.digests.ranking import CandidatePool, Ranked
-from app.digests.selection import BY_PROFILE, SelectedPaper
+from app.digests.selection import BY_PROFILE, SelectedPaper, Selection
 from app.papers import display
 from app.relevance import reasons
 from app.types import CardReason, Digest, DigestItem, EmptyDigestPolicy, Section, Skip
 
 
-def compose(edition: str, ranked: Ranked) -> Digest | Skip:
-    """Compose the digest of one subscriber."""
-    request, considered = ranked.request, int(ranked.eligible.sum())
-    selected = selection.select(ranked).selected
+def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = None) -> Digest | Skip:
+    """Compose the digest of one subscriber. Select its papers, unless they have been selected already."""
+    request, considered = ranked.request, int(np.count_nonzero(ranked.eligible))
+    selected = (selected_ahead or selection.select(ranked)).selected
     if not selected:
         if request.interests and request.when_empty is EmptyDigestPolicy.SKIP:
             return Skip(wording.nothing_matched(ranked, considered))
@@ -28,15 +30,16 @@ def compose(edition: str, ranked: Ranked) -> Digest | Skip:
     expires = any((choice.paper.last_listed_on or today) < request.expires_on for choice in selected)
     if len(selected) < request.min_papers and not expires:
         return Skip(wording.too_few_papers(len(selected), request))
-    sections = []
-    for interest in (*request.interests, BY_PROFILE):
-        items = tuple(
-            _item(paper, ranked.pool, ranked.reason(interest.text, paper.paper.id))
-            for paper in selected
-            if paper.interest == interest
-        )
-        if items:
-            sections.append(Section(interest.text, items, "" if interest.text else wording.LIKED_HEADING))
+    by_interest: dict[str, list[DigestItem]] = {interest.text: [] for interest in request.interests}
+    by_interest[BY_PROFILE.text] = []
+    for choice in selected:
+        text = choice.interest.text
+        by_interest[text].append(_item(choice, ranked.pool, ranked.reason(text, choice.paper.id)))
+    sections = [
+        Section(text, tuple(items), "" if text else wording.LIKED_HEADING)
+        for text, items in by_interest.items()
+        if items
+    ]
     # The paper with the highest score is the first one that the subscriber sees, and the subject names it.
     sections.sort(key=lambda section: -section.picks[0].score)
     if beyond := selection.select_beyond_interests(ranked, selected):

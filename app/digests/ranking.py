@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from cachetools import LRUCache
 from scipy import sparse
 
 from app.relevance import reasons
@@ -31,12 +32,15 @@ TREND = 0.2
 FRESH = 0.9
 PINNED = 2.0  # higher than the score of any paper that is not pinned
 CERTAIN = 1 - 1e-9  # higher relevances are capped at this, so that their evidence is finite
+MAX_COMPARED = 5_000  # papers whose similarities are kept: at most 100 megabytes
+MAX_CACHED_ORDERS = 20_000  # interests with their weights; some hundred bytes each
 NO_TREND = Trend(0.0, "")
 
 
-def evidence_of(relevances: Iterable[float]) -> Vector:
+def evidence_of(relevances: Iterable[float] | Vector) -> Vector:
     """Convert relevances up to 1 into evidence; a negative relevance counts against a paper."""
-    return np.asarray(-np.log1p(-np.minimum([*relevances], CERTAIN)))
+    values = relevances if isinstance(relevances, np.ndarray) else [*relevances]
+    return np.asarray(-np.log1p(-np.minimum(values, CERTAIN)))
 
 
 def relevance_of(evidence: Vector) -> Vector:
@@ -59,13 +63,23 @@ class EvidenceMatrix:
 
     def add(self, text: str, hits: Mapping[int, float], excluded: frozenset[int] = frozenset()) -> None:
         """Add an interest: its relevance by paper, and the papers that match its exclusions."""
+        self.add_row(text, self.evidence_row(hits), excluded)
+
+    def add_row(self, text: str, evidence: Vector, excluded: frozenset[int] = frozenset()) -> None:
+        """Add an interest: the evidence by column, and the papers that match its exclusions."""
         row = self.row_of.setdefault(text, len(self.row_of))
         if row == len(self.evidence):  # double the rows, so that they are seldom copied
             larger = np.zeros((2 * row, len(self.ids)))  # takes up no memory until it is written to
             larger[:row] = self.evidence
             self.evidence = larger
-        self.evidence[row] = self.evidence_row(hits)
+        self.evidence[row] = evidence
         self._excluded[text] = excluded
+
+    def limit(self, rows: int) -> None:
+        """Forget all interests if there are more than `rows`."""
+        if len(self.row_of) > rows:
+            self.row_of, self._excluded = {}, {}
+            self.evidence = np.zeros((1, len(self.ids)))
 
     def evidence_row(self, hits: Mapping[int, float]) -> Vector:
         """Convert relevance by paper into evidence by column."""
@@ -155,6 +169,49 @@ class CandidatePool:
         }
         return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
+    def order_of(self, text: str, weight: float) -> Vector:
+        """Return the columns that an interest would select by itself, best first; equal scores by id."""
+        key = text, weight
+        if key not in self._orders:
+            row = self.matches.evidence[self.matches.row_of[text]] * weight
+            columns = np.flatnonzero(row >= ENOUGH)
+            scores = relevance_of(row[columns]) * self.score_factors[columns] + self.bonuses[columns]
+            self._orders[key] = columns[np.argsort(-scores, kind="stable")].astype(np.int32)
+        return self._orders[key]
+
+    @cached_property
+    def _orders(self) -> LRUCache[tuple[str, float], Vector]:
+        return LRUCache(MAX_CACHED_ORDERS)
+
+    @cached_property
+    def has_all_vectors(self) -> bool:
+        """True if each paper in the pool has a vector, and their similarities fit into memory."""
+        return self.vectors.keys() >= self.papers.keys() and len(self.matches.ids) <= MAX_COMPARED
+
+    @cached_property
+    def _vector_rows(self) -> Matrix:
+        """The vectors, by column; zero where there is none."""
+        size = len(next(iter(self.vectors.values()), ()))
+        rows = np.zeros((len(self.matches.ids), size), np.float32)
+        for number, vector in self.vectors.items():
+            if (column := self.matches.columns.get(number)) is not None:
+                rows[column] = vector
+        return rows
+
+    @cached_property
+    def _similarities(self) -> tuple[Matrix, Vector]:
+        """The similarities of papers, by column, and which rows have been computed."""
+        size = len(self.matches.ids)
+        return np.zeros((size, size), np.float32), np.zeros(size, bool)  # no memory until it is written to
+
+    def similarity(self, columns: Vector, others: Matrix) -> Matrix:
+        """Return the similarity of each column to the other columns in its row."""
+        similarities, is_computed = self._similarities
+        if len(new := np.unique(columns[~is_computed[columns]])):
+            similarities[new] = self._vector_rows[new] @ self._vector_rows.T
+            is_computed[new] = True
+        return np.asarray(similarities[columns[:, None], others])
+
     def _by_column(self, value_of: Callable[[PaperView], float]) -> Vector:
         row = np.zeros(len(self.matches.ids))
         row[[self.matches.columns[number] for number in self.papers]] = [*map(value_of, self.papers.values())]
@@ -180,6 +237,7 @@ class Ranked:
     pool: CandidatePool
     evidence: Vector  # by column, for all papers
     eligible: Vector  # by column: True if the paper is new to the subscriber, not muted, and listed recently
+    relevant: Vector  # by column: True if the paper is eligible and relevant enough
     columns: Vector  # of the eligible papers that are relevant enough, best score first
     scores: Vector  # in the order of `columns`
 
@@ -192,7 +250,7 @@ class Ranked:
     @cached_property
     def profile(self) -> Mapping[int, float]:
         """The relevance, by paper, that the subscriber's profile adds or, if negative, subtracts."""
-        return _effective_profile(self.request, self.pool.matches)
+        return _effective_profile(self.request, self.pool.matches) if self.request.profile else {}
 
     def reason(self, interest: str, number: int) -> CardReason:
         """Return why a paper fits an interest, and why it fits the profile if that alone would be enough."""
@@ -210,11 +268,18 @@ class Ranked:
 
     def evidence_by_interest(self) -> Matrix:
         """Return the evidence for `papers`: a row for each interest, then one for the profile."""
-        matches, interests = self.pool.matches, self.request.interests
-        rows = np.array([matches.row_of[interest.text] for interest in interests], np.intp)
-        weights = np.array([interest.weight for interest in interests], float)
-        weighted = matches.evidence[rows[:, None], self.columns] * weights[:, None]
-        return np.vstack([weighted, matches.evidence_row(self.profile)[self.columns]])
+        return self.evidence_of((*self.request.interests, Interest("")), self.columns)
+
+    def evidence_of(self, interests: Sequence[Interest], columns: Vector) -> Matrix:
+        """Return interests × columns: the weighted evidence. An interest without a text is the profile."""
+        matches = self.pool.matches
+        evidence = np.zeros((len(interests), len(columns)))
+        for row, interest in enumerate(interests):
+            if interest.text:
+                evidence[row] = matches.evidence[matches.row_of[interest.text], columns] * interest.weight
+            elif self.profile:
+                evidence[row] = matches.evidence_row(self.profile)[columns]
+        return evidence
 
     def score_breakdown(self, paper: PaperView) -> ScoreBreakdown:
         """Return the score breakdown for any paper in the pool, even if it is not relevant enough."""
@@ -248,15 +313,16 @@ def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked
             evidence[n] += matches.evidence_row(_effective_profile(request, matches))
         if barred := request.already_sent | request.muted:
             eligible[n, [matches.columns[number] for number in barred if number in matches.columns]] = False
-    rows, columns = np.nonzero(eligible & (evidence >= ENOUGH))
+    relevant = eligible & (evidence >= ENOUGH)
+    rows, columns = np.nonzero(relevant)
     scores = relevance_of(evidence[rows, columns]) * pool.score_factors[columns] + pool.bonuses[columns]
-    order = np.lexsort((columns, -scores, rows))  # equal scores by id
-    ends = np.searchsorted(rows, np.arange(len(requests) + 1))
-    slices = [order[start:end] for start, end in itertools.pairwise(ends.tolist())]
-    return [
-        Ranked(request, pool, evidence[n], eligible[n], columns[slices[n]], scores[slices[n]])
-        for n, request in enumerate(requests)
-    ]
+    ends = np.searchsorted(rows, np.arange(len(requests) + 1)).tolist()
+    ranked = []
+    for n, (start, end) in enumerate(itertools.pairwise(ends)):
+        order = start + np.argsort(-scores[start:end], kind="stable")  # equal scores by id
+        own = requests[n], pool, evidence[n], eligible[n], relevant[n]
+        ranked.append(Ranked(*own, columns[order], scores[order]))
+    return ranked
 
 
 def _effective_profile(request: RankingRequest, matches: EvidenceMatrix) -> dict[int, float]:

@@ -11,10 +11,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 
-from app.digests.ranking import ENOUGH, Matrix, Ranked, relevance_of
+from app.digests.ranking import ENOUGH, CandidatePool, Matrix, Ranked, Vector
 from app.relevance import trending
 from app.types import Interest, PaperView
 
@@ -43,11 +44,19 @@ class SelectionOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected papers, best score first, and the outcome for every paper that is relevant enough."""
+    """The selected papers, best score first, and what the selection left out."""
 
+    ranked: Ranked
     selected: list[SelectedPaper]
-    outcomes: dict[int, SelectionOutcome]
     best_per_interest: frozenset[int]  # selected before all others, whatever their scores
+    over_quota: frozenset[int] = frozenset()
+
+    @cached_property
+    def outcomes(self) -> dict[int, SelectionOutcome]:
+        """The outcome for every paper that is relevant enough."""
+        outcomes = dict.fromkeys(self.ranked.papers, SelectionOutcome.FULL)
+        outcomes |= dict.fromkeys(self.over_quota, SelectionOutcome.QUOTA)
+        return outcomes | {selected.paper.id: SelectionOutcome.PICKED for selected in self.selected}
 
 
 def select(ranked: Ranked) -> Selection:
@@ -56,32 +65,149 @@ def select(ranked: Ranked) -> Selection:
     Pinned papers come first. Then every interest's best paper is selected before any others, so that an
     interest with many papers does not crowd out one with few.
     """
-    evidence = ranked.evidence_by_interest()
-    best: dict[str, int] = {}  # by interest text: the paper that would be first for it alone
-    if ranked.papers:
-        by_id = np.argsort(ranked.columns)  # the first of several equal scores is used
-        by_interest, columns = evidence[:-1, by_id], ranked.columns[by_id]
-        factors, bonuses = ranked.pool.score_factors[columns], ranked.pool.bonuses[columns]
-        scores = np.where(by_interest >= ENOUGH, relevance_of(by_interest) * factors + bonuses, 0)
-        places = zip(ranked.request.interests, scores.argmax(1).tolist(), scores.max(1).tolist(), strict=True)
-        best = {interest.text: ranked.papers[by_id[place]] for interest, place, score in places if score}
+    return select_for_all([ranked])[0]
 
+
+def select_for_all(all_ranked: Sequence[Ranked]) -> list[Selection]:
+    """Return the result of `select` for each subscriber of the same pool, in order.
+
+    Most subscribers set no quotas. Their papers are selected together, because numpy takes about as long for
+    one subscriber as for a hundred.
+    """
+    together = [ranked for ranked in all_ranked if ranked.pool.has_all_vectors and not _has_quota(ranked)]
+    picks = iter(_select_columns(together) if together else ())
+    is_together = set(map(id, together))
+    return [
+        _selection(ranked, *next(picks)) if id(ranked) in is_together else _select_by_quota(ranked)
+        for ranked in all_ranked
+    ]
+
+
+def _has_quota(ranked: Ranked) -> bool:
+    return any(interest.quota is not None for interest in ranked.request.interests)
+
+
+def _best_columns(ranked: Ranked) -> dict[str, int]:
+    """Return, by the text of each interest, the column of the paper that would be first for it alone."""
+    best = {}
+    for interest in ranked.request.interests:
+        order = ranked.pool.order_of(interest.text, interest.weight)
+        if len(order) and ranked.relevant[column := order[ranked.relevant[order].argmax()]]:
+            best[interest.text] = int(column)
+    return best
+
+
+# --- without quotas
+
+
+def _select_columns(all_ranked: Sequence[Ranked]) -> list[tuple[list[int], list[int]]]:
+    """Return, for each subscriber, the selected places in `ranked.columns`, and those selected first."""
+    considered = [_places_to_consider(ranked) for ranked in all_ranked]
+    shape = len(all_ranked), max(len(places) for places, *_ in considered)
+    columns, scores = np.zeros(shape, np.intp), np.zeros(shape)
+    for row, (ranked, (places, *_)) in enumerate(zip(all_ranked, considered, strict=True)):
+        columns[row, : len(places)] = ranked.columns[places]
+        scores[row, : len(places)] = ranked.scores[places]
+    ends = np.array([(pinned, first, len(places)) for places, pinned, first in considered])
+    room = np.array([ranked.request.max_papers for ranked in all_ranked])
+    position = np.arange(shape[1])
+    is_selected = np.zeros(shape, bool)
+    similarity = np.zeros(shape)  # to the most similar selected paper
+    pool = all_ranked[0].pool
+    for begin, end in itertools.pairwise((np.zeros(len(ends), int), *ends.T)):
+        group = (position >= begin[:, None]) & (position < end[:, None])
+        _select_group(pool, columns, np.where(group, scores, -np.inf), room, is_selected, similarity)
+    return [
+        ([places[at] for at in np.flatnonzero(chosen).tolist()], places[:first])
+        for chosen, (places, _, first) in zip(is_selected, considered, strict=True)
+    ]
+
+
+def _places_to_consider(ranked: Ranked) -> tuple[list[int], int, int]:
+    """Return places in `ranked.columns`: of pinned papers, then each interest's best paper, then others.
+
+    The numbers are where the pinned ones end, and where the best ones end.
+    """
+    pinned = np.flatnonzero(ranked.pool.bonuses[ranked.columns]).tolist()
+    best = {int((ranked.columns == column).argmax()) for column in _best_columns(ranked).values()}
+    first = [*pinned, *sorted(best.difference(pinned))]
+    most = CONSIDERED * ranked.request.max_papers
+    rest = [place for place in range(min(len(ranked.columns), most + len(first))) if place not in first]
+    return [*first, *rest[:most]], len(pinned), len(first)
+
+
+def _select_group(
+    pool: CandidatePool,
+    columns: Matrix,
+    scores: Matrix,
+    room: Vector,
+    is_selected: Matrix,
+    similarity: Matrix,
+) -> None:
+    """Select in MMR order from the papers with finite scores, for all subscribers (rows) at once.
+
+    Update `is_selected` and `similarity`.
+    """
+    highest = scores.max(1, initial=-np.inf)
+    weighted = scores / np.where(highest > 0, highest, 1)[:, None] * (1 - DIVERSITY)
+    rows = np.arange(len(columns))
+    while True:
+        has_room = is_selected[rows].sum(1) < room[rows]
+        values = weighted[rows] - DIVERSITY * similarity[rows]
+        next_best = values.argmax(1) if values.size else np.zeros(0, np.intp)
+        is_open = has_room & (values[np.arange(len(rows)), next_best] > -np.inf)
+        rows, next_best = rows[is_open], next_best[is_open]
+        if not len(rows):
+            return
+        weighted[rows, next_best] = -np.inf
+        is_selected[rows, next_best] = True
+        to_selected = pool.similarity(columns[rows, next_best], columns[rows])
+        similarity[rows] = np.maximum(similarity[rows], to_selected)
+
+
+def _selection(ranked: Ranked, places: Sequence[int], first: Sequence[int]) -> Selection:
+    """Return these selected places as papers, each listed under the interest that it fits best."""
+    columns, scores = ranked.columns[places], ranked.scores[places].tolist()
+    numbers = ranked.pool.matches.ids[columns].tolist()
+    interests = sorted((*ranked.request.interests, BY_PROFILE), key=lambda interest: interest.text)
+    papers = ranked.pool.papers
+    selected = [
+        SelectedPaper(papers[number], interests[row], score)
+        for number, row, score in zip(numbers, _best_fits(ranked, columns, interests), scores, strict=True)
+    ]
+    selected.sort(key=lambda choice: (-choice.score, choice.paper.id))
+    best = ranked.pool.matches.ids[ranked.columns[list(first)]].tolist()
+    return Selection(ranked, selected, frozenset(best))
+
+
+def _best_fits(ranked: Ranked, columns: Vector, interests: Sequence[Interest]) -> list[int]:
+    """Return the row of the interest to list each column under. See `_best_interest_with_room`."""
+    evidence = ranked.evidence_of(interests, columns)
+    weights = np.array([interest.weight for interest in interests])
+    least = np.minimum(evidence.max(0) / 2, ENOUGH)
+    fits: list[int] = np.where(evidence >= least, evidence / weights[:, None], -np.inf).argmax(0).tolist()
+    return fits
+
+
+# --- with quotas
+
+
+def _select_by_quota(ranked: Ranked) -> Selection:
+    evidence = ranked.evidence_by_interest()
+    ids = ranked.pool.matches.ids
+    best = {text: int(ids[column]) for text, column in _best_columns(ranked).items()}
     pinned = [number for number in ranked.papers if number in ranked.pool.pinned]
     unpinned = [number for number in ranked.papers if number not in ranked.pool.pinned]
     first = [number for number in unpinned if number in best.values()]
     rest = [number for number in unpinned if number not in best.values()]
-    if all(interest.quota is None for interest in ranked.request.interests):
+    if not _has_quota(ranked):
         rest = rest[: CONSIDERED * ranked.request.max_papers]
     selector = _Selector(ranked, evidence, best, [*pinned, *first, *rest])
     selector.select_from(pinned)
     selector.select_from(first)
     selector.select_from(rest)
-    outcomes = dict.fromkeys(ranked.papers, SelectionOutcome.FULL) | dict.fromkeys(
-        selector.over_quota, SelectionOutcome.QUOTA
-    )
-    outcomes |= dict.fromkeys(selector.selected, SelectionOutcome.PICKED)
     by_score = sorted(selector.selected.values(), key=lambda selected: (-selected.score, selected.paper.id))
-    return Selection(by_score, outcomes, frozenset([*pinned, *first]))
+    return Selection(ranked, by_score, frozenset([*pinned, *first]), frozenset(selector.over_quota))
 
 
 class _Selector:

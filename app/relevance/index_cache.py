@@ -24,13 +24,12 @@ class IndexCache:
 
     def get(self, papers: Sequence[PaperView], model: RelevanceModel) -> matching.MatchIndex:
         """Return the index of these papers, building it if it is missing."""
-        content = tuple(
-            (p.id, p.title, p.abstract, p.tldr, p.authors, p.organization_names, p.categories) for p in papers
-        )
+        content = tuple(map(matching.content_of, papers))
         with self._building:
             if model is not self._model:
                 self._indexes.clear()
                 self._model = model
             if content not in self._indexes:
-                self._indexes[content] = matching.MatchIndex(papers, model)
+                texts = {key: text for index in self._indexes.values() for key, text in index.texts.items()}
+                self._indexes[content] = matching.MatchIndex(papers, model, texts)
             return self._indexes[content]

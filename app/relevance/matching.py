@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from threading import Lock
+from types import MappingProxyType
 
 import numpy as np
+from cachetools import LRUCache
 from scipy import sparse
 
-from app.papers import display
 from app.relevance import reasons
 from app.relevance.cut_offs import ALL_WORDS_SHARE, FLOOR_Z, agreement_of, evidence_from
 from app.relevance.filters import Filters
@@ -63,8 +65,9 @@ MAX_PAIRED = 4  # terms of an interest that all form pairs; in a longer one, onl
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
+MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 60_000_000, 5_000  # of matches; of an interest's reasons
 BATCH_SIZE = 500  # interests matched at once, to limit memory
-MAX_CACHED_DIRECTIONS = 20_000  # a few megabytes
+MAX_CACHED_DIRECTIONS = 2_000  # each takes four bytes per paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +129,58 @@ class _QueryWords:
     sought: str  # the interest from the first to the last word that is searched for
 
 
+@dataclass(frozen=True, slots=True)
+class InterestMatches:
+    """The papers that match an interest, and the reasons for those that were shown so far."""
+
+    ids: Matrix
+    relevance: Matrix  # in 0…1, in the order of `ids`
+    excluded: frozenset[int]  # papers that match an exclusion
+    reasons: dict[int, CardReason]  # by paper
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes in memory."""
+        ids = self.ids.nbytes + 32 * len(self.excluded)
+        return int(ids + self.relevance.nbytes) + USUAL_REASONS_BYTES
+
+    def relevance_of(self, paper_id: int) -> float:
+        """Return a paper's relevance; 0 if it does not match."""
+        return float(self.relevance[self.ids == paper_id].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """The direction of an interest in the LSA space."""
+
+    vector: Matrix
+    z_scores: Matrix  # of each paper in the index
+    close_stems: dict[str, bool]  # whether a stem is close to it, as far as that was needed
+
+
+Content = tuple[object, ...]
+
+
+def content_of(paper: PaperView) -> Content:
+    """Return what matching and reasons depend on: all of a paper but its votes and dates."""
+    names = paper.authors, paper.organization_names, paper.categories
+    return paper.id, paper.title, paper.abstract, paper.tldr, *names
+
+
 class MatchIndex:
     """An index of papers, such as the candidates for a digest, that matches any number of interests."""
 
-    def __init__(self, papers: Iterable[PaperView], model: RelevanceModel) -> None:
+    def __init__(
+        self,
+        papers: Iterable[PaperView],
+        model: RelevanceModel,
+        texts: Mapping[Content, PaperText] = MappingProxyType({}),
+    ) -> None:
+        """Index these papers. Split those into words that are not among `texts`, of the same model."""
         self._model, self._space = model, model.space
-        self._texts = [PaperText(paper, model.abbreviations) for paper in papers]
+        self._texts = [
+            texts.get(content_of(paper)) or PaperText(paper, model.abbreviations) for paper in papers
+        ]
         self.filters = Filters([text.paper for text in self._texts], model.abbreviations, model.statistics)
         self._organizations = OrganizationNames(
             [text.paper for text in self._texts], model.abbreviations, model.statistics.idf
@@ -161,9 +210,17 @@ class MatchIndex:
         self._certainty = np.minimum(1, sizes / (sizes + SHORT_TEXT) / full)
         self._vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._examples = QueryExamples(self._space, self._texts, self._vectors) if self._space else None
-        self._directions: dict[str, tuple[Matrix, dict[str, bool]]] = {}  # and the stems close to it
-        self._card_texts: dict[int, PaperText] = {}  # by row
+        self._directions: dict[str, _Direction] = {}
+        self._matches_by_query = LRUCache[Query, InterestMatches](
+            MAX_CACHED_BYTES, lambda matches: matches.size
+        )
+        self._lock = Lock()  # of the cache, which planning and the web pages share
         self._query_words = lru_cache(MAX_CACHED_DIRECTIONS)(self._new_query_words)
+
+    @property
+    def texts(self) -> dict[Content, PaperText]:
+        """The papers, split into words."""
+        return {content_of(text.paper): text for text in self._texts}
 
     @cached_property
     def vectors(self) -> dict[int, Matrix]:
@@ -172,12 +229,25 @@ class MatchIndex:
 
     def match(self, queries: Sequence[Query]) -> list[dict[int, float]]:
         """Return, for each interest, {paper id: relevance in 0…1} for the papers that match it."""
-        matches = []
-        for start in range(0, len(queries), BATCH_SIZE):
-            batch = queries[start : start + BATCH_SIZE]
+        matches = self.matches(queries)
+        return [dict(zip(m.ids.tolist(), m.relevance.tolist(), strict=True)) for m in matches]
+
+    def matches(self, queries: Sequence[Query]) -> list[InterestMatches]:
+        """Return the papers that match each interest. They are cached, up to MAX_CACHED_BYTES.
+
+        So planning matches an interest only once until the papers or the model change, however often it runs.
+        """
+        with self._lock:
+            matches = {query: self._matches_by_query.get(query) for query in queries}
+        missing = [query for query, cached in matches.items() if cached is None]
+        for start in range(0, len(missing), BATCH_SIZE):
+            batch = missing[start : start + BATCH_SIZE]
             relevance = self._scores(batch).relevance
-            matches += [self._matches(query, row) for query, row in zip(batch, relevance, strict=True)]
-        return matches
+            for query, row in zip(batch, relevance, strict=True):
+                new = matches[query] = self._matches(query, row)
+                with self._lock:
+                    self._matches_by_query[query] = new
+        return [cached for query in queries if (cached := matches[query])]
 
     def relevance(self, query: Query) -> Matrix:
         """Return the relevance of each paper in index order, without applying filters and exclusions."""
@@ -197,12 +267,12 @@ class MatchIndex:
             return np.where(is_named, np.maximum(relevance, ORGANIZATION_RELEVANCE), relevance)
         return relevance
 
-    def _matches(self, query: Query, relevance: Matrix) -> dict[int, float]:
-        """Return {paper id: relevance} for the relevant papers that pass filters, phrases and exclusions."""
+    def _matches(self, query: Query, relevance: Matrix) -> InterestMatches:
+        """Return the relevant papers that pass filters, phrases and exclusions."""
         relevance = self._with_minimum(query, relevance)
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
-        return dict(zip(self._ids[rows].tolist(), relevance[rows].tolist(), strict=True))
+        return InterestMatches(self._ids[rows], relevance[rows], self.excluded_papers(query), {})
 
     def excluded_papers(self, query: Query) -> frozenset[int]:
         """Return the ids of the papers that match an exclusion of an interest."""
@@ -228,11 +298,18 @@ class MatchIndex:
             from_organization=row in self._organizations.rows_named_by(query),
             agreement=float(scores.agreement[0, row]),
             cut_off=float(scores.cut_offs[0]),
-            relevance=self._matches(query, scores.relevance[0]).get(paper_id, 0.0),
+            relevance=self._matches(query, scores.relevance[0]).relevance_of(paper_id),
             rejection_reason=self.filters.rejection_reason(query, row),
         )
 
     def reason(self, query: Query, paper_id: int) -> CardReason:
+        """Return why a paper matches, from memory if it was shown before."""
+        matches = self.matches([query])[0]
+        if paper_id not in matches.reasons:
+            matches.reasons[paper_id] = self._new_reason(query, paper_id)
+        return matches.reasons[paper_id]
+
+    def _new_reason(self, query: Query, paper_id: int) -> CardReason:
         """Return why a paper matches: its matching words, as spelled there, their fields, and filters passed.
 
         If some of the words are missing, name them, and the words that make the paper close to the interest.
@@ -244,7 +321,7 @@ class MatchIndex:
         if row in self._organizations.rows_named_by(query):
             organization = text.matching_organization(query.text.split()) or text.paper.organization
             words = words if not words.missing else replace(words, terms=frozenset(), missing=())
-        in_title, in_summary, marked = self._card_text(row).marks(words.terms, idf, words.typed)
+        in_title, in_summary, marked = text.card.marks(words.terms, idf, words.typed)
         highlights = unmarked = text.highlights(words.terms, idf, words.typed)
         if marked:  # a stop word is no highlight by itself
             rest = words.terms - marked
@@ -259,14 +336,6 @@ class MatchIndex:
             text.matching_categories(query.categories),
         )
         return CardReason(whole, Marks(in_title, in_summary, rest_in_words))
-
-    def _card_text(self, row: int) -> PaperText:
-        """Return a paper's title and the summary on its card."""
-        if (text := self._card_texts.get(row)) is None:
-            paper = self._texts[row].paper
-            card = replace(paper, abstract=display.summary(paper))
-            text = self._card_texts[row] = PaperText(card, self._model.abbreviations)
-        return text
 
     def _words_in(self, text: PaperText, query: Query) -> _WordsInPaper:
         """Return which words of an interest a paper contains, and which it lacks, as typed.
@@ -331,23 +400,32 @@ class MatchIndex:
         if query.text not in self._directions:  # cached because many papers need it
             if len(self._directions) >= MAX_CACHED_DIRECTIONS:
                 self._directions.clear()
-            self._directions[query.text] = self._examples.meaning(self._batch([query])).directions, {}
-        direction, close = self._directions[query.text]
+            directions = self._examples.meaning(self._batch([query])).directions
+            z_scores = self._space.z_scores(directions, self._vectors)[0].astype(np.float32)
+            self._directions[query.text] = _Direction(directions[0], z_scores, {})
+        direction = self._directions[query.text]
         row = self._row_of[text.paper.id]
-        z_score = self._space.z_scores(direction, self._vectors[[row]]).item()
+        z_score = direction.z_scores[row].item()
         if z_score <= 0:  # it matches only by its words
             return None
-        tfidf = self._tfidf[row]
-        gains = tfidf.data * (self._space.projection[tfidf.indices] @ direction[0])
-        names, strongest = self._space.stems.names, list[str]()
-        for n in np.argsort(-gains, kind="stable")[:MAX_GAINS]:
-            stem = names[tfidf.indices[n]]
-            if stem not in close:
-                close[stem] = len(stem) > 1 and self._space.is_close(stem, direction[0])
-            if close[stem] and gains[n] > 0:
-                strongest.append(text.surface_form(stem))
         quoted = {stem for term in words.terms for stem in (term, *content_stems(text.surface_form(term)))}
+        strongest = map(text.surface_form, self._close_stems(direction, row))
         return distinct_words(strongest, quoted) or ([] if z_score >= CLOSE_Z else None)
+
+    def _close_stems(self, direction: _Direction, row: int) -> Iterator[str]:
+        """Yield the stems that make a paper close to a direction, strongest first."""
+        if not self._space:
+            return
+        entries = slice(*self._tfidf.indptr[row : row + 2])  # scipy takes 100 µs to return a row
+        columns = self._tfidf.indices[entries]
+        gains = self._tfidf.data[entries] * (self._space.projection[columns] @ direction.vector)
+        for n in np.argsort(-gains, kind="stable")[:MAX_GAINS].tolist():
+            stem = self._space.stems.names[columns[n]]
+            if stem not in direction.close_stems:
+                is_close = len(stem) > 1 and self._space.is_close(stem, direction.vector)
+                direction.close_stems[stem] = is_close
+            if direction.close_stems[stem] and gains[n] > 0:
+                yield stem
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
         batch = self._batch(queries)

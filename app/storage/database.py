@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +180,13 @@ def insert_or_ignore(
     return identity
 
 
+def insert_many(session: Session, table: type[SQLModel], values: Sequence[Mapping[str, Any]]) -> None:
+    """Insert many rows. This uses the table: statements on classes take three times as long."""
+    if values:
+        session.flush()
+        session.connection().execute(inspect(table).local_table.insert(), list(values))
+
+
 def insert_many_or_ignore(
     session: Session, table: type[SQLModel], unique: Sequence[str], values: Sequence[Mapping[str, Any]]
 ) -> list[int | None]:
@@ -261,8 +267,16 @@ def _load_json(text: str | bytes) -> Any:
         return json.loads(text)
 
 
+def _dump_json(value: Any) -> str:
+    """Return compact JSON. Fall back to `json` for what orjson rejects, such as lone surrogates."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return json.dumps(value, separators=(",", ":"))
+
+
 _JSON: dict[str, Any] = {
-    "json_serializer": partial(json.dumps, separators=(",", ":")),
+    "json_serializer": _dump_json,
     "json_deserializer": _load_json,
 }
 

@@ -17,6 +17,7 @@ from sqlmodel import Session, col, delete, or_, select
 
 from app.errors import InvalidInput, NotFound
 from app.papers import dedupe, queries
+from app.storage.database import in_array
 from app.storage.models import FeedbackRow, Paper, PrivatePaper, Subscriber
 from app.subscribers.repository import get_for_update, require_not_erased
 from app.text.tokenizer import normalized_name
@@ -130,6 +131,8 @@ def feedback_for_ranking(
 ) -> dict[int, tuple[Feedback, ...]]:
     """Return subscribers' feedback as ranking uses it: without the authors that they ignore."""
     feedback = all_feedback(session, subscriber_ids)
+    if not feedback:
+        return feedback
     rows = select(Subscriber.id, Subscriber.ignored_authors).where(col(Subscriber.id).in_(list(feedback)))
     for subscriber, stored in session.exec(rows):
         # Drop any other values in the JSON column, so that planning does not fail on them.
@@ -150,7 +153,8 @@ def all_feedback(session: Session, subscriber_ids: Collection[int]) -> dict[int,
     Each paper occurs once: if two papers have been merged, only the newer feedback is returned.
     """
     by_subscriber: defaultdict[int, list[Feedback]] = defaultdict(list)
-    feedback = select(FeedbackRow).where(col(FeedbackRow.subscriber_id).in_(subscriber_ids))
+    rated = in_array(session, col(FeedbackRow.subscriber_id), subscriber_ids)
+    feedback = select(FeedbackRow).where(rated)
     rows = session.exec(feedback.order_by(col(FeedbackRow.at).desc(), col(FeedbackRow.id).desc())).all()
     papers = queries.papers(session, {row.paper_id for row in rows})
     processed: set[tuple[int, int | None]] = set()
@@ -162,7 +166,8 @@ def all_feedback(session: Session, subscriber_ids: Collection[int]) -> dict[int,
             by_subscriber[row.subscriber_id].append(
                 Feedback(paper.title, paper.abstract, authors, row.liked, row.at, paper_id=paper.id)
             )
-    private = select(PrivatePaper).where(col(PrivatePaper.subscriber_id).in_(subscriber_ids))
+    own_papers = in_array(session, col(PrivatePaper.subscriber_id), subscriber_ids)
+    private = select(PrivatePaper).where(own_papers)
     for own in session.exec(private.order_by(col(PrivatePaper.id))):
         by_subscriber[own.subscriber_id].append(
             Feedback(own.title, own.abstract, tuple(own.authors), True, own.at, own_key=_public_key(own))

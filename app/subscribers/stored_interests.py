@@ -23,7 +23,7 @@ def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Inte
             col(InterestRow.quota),
         )
         .join(InterestQuery, col(InterestQuery.id) == InterestRow.query_id)
-        .where(col(InterestRow.subscriber_id).in_(ids))
+        .where(in_array(session, col(InterestRow.subscriber_id), ids))
         .order_by(col(InterestRow.subscriber_id), col(InterestRow.position))
     )
     for subscriber_id, text, weight, quota in rows:

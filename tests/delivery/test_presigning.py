@@ -13,6 +13,7 @@ from sqlmodel import select
 from app import main, pipeline
 from app.application import Application
 from app.delivery import ledger, presigning
+from app.delivery.ledger import retention
 from app.errors import DeliveryError
 from app.mail import dkim
 from app.mail.composer import Composer, Draft
@@ -63,6 +64,22 @@ def test_presigned_digests_are_sent_without_signing(
         assert pipeline.send_pending(signer, now + HOUR) == {"sent": 3}
     for mail in mail_server.messages:
         assert mail.data.decode().startswith(ahead[mail.recipient.partition("@")[0]])
+
+
+def test_pruning_drops_used_signatures(
+    signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of mails that still wait are kept."""
+    monkeypatch.setattr(retention, "BATCH_SIZE", 2)
+    enqueue_mails(signer, now, *NAMES, due_at=now + HOUR)
+    presigning.sign_ahead(signer.sender, now)
+    with signer.db.write() as session:
+        waiting = session.get_one(Delivery, 2)
+        waiting.next_attempt_at = now + 2 * HOUR
+    assert pipeline.send_pending(signer, now + HOUR) == {"sent": 2}
+    assert pipeline.prune(signer, now + HOUR)["signatures"] == 2
+    assert sorted(map(bool, signatures(signer).values())) == [False, False, True]
+    assert pipeline.prune(signer, now + HOUR)["signatures"] == 0
 
 
 def test_a_changed_mail_is_signed_again(signer: Application, mail_server: MailServer, now: datetime) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import create_engine, inspect, text
 
-from app.storage.database import ROOT
+from app.delivery import ledger
+from app.storage.database import ROOT, Database
+from app.types import Digest, Marks, Section
+from tests.support import factories, sample_digest
 
 
 def config_of(url: str) -> Config:
@@ -48,6 +53,33 @@ def test_downgrade_and_upgrade(database_url: str) -> None:
     assert tables_of(database_url) == set()
     command.upgrade(config_of(database_url), "head")
     assert tables_of(database_url) == before
+
+
+def test_downgrade_copies_shared_reasons_into_digests(database_url: str) -> None:
+    """The former release reads reasons only there."""
+    now = datetime(2026, 11, 20, 8, tzinfo=UTC)
+    shared = sample_digest.pick(1, "Bees", marks=Marks(((0, 4),), (), "by Zoë"))
+    digests = [Digest("2026-11-20", (Section("bees", (shared,)),))] * 2
+    db = Database(database_url)
+    with db.write() as session:
+        numbers = [factories.add_subscriber(session, f"{name}@example.org", [], now) for name in ("a", "b")]
+        entries = [
+            ledger.Entry(number, "2026-11-20", now, digest)
+            for number, digest in zip(numbers, digests, strict=True)
+        ]
+        ledger.add_entries(session, entries, now)
+    db.dispose()
+    command.downgrade(config_of(database_url), "0001")
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        stored = connection.execute(text("SELECT digest FROM digest_content ORDER BY delivery_id")).all()
+        snapshots = connection.execute(text("SELECT count(*) FROM paper_snapshot")).scalar()
+    engine.dispose()
+    for (digest,) in stored:
+        (section,) = (json.loads(digest) if isinstance(digest, str) else digest)["sections"]
+        assert section["reasons"] == [shared.reason]
+        assert json.loads(section["marks"][0]) == [[[0, 4]], [], "by Zoë"]
+    assert (len(stored), snapshots) == (2, 1)
 
 
 def test_concurrent_migrations(database_url: str, tmp_path: Path) -> None:

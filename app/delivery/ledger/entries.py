@@ -10,12 +10,12 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Text, cast, or_
-from sqlmodel import Session, col, delete, insert, select
+from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import Select
 
 from app.delivery.ledger.signatures import NOT_AHEAD
 from app.delivery.ledger.snapshots import paper_ids, paper_updates, store
-from app.storage.database import insert_many_or_ignore, skew
+from app.storage.database import in_array, insert_many, insert_many_or_ignore, skew
 from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, PaperUpdate, Skip, SkippedEdition, UpdateKind
@@ -71,8 +71,7 @@ def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> li
         for (delivery_id, entry), content in zip(composed, stored, strict=True)
         if delivery_id
     ]
-    if contents:
-        session.execute(insert(DigestContent), contents)
+    insert_many(session, DigestContent, contents)
     return ids
 
 
@@ -122,7 +121,7 @@ def skipped_since_last_digest(
     """Return, by subscriber, the editions skipped since `since` and since the last digest, oldest first."""
     digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, DigestContent.delivery_id)
     due = digests.outerjoin(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
-        col(Delivery.subscriber_id).in_(subscriber_ids),
+        in_array(session, col(Delivery.subscriber_id), subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         *_editions_from(since),
         Delivery.due_at >= since,
@@ -153,7 +152,7 @@ def paper_ids_promised(
     Each is mapped to the time at which its digest was created. Digests that were not sent and will not be
     sent are left out, unless they may have arrived.
     """
-    promising = _promising_digests(subscriber_ids, since)
+    promising = _promising_digests(session, subscriber_ids, since)
     rows = session.exec(promising if until is None else promising.where(Delivery.created_at <= until))
     promised: dict[int, dict[int, datetime]] = {subscriber_id: {} for subscriber_id in subscriber_ids}
     for subscriber_id, created_at, digest in rows:
@@ -162,13 +161,13 @@ def paper_ids_promised(
 
 
 def _promising_digests(
-    subscriber_ids: Collection[int], since: datetime
+    session: Session, subscriber_ids: Collection[int], since: datetime
 ) -> Select[int, datetime, Mapping[str, Any]]:
     """Select subscriber, time and content of the digests that were sent, will be, or may have arrived."""
     columns = select(Delivery.subscriber_id, Delivery.created_at, DigestContent.digest)
     digests = columns.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id)
     return digests.where(
-        col(Delivery.subscriber_id).in_(subscriber_ids),
+        in_array(session, col(Delivery.subscriber_id), subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         *_editions_from(since),
         Delivery.created_at >= since,
@@ -194,7 +193,7 @@ def promised_content(
     """
     on_days = [col(Delivery.created_at).between(*span) for span in _spans(days)]
     columns = (col(Delivery.subscriber_id), cast(col(DigestContent.digest), Text))
-    relevant = _promising_digests(subscriber_ids, since).with_only_columns(*columns)
+    relevant = _promising_digests(session, subscriber_ids, since).with_only_columns(*columns)
     contents: dict[int, PromisedContent] = {}
     for subscriber_id, text in session.execute(relevant.where(or_(col(DigestContent.has_updates), *on_days))):
         contained = {int(number) for listed in _PAPERS.findall(text) for number in listed.split(",")}

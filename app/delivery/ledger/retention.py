@@ -1,4 +1,7 @@
-"""Delete deliveries and events after their retention period, a few thousand rows at a time."""
+"""Delete deliveries and events after their retention period, and signatures that were used.
+
+A transaction changes a few thousand rows at a time.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Delete, delete, select
+from sqlalchemy import Delete, delete, select, update
 from sqlmodel import Session, col
 
 from app.storage.database import in_array
-from app.storage.models import Delivery, Event
+from app.storage.models import Delivery, DeliveryState, DigestContent, Event
 
 BATCH_SIZE = 5_000  # rows per transaction, so that senders do not wait long for SQLite's lock
 
@@ -31,6 +34,29 @@ def prune_events(session: Session, before: datetime) -> Counter[str]:
     """Delete a batch of the events before `before` and return their number. Call this until it is zero."""
     ids = _oldest_ids(session, col(Event.at), col(Event.id), before)
     return Counter(events=_delete(session, delete(Event).where(in_array(session, col(Event.id), ids))))
+
+
+def first_id_since(session: Session, since: datetime) -> int:
+    """Return the id of the first delivery created at or after `since`; 0 if there is none."""
+    created_at = col(Delivery.created_at)
+    ids = select(col(Delivery.id)).where(created_at >= since).order_by(created_at).limit(1)
+    return session.execute(ids).scalar() or 0
+
+
+def drop_signatures(session: Session, first_id: int) -> tuple[int, int]:
+    """Drop the signatures of a batch of sent digests, from `first_id` on: nobody reads them again.
+
+    Return the number of dropped signatures, and the first id of the next batch; 0 if there is none. If such a
+    mail is ever sent again, it is signed anew, with the same bytes as long as the key is the same.
+    """
+    number = col(Delivery.id)
+    batch = select(number, col(Delivery.state)).where(number >= first_id).order_by(number).limit(BATCH_SIZE)
+    rows = session.execute(batch).all()
+    sent = [delivery_id for delivery_id, state in rows if state is DeliveryState.SENT]
+    content = in_array(session, col(DigestContent.delivery_id), sent)
+    dropped = update(DigestContent).where(content, col(DigestContent.signature) != "").values(signature="")
+    count = session.connection().execute(dropped).rowcount if sent else 0
+    return count, rows[-1][0] + 1 if len(rows) == BATCH_SIZE else 0
 
 
 def _oldest_ids(session: Session, at: Any, id_column: Any, before: datetime) -> Sequence[int]:

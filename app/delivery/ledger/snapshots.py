@@ -4,16 +4,19 @@
 "papers", "why", "marks", "scores", "reasons"}]}. The items of a section are stored as columns of equal
 length: "cards" contains the ids of snapshots, "why" contains indexes into "reasons", which lists each reason
 once, and "marks" contains texts, which can be keys of a cache (see `_encode_marks`). The other fields of an
-item are in its snapshot. Snapshots do not change when the paper does, so a delivery can be rendered again,
-byte for byte, until it is deleted. Columns are compact, because they are read for each mail. If a digest has
-news of earlier papers, "updates" contains [kind, paper id, title, URL] for each.
+item are in its snapshot. A reason that several subscribers of a shard get is a snapshot of its own, together
+with its marks. Then "reasons" contains the id of that snapshot, and the item's marks are empty. If a digest
+has news of earlier papers, "updates" contains [kind, paper id, title, URL] for each.
+
+Snapshots do not change when the paper does, so a delivery can be rendered again, byte for byte, until it is
+deleted. Columns are compact, because they are read for each mail.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -21,11 +24,11 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlmodel import Session, col, delete, select
 
-from app.storage.database import insert_many_or_ignore
+from app.storage.database import in_array, insert_many_or_ignore
 from app.storage.models import PaperSnapshot
 from app.types import Digest, DigestItem, Marks, PaperUpdate, Section, UpdateKind
 
@@ -38,13 +41,15 @@ PER_SUBSCRIBER_FIELDS = (
 COLUMNS = ("cards", "papers", "why", "marks", "scores")
 SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in PER_SUBSCRIBER_FIELDS)
 A_DAY = timedelta(days=1)
-MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 5_000, 50_000  # a few megabytes of memory
+MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 30_000, 50_000  # some ten megabytes of memory
 
 # The content of a snapshot: the paper's id, then the values of SHARED_FIELDS.
 SnapshotValues = tuple[Any, ...]
 SnapshotFields = Mapping[str, Any]
-_StoredItem = tuple[Any, Any, Any, Any, Any]  # snapshot id, paper id, reason, marks, score
+_ReasonText = tuple[int, str, str]  # paper id, reason, marks
+_StoredItem = tuple[Any, Any, Any, Any, Any]  # snapshot id, paper id, reason (or its id), marks, score
 _StoredSection = tuple[str, str, list[_StoredItem]]  # interest, heading, items
+_Value = TypeVar("_Value", bound=Hashable)
 _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
 
 
@@ -54,46 +59,75 @@ _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
 def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[dict[str, Any]]:
     """Store snapshots that are new today. Return the `DigestContent.digest` for each digest, in order."""
     day = f"{now:%Y%m%d}"
-    by_key = {
-        _key(day, values): values
-        for values in {_snapshot_values(item) for digest in digests for item in digest.picks}
+    cards = {values: _key(day, values) for values in _distinct(map(_snapshot_values, _items(digests)))}
+    # A reason that only one subscriber gets may tell about them, so it is deleted with their digest.
+    texts = {
+        text: _key(f"{day}-why", text)
+        for text, count in Counter(map(_reason_text, _items(digests))).items()
+        if count > 1 and text[1]
     }
-    ids_by_key = _ids_by_key(session, by_key)
-    if new_keys := sorted(by_key.keys() - ids_by_key.keys()):  # sorted, to avoid deadlocks
+    fields_by_key = {
+        key: (values[0], dict(zip(SHARED_FIELDS, values[1:], strict=True))) for values, key in cards.items()
+    } | {key: (number, {"reason": why, "marks": marks}) for (number, why, marks), key in texts.items()}
+    ids = _store_snapshots(session, fields_by_key, now)
+    card_ids = {values: ids[key] for values, key in cards.items()}
+    text_ids = {text: ids[key] for text, key in texts.items()}
+    return [
+        {
+            "edition": digest.edition,
+            "note": digest.note,
+            "considered": digest.considered,
+            "sections": [_store_section(section, card_ids, text_ids) for section in digest.sections],
+            **({"updates": [list(news) for news in digest.updates]} if digest.updates else {}),
+        }
+        for digest in digests
+    ]
+
+
+def _store_snapshots(
+    session: Session, fields_by_key: Mapping[str, tuple[int, SnapshotFields]], now: datetime
+) -> dict[str, int]:
+    """Store the snapshots that are new. Return the ids of all of them by key."""
+    ids = _ids_by_key(session, fields_by_key)
+    if new_keys := sorted(fields_by_key.keys() - ids.keys()):  # sorted, to avoid deadlocks
         rows = [
-            {
-                "key": key,
-                "paper_id": by_key[key][0],
-                "fields": dict(zip(SHARED_FIELDS, by_key[key][1:], strict=True)),
-                "created_at": now,
-            }
-            for key in new_keys
+            {"key": key, "paper_id": paper_id, "fields": fields, "created_at": now}
+            for key, (paper_id, fields) in ((key, fields_by_key[key]) for key in new_keys)
         ]
         insert_many_or_ignore(session, PaperSnapshot, ("key",), rows)
-        ids_by_key |= _ids_by_key(session, new_keys)
-    ids = {values: ids_by_key[key] for key, values in by_key.items()}
-    stored = []
-    for digest in digests:
-        sections = []
-        for section in digest.sections:
-            reasons = list(dict.fromkeys(item.reason for item in section.picks))
-            sections.append(
-                {
-                    "interest": section.interest,
-                    "heading": section.heading,
-                    "cards": [ids[_snapshot_values(item)] for item in section.picks],
-                    "papers": [item.paper_id for item in section.picks],
-                    "why": [reasons.index(item.reason) for item in section.picks],
-                    "marks": [_encode_marks(item.marks) for item in section.picks],
-                    "scores": [item.score for item in section.picks],
-                    "reasons": reasons,
-                }
-            )
-        contents = {"edition": digest.edition, "note": digest.note, "considered": digest.considered}
-        stored.append({**contents, "sections": sections})
-        if digest.updates:
-            stored[-1]["updates"] = [list(news) for news in digest.updates]
-    return stored
+        ids |= _ids_by_key(session, new_keys)
+    return ids
+
+
+def _store_section(
+    section: Section, card_ids: Mapping[SnapshotValues, int], text_ids: Mapping[_ReasonText, int]
+) -> dict[str, Any]:
+    texts = [_reason_text(item) for item in section.picks]
+    reasons = [text_ids.get(text, text[1]) for text in texts]
+    distinct = _distinct(reasons)
+    places = {reason: place for place, reason in enumerate(distinct)}
+    return {
+        "interest": section.interest,
+        "heading": section.heading,
+        "cards": [card_ids[_snapshot_values(item)] for item in section.picks],
+        "papers": [item.paper_id for item in section.picks],
+        "why": [places[reason] for reason in reasons],
+        "marks": ["" if text in text_ids else text[2] for text in texts],
+        "scores": [item.score for item in section.picks],
+        "reasons": distinct,
+    }
+
+
+def _items(digests: Iterable[Digest]) -> Iterator[DigestItem]:
+    return (item for digest in digests for section in digest.sections for item in section.picks)
+
+
+def _reason_text(item: DigestItem) -> _ReasonText:
+    return item.paper_id, item.reason, _encode_marks(item.marks)
+
+
+def _distinct(values: Iterable[_Value]) -> list[_Value]:
+    return list(dict.fromkeys(values))
 
 
 @lru_cache(maxsize=MAX_CACHED_SNAPSHOTS)
@@ -113,7 +147,9 @@ def _decode_marks(text: str) -> Marks | None:
 
 def _ids_by_key(session: Session, keys: Collection[str]) -> dict[str, int]:
     rows = session.execute(
-        select(col(PaperSnapshot.key), col(PaperSnapshot.id)).where(col(PaperSnapshot.key).in_(keys))
+        select(col(PaperSnapshot.key), col(PaperSnapshot.id)).where(
+            in_array(session, col(PaperSnapshot.key), keys)
+        )
     )
     return {row[0]: row[1] for row in rows}
 
@@ -149,7 +185,7 @@ class SnapshotStore:
     def __init__(self) -> None:
         self._snapshots: dict[int, SnapshotFields] = {}
         # By reason and marks, then by snapshot id.
-        self._unscored_items = defaultdict[tuple[str, str], dict[int, DigestItem]](dict)
+        self._unscored_items = defaultdict[tuple[str | int, str], dict[int, DigestItem]](dict)
         self._item_count = 0
 
     def restore(
@@ -215,21 +251,31 @@ class SnapshotStore:
     ) -> DigestItem | None:
         """Return an item with its own score, or a shared one if not `scored`; None if unreadable."""
         snapshot_id, _, reason, marks, score = stored
-        if not (isinstance(reason, str) and _is_score(score)):
+        if not (isinstance(reason, str | int) and _is_score(score)):
             return None
         try:
             if scored:
-                return DigestItem(
-                    **snapshots[snapshot_id], reason=reason, marks=_decode_marks(marks), score=score
-                )
+                return self._new_item(snapshot_id, reason, marks, snapshots, score)
             cache = self._unscored_items[reason, marks]
             if (item := cache.get(snapshot_id)) is None:
-                item = DigestItem(**snapshots[snapshot_id], reason=reason, marks=_decode_marks(marks))
-                cache[snapshot_id] = item
+                item = cache[snapshot_id] = self._new_item(snapshot_id, reason, marks, snapshots)
                 self._item_count += 1
         except (KeyError, TypeError, ValueError):
             return None
         return item
+
+    @staticmethod
+    def _new_item(
+        snapshot_id: int,
+        reason: str | int,
+        marks: str,
+        snapshots: Mapping[int, SnapshotFields],
+        score: float = 0.0,
+    ) -> DigestItem:
+        """Return an item. Raise KeyError, TypeError or ValueError if a part of it is missing or broken."""
+        text = reason if isinstance(reason, str) else str(snapshots[reason]["reason"])
+        own_marks = _decode_marks(marks if isinstance(reason, str) else snapshots[reason]["marks"])
+        return DigestItem(**snapshots[snapshot_id], reason=text, marks=own_marks, score=score)
 
     def _load_snapshots(self, session: Session, items: Iterable[_StoredItem]) -> Mapping[int, SnapshotFields]:
         """Return the snapshots of these items by id, from memory or from the database."""
@@ -238,7 +284,7 @@ class SnapshotStore:
         if self._item_count > MAX_CACHED_ITEMS:
             self._unscored_items.clear()
             self._item_count = 0
-        ids = {snapshot_id for snapshot_id, *_ in items if _is_id(snapshot_id)}
+        ids = {number for item in items for number in (item[0], item[2]) if _is_id(number)}
         snapshots = {number: snapshot for number in ids if (snapshot := self._snapshots.get(number))}
         if missing := ids - snapshots.keys():
             columns = select(PaperSnapshot.id, PaperSnapshot.paper_id, PaperSnapshot.fields)

@@ -31,8 +31,45 @@ def restore(
 
 
 def card_count(app: Application) -> int:
+    """Return the number of snapshots of papers, without those of reasons."""
     with app.db.read() as session:
-        return len(session.exec(select(PaperSnapshot)).all())
+        return sum("reason" not in row.fields for row in session.exec(select(PaperSnapshot)))
+
+
+def reason_count(app: Application) -> int:
+    with app.db.read() as session:
+        return sum("reason" in row.fields for row in session.exec(select(PaperSnapshot)))
+
+
+def test_a_reason_of_several_readers_is_stored_once(app: Application, now: datetime) -> None:
+    """Each digest refers to it, also if it is only restored partly from a cache."""
+    shared = sample_digest.pick(1, "Bees", marks=Marks(((0, 4),), (), "by Zoë"))
+    own = sample_digest.pick(2, "Ants", reason="close to “Wasps” that you liked")
+    alice, bob = (Digest("2026-11-20", (Section("bees", picks),)) for picks in ((shared, own), (shared,)))
+    contents = store(app, now, alice, bob)
+    assert reason_count(app) == 1
+    assert isinstance(contents[0]["sections"][0]["reasons"][0], int)
+    cards = ledger.SnapshotStore()
+    assert [each.digest for each in restore(app, *contents, cards=cards)] == [alice, bob]
+    assert [each.digest for each in restore(app, *contents, cards=cards)] == [alice, bob]
+
+
+def test_a_reason_of_one_reader_is_stored_with_the_digest(app: Application, now: datetime) -> None:
+    """It may tell about the reader, so it is erased with the digest."""
+    own = sample_digest.pick(2, "Ants", reason="close to “Wasps” that you liked")
+    (content,) = store(app, now, Digest("2026-11-20", (Section("", (own,)),)))
+    assert reason_count(app) == 0
+    assert content["sections"][0]["reasons"] == [own.reason]
+
+
+def test_an_item_without_its_reason_is_unreadable(app: Application, now: datetime) -> None:
+    """It is counted, and the other items are restored."""
+    picks = sample_digest.pick(1, "Bees"), sample_digest.pick(2, "Ants", reason="for you")
+    contents = store(app, now, *[Digest("2026-11-20", (Section("bees", picks),))] * 2)
+    section = contents[0]["sections"][0]
+    section["reasons"] = [10**9, *section["reasons"][1:]]
+    restored = restore(app, contents[0])[0]
+    assert (restored.unreadable, [item.title for item in restored.digest.picks]) == (1, ["Ants"])
 
 
 def test_a_digest_is_restored_unchanged(app: Application, now: datetime) -> None:
