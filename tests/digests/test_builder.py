@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +15,8 @@ from app.delivery import ledger
 from app.digests import builder, planning
 from app.digests.builder import DigestBuilder
 from app.relevance import matching, user_profile
+from app.relevance.index_cache import IndexCache
+from app.relevance.model import RelevanceModel
 from app.relevance.query_language import Query
 from app.storage.models import Delivery, DeliveryState, DigestContent
 from app.subscribers import Preferences
@@ -57,6 +59,36 @@ def test_likes_select_similar_papers(
     assert {section["heading"] for section in digests[bob]["sections"]} == {"Trending now"}
     trending = {paper for section in digests[bob]["sections"] for paper in section["papers"]}
     assert trending.isdisjoint(sequels), "papers like those that a reader disliked are not sent"
+
+
+def test_matches_are_kept_between_runs(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second day's run matches nothing."""
+    batches: list[int] = []
+    original = matching.MatchIndex._scores
+
+    def recording(index: matching.MatchIndex, queries: Sequence[Query]) -> object:
+        batches.append(len(queries))
+        return original(index, queries)
+
+    monkeypatch.setattr(matching.MatchIndex, "_scores", recording)
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Video Agents", now.date(), now)
+        for name in ("alice", "bob"):
+            factories.add_subscriber(session, f"{name}@example.org", ["agents"], now, hour=8)
+    planning.plan(app.digest_context, now)
+    planning.plan(app.digest_context, now + timedelta(days=1))
+    assert batches == [1]
+
+
+def test_papers_are_split_into_words_once() -> None:
+    """A new paper makes a new index, which takes over the words of the others."""
+    cache, model, papers = IndexCache(), RelevanceModel.bundled(), [*sample_archive.papers()][:3]
+    before, after = cache.get(papers[:2], model), cache.get(papers, model)
+    assert all(after.texts[content] is text for content, text in before.texts.items())
+    assert len(after.texts) == 3
 
 
 def test_an_invalid_interest_affects_only_its_own_reader(

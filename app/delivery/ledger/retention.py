@@ -37,9 +37,10 @@ def prune_events(session: Session, before: datetime) -> Counter[str]:
 
 
 def first_id_since(session: Session, since: datetime) -> int:
-    """Return the id of the first delivery created at or after `since`; 0 if there is none."""
+    """Return the lowest id of the first deliveries created at or after `since`; 0 if there are none."""
     created_at = col(Delivery.created_at)
-    ids = select(col(Delivery.id)).where(created_at >= since).order_by(created_at).limit(1)
+    number = col(Delivery.id)
+    ids = select(number).where(created_at >= since).order_by(created_at, number).limit(1)
     return session.execute(ids).scalar() or 0
 
 
