@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import version
@@ -376,9 +376,9 @@ def backtest(
 
 
 def preview_due(
-    app: Application, now: datetime, ids: Collection[int] | None = None
-) -> list[planning.DigestPreview]:
-    """Return the digests that the due subscribers, or those in `ids`, would get now. Nothing is stored."""
+    app: Application, now: datetime, ids: Iterable[int] | None = None
+) -> Iterator[planning.DigestPreview]:
+    """Yield the digests that the due subscribers, or those in `ids`, would get now. Nothing is stored."""
     return planning.preview_due(app.digest_context, now, ids)
 
 

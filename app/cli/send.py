@@ -52,14 +52,14 @@ def _print_due(*, everybody: bool, as_json: bool) -> None:
         with app.db.read() as session:
             ids = [number or 0 for number in session.exec(active)] if everybody else None
         due = pipeline.preview_due(app, clock.utcnow(), ids)
-    if as_json:
-        output.print_json([{"email": entry.email, **output.digest_object(entry.digest)} for entry in due])
-        return
-    rows = []
-    for entry in due:
-        if isinstance(entry.digest, Skip):
-            rows.append((entry.email, f"nothing: {entry.digest.reason}"))
-        else:
-            rows.append((entry.email, "; ".join(item.title for item in entry.digest.picks)))
+        if as_json:
+            output.print_json([{"email": entry.email, **output.digest_object(entry.digest)} for entry in due])
+            return
+        rows = []
+        for entry in due:
+            if isinstance(entry.digest, Skip):
+                rows.append((entry.email, f"nothing: {entry.digest.reason}"))
+            else:
+                rows.append((entry.email, "; ".join(item.title for item in entry.digest.picks)))
     output.table(["subscriber", "would get"], rows)
     output.out().print(f"{'Active subscribers' if everybody else 'Subscribers due'}: {len(rows)}.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -167,23 +167,24 @@ class DigestPreview:
     digest: Digest | Skip
 
 
-def preview_due(context: DigestContext, now: datetime, ids: Collection[int] | None) -> list[DigestPreview]:
-    """Return what these subscribers (None: all who are due) would receive at `now`. Nothing is written."""
-    due = _due(now) if ids is None else select(Subscriber).where(col(Subscriber.id).in_(ids))
+def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None) -> Iterator[DigestPreview]:
+    """Yield what these subscribers (None: all who are due) would receive at `now`. Nothing is written."""
     with context.db.read() as session:
         builder = DigestBuilder(context, session, now)
-        since = builder.earliest_possible_delivery
-        requests = digest_requests(session, session.exec(due).all(), since)
-        news = updates.for_digests(session, updates.load(session, now), requests)
-    previews = []
-    shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
-    ranked_papers = itertools.chain.from_iterable(map(builder.ranked, shards))
-    for request, ranked in zip(requests, ranked_papers, strict=True):
-        subscriber = request.subscriber
-        edition = schedule.edition(subscriber.zone, newest_due(subscriber, now))
-        digest = builder.digest(subscriber, edition, ranked, news.get(subscriber.id or 0, ()))
-        previews.append(DigestPreview(subscriber.id or 0, subscriber.email, edition, digest))
-    return previews
+        recent = updates.load(session, now)
+        ids = [row.id or 0 for row in session.exec(_due(now))] if ids is None else ids
+    remaining = iter(ids)
+    while shard := list(itertools.islice(remaining, SHARD)):
+        with context.db.read() as session:
+            in_shard = select(Subscriber).where(in_array(session, col(Subscriber.id), shard))
+            rows = session.exec(in_shard.order_by(col(Subscriber.id))).all()
+            requests = digest_requests(session, rows, builder.earliest_possible_delivery)
+            news = updates.for_digests(session, recent, requests)
+        for request, ranked in zip(requests, builder.ranked(requests), strict=True):
+            subscriber = request.subscriber
+            edition = schedule.edition(subscriber.zone, newest_due(subscriber, now))
+            digest = builder.digest(subscriber, edition, ranked, news.get(subscriber.id or 0, ()))
+            yield DigestPreview(subscriber.id or 0, subscriber.email, edition, digest)
 
 
 def digest_requests(

@@ -51,7 +51,7 @@ def show_next_digests(request: Request, operator: Reader) -> Response:
     with app.db.read() as session:
         ids = session.exec(newest.order_by(col(Subscriber.id).desc()).limit(NEWEST_SHOWN)).all()
     with capacity.analyses.take():
-        previews = pipeline.preview_due(app, clock.utcnow(), list(filter(None, ids)))
+        previews = [*pipeline.preview_due(app, clock.utcnow(), filter(None, ids))]
     return page(request, "admin/next_digests.html", operator, previews=previews)
 
 

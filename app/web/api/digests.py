@@ -215,10 +215,10 @@ def _to_interests(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
 
 
 def _preview_due(app: Application, subscriber_id: int, now: datetime) -> tuple[str, Digest | Skip]:
-    previews = pipeline.preview_due(app, now, [subscriber_id])
-    if not previews:
+    preview = next(pipeline.preview_due(app, now, [subscriber_id]), None)
+    if preview is None:
         raise NotFound("There is no such subscriber.")
-    return previews[0].edition, previews[0].digest
+    return preview.edition, preview.digest
 
 
 def _preview_out(app: Application, digest: Digest | Skip, edition: str, now: datetime) -> PreviewResponse:
