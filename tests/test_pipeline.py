@@ -196,16 +196,16 @@ def test_reader_who_cannot_be_planned_is_retried(app: Application) -> None:
 
 def test_no_transaction_is_open_during_matching(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """Matching is slow, and others must be able to write."""
-    real, writes = matching.MatchIndex.match, list[str]()
+    real, writes = matching.MatchIndex._scores, list[str]()
 
-    def while_others_write(index: matching.MatchIndex, queries: Sequence[Query]) -> list[dict[int, float]]:
+    def while_others_write(index: matching.MatchIndex, queries: Sequence[Query]) -> object:
         if queries:  # nothing new to match, so nothing to wait for
             with app.db.write() as session:
                 session.exec(select(Subscriber)).one().max_papers = 7
         writes.extend(query.text for query in queries)
         return real(index, queries)
 
-    monkeypatch.setattr(matching.MatchIndex, "match", while_others_write)
+    monkeypatch.setattr(matching.MatchIndex, "_scores", while_others_write)
     assert plan(app, NOW) == {"planned": 1}
     assert writes == ["language agents"]
 
