@@ -29,7 +29,7 @@ from app.application import Application
 from app.papers import dedupe, queries
 from app.relevance import matching
 from app.settings import Settings
-from app.storage import database
+from app.storage import schema
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.subscribers import Preferences
 from app.types import Digest, Interest, Skip, SourceKind
@@ -42,7 +42,7 @@ NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 def build_archive(folder: str, shared: Path) -> Application:
     """Return an application with an archive whose newest papers were listed today."""
     url = f"sqlite:///{folder}/papers.db"
-    database.migrate(url)
+    schema.migrate(url)
     app = main.build(Settings(_env_file=None, database_url=url, secret_keys=("0" * 32,), scheduler=False))
     sys.path.insert(0, str(shared / "eval"))
     import relevance as evaluation  # type: ignore[import-not-found]

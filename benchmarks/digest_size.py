@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from app import main, pipeline
 from app.cli import sample
 from app.settings import Settings
-from app.storage import database
+from app.storage import schema
 from app.subscribers import Preferences
 from app.types import Digest, EmptyDigestPolicy, Interest, RenderedMail
 from tests.support import running_app
@@ -45,7 +45,7 @@ def mails(files: Sequence[Path]) -> Iterator[tuple[int, RenderedMail]]:
             secret_keys=("0123456789abcdef" * 2,), base_url="https://paperboy.example",
             from_address="digest@paperboy.example", postal_address="1 Example Street, Springfield",
         )  # fmt: skip
-        database.migrate(settings.database_url)
+        schema.migrate(settings.database_url)
         app = main.build(settings)
         for file in files:
             day = date.fromisoformat(file.stem[:10])

@@ -39,7 +39,7 @@ from app.delivery import ledger, presigning
 from app.digests import planning, reconciliation
 from app.papers import dedupe
 from app.relevance import matching
-from app.storage import database
+from app.storage import schema
 from app.storage.models import (
     InterestQuery,
     InterestRow,
@@ -259,7 +259,7 @@ def prepare(folder: Path, readers: int) -> None:
     """Create and fill a database in the folder."""
     structlog.configure(processors=[_drop])
     folder.mkdir()
-    database.migrate(workload.settings(folder).database_url)
+    schema.migrate(workload.settings(folder).database_url)
     app = workload.build(folder)
     fill(app, readers)
     app.db.dispose()

@@ -40,7 +40,7 @@ from sqlmodel import col, insert, select
 from app import clock, main, pipeline
 from app.application import Application
 from app.delivery import ledger
-from app.storage import database
+from app.storage import schema
 from app.storage.models import Subscriber, SubscriberState
 from app.types import MailKind
 from benchmarks import workload
@@ -169,7 +169,7 @@ def soak(count: int) -> dict[str, Any]:
     """Run the test. Return the memory in megabytes at the start, after the warm-up, and so on."""
     with tempfile.TemporaryDirectory() as name, Sink() as sink:
         folder = Path(name)
-        database.migrate(workload.settings(folder).database_url)
+        schema.migrate(workload.settings(folder).database_url)
         with run_service(folder, sink.port) as (url, pid), httpx.Client(base_url=url, timeout=120) as client:
             wait(client)
             start = megabytes(pid)

@@ -31,7 +31,7 @@ import uvicorn
 
 from app import clock, main, subscribers
 from app.delivery import suppression
-from app.storage import database
+from app.storage import schema
 from app.subscribers import Preferences
 from app.types import Interest
 from app.web.background import ANSWER_DELAY
@@ -151,7 +151,7 @@ def auc(one: Sequence[float], other: Sequence[float]) -> float:
 def run(requests: int, pause: float) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as name, run_mail_server() as smtp_port:
         folder = Path(name)
-        database.migrate(workload.settings(folder).database_url)
+        schema.migrate(workload.settings(folder).database_url)
         fill(folder, 2 * requests + WARM_UP_POSTS)
         with run_service(folder, smtp_port) as port:
             for number in range(WARM_UP_POSTS):

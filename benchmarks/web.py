@@ -35,7 +35,7 @@ from sqlmodel import Session, insert
 from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.links import Purpose
-from app.storage import database
+from app.storage import schema
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.subscribers import Preferences
 from app.types import Interest, SourceKind
@@ -230,7 +230,7 @@ def run(quick: bool) -> dict[str, dict[str, float]]:
     now = clock.utcnow()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        database.migrate(workload.settings(folder).database_url)
+        schema.migrate(workload.settings(folder).database_url)
         app = workload.build(folder)
         fill(app, papers, now)
         preferences = reader(app, now)

@@ -23,7 +23,7 @@ from app import main
 from app.application import Application
 from app.delivery import ledger
 from app.settings import Settings
-from app.storage import database
+from app.storage import schema
 from app.storage.models import Subscriber, SubscriberState
 from app.types import Digest, DigestItem, MailKind, MailRequest, Section
 
@@ -153,7 +153,7 @@ def settings(folder: Path, **overrides: Any) -> Settings:
 def fill_ledger(folder: Path, mails: int, sections: int = 3) -> None:
     """Create a ledger with WARM_UP_MAILS mails that are due EARLIER, and `mails` that are due NOW."""
     configured = settings(folder)
-    database.migrate(configured.database_url)
+    schema.migrate(configured.database_url)
     app = main.build(configured)
     try:
         for start in range(0, WARM_UP_MAILS + mails, 500):

@@ -137,10 +137,8 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
 def _match_ahead(context: DigestContext, builder: DigestBuilder, due: SelectOfScalar[Subscriber]) -> None:
     """Match the next shard's interests, feedback and muted words, which is slow, before locking any rows.
 
-    On SQLite, no rows are locked while digests are composed.
+    SQLite locks none, but digests of subscribers who change while they are composed are thrown away.
     """
-    if not context.db.locks_rows:
-        return
     with context.db.read() as session:
         shard = due.with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
         muted = {row.id: row.muted for row in session.execute(shard)}
