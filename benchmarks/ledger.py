@@ -196,7 +196,7 @@ def _statement(statements: str) -> Callable[[Session], None]:
     def work(session: Session) -> None:
         for statement in filled.split("; "):
             done = session.execute(text(statement))
-            if done.returns_rows:
+            if done.returns_rows:  # type: ignore[attr-defined]
                 done.all()
 
     return work

@@ -16,9 +16,8 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from app.digests import ranking
 from app.papers.sources import huggingface
-from app.relevance import matching, query_language
+from app.relevance import cut_offs, matching, query_language
 from app.relevance.model import RelevanceModel
 from app.relevance.organizations import OrganizationNames
 from app.text.tokenizer import content_stems
@@ -66,7 +65,7 @@ def show_names(pool: Sequence[PaperView], model: RelevanceModel) -> None:
         own = {paper.id for paper in pool if paper.organization == name}
         query = query_language.parse(name)
         hits = [index.match([query])[0] for index in indexes]
-        before, after = ({n for n, found in each.items() if found >= ranking.FLOOR} for each in hits)
+        before, after = ({n for n, found in each.items() if found >= cut_offs.FLOOR} for each in hits)
         row = {
             "papers": papers, "before": len(before & own), "after": len(after & own),
             "others before": len(before - own), "others after": len(after - own),

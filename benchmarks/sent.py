@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
+from app import subscribers
 from app.relevance import cut_offs, matching, model_store, query_language
 from app.relevance.model import RelevanceModel
 from app.text.tokenizer import WORD, content_stems
-from app.web import preview
 from benchmarks.relevance import Bm25, Paper, view
 
 JUDGED = Path(__file__).with_name("judged_interests.json")
@@ -230,7 +230,7 @@ def show_disagreement(first: Half, second: Half) -> None:
 def show_weights(halves: Sequence[Half], model: RelevanceModel) -> None:
     """Print what the amounts on the preferences page send, by the weights that they stand for."""
     print(f"\n{'amount':26} {'half':10} precision  recall  macro-F1  papers a day")
-    for weight, name in preview.AMOUNTS.items():
+    for weight, name in subscribers.AMOUNTS.items():
         for half in halves:
             rows = half.evaluate(matcher(model, weight))
             days = len({paper["listed_on"] for paper in half.papers})
