@@ -216,7 +216,7 @@ def _hurry(scheduler: BackgroundScheduler) -> BackgroundScheduler:
 
 def _environment(settings: Settings) -> dict[str, str]:
     def written(value: object) -> str:
-        return ",".join(value) if isinstance(value, tuple) else str(value)
+        return ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
 
     return {f"PAPERBOY_{name.upper()}": written(value) for name, value in settings.model_dump().items()}
 
