@@ -36,7 +36,7 @@ from app.text.tokenizer import content_stems
 from app.types import CardReason, Interest, PaperView
 from benchmarks.relevance import Paper, view
 
-PAPERS, CANDIDATES, INTERESTS, READERS, MOST_INTERESTS = 10_000, 300, 30_000, 100_000, 8
+PAPERS, CANDIDATES, INTERESTS, READERS, MAX_INTERESTS = 10_000, 300, 30_000, 100_000, 8
 TOP, SAMPLE = 30, 2_000  # papers per reader; readers whose digests are composed
 ROUNDS = 3  # repetitions of matching and of ranking, of which the fastest counts
 
@@ -65,7 +65,7 @@ def interest_texts(papers: list[Paper]) -> list[str]:
 def readers(texts: list[str]) -> list[ranking.RankingRequest]:
     """Return readers with 1 to 8 interests each. They are the same in each run."""
     draw = random.Random(1)  # noqa: S311  no secret
-    counts = [1 + number % MOST_INTERESTS for number in range(READERS)]
+    counts = [1 + number % MAX_INTERESTS for number in range(READERS)]
     return [ranking.RankingRequest(tuple(map(Interest, draw.sample(texts, count)))) for count in counts]
 
 

@@ -63,7 +63,7 @@ from benchmarks import endtoend, sending, workload
 DATABASES = ("sqlite", "postgresql")
 PAPERS_A_DAY, DAYS_OF_PAPERS = 300, 12
 VOCABULARY, VOCABULARY_OF_TOPIC, WORDS_OF_ANY, WORDS_OF_TOPIC = 3_000, 40, 40, 10
-READERS, READERS_PER_INTEREST, MOST_INTERESTS, MAX_PAPERS, ZONES = 2_000, 10, 5, 10, 24
+READERS, READERS_PER_INTEREST, MAX_INTERESTS, MAX_PAPERS, ZONES = 2_000, 10, 5, 10, 24
 FIRST_HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)
 HOUR, DAY, AHEAD = timedelta(hours=1), timedelta(days=1), timedelta(minutes=9)
 PAGES = ("page_count", "page_size")
@@ -153,7 +153,7 @@ def _reader(number: int, spread: bool) -> dict[str, Any]:
 def _interest_rows(readers: int, texts: int, draw: random.Random) -> Iterator[dict[str, Any]]:
     weights = list(itertools.accumulate(1 / rank for rank in range(1, texts + 1)))
     for number in range(1, readers + 1):
-        queries = {*draw.choices(range(1, texts + 1), cum_weights=weights, k=1 + number % MOST_INTERESTS)}
+        queries = {*draw.choices(range(1, texts + 1), cum_weights=weights, k=1 + number % MAX_INTERESTS)}
         for position, query in enumerate(sorted(queries)):
             yield {"subscriber_id": number, "query_id": query, "position": position, "weight": 1.0}
 

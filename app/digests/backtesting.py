@@ -12,7 +12,7 @@ from app.errors import InvalidInput
 from app.subscribers import Preferences, schedule
 from app.types import Cadence, Digest, Interest, Skip
 
-MOST_DAYS = 60
+MAX_DAYS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ def run(
     """Return the digests that a daily subscriber would have received in the last `days` days, oldest first.
 
     Each is due at the default hour from the settings and uses the listings and votes as of that time. No
-    paper appears twice. Nothing is written. Raise InvalidInput if `days` is not between 1 and MOST_DAYS.
+    paper appears twice. Nothing is written. Raise InvalidInput if `days` is not between 1 and MAX_DAYS.
     """
-    if not 1 <= days <= MOST_DAYS:
-        raise InvalidInput(f"the days must be from 1 to {MOST_DAYS}", field="days")
+    if not 1 <= days <= MAX_DAYS:
+        raise InvalidInput(f"the days must be from 1 to {MAX_DAYS}", field="days")
     moments, due = list[datetime](), now - timedelta(days=days + 2)
     cadence = (Cadence.DAILY, 0, context.settings.default_hour, context.settings.default_zone)
     while (due := schedule.next_due(*cadence, after=due)) <= now:

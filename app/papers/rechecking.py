@@ -26,8 +26,8 @@ from app.types import IngestSummary, ParseResult, SourceKind
 
 JOB = "recheck"
 WINDOW = timedelta(days=60)  # papers in older digests are not asked about
-MOST_ARXIV_PAPERS = 10_000  # a hundred requests, which take about six minutes
-MOST_LIKED_PAPERS = 200  # well below the limit of 500 requests in five minutes
+MAX_ARXIV_PAPERS = 10_000  # a hundred requests, which take about six minutes
+MAX_LIKED_PAPERS = 200  # well below the limit of 500 requests in five minutes
 DEADLINE = timedelta(minutes=20)  # for one source
 LEASE = DEADLINE + timedelta(minutes=5)
 BUSY = "it is being polled by another process"
@@ -88,13 +88,13 @@ def _sent_or_liked(session: Session, since: datetime) -> list[str]:
     sent = select(PaperSnapshot.paper_id).where(PaperSnapshot.created_at >= since).distinct()
     papers = queries.papers(session, [*session.exec(sent), *_recently_liked(session, since)])
     unique = {paper.arxiv_id: paper for paper in papers.values() if paper.arxiv_id}
-    return _newest(unique, MOST_ARXIV_PAPERS)
+    return _newest(unique, MAX_ARXIV_PAPERS)
 
 
 def _liked_without_code(session: Session, since: datetime) -> list[str]:
     papers = queries.papers(session, _recently_liked(session, since))
     unique = {paper.arxiv_id: paper for paper in papers.values() if paper.arxiv_id and not paper.code_url}
-    return _newest(unique, MOST_LIKED_PAPERS)
+    return _newest(unique, MAX_LIKED_PAPERS)
 
 
 def _recently_liked(session: Session, since: datetime) -> Sequence[int]:

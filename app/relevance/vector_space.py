@@ -38,7 +38,7 @@ MIN_FREQUENCY = 3  # papers; rarer stems are not in the LSA space
 # Mean z-scores from which a term is close to a direction, and from which a stem may be part of a close pair.
 # For "speech synthesis", "voice" has 4.5 and "word" has 1.2.
 CLOSE_Z, PART_Z = 1.5, 0.5
-ENOUGH_EXAMPLES, MOST_EXAMPLES = 10, 500  # of a term, to compute its mean z-score
+ENOUGH_EXAMPLES, MAX_TERM_EXAMPLES = 10, 500  # of a term, to compute its mean z-score
 MAX_EXAMPLES = 10_000  # the newest papers, which serve as examples of what an interest means
 SAMPLE_SIZE = 2_000  # the newest examples, in which interests are counted
 PROMINENT = (
@@ -304,7 +304,7 @@ class VectorSpace:
         examples = self.impacts.indices[self.impacts.indptr[column] : self.impacts.indptr[column + 1]]
         if len(examples) < ENOUGH_EXAMPLES:
             return 0.0
-        mean = self.examples[examples[:MOST_EXAMPLES]].mean(0, keepdims=True)
+        mean = self.examples[examples[:MAX_TERM_EXAMPLES]].mean(0, keepdims=True)
         return float(self.z_scores(direction[None], mean).item())
 
 

@@ -14,12 +14,12 @@ _UNWANTED = re.compile(
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks
     "\ud800-\udfff]"
 )
-MOST_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
-_MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MOST_MARKS}}})[^\w\s\x00-\x7f]+")
+MAX_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
+_MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MAX_MARKS}}})[^\w\s\x00-\x7f]+")
 
 
 def normalize(text: str) -> str:
-    """Return the text in normal form C, with at most MOST_MARKS combining marks in a row.
+    """Return the text in normal form C, with at most MAX_MARKS combining marks in a row.
 
     The limit is needed because Python sorts combining marks in quadratic time.
     """

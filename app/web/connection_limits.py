@@ -20,9 +20,9 @@ from app.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-MOST_DESCRIPTORS = 65_536
-MOST_CONNECTIONS, LEAST_CONNECTIONS = 1000, 16
-MOST_BACKLOG = 128
+MAX_DESCRIPTORS = 65_536
+MAX_CONNECTIONS, LEAST_CONNECTIONS = 1000, 16
+MAX_BACKLOG = 128
 # Descriptors for the database's pool and files, logs, journals, sources and the mailbox.
 RESERVED = 80
 
@@ -47,7 +47,7 @@ DEADLINES = {
 class GuardedProtocol(H11Protocol):
     """HTTP/1.1 with deadlines. Each server needs a subclass with its own `waiting`: see `protocol`."""
 
-    most = MOST_CONNECTIONS
+    most = MAX_CONNECTIONS
     deadlines = DEADLINES
     waiting: dict[GuardedProtocol, None]  # connections that wait for their peer, the longest waiting first
 
@@ -119,20 +119,20 @@ def protocol(most: int) -> type[GuardedProtocol]:
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit for open descriptors to the hard limit or MOST_DESCRIPTORS, and return it."""
+    """Raise the soft limit for open descriptors to the hard limit or MAX_DESCRIPTORS, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    target = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < target:
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
         soft = target
-    return soft if soft != resource.RLIM_INFINITY else MOST_DESCRIPTORS
+    return soft if soft != resource.RLIM_INFINITY else MAX_DESCRIPTORS
 
 
 def places(descriptors: int, smtp_connections: int) -> tuple[int, int]:
     """Return the connection limit and the backlog: how many more may be accepted before any is closed."""
     free = descriptors - RESERVED - smtp_connections
-    most = max(LEAST_CONNECTIONS, min(MOST_CONNECTIONS, free * 4 // 5))
-    return most, min(MOST_BACKLOG, most // 4)
+    most = max(LEAST_CONNECTIONS, min(MAX_CONNECTIONS, free * 4 // 5))
+    return most, min(MAX_BACKLOG, most // 4)
 
 
 def options(settings: Settings) -> dict[str, Any]:

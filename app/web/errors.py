@@ -94,8 +94,8 @@ _PAGES = {
     ),
     413: ErrorPage(
         "This is too much at once",
-        f"Pasted text may have up to {bibliography.MOST_BYTES // 1000} kB, and a file up to "
-        f"{bibliography.MOST_FILE_BYTES // 1000} kB. Please go back and send less. Nothing was changed.",
+        f"Pasted text may have up to {bibliography.MAX_BYTES // 1000} kB, and a file up to "
+        f"{bibliography.MAX_FILE_BYTES // 1000} kB. Please go back and send less. Nothing was changed.",
     ),
     422: ErrorPage("Something in this request is not valid", "Please go back and check it."),
     429: ErrorPage(

@@ -31,13 +31,13 @@ ALL_VISITORS = 25  # all visitors together may send as many forms as this many s
 ALGORITHM = "PBKDF2/SHA-256"
 ITERATIONS = 1_000  # per attempt; the server needs as many to create a challenge, and none to verify it
 ATTEMPTS = 1_500  # about a second in a laptop's browser
-MOST_WORK = 16  # maximum factor for ATTEMPTS; if only the total for all visitors is too high, the factor is 1
+MAX_WORK = 16  # maximum factor for ATTEMPTS; if only the total for all visitors is too high, the factor is 1
 PAUSE = timedelta(seconds=60)
 # Added for each further form from the same network, so that the forms are admitted one by one.
 SPACING = timedelta(seconds=10)
 LONGEST_PAUSE = HOUR
 ADMITTED_AFTERWARDS = timedelta(minutes=30)
-MOST_CHARS = 2_000  # in a proof; a valid one has about 900
+MAX_CHARS = 2_000  # in a proof; a valid one has about 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Admission:
 
     def _challenge(self, mailbox: str, strain: float, pause: timedelta | None, now: datetime) -> Challenge:
         """Return a new challenge. If `pause` is None, it always needs a solution."""
-        attempts = math.ceil(self._attempts * min(max(strain, 1), MOST_WORK))
+        attempts = math.ceil(self._attempts * min(max(strain, 1), MAX_WORK))
         challenge = altcha.create_challenge(
             ALGORITHM,
             ITERATIONS,
@@ -118,7 +118,7 @@ class Admission:
 
     def _read(self, proof: str, mailbox: str, now: datetime) -> _Permit | None:
         """Return the challenge in a proof: None if malformed, forged, expired or for another mailbox."""
-        if not proof or len(proof) > MOST_CHARS:
+        if not proof or len(proof) > MAX_CHARS:
             return None
         try:
             decoded = json.loads(base64.b64decode(proof, validate=True))

@@ -18,7 +18,7 @@ from starlette.datastructures import FormData
 
 URLENCODED = "application/x-www-form-urlencoded"
 SMALL = 16 * 1024  # bytes, which take the event loop a few milliseconds at most
-MOST_FIELDS = 1000
+MAX_FIELDS = 1000
 
 _ESCAPES = re.compile(rb"(?:%[0-9A-Fa-f]{2}){1,4000}")
 _places = anyio.CapacityLimiter(2)
@@ -71,8 +71,8 @@ def parsed(request: Request) -> FormData | None:
 
 def parse(body: bytes) -> FormData:
     """Return the fields of a urlencoded form. Raise HTTPException (400) if there are too many."""
-    if body.count(b"&") >= MOST_FIELDS:
-        raise HTTPException(400, f"A form can have at most {MOST_FIELDS} fields.")
+    if body.count(b"&") >= MAX_FIELDS:
+        raise HTTPException(400, f"A form can have at most {MAX_FIELDS} fields.")
     fields = (field.partition(b"=") for field in body.split(b"&") if field)
     return FormData([(_unquote(name), _unquote(value)) for name, _, value in fields])
 

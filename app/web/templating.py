@@ -56,8 +56,8 @@ def environment(settings: Settings) -> Environment:
         site=settings,
         asset=_fingerprinted(),
         interest_of=query_language.query_for,
-        most_papers=bibliography.MOST_PAPERS,
-        most_file_bytes=bibliography.MOST_FILE_BYTES,
+        most_papers=bibliography.MAX_PAPERS,
+        most_file_bytes=bibliography.MAX_FILE_BYTES,
     )
     templates.filters.update(
         local=local,

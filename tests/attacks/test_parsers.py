@@ -98,7 +98,7 @@ def test_invalid_feed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_feed_entries_are_limited() -> None:
     """378 kB of similar titles locked the database for a minute."""
     parsed = feed.parse(f"{RSS}{'<item><title>Pigeons</title></item>' * 2_345}</channel></rss>", DAY)
-    assert len(parsed.records) == json_rows.MOST_ENTRIES
+    assert len(parsed.records) == json_rows.MAX_ENTRIES
     assert [(rejection.reason, rejection.detail) for rejection in parsed.rejections] == [
         (json_rows.TOO_MANY, "the first 2,000 of 2,345 were read")
     ]
@@ -106,7 +106,7 @@ def test_feed_entries_are_limited() -> None:
 
 def test_arxiv_feed_entries_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is above any day of all categories."""
-    monkeypatch.setattr(arxiv, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(arxiv, "MAX_ENTRIES", 2)
     entry = "<entry><id>http://arxiv.org/abs/2611.0000{}v1</id><title>Pigeons</title></entry>"
     entries = "".join(entry.format(number) for number in range(5))
     parsed = arxiv.parse(f'<feed xmlns="http://www.w3.org/2005/Atom">{entries}</feed>', DAY)

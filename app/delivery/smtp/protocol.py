@@ -36,7 +36,7 @@ _OTHER_LINES = {b"%d-" % code for code in range(200, 600)}
 class ReplyParser:
     """An incremental parser of replies."""
 
-    LONGEST_LINE, MOST_LINES = 4096, 100  # RFC 5321 allows 512 octets; these only bound the memory
+    LONGEST_LINE, MAX_LINES = 4096, 100  # RFC 5321 allows 512 octets; these only bound the memory
 
     def __init__(self) -> None:
         self._rest = b""
@@ -66,7 +66,7 @@ class ReplyParser:
                 self._lines.clear()
             else:
                 replies.append(Reply(code, text))
-        if len(self._rest) > self.LONGEST_LINE or len(self._lines) > self.MOST_LINES:
+        if len(self._rest) > self.LONGEST_LINE or len(self._lines) > self.MAX_LINES:
             self.is_invalid = True
         return replies
 

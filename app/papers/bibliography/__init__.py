@@ -19,10 +19,10 @@ from app.errors import InvalidInput
 from app.papers.bibliography import bibtex, csl_json, csv_table, ris
 from app.types import PaperRecord, ParseResult, Rejection
 
-MOST_PAPERS = 200
-MOST_REJECTIONS = 200  # a text with more is not a bibliography
-MOST_BYTES = 200_000  # in a pasted text
-MOST_FILE_BYTES = 600_000
+MAX_PAPERS = 200
+MAX_REJECTIONS = 200  # a text with more is not a bibliography
+MAX_BYTES = 200_000  # in a pasted text
+MAX_FILE_BYTES = 600_000
 
 _MARKUP = re.compile(r"\s*<(?:\?xml|!doctype|html|rdf:|xml)", re.IGNORECASE)
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -30,12 +30,12 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 def check_size(text: str) -> None:
     """Raise InvalidInput if a pasted text is too long."""
-    if len(text.encode("utf-8", "replace")) > MOST_BYTES:
-        raise InvalidInput(f"That is more than {MOST_BYTES // 1000} kB: please paste less at once.", "liked")
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        raise InvalidInput(f"That is more than {MAX_BYTES // 1000} kB: please paste less at once.", "liked")
 
 
 def parse(text: str) -> ParseResult:
-    """Return up to MOST_PAPERS papers from a text. Raise InvalidInput if it is too long.
+    """Return up to MAX_PAPERS papers from a text. Raise InvalidInput if it is too long.
 
     Each record has at least one of title, arXiv id and DOI.
     """
@@ -48,9 +48,9 @@ def parse_file(data: bytes) -> ParseResult:
 
     Raise InvalidInput if the file is too large or not a text file.
     """
-    if len(data) > MOST_FILE_BYTES:
+    if len(data) > MAX_FILE_BYTES:
         raise InvalidInput(
-            f"This file is larger than {MOST_FILE_BYTES // 1000} kB: please export fewer papers at once, "
+            f"This file is larger than {MAX_FILE_BYTES // 1000} kB: please export fewer papers at once, "
             "a collection for example.",
             "file",
         )
@@ -78,13 +78,13 @@ def _parse_text(text: str) -> ParseResult:
     limit = ""
     for item in parse_items(text):
         if isinstance(item, PaperRecord):
-            if len(records) == MOST_PAPERS:
-                limit = f"only {MOST_PAPERS} papers are read at once: the rest is left out"
+            if len(records) == MAX_PAPERS:
+                limit = f"only {MAX_PAPERS} papers are read at once: the rest is left out"
                 break
             records.append(item)
         else:
-            if len(rejections) == MOST_REJECTIONS:
-                limit = f"after {MOST_REJECTIONS} that were not understood, the rest was not read"
+            if len(rejections) == MAX_REJECTIONS:
+                limit = f"after {MAX_REJECTIONS} that were not understood, the rest was not read"
                 break
             rejections.append(item)
     if limit:

@@ -16,8 +16,8 @@ from app.text import sanitize
 from app.types import Rejection
 
 MACRO_CHARS = 300
-MOST_STRINGS = 1_000  # parts of a text that are searched for macros
-MOST_ON_LINE = 100  # blocks in one part of a text
+MAX_STRINGS = 1_000  # parts of a text that are searched for macros
+MAX_ON_LINE = 100  # blocks in one part of a text
 
 _BLOCK = re.compile(r"@\w*[ \t]*(?=[{(])")
 _FIRST_ON_LINE = re.compile(rf"^[^\S\n]*+{_BLOCK.pattern}", re.MULTILINE)
@@ -40,7 +40,7 @@ def parse(text: str) -> Iterator[Item]:
     """Yield the records and rejections from a text in order. Stop iterating to stop parsing."""
     strings: dict[str, str] = {}  # macro values by name
     definitions = (piece for _, piece in _pieces(text) if _STRING.search(piece))
-    for piece in itertools.islice(definitions, MOST_STRINGS):
+    for piece in itertools.islice(definitions, MAX_STRINGS):
         for block in _blocks(piece) or ():
             if isinstance(block, String):
                 # Truncated, because otherwise a small text could expand to any size.
@@ -56,11 +56,11 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
     """Yield the parts of a text that can be parsed separately, each with the number of its first line.
 
     The parser closes all open blocks at a line that begins with a block, so the text is split there. A part
-    with more than MOST_ON_LINE blocks is split before each block.
+    with more than MAX_ON_LINE blocks is split before each block.
     """
     row = 1
     for part in _split(text, _FIRST_ON_LINE):
-        many = len(_BLOCK.findall(part)) > MOST_ON_LINE
+        many = len(_BLOCK.findall(part)) > MAX_ON_LINE
         for piece in _split(part, _BLOCK) if many else (part,):
             yield row, piece
             row += piece.count("\n")

@@ -23,9 +23,9 @@ from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 QUERY_URL = "https://export.arxiv.org/api/query"
 FEED_URL = "https://rss.arxiv.org/atom/"
 PAGE_ENTRIES = 2_000  # the API's maximum
-MOST_PAGES = 10
+MAX_PAGES = 10
 IDS_PER_REQUEST = 100  # so that the URL has about 1,200 characters
-MOST_ENTRIES = 5_000  # in a response: one day in all categories has about 2,500
+MAX_ENTRIES = 5_000  # in a response: one day in all categories has about 2,500
 NO_ID = "the entry has no arXiv id"
 NO_TITLE = "the entry has no title"
 MALFORMED = "the feed is not well-formed from here on"
@@ -51,9 +51,9 @@ def parse_feed(data: bytes | str, day: date | None = None) -> ParseResult:
 
 def _parse(data: bytes | str, day: date | None, *, is_feed: bool) -> ParseResult:
     entries, rejections = _entries(data)
-    if len(entries) > MOST_ENTRIES:
-        rejections.append(json_rows.too_many(len(entries), MOST_ENTRIES))
-    numbered = enumerate(entries[:MOST_ENTRIES], 1)
+    if len(entries) > MAX_ENTRIES:
+        rejections.append(json_rows.too_many(len(entries), MAX_ENTRIES))
+    numbered = enumerate(entries[:MAX_ENTRIES], 1)
     records = (_record(number, entry, day, is_feed=is_feed) for number, entry in numbered)
     return json_rows.collect(records, rejections)
 
@@ -202,7 +202,7 @@ async def _fetch_announcement(client: Client, state: SourceState, day: date) -> 
     query = state.config.get("query") or categories
     span = f"submittedDate:[{since:%Y%m%d%H%M} TO {until:%Y%m%d%H%M}]"
     parsed = ParseResult()
-    for start in range(0, PAGE_ENTRIES * MOST_PAGES, PAGE_ENTRIES):
+    for start in range(0, PAGE_ENTRIES * MAX_PAGES, PAGE_ENTRIES):
         response = await client.get(
             QUERY_URL,
             params={

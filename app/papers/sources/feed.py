@@ -59,9 +59,9 @@ def _parse(text: str, day: date | None) -> ParseResult:
     if cut_off:
         detail = f"{len(entries)} complete entries were read"
         rejections.append(Rejection(json_rows.CUT_OFF, None, detail))
-    if len(entries) > json_rows.MOST_ENTRIES:
+    if len(entries) > json_rows.MAX_ENTRIES:
         rejections.append(json_rows.too_many(len(entries)))
-    numbered = enumerate(entries[: json_rows.MOST_ENTRIES], 1)
+    numbered = enumerate(entries[: json_rows.MAX_ENTRIES], 1)
     return json_rows.collect((_record(number, entry, day) for number, entry in numbered), rejections)
 
 
@@ -71,7 +71,7 @@ def _entries(text: str) -> list[Any]:
         return _parse_entries(text)
     except Exception:  # usually a single entry makes feedparser fail
         starts = [
-            match.start() for match in itertools.islice(_ENTRY.finditer(text), json_rows.MOST_ENTRIES + 1)
+            match.start() for match in itertools.islice(_ENTRY.finditer(text), json_rows.MAX_ENTRIES + 1)
         ]
         if not starts:
             raise

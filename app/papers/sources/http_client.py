@@ -33,10 +33,10 @@ PRODUCT = "Paperboy/0.1"
 ARXIV = "arxiv.org"
 TIMEOUT = httpx.Timeout(30, connect=10)  # seconds without receiving a byte
 ANSWER_SECONDS = 60.0  # for a whole response, including connection, headers and body
-CONCURRENT_REQUESTS = 10  # each may use up to MOST_BYTES of memory
-MOST_BYTES = 20_000_000
-MOST_ADDRESSES = 4  # tried per host
-MOST_REDIRECTS = 5
+CONCURRENT_REQUESTS = 10  # each may use up to MAX_RESPONSE_BYTES of memory
+MAX_RESPONSE_BYTES = 20_000_000
+MAX_ADDRESSES = 4  # tried per host
+MAX_REDIRECTS = 5
 ATTEMPTS = 3
 LONGEST_WAIT = timedelta(minutes=5, seconds=10)  # Hugging Face's rate limit has windows of five minutes
 ARXIV_PAUSE = timedelta(seconds=3)
@@ -156,7 +156,7 @@ class Client:
         self, url: str, headers: dict[str, str], public_only: bool, follow_redirects: bool
     ) -> HttpResponse:
         service = service_of(url)
-        for _ in range(MOST_REDIRECTS):
+        for _ in range(MAX_REDIRECTS):
             _check_scheme(url)
             host = service_of(url)
             if service != ARXIV == host:  # the request would bypass arXiv's lock
@@ -253,7 +253,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
             )
         if not addresses:
             raise _TransientError(host, "the name has no address")
-        *others, last = list(dict.fromkeys(addresses))[:MOST_ADDRESSES]
+        *others, last = list(dict.fromkeys(addresses))[:MAX_ADDRESSES]
         for address in others:
             with suppress(httpx.ConnectError, httpx.ConnectTimeout):
                 return await self._send(request, address)
@@ -332,7 +332,7 @@ async def _read_body(response: httpx.Response) -> bytes:
     """Return the decoded body, or b"" if the body of an error response cannot be decoded."""
     assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - this client is asynchronous
     try:
-        body = content_decoding.Body(response.headers.get("content-encoding", ""), MOST_BYTES)
+        body = content_decoding.Body(response.headers.get("content-encoding", ""), MAX_RESPONSE_BYTES)
         async for chunk in response.stream:  # raw bytes, not decoded by httpx
             body.feed(chunk)
         return body.finish()

@@ -25,7 +25,7 @@ URL = "https://huggingface.co/api/daily_papers"
 PAPER_URL = "https://huggingface.co/api/papers/"
 NOT_FOUND = 404
 PAGE_ROWS = 100  # the API's maximum; with a lower limit, it silently truncates long days
-MOST_PAGES = 50
+MAX_PAGES = 50
 NO_ID = "the row has no arXiv id"
 NO_TITLE = "the row has no title"
 
@@ -130,7 +130,7 @@ async def fetch_paper(client: Client, arxiv_id: str) -> ParseResult:
 async def _fetch_day(client: Client, day: date) -> ParseResult:
     """Return the records of a day, ranked across all of its pages."""
     parsed = ParseResult()
-    for number in range(MOST_PAGES):
+    for number in range(MAX_PAGES):
         response = await client.get(URL, params={"date": day.isoformat(), "limit": PAGE_ROWS, "p": number})
         page = parse(response.body, day)
         parsed += page

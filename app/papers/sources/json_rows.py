@@ -17,7 +17,7 @@ from app.types import PaperRecord, ParseResult, Rejection
 
 CUT_OFF = "the response was cut off"
 BROKEN = "the response is broken from here on"
-MOST_ENTRIES = 2_000  # in a feed: arXiv's maximum
+MAX_ENTRIES = 2_000  # in a feed: arXiv's maximum
 TOO_MANY = "the feed has too many entries"
 NOT_JSON = "the row is not JSON"
 NOT_AN_OBJECT = "the row is not an object"
@@ -43,7 +43,7 @@ def refuse_markup(text: str, expected: str) -> None:
         raise UnreadableAnswer(f"The response is a web page (perhaps a login form), not {expected}.")
 
 
-def too_many(count: int, most: int = MOST_ENTRIES) -> Rejection:
+def too_many(count: int, most: int = MAX_ENTRIES) -> Rejection:
     """Return the rejection for a feed with more entries than a limit."""
     return Rejection(TOO_MANY, None, f"the first {most:,} of {count:,} were read")
 

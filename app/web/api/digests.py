@@ -94,7 +94,7 @@ class BacktestRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
-    days: Integer = Field(default=14, ge=1, le=backtesting.MOST_DAYS)
+    days: Integer = Field(default=14, ge=1, le=backtesting.MAX_DAYS)
     at: Moment | None = Field(default=None, description="The time to look back from. Default: now.")
     max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
 

@@ -141,7 +141,7 @@ def _parse(liked: str, file: UploadFile | None) -> ParseResult:
     pasted = pasted_papers.parse(liked)
     if file is None:
         return pasted
-    uploaded = pasted_papers.parse_file(file.file.read(bibliography.MOST_FILE_BYTES + 1))
+    uploaded = pasted_papers.parse_file(file.file.read(bibliography.MAX_FILE_BYTES + 1))
     origin = sanitize.one_line(file.filename, MAX_FILE_NAME_CHARS)
     rejections = (replace(rejection, origin=origin) for rejection in uploaded.rejections)
     return ParseResult(

@@ -175,7 +175,7 @@ def test_block_starts_at_the_429(now: datetime) -> None:
 
 def test_response_size_limit(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Responses have a maximum size."""
-    monkeypatch.setattr(http_client, "MOST_BYTES", 1000)
+    monkeypatch.setattr(http_client, "MAX_RESPONSE_BYTES", 1000)
     with pytest.raises(UnreadableAnswer):
         Upstream(httpx.Response(200, content=b"x" * 2000)).get(now)
 

@@ -192,7 +192,7 @@ def test_pasted_papers_are_reported_one_by_one(
         assert "Nobody Else" not in client.get(path).text
 
 
-@pytest.mark.parametrize("typed", ["", " \r\n ", "x" * (bibliography.MOST_BYTES + 1)])
+@pytest.mark.parametrize("typed", ["", " \r\n ", "x" * (bibliography.MAX_BYTES + 1)])
 def test_unreadable_paste_is_shown_again_with_an_error(
     app: Application, client: TestClient, alice: int, link: Link, typed: str
 ) -> None:
@@ -223,7 +223,7 @@ def test_uploaded_file_is_read_with_the_pasted_text(
     [
         (("", b""), "liked"),
         (("a.pdf", b"%PDF-1.7"), "file"),
-        (("a.bib", b"x" * (bibliography.MOST_FILE_BYTES + 1)), "file"),
+        (("a.bib", b"x" * (bibliography.MAX_FILE_BYTES + 1)), "file"),
         (("a.bib", b"% nothing but a remark"), "file"),
     ],
 )
@@ -278,8 +278,8 @@ def test_concurrent_pastes_are_limited(client: TestClient, alice: int, link: Lin
 
 def test_largest_paste_and_file_fit_into_one_form(client: TestClient, alice: int, link: Link) -> None:
     """The error for larger ones names the same limits."""
-    path, file = link(Purpose.PREFERENCES, alice) + "/papers", "x " * (bibliography.MOST_FILE_BYTES // 2)
-    typed = {"liked": "x " * (bibliography.MOST_BYTES // 2)}
+    path, file = link(Purpose.PREFERENCES, alice) + "/papers", "x " * (bibliography.MAX_FILE_BYTES // 2)
+    typed = {"liked": "x " * (bibliography.MAX_BYTES // 2)}
     assert client.post(path, data=typed, files={"file": ("a.bib", file)}).status_code == 200
     larger = client.post(path, data=typed, files={"file": ("a.bib", file + "%")})
     assert larger.status_code == 422
@@ -287,14 +287,14 @@ def test_largest_paste_and_file_fit_into_one_form(client: TestClient, alice: int
     flood = client.post(path, data=typed, files={"file": ("a.bib", file * 2)})
     assert flood.status_code == 413
     for page in (larger.text, flood.text):
-        assert f"{bibliography.MOST_FILE_BYTES // 1000} kB" in page
+        assert f"{bibliography.MAX_FILE_BYTES // 1000} kB" in page
 
 
 def test_largest_paste_in_any_script_fits_into_a_form(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
     """URL encoding needs nine bytes for a Chinese character."""
-    typed = "模" * (bibliography.MOST_BYTES // 3)
+    typed = "模" * (bibliography.MAX_BYTES // 3)
     assert client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": typed}).status_code == 200
     assert len(feedback_of(app, alice)) == 1
 
@@ -344,7 +344,7 @@ def test_paste_at_sign_up_does_not_reveal_subscribers(
 
 def test_invalid_paste_keeps_the_rest_of_the_form(app: Application, client: TestClient) -> None:
     """An error elsewhere keeps the paste."""
-    long = client.post("/subscribe", data={**FORM, "liked": "x" * (bibliography.MOST_BYTES + 1)})
+    long = client.post("/subscribe", data={**FORM, "liked": "x" * (bibliography.MAX_BYTES + 1)})
     assert long.status_code == 422
     assert 'id="problem-liked"' in long.text
     assert 'value="carol@example.org"' in long.text
