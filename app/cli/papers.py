@@ -149,7 +149,7 @@ def unpin_paper(name: Name) -> None:
 def merge_papers(
     name: Name, other: Annotated[str, typer.Argument(help="The same paper, as it is named elsewhere.")]
 ) -> None:
-    """Merge two papers that are the same. Who was sent either is sent neither again."""
+    """Merge two papers that are the same. Subscribers who received one do not receive the other."""
     with _editor(name) as (editor, paper_id):
         other_id = merging.id_of(editorial.find(editor.session, other))
         survivor = merging.id_of(editor.merge(paper_id, other_id))

@@ -26,7 +26,7 @@ MAX_UPDATES = 10  # in a digest; the others follow in the next one
 
 @dataclass(frozen=True)
 class RecentUpdates:
-    """The papers that were withdrawn, or for which code was found, in the last WINDOW, newest first."""
+    """The papers that were withdrawn, or for which code was found, in the last WINDOW."""
 
     since: datetime
     papers: Sequence[UpdatedPaper]

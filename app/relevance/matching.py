@@ -397,13 +397,13 @@ class MatchIndex:
         """
         if not (self._space and self._examples):
             return None
-        if query.text not in self._directions:  # cached because many papers need it
+        direction = self._directions.get(query.text)  # cached because many papers need it
+        if direction is None:
             if len(self._directions) >= MAX_CACHED_DIRECTIONS:
                 self._directions.clear()
             directions = self._examples.meaning(self._batch([query])).directions
             z_scores = self._space.z_scores(directions, self._vectors)[0].astype(np.float32)
-            self._directions[query.text] = _Direction(directions[0], z_scores, {})
-        direction = self._directions[query.text]
+            direction = self._directions[query.text] = _Direction(directions[0], z_scores, {})
         row = self._row_of[text.paper.id]
         z_score = direction.z_scores[row].item()
         if z_score <= 0:  # it matches only by its words

@@ -53,7 +53,7 @@ def request_change(session: Session, subscriber_id: int, email: str, now: dateti
 
 
 def request_change_by_operator(session: Session, subscriber_id: int, email: str, now: datetime) -> int | None:
-    """Do the same for an operator, who may know which addresses are registered.
+    """Request a change on behalf of an operator, who may know which addresses are registered.
 
     Raise Conflict also if the new address is suppressed, or belongs to another subscriber.
     """

@@ -265,9 +265,9 @@ def write_rows(rows: Iterable[Mapping[str, Any]], file: TextIO) -> None:
 
 
 def _cell(value: object) -> str:
+    """Return a value as text. A float has as many digits as it takes to read the same float."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    """Return a value as text. A float has as many digits as it takes to read the same float."""
     return "" if value is None else repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 

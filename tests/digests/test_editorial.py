@@ -256,3 +256,13 @@ def test_paper_history_counts_digests_by_state(app: Application) -> None:
     assert (mail.subscriber_id, mail.interest) == (1, "language agents")
     assert "language agents" in mail.reason.lower()
     assert (none.states, none.newest) == ({}, ())
+
+
+def test_paper_history_has_reasons_that_subscribers_share(app: Application) -> None:
+    """They are stored once, and the digests contain their ids."""
+    with app.db.write() as session:
+        factories.add_subscriber(session, "bob@example.org", ["language agents"], HOUR)
+    pipeline.plan(app, HOUR)
+    with app.db.read() as session:
+        newest = ledger.paper_history(session, [1]).newest
+    assert [delivery.reason for delivery in newest] == ["“Language Agents” in the title"] * 2

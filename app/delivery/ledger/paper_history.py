@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app.delivery.ledger.snapshots import items_of
+from app.delivery.ledger.snapshots import items_of, shared_reasons
 from app.storage.models import Delivery, DigestContent, PaperSnapshot
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
@@ -29,7 +29,7 @@ class PaperDelivery(NamedTuple):
     edition: str
     state: State
     interest: str
-    reason: str
+    reason: str | int  # an id only while the digests are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +69,9 @@ def paper_history(session: Session, papers: Collection[int]) -> PaperHistory:
         for interest, reason in items_of(digest, papers)[:1]:
             states[State(state)] += 1
             newest.append(PaperDelivery(number, subscriber, edition, State(state), interest, reason))
-    return PaperHistory(dict(states), tuple(newest[:MAX_RETURNED]), read < MAX_READ)
+    del newest[MAX_RETURNED:]
+    texts = shared_reasons(session, (delivery.reason for delivery in newest))
+    deliveries = [
+        delivery._replace(reason=texts.get(delivery.reason, str(delivery.reason))) for delivery in newest
+    ]
+    return PaperHistory(dict(states), tuple(deliveries), read < MAX_READ)

@@ -40,7 +40,7 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
 
 
 def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | None]) -> int:
-    """Do the same for some deliveries. On PostgreSQL, those that are being claimed right now are left."""
+    """Take papers out of some deliveries. On PostgreSQL, those that are being claimed right now are left."""
     joined = select(Delivery, DigestContent).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )

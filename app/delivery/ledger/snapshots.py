@@ -305,15 +305,25 @@ def paper_ids(stored: Mapping[str, Any]) -> list[int]:
     return [paper_id for _, paper_id, *_ in items if _is_id(paper_id)]
 
 
-def items_of(stored: Mapping[str, Any], papers: Collection[int]) -> list[tuple[str, str]]:
-    """Return the interest and the reason of each item in a stored digest that is one of these papers."""
+def items_of(stored: Mapping[str, Any], papers: Collection[int]) -> list[tuple[str, str | int]]:
+    """Return the interest and the reason of each item in a stored digest that is one of these papers.
+
+    A reason that several subscribers share is the id of its snapshot: see `shared_reasons`.
+    """
     return [
-        (section[0], str(reason))
+        (section[0], reason if _is_id(reason) else str(reason))
         for section in _parse_sections(stored)
         if section
         for _, paper_id, reason, *_ in section[2]
         if paper_id in papers
     ]
+
+
+def shared_reasons(session: Session, reasons: Iterable[str | int]) -> dict[str | int, str]:
+    """Return the text of each reason that is the id of a snapshot."""
+    ids = {reason for reason in reasons if isinstance(reason, int)}
+    rows = session.exec(select(PaperSnapshot).where(in_array(session, col(PaperSnapshot.id), ids)))
+    return {row.id or 0: str(row.fields.get("reason", "")) for row in rows if isinstance(row.fields, dict)}
 
 
 def _parse_sections(stored: Mapping[str, Any]) -> list[_StoredSection | None]:

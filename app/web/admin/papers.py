@@ -1,4 +1,4 @@
-"""The papers: search them, also hidden ones; see what is stored; edit, hide, pin, merge and split them."""
+"""Search papers, including hidden ones, and edit, hide, pin, merge and split them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MESSAGES = {
     "shown": "It is shown again.",
     "pinned": "Pinned.",
     "unpinned": "It is no longer pinned.",
-    "merged": "Merged. Whoever was sent either is sent neither again.",
+    "merged": "Merged. Subscribers who received one of them do not receive the other.",
     "split": "Split. The two are not merged again by themselves.",
 }
 REFUSED = (InvalidInput, NotFound, Conflict)

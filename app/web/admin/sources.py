@@ -81,6 +81,7 @@ def show_source(request: Request, operator: Reader, source_id: Id, done: str = "
     source = sources.get_source(app, operator.key, source_id)
     return page(
         request, "admin/source.html", operator, source=source, message=MESSAGES.get(done, ""),
+        days=app.settings.run_retention_days,
         polls=sources.list_polls(app, operator.key, source_id).items, polled=source_kinds.POLLED,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Papers in the operator's hands: edit, hide, pin, merge and split them, and see who was sent them."""
+"""Edit, hide, pin, merge and split papers, and list the digests that contain them."""
 
 from __future__ import annotations
 
@@ -142,7 +142,9 @@ def unpin_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDe
 
 @router.post("/{paper_id}/merge", responses=problems.responses(404, 409))
 def merge_papers(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: MergeRequest) -> PaperDetail:
-    """Merge a paper with another, and return the surviving one. Who was sent either is sent neither again.
+    """Merge a paper with another, and return the surviving one.
+
+    Subscribers who received one do not receive the other.
 
     The one with an arXiv id survives, else the one with a DOI, else the older one.
     """
