@@ -16,10 +16,9 @@ from time import monotonic
 from sqlmodel import Session, col, select
 
 from app.errors import SourceError, Stopping
-from app.papers import ingest, poll_schedule, queries
+from app.papers import ingest, poll_schedule, polling, queries
 from app.papers.polling import PollContext
 from app.papers.sources import arxiv, deadlines, http_client, huggingface
-from app.papers.sources.allowed_addresses import Allowed
 from app.storage import job_runs, locks
 from app.storage.models import FeedbackRow, Paper, PaperSnapshot, Source
 from app.types import IngestSummary, ParseResult, SourceKind
@@ -116,11 +115,9 @@ def _ask(context: PollContext, question: _Question, now: datetime) -> IngestSumm
 
 
 async def _ask_and_store(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
-    settings, source = context.settings, question.source
-    contact = settings.user_agent_contact or settings.contact_address or settings.base_url
-    allowed = Allowed.parse(settings.allow_private_sources)
+    source = question.source
     summary, deadline = IngestSummary(), monotonic() + DEADLINE.total_seconds()
-    async with http_client.open_client(contact, now, context.http, allowed) as client:
+    async with polling.client_of(context, now) as client:
         answers = _answers(client, question)
         while parsed := await _next_answer(answers, deadline, context.stopping):
             summary += ingest.store_in_batches(
