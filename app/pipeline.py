@@ -90,7 +90,6 @@ log = structlog.get_logger(__name__)
 
 TRAINING_LEASE = SUMMARY_LEASE = timedelta(minutes=30)  # much longer than training or summarising takes
 MOVING = "the database is being moved, or the move was interrupted: then repeat it"
-MOVED = "this database was moved"
 SIGNATURES_SINCE = timedelta(days=3)  # pruning runs every night
 RESTORING = "a restore is under way, or was interrupted: then empty the database and repeat it"
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
@@ -563,7 +562,7 @@ def restore(
     return restoring.settle(db, journals, manifest.created_at, now, bounces.record_refusal, previous)
 
 
-def move(app: Application, target_url: str, file: Path, now: datetime) -> Manifest:
+def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     """Copy everything into another, empty database, compare all tables, and pause the old one for good.
 
     `file` is the backup from which the copy is made. Nothing may send meanwhile. An interrupted move can be
@@ -578,7 +577,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Manife
         with app.db.write() as session:
             ledger.pause(session, MOVING, now)
             (pause,) = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
-        paused_before = "" if pause.reason.startswith((MOVING, MOVED)) else pause.reason
+        paused_before = "" if pause.reason == MOVING else pause.reason
         manifest = backup.write(app.db, file, Path(app.settings.journal_dir), now, version("paperboy"))
         if backup.is_empty(target):
             backup.load(target_url, file, manifest, MOVING, now)
@@ -589,14 +588,22 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Manife
         _finish_move(app.db, target, paused_before, now)
     finally:
         target.dispose()
-    return manifest
+    return Move(manifest, paused_before)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A completed move: what was copied, and why sending is paused in the new database, or ""."""
+
+    manifest: Manifest
+    pause_reason: str
 
 
 def _finish_move(old: Database, new: Database, paused_before: str, now: datetime) -> None:
     """Give the new database the operator's pause, if there was one. Then the old one is paused for good."""
-    moved = f"{MOVED} to {new.url.render_as_string(hide_password=True)}"
+    moved = f"{ledger.MOVED} to {new.url.render_as_string(hide_password=True)}"
     for db, reason in ((new, paused_before), (old, moved)):
         with db.write() as session:
-            ledger.resume(session)
+            ledger.resume(session, force=True)
             if reason:
                 ledger.pause(session, reason, now)

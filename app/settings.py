@@ -192,9 +192,7 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _known_database(cls, value: str) -> str:
-        if not value.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:")):
-            raise ValueError("must begin with sqlite:/// or postgresql+psycopg://")
-        return value
+        return check_database_url(value)
 
     @field_validator("trusted_proxies")
     @classmethod
@@ -362,6 +360,13 @@ def _without_credentials(value: Any) -> Any:
     if not isinstance(value, str) or "://" not in value:
         return value
     return re.sub(r"([?&][^=&#]*=)[^&#]+", rf"\1{HIDDEN}", re.sub(r"://.*@", f"://{HIDDEN}@", value))
+
+
+def check_database_url(url: str) -> str:
+    """Return a database URL. Raise ValueError if it is not one of SQLite or PostgreSQL."""
+    if not url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:")):
+        raise ValueError("must begin with sqlite:/// or postgresql+psycopg://")
+    return url
 
 
 def load(**overrides: object) -> Settings:

@@ -333,6 +333,8 @@ def test_move_there_and_back(
         assert not pipeline.send_due(old, now + DAY + timedelta(hours=1))["sent"]
         with old.db.read() as session:
             assert "this database was moved to " in ledger.pauses(session)[0].reason
+            with pytest.raises(Conflict, match="--force"):
+                ledger.resume(session)
     add_papers(back, now + DAY, 1)
     assert pipeline.send_due(back, now + DAY + timedelta(hours=1))["sent"] == READERS
     mails = received(mail_server)

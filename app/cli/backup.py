@@ -11,8 +11,16 @@ import typer
 from app import clock, logs, pipeline
 from app.cli import output
 from app.digests.restoring import RestoreReport
+from app.settings import check_database_url
 from app.storage import backup as backups
 from app.storage.database import Database
+
+
+def _database_url(value: str | None) -> str | None:
+    try:
+        return value and check_database_url(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def backup(
@@ -48,7 +56,8 @@ def restore(
         str | None,
         typer.Option(
             help="The URL of the database that this one replaces, if it can still be read. What it sent "
-            "since the backup is not sent again."
+            "since the backup is not sent again.",
+            callback=_database_url,
         ),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only verify the file.")] = False,
@@ -89,7 +98,7 @@ def restore(
 
 
 def move(
-    to: Annotated[str, typer.Option("--to", help="The URL of an empty database.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="The URL of an empty database.", callback=_database_url)],
     as_json: output.AsJson = False,
 ) -> None:
     """Copy everything into an empty database of any kind, such as from SQLite to PostgreSQL, and compare it.
@@ -99,9 +108,15 @@ def move(
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         file = _default_file(now)
-        manifest = pipeline.move(app, to, file, now)
+        moved = pipeline.move(app, to, file, now)
+    manifest = moved.manifest
     if as_json:
-        output.print_json({"file": str(file), "rows": manifest.rows, "tables": len(manifest.tables)})
+        output.print_json(
+            {
+                "file": str(file), "rows": manifest.rows, "tables": len(manifest.tables),
+                "pause_reason": moved.pause_reason,
+            }
+        )  # fmt: skip
         return
     output.out().print(
         f"Copied {manifest.rows} rows in {len(manifest.tables)} tables, and compared all of them. "
@@ -109,10 +124,16 @@ def move(
         "Set PAPERBOY_DATABASE_URL to the new URL, then start the service.",
         soft_wrap=True,
     )
+    if moved.pause_reason:
+        output.out().print(
+            f"All sending is still paused there: {output.escaped(moved.pause_reason)}.", soft_wrap=True
+        )
 
 
 def _default_file(now: datetime) -> Path:
-    return Path("var/backups") / f"paperboy-{now:%Y%m%dT%H%M%SZ}.zip"
+    names = (f"paperboy-{now:%Y%m%dT%H%M%SZ}{suffix}.zip" for suffix in ("", "-2", "-3"))
+    paths = [Path("var/backups") / name for name in names]
+    return next((path for path in paths if not path.exists()), paths[0])
 
 
 def _print_report(report: RestoreReport, made: str, *, with_previous: bool) -> None:

@@ -104,11 +104,14 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
 
 
 @sending.command()
-def resume(edition: Edition = ledger.ALL_EDITIONS) -> None:
+def resume(
+    edition: Edition = ledger.ALL_EDITIONS,
+    force: Annotated[bool, typer.Option("--force", help="Also if the database was moved.")] = False,
+) -> None:
     """Resume sending, or approve an edition. An edition that was paused separately remains paused."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        if not ledger.resume(session, edition):
+        if not ledger.resume(session, edition, force=force):
             raise NotFound(f"{_named(edition).lower()} is not paused")
         audit_log.record(session, output.ACTOR, audit_log.SENDING_RESUMED, edition, now)
     output.out().print(f"{_named(edition)} is resumed.")

@@ -1024,6 +1024,11 @@ def test_move(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     target = f"sqlite:///{tmp_path}/new.db"
     assert "Set PAPERBOY_DATABASE_URL to the new URL" in run("move", "--to", target).stdout
     assert "this database was moved to" in run("sending", "status").stderr
+    assert "digests are sent from there" in run("sending", "resume", code=1).stderr
+    again = f"sqlite:///{tmp_path}/again.db"
+    assert "All sending is still paused there" in run("move", "--to", again).stdout
+    assert "is resumed" in run("sending", "resume", "--force").stdout
+    assert "must begin with sqlite:///" in run("move", "--to", "var/new.db", code=2).stderr
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", target)
     assert parse_output(run("send", "--json"))["sent"] == 1
 

@@ -32,6 +32,7 @@ retention          delete deliveries and events after their retention period, an
 from app.delivery.ledger.claims import ALL_EDITIONS, LEASE, ClaimedBatch, claim, mail_requests, still_sendable
 from app.delivery.ledger.controls import (
     AWAITS_APPROVAL,
+    MOVED,
     cancel,
     hold_new,
     is_paused,

@@ -16,6 +16,7 @@ from app.storage.models import DeliveryState as State
 from app.types import MailKind
 
 AWAITS_APPROVAL = "it awaits approval"
+MOVED = "this database was moved"
 CANCELLED = "cancelled by an operator"
 # Claimed mails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
@@ -36,8 +37,17 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
         pause(session, AWAITS_APPROVAL, now, edition)
 
 
-def resume(session: Session, edition: str = ALL_EDITIONS) -> bool:
-    """End a pause. Return False if there was none."""
+def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:
+    """End a pause. Return False if there was none.
+
+    Raise Conflict if the database was moved, unless `force` is true: the new one sends its digests.
+    """
+    pause = session.exec(select(SendingPause).where(SendingPause.edition == edition)).first()
+    if pause and pause.reason.startswith(MOVED) and not force:
+        raise Conflict(
+            f"{pause.reason}, so digests are sent from there; to send from here nevertheless, run "
+            "paperboy sending resume --force"
+        )
     lifted = session.execute(delete(SendingPause).where(col(SendingPause.edition) == edition))
     return bool(lifted.rowcount)  # type: ignore[attr-defined]
 
