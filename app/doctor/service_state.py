@@ -18,7 +18,7 @@ from app.delivery import ledger
 from app.digests import planning, reconciliation
 from app.doctor.findings import Finding, error, ok, warning
 from app.errors import ClockError
-from app.papers import queries, source_registry
+from app.papers import poll_schedule, queries, source_registry
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema
@@ -96,7 +96,7 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
         if source.paused:
             fix = f"run `paperboy sources resume {shlex.quote(source.name)}` to poll it again"
             yield warning(name, "is paused", fix)
-        elif source.failures:
+        elif source.failures > poll_schedule.is_unfinished(source):  # a first failure is being tried again
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
             message = f"failed {times}: {source.last_error or 'the reason is unknown'}"
             fix = "Paperboy retries it; if it keeps failing, check its address and the network"
