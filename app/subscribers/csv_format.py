@@ -74,7 +74,7 @@ def _yes_or_no(cell: str) -> bool:
 
 def _moment(cell: str) -> datetime:
     moment = datetime.fromisoformat(cell)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _printable(cell: str) -> str:

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, col, select
 
 from app import pipeline, subscribers
@@ -190,6 +191,35 @@ def test_one_refused_row_does_not_lose_its_neighbours(new_database_url: Callable
             "bob@example.org",
         ]
     db.dispose()
+
+
+def test_times_that_utc_cannot_express_are_skipped(app: Application) -> None:
+    lines = [f"{name}@example.org,robotics,,,,,,{at}" for name, at in (
+        ("alice", "0001-01-01T00:00+14:00"), ("bob", "2026-01-02T03:04+02:00"), ("carol", "9999-12-31T23:00-10:00"),
+    )]  # fmt: skip
+    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    assert (report.added, [(item.row, item.reason[:27]) for item in report.rejections]) == (
+        1,
+        [(row, "consent_at must be a time, ") for row in (2, 4)],
+    )
+
+
+def test_values_that_cannot_be_bound_are_skipped(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver is not asked: SQLAlchemy raises an error of its own."""
+    monkeypatch.setattr(csv_format, "_OTHERS", {"consent_at": datetime.fromisoformat})
+    lines = ["alice@example.org,robotics,,,,,,0001-01-01T00:00+14:00", "bob@example.org,robotics,,,,,,"]
+    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    assert (report.added, [(item.row, item.reason) for item in report.rejections]) == (
+        1,
+        [(2, "the database refused this row")],
+    )
+
+
+def test_an_unavailable_database_is_no_bad_row() -> None:
+    unreachable = Database("postgresql+psycopg://nobody@127.0.0.1:1/none")
+    with pytest.raises(OperationalError):
+        transfer.import_file(unreachable, csv_file("alice@example.org,robotics,,,,,,"), DEFAULTS, NOW)
+    unreachable.dispose()
 
 
 def test_long_reports_count_all_rows(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
