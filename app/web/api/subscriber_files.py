@@ -48,6 +48,7 @@ class ImportedRow(BaseModel):
     max_papers: int
     when_empty: EmptyDigestPolicy
     max_trending: int
+    paper_updates: bool
     muted: list[str]
     interests: list[InterestIn]
     consent_at: datetime | None = Field(description="Null if it is the time of the import.")

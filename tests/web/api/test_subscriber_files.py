@@ -22,6 +22,7 @@ from app.delivery import ledger
 from app.settings import Settings
 from app.storage import api_keys
 from app.storage.models import JobRun, Scope, Subscriber
+from app.subscribers import Preferences
 from app.types import Interest
 from tests.support.running_app import Live
 from tests.web.api.conftest import Call
@@ -91,6 +92,13 @@ def test_preview_stores_nothing(call: Call, app: Application) -> None:
     report = send(call).json()
     for name in ("added", "rejected", "registered", "rejections", "ignored_columns"):
         assert preview[name] == report[name]
+
+
+def test_preview_shows_every_preference(call: Call) -> None:
+    file = b"email,interests,paper_updates\nalice@example.org,robotics,no\n"
+    (row,) = send(call, "?preview=true", content=file).json()["first_rows"]
+    assert row["paper_updates"] is False
+    assert set(Preferences.__dataclass_fields__) <= set(row)
 
 
 def test_import_needs_the_scope_to_send(call: Call, app: Application) -> None:
