@@ -127,7 +127,7 @@ def _each_batch(
     with closing(csv_format.read_rows(file, name)) as rows:
         while lines := list(islice(rows, IMPORT_BATCH)):
             outcomes: dict[int, ImportedSubscriber | PaperboyError] = {}
-            for number, line in enumerate(lines, start=report.rows + 2):
+            for number, line in lines:
                 try:
                     outcomes[number] = csv_format.parse_row(line, defaults, now)
                 except PaperboyError as error:

@@ -82,7 +82,7 @@ def prepare(session: Session) -> None:
 def import_by_row(db: Database, file: io.BytesIO) -> tuple[int, list[tuple[int, str]]]:
     """Import with one transaction per row."""
     added, rejections = 0, []
-    for number, row in enumerate(csv_format.read_rows(file), start=2):
+    for number, row in csv_format.read_rows(file):
         try:
             new = csv_format.parse_row(row, DEFAULTS, NOW)
             with db.write() as session:
@@ -219,6 +219,15 @@ def test_an_unavailable_database_is_no_bad_row() -> None:
     with pytest.raises(OperationalError):
         transfer.import_file(unreachable, csv_file("alice@example.org,robotics,,,,,,"), DEFAULTS, NOW)
     unreachable.dispose()
+
+
+def test_rows_are_numbered_as_in_a_spreadsheet(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blank lines have a number. A cell with line breaks is in one row."""
+    monkeypatch.setattr(transfer, "IMPORT_BATCH", 1)
+    lines = ["", "bad,robotics", "", "", '"alice@example.org","robotics;\n\nvision"', "bad,robotics", ""]
+    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    assert (report.total, report.rows, report.added) == (3, 3, 1)
+    assert [item.row for item in report.rejections] == [3, 7]
 
 
 def test_long_reports_count_all_rows(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
