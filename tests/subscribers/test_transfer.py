@@ -272,9 +272,41 @@ def test_import_is_recorded_without_addresses(app: Application) -> None:
         assert [(row["row"], row["reason"]) for row in run.rejections] == [
             (3, "this address is already registered: its state is active.")
         ]
-        entry = session.exec(select(AuditEntry)).one()
-        assert (entry.actor, entry.action, entry.subject) == ("a key", "subscriber.import", "1 subscribers")
         assert ledger.is_paused(session)
+    assert audit_entries(app) == [
+        ("a key", "subscriber.import", "2 rows"),
+        ("a key", "sending.pause", "*"),
+        ("a key", "subscriber.import", "1 subscribers"),
+    ]
+
+
+def audit_entries(app: Application) -> list[tuple[str, str, str]]:
+    with app.db.read() as session:
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id)))
+        return [(entry.actor, entry.action, entry.subject) for entry in entries]
+
+
+def test_import_that_adds_nobody_ends_its_own_pause(app: Application) -> None:
+    """An operator did not resume, so complaints count as before."""
+    assert not pipeline.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW).held
+    actions = [action for _, action, _ in audit_entries(app)]
+    assert actions == ["subscriber.import", "sending.pause", "subscriber.import", "sending.pause_ended"]
+    with app.db.read() as session:
+        assert not ledger.is_paused(session)
+
+
+@pytest.mark.parametrize("reason", ["on holiday", ledger.IMPORTED])
+def test_import_does_not_end_the_pause_of_others(reason: str, app: Application) -> None:
+    """An operator, or another import, pauses sending meanwhile."""
+
+    def pause(_: object) -> None:
+        with app.db.write() as session:
+            ledger.pause(session, reason, NOW + timedelta(seconds=5))
+
+    pipeline.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW, after_batch=pause)
+    with app.db.read() as session:
+        assert [each.reason for each in ledger.pauses(session)] == [reason]
+    assert "sending.pause_ended" not in [action for _, action, _ in audit_entries(app)]
 
 
 def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +342,7 @@ KILLED = """
 
 
 def test_killed_import_can_be_repeated(app: Application, settings: Settings, tmp_path: Path) -> None:
-    """Nobody is lost, nobody is added twice, and sending stays paused."""
+    """Nobody is lost, nobody is added twice, sending stays paused, and the audit log has the import."""
     file = tmp_path / "readers.csv"
     emails = [f"reader{number:02}@example.org" for number in range(47)]
     file.write_bytes(csv_file(*(f"{email},robotics,,,,,," for email in emails)).getvalue())
@@ -322,6 +354,7 @@ def test_killed_import_can_be_repeated(app: Application, settings: Settings, tmp
     with app.db.read() as session:
         assert len(session.exec(select(Subscriber.email)).all()) == 30
         assert ledger.is_paused(session)
+    assert audit_entries(app) == [("cli", "subscriber.import", "47 rows"), ("cli", "sending.pause", "*")]
     with file.open("rb") as content:
         result = pipeline.import_subscribers(app, content, "cli", NOW + timedelta(minutes=1), hold=True)
     assert (result.report.added, result.report.registered, result.held) == (17, 30, True)

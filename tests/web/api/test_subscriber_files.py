@@ -58,7 +58,11 @@ def test_import_reports_each_skipped_row(
     assert "already registered" in report["rejections"][0]["reason"]
     assert "hour must be a whole number" in report["rejections"][2]["reason"]
     assert (report["ignored_columns"], report["held"], report["first_rows"]) == (["colour"], True, [])
-    assert audit_log() == [("write key", "subscriber.import", "2 subscribers")]
+    assert audit_log() == [
+        ("write key", "subscriber.import", "6 rows"),
+        ("write key", "sending.pause", "*"),
+        ("write key", "subscriber.import", "2 subscribers"),
+    ]
     with app.db.read() as session:
         bob = subscribers.find(session, "bob@example.org")
         assert (bob.state, bob.hour) == ("active", 7)
