@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import structlog
-from sqlmodel import col, delete
+from sqlmodel import Session, col, delete
 
 from app import bounces, subscribers
 from app.application import Application
@@ -452,15 +452,9 @@ def import_subscribers(
     with job_runs.record(app.db, "import", now, run_id) as run:
         with app.db.write() as session:  # first, so that nobody gets a digest during a long import
             hold = not ledger.any_sent(session) if hold is None else hold
-            paused_here = hold and not ledger.is_paused(session)
             rows = f"{contents.rows} rows"
             audit_log.record(session, actor, "subscriber.import", rows, now, run=run.id)
-            if hold:
-                ledger.pause(session, ledger.IMPORTED, now)
-            if paused_here:
-                audit_log.record(
-                    session, actor, audit_log.SENDING_PAUSED, ledger.ALL_EDITIONS, now, reason=ledger.IMPORTED
-                )
+            paused_here = hold and _pause_for_import(session, actor, now)
 
         def record_batch(report: subscribers.ImportReport) -> bool:
             run.counts = Counter(
@@ -482,6 +476,16 @@ def import_subscribers(
                 audit_log.record(session, actor, audit_log.PAUSE_ENDED, ledger.ALL_EDITIONS, now)
             held = hold and bool(report.added)
     return ImportResult(report, held, run.id)
+
+
+def _pause_for_import(session: Session, actor: str, now: datetime) -> bool:
+    """Pause all sending, and return whether it was not paused before."""
+    paused_before = ledger.is_paused(session)
+    ledger.pause(session, ledger.IMPORTED, now)
+    if not paused_before:
+        reason, every = ledger.IMPORTED, ledger.ALL_EDITIONS
+        audit_log.record(session, actor, audit_log.SENDING_PAUSED, every, now, reason=reason)
+    return not paused_before
 
 
 def prune(app: Application, now: datetime) -> Counter[str]:
