@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import structlog
-from sqlmodel import col, delete
+from sqlmodel import Session, col, delete
 
 from app import bounces, subscribers
 from app.application import Application
@@ -447,13 +447,13 @@ def import_subscribers(
     interrupted, it can be repeated. `run_id` is a run that has begun already.
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
-    subscribers.survey(file, name)  # before the run begins: an unreadable file is no failed job
+    contents = subscribers.survey(file, name)  # before the run begins: an unreadable file is no failed job
     with job_runs.record(app.db, "import", now, run_id) as run:
         with app.db.write() as session:  # first, so that nobody gets a digest during a long import
             hold = not ledger.any_sent(session) if hold is None else hold
-            paused_here = hold and not ledger.is_paused(session)
-            if hold:
-                ledger.pause(session, "subscribers were imported: see what would be sent, then resume", now)
+            rows = f"{contents.rows} rows"
+            audit_log.record(session, actor, "subscriber.import", rows, now, run=run.id)
+            paused_here = hold and _pause_for_import(session, actor, now)
 
         def record_batch(report: subscribers.ImportReport) -> bool:
             run.counts = Counter(
@@ -470,11 +470,21 @@ def import_subscribers(
             run.fail(name, f"stopped after {report.rows} of {report.total} rows: import it again")
         with app.db.write() as session:
             added, skipped = f"{report.added} subscribers", report.rejected
-            audit_log.record(session, actor, "subscriber.import", added, now, skipped=skipped)
+            audit_log.record(session, actor, "subscriber.import", added, now, run=run.id, skipped=skipped)
+            if paused_here and not report.added and ledger.end_import_pause(session, now):
+                audit_log.record(session, actor, audit_log.PAUSE_ENDED, ledger.ALL_EDITIONS, now)
             held = hold and bool(report.added)
-            if paused_here and not held:
-                ledger.resume(session)
     return ImportResult(report, held, run.id)
+
+
+def _pause_for_import(session: Session, actor: str, now: datetime) -> bool:
+    """Pause all sending, and return whether it was not paused before."""
+    paused_before = ledger.is_paused(session)
+    ledger.pause(session, ledger.IMPORTED, now)
+    if not paused_before:
+        reason, every = ledger.IMPORTED, ledger.ALL_EDITIONS
+        audit_log.record(session, actor, audit_log.SENDING_PAUSED, every, now, reason=reason)
+    return not paused_before
 
 
 def prune(app: Application, now: datetime) -> Counter[str]:
@@ -575,9 +585,10 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
                 f"the database is in use by {others} other process{'es' * (others > 1)}: stop all of them"
             )
         with app.db.write() as session:
-            ledger.pause(session, MOVING, now)
-            (pause,) = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
-        paused_before = "" if pause.reason == MOVING else pause.reason
+            pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
+            reason = next((each.reason for each in pauses), MOVING)
+            ledger.pause(session, reason, now)  # again, so that an import does not end a pause that it began
+        paused_before = "" if reason == MOVING else reason
         manifest = backup.write(app.db, file, Path(app.settings.journal_dir), now, version("paperboy"))
         if backup.is_empty(target):
             backup.load(target_url, file, manifest, MOVING, now)

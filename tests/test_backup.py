@@ -367,6 +367,27 @@ def test_interrupted_move(
     target.dispose()
 
 
+def test_move_takes_over_the_pause_of_an_import(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import that adds nobody and ends during the move does not end the pause, which goes along."""
+    with service.db.write() as session:
+        ledger.pause(session, ledger.IMPORTED, now - DAY)
+    original = pipeline._finish_move
+
+    def end_import(old: Database, new: Database, paused_before: str, at: datetime) -> None:
+        with service.db.write() as session:
+            assert not ledger.end_import_pause(session, now - DAY)
+        original(old, new, paused_before, at)
+
+    monkeypatch.setattr(pipeline, "_finish_move", end_import)
+    pipeline.move(service, empty_url, tmp_path / "1.zip", now)
+    target = Database(empty_url)
+    with target.read() as session:
+        assert [pause.reason for pause in ledger.pauses(session)] == [ledger.IMPORTED]
+    target.dispose()
+
+
 def test_move_waits_for_no_sender(
     service: Application, empty_url: str, tmp_path: Path, now: datetime
 ) -> None:

@@ -99,7 +99,7 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.pause(session, reason, now, edition)
-        audit_log.record(session, output.ACTOR, "sending.pause", edition, now, reason=reason)
+        audit_log.record(session, output.ACTOR, audit_log.SENDING_PAUSED, edition, now, reason=reason)
     output.out().print(f"{_named(edition)} is paused.")
 
 

@@ -12,7 +12,9 @@ from app.storage import idempotency_keys
 from app.storage.models import AuditEntry
 
 ERASED = "erased"
-SENDING_RESUMED = "sending.resume"
+SENDING_PAUSED = "sending.pause"
+SENDING_RESUMED = "sending.resume"  # by an operator, who has seen the complaints: see app.bounces.rates
+PAUSE_ENDED = "sending.pause_ended"  # by the import that began it, because it added nobody
 
 
 def record(session: Session, actor: str, action: str, subject: object, now: datetime, **detail: Any) -> None:

@@ -243,7 +243,7 @@ def advisory_lock(session: Session, name: str) -> None:
 def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         url = url.set(query={"connect_timeout": CONNECT_SECONDS, **url.query})
-        engine = create_engine(url, **_JSON, pool_pre_ping=True, pool_size=10, max_overflow=20)
+        engine = create_engine(url, **_OPTIONS, pool_pre_ping=True, pool_size=10, max_overflow=20)
         event.listen(engine, "begin", _begin_postgresql)
         return engine
     if url.database and url.database != ":memory:":
@@ -253,7 +253,7 @@ def _make_engine(url: URL) -> Engine:
         with suppress(FileExistsError, PermissionError):  # SQLite reports a file that it cannot open
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     arguments = {"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000}
-    engine = create_engine(url, **_JSON, connect_args=arguments)
+    engine = create_engine(url, **_OPTIONS, connect_args=arguments)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -275,7 +275,8 @@ def _dump_json(value: Any) -> str:
         return json.dumps(value, separators=(",", ":"))
 
 
-_JSON: dict[str, Any] = {
+_OPTIONS: dict[str, Any] = {
+    "hide_parameters": True,  # the messages of errors are logged and stored; parameters have addresses
     "json_serializer": _dump_json,
     "json_deserializer": _load_json,
 }

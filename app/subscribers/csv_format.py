@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import EnumType
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any, BinaryIO, TextIO
 
 from app.errors import InvalidInput
@@ -74,7 +74,7 @@ def _yes_or_no(cell: str) -> bool:
 
 def _moment(cell: str) -> datetime:
     moment = datetime.fromisoformat(cell)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _printable(cell: str) -> str:
@@ -149,15 +149,17 @@ def survey(file: BinaryIO, name: str = "the file") -> Contents:
     Raise InvalidInput if it is not CSV in UTF-8, or has no rows, or lacks a required column.
     """
     rows = read_rows(file, name)
-    columns = next(rows, None)
+    _, columns = next(rows, (0, None))
     if columns is None:
         raise _no_rows(name)
     ignored = tuple(column for column in columns if column and column not in (*EXPORTED, EXTRA_CELLS))
     return Contents(1 + sum(1 for _ in rows), ignored)
 
 
-def read_rows(file: BinaryIO, name: str = "the file") -> Generator[dict[str, Any]]:
-    """Yield the rows of a CSV file from its beginning. The separator may be a comma, a semicolon or a tab.
+def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a CSV file with their numbers in a spreadsheet, in which blank lines count.
+
+    The separator may be a comma, a semicolon or a tab.
 
     Raise InvalidInput as `survey` does, but only on reaching the row.
     """
@@ -167,19 +169,25 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[dict[str, Any
         lines = _Lines(text)
         first = next(lines, "")
         separator = max(",;\t", key=first.count)
-        reader = csv.DictReader(chain([first], lines), restkey=EXTRA_CELLS, delimiter=separator, strict=True)
-        columns = reader.fieldnames or ()
+        reader = csv.reader(chain([first], lines), delimiter=separator, strict=True)
+        columns = next(reader, [])
         if not {"email", "interests"} <= set(columns) or len(columns) > MAX_COLUMNS:
             raise _no_rows(name)
         lines.begin_row()
-        for row in reader:
+        for number, cells in enumerate(reader, start=2):
             lines.begin_row()
-            yield row
+            if cells:
+                yield number, _name_cells(columns, cells)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{name} cannot be read as CSV in UTF-8: {error}") from None
     finally:
         with suppress(ValueError):  # the file is closed already
             text.detach()
+
+
+def _name_cells(columns: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
+    row: dict[str, Any] = dict(zip_longest(columns, cells[: len(columns)]))
+    return row | {EXTRA_CELLS: cells[len(columns) :]} if len(cells) > len(columns) else row
 
 
 def _no_rows(name: str) -> InvalidInput:

@@ -13,11 +13,11 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import StatementError
 from sqlmodel import col, select
 
 from app.errors import Conflict, PaperboyError
-from app.storage.database import Database
+from app.storage.database import Database, is_unavailable
 from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import bulk, csv_format
 from app.subscribers.csv_format import EXPORTED, ImportedSubscriber
@@ -127,7 +127,7 @@ def _each_batch(
     with closing(csv_format.read_rows(file, name)) as rows:
         while lines := list(islice(rows, IMPORT_BATCH)):
             outcomes: dict[int, ImportedSubscriber | PaperboyError] = {}
-            for number, line in enumerate(lines, start=report.rows + 2):
+            for number, line in lines:
                 try:
                     outcomes[number] = csv_format.parse_row(line, defaults, now)
                 except PaperboyError as error:
@@ -154,7 +154,9 @@ def _store(db: Database, batch: Sequence[ImportedSubscriber], now: datetime) -> 
     try:
         with db.write() as session:
             return bulk.add_many(session, batch, now)
-    except DBAPIError:
+    except StatementError as error:
+        if is_unavailable(error):
+            raise
         return [_store_one(db, new, now) for new in batch]
 
 
@@ -162,7 +164,9 @@ def _store_one(db: Database, new: ImportedSubscriber, now: datetime) -> bulk.Out
     try:
         with db.write() as session:
             bulk.add_one(session, new, now)
-    except (IntegrityError, DataError):
+    except StatementError as error:
+        if is_unavailable(error):
+            raise
         return PaperboyError("the database refused this row")
     except PaperboyError as error:
         return error

@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlmodel import select
 
 from app.application import Application
 from app.errors import SourceError
@@ -66,3 +69,19 @@ def test_listed_rejections_are_limited(app: Application, now: datetime) -> None:
     assert row.counts["rejected"] == 900
     assert len(row.rejections) == job_runs.MAX_LISTED
     assert row.rejections[0] == {"origin": "hf", "row": 1, "reason": "no title", "detail": ""}
+
+
+def test_parameters_of_a_failed_statement_are_not_stored(app: Application, now: datetime) -> None:
+    """They may be addresses, which an erasure would not find."""
+
+    def break_down() -> None:
+        with job_runs.record(app.db, "import", now), app.db.write() as session:
+            session.execute(
+                text("SELECT * FROM nowhere WHERE email = :email"), {"email": "alice@example.org"}
+            )
+
+    with pytest.raises(DBAPIError):
+        break_down()
+    with app.db.read() as session:
+        error = session.exec(select(JobRun.error)).one()
+    assert ("nowhere" in error, "alice" in error) == (True, False)

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, col, select
 
 from app import pipeline, subscribers
@@ -81,7 +82,7 @@ def prepare(session: Session) -> None:
 def import_by_row(db: Database, file: io.BytesIO) -> tuple[int, list[tuple[int, str]]]:
     """Import with one transaction per row."""
     added, rejections = 0, []
-    for number, row in enumerate(csv_format.read_rows(file), start=2):
+    for number, row in csv_format.read_rows(file):
         try:
             new = csv_format.parse_row(row, DEFAULTS, NOW)
             with db.write() as session:
@@ -192,6 +193,43 @@ def test_one_refused_row_does_not_lose_its_neighbours(new_database_url: Callable
     db.dispose()
 
 
+def test_times_that_utc_cannot_express_are_skipped(app: Application) -> None:
+    moments = ("0001-01-01T00:00+14:00", "2026-01-02T03:04+02:00", "9999-12-31T23:00-10:00")
+    lines = [f"reader{number}@example.org,robotics,,,,,,{at}" for number, at in enumerate(moments)]
+    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    assert (report.added, [(item.row, item.reason[:27]) for item in report.rejections]) == (
+        1,
+        [(row, "consent_at must be a time, ") for row in (2, 4)],
+    )
+
+
+def test_values_that_cannot_be_bound_are_skipped(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver is not asked: SQLAlchemy raises an error of its own."""
+    monkeypatch.setattr(csv_format, "_OTHERS", {"consent_at": datetime.fromisoformat})
+    lines = ["alice@example.org,robotics,,,,,,0001-01-01T00:00+14:00", "bob@example.org,robotics,,,,,,"]
+    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    assert (report.added, [(item.row, item.reason) for item in report.rejections]) == (
+        1,
+        [(2, "the database refused this row")],
+    )
+
+
+def test_an_unavailable_database_is_no_bad_row() -> None:
+    unreachable = Database("postgresql+psycopg://nobody@127.0.0.1:1/none")
+    with pytest.raises(OperationalError):
+        transfer.import_file(unreachable, csv_file("alice@example.org,robotics,,,,,,"), DEFAULTS, NOW)
+    unreachable.dispose()
+
+
+def test_rows_are_numbered_as_in_a_spreadsheet(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blank lines have a number. A cell with line breaks is in one row."""
+    monkeypatch.setattr(transfer, "IMPORT_BATCH", 1)
+    lines = ["", "bad,robotics", "", "", '"alice@example.org","robotics;\n\nvision"', "bad,robotics", ""]
+    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    assert (report.total, report.rows, report.added) == (3, 3, 1)
+    assert [item.row for item in report.rejections] == [3, 7]
+
+
 def test_long_reports_count_all_rows(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated import still lists the rows that are invalid."""
     monkeypatch.setattr(transfer, "MAX_LISTED", 4)
@@ -234,9 +272,41 @@ def test_import_is_recorded_without_addresses(app: Application) -> None:
         assert [(row["row"], row["reason"]) for row in run.rejections] == [
             (3, "this address is already registered: its state is active.")
         ]
-        entry = session.exec(select(AuditEntry)).one()
-        assert (entry.actor, entry.action, entry.subject) == ("a key", "subscriber.import", "1 subscribers")
         assert ledger.is_paused(session)
+    assert audit_entries(app) == [
+        ("a key", "subscriber.import", "2 rows"),
+        ("a key", "sending.pause", "*"),
+        ("a key", "subscriber.import", "1 subscribers"),
+    ]
+
+
+def audit_entries(app: Application) -> list[tuple[str, str, str]]:
+    with app.db.read() as session:
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id)))
+        return [(entry.actor, entry.action, entry.subject) for entry in entries]
+
+
+def test_import_that_adds_nobody_ends_its_own_pause(app: Application) -> None:
+    """An operator did not resume, so complaints count as before."""
+    assert not pipeline.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW).held
+    actions = [action for _, action, _ in audit_entries(app)]
+    assert actions == ["subscriber.import", "sending.pause", "subscriber.import", "sending.pause_ended"]
+    with app.db.read() as session:
+        assert not ledger.is_paused(session)
+
+
+@pytest.mark.parametrize("reason", ["on holiday", ledger.IMPORTED])
+def test_import_does_not_end_the_pause_of_others(reason: str, app: Application) -> None:
+    """An operator, or another import, pauses sending meanwhile."""
+
+    def pause(_: object) -> None:
+        with app.db.write() as session:
+            ledger.pause(session, reason, NOW + timedelta(seconds=5))
+
+    pipeline.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW, after_batch=pause)
+    with app.db.read() as session:
+        assert [each.reason for each in ledger.pauses(session)] == [reason]
+    assert "sending.pause_ended" not in [action for _, action, _ in audit_entries(app)]
 
 
 def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +342,7 @@ KILLED = """
 
 
 def test_killed_import_can_be_repeated(app: Application, settings: Settings, tmp_path: Path) -> None:
-    """Nobody is lost, nobody is added twice, and sending stays paused."""
+    """Nobody is lost, nobody is added twice, sending stays paused, and the audit log has the import."""
     file = tmp_path / "readers.csv"
     emails = [f"reader{number:02}@example.org" for number in range(47)]
     file.write_bytes(csv_file(*(f"{email},robotics,,,,,," for email in emails)).getvalue())
@@ -284,6 +354,7 @@ def test_killed_import_can_be_repeated(app: Application, settings: Settings, tmp
     with app.db.read() as session:
         assert len(session.exec(select(Subscriber.email)).all()) == 30
         assert ledger.is_paused(session)
+    assert audit_entries(app) == [("cli", "subscriber.import", "47 rows"), ("cli", "sending.pause", "*")]
     with file.open("rb") as content:
         result = pipeline.import_subscribers(app, content, "cli", NOW + timedelta(minutes=1), hold=True)
     assert (result.report.added, result.report.registered, result.held) == (17, 30, True)

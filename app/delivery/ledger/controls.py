@@ -18,13 +18,27 @@ from app.types import MailKind
 AWAITS_APPROVAL = "it awaits approval"
 MOVED = "this database was moved"
 CANCELLED = "cancelled by an operator"
+IMPORTED = "subscribers were imported: see what would be sent, then resume"
 # Claimed mails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 
 
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> None:
-    """Pause one edition or all. If an edition is already paused, keep its reason."""
-    insert_or_ignore(session, SendingPause, ["edition"], edition=edition, reason=reason, since=now)
+    """Pause one edition or all. If it is already paused, keep its reason, unless that is an import.
+
+    Such a pause may end with the import (see `end_import_pause`), and must not if there is another reason.
+    """
+    values = {"reason": reason, "since": now}
+    if insert_or_ignore(session, SendingPause, ["edition"], edition=edition, **values) is None:
+        by_import = col(SendingPause.edition) == edition, col(SendingPause.reason) == IMPORTED
+        session.execute(update(SendingPause).where(*by_import).values(**values))
+
+
+def end_import_pause(session: Session, since: datetime) -> bool:
+    """End the pause that an import began at that time. Return False if it has ended, or was replaced."""
+    own = col(SendingPause.edition) == ALL_EDITIONS, col(SendingPause.reason) == IMPORTED
+    ended = session.execute(delete(SendingPause).where(*own, col(SendingPause.since) == since))
+    return bool(ended.rowcount)  # type: ignore[attr-defined]
 
 
 def hold_new(session: Session, editions: Collection[str], now: datetime) -> None:

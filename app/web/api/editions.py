@@ -254,7 +254,7 @@ def resume_sending(app: Paperboy, key: CanSend, now: Now) -> None:
 def _pause_sending(app: Paperboy, actor: str, now: datetime, edition: str, reason: str) -> None:
     with app.db.write() as session:
         ledger.pause(session, reason, now, edition)
-        audit_log.record(session, actor, "sending.pause", edition, now, reason=reason)
+        audit_log.record(session, actor, audit_log.SENDING_PAUSED, edition, now, reason=reason)
 
 
 def _resume_sending(

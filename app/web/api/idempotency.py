@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +29,8 @@ from app.web.api import problems
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
+# Marks an operation, and its description, that refuses the header.
+REFUSED = {"x-idempotency-key": "refused"}
 MAX_CHARS = 200
 MAX_ANSWER = 100_000  # bytes; larger answers are those of previews and backtests, which change nothing
 
@@ -59,12 +62,14 @@ class Replay(Exception):
 def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datetime) -> None:
     """Claim the idempotency key of a request, if it has one. Raise Replay if it was carried out before.
 
-    Raise InvalidInput if the key is malformed or belongs to another request, or Conflict if that is under
-    way, or its answer is not stored.
+    Raise InvalidInput if the key is malformed or belongs to another request, or if the operation takes none;
+    or Conflict if that other request is under way, or the answer is not stored.
     """
     attempt = idempotency_keys.current.get()
     if attempt is None:
         return
+    if _refuses(request.scope["route"].openapi_extra or {}):
+        raise InvalidInput(f"this request takes no {HEADER}: send it again without one, which is safe")
     typed = re.fullmatch(_PATTERN, attempt.key)
     if typed is None:
         raise InvalidInput(f"{HEADER} must have 1 to {MAX_CHARS} printable ASCII characters, without blanks")
@@ -81,6 +86,10 @@ def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datet
         )
         raise Conflict(f"this request was carried out before, but its answer is not stored: {reason}")
     raise Replay(answer)
+
+
+def _refuses(operation: Mapping[str, Any]) -> bool:
+    return operation.items() >= REFUSED.items()
 
 
 def _is_secret(scope: Scope) -> bool:
@@ -103,6 +112,7 @@ class IdempotencyMiddleware:
         attempt = Attempt(key.strip(), hashed.hexdigest())
         start: Message = {}
         body = bytearray()
+        settled = False
 
         async def receive_hashed() -> Message:
             message = await receive()
@@ -111,11 +121,13 @@ class IdempotencyMiddleware:
             return message
 
         async def send_stored(message: Message) -> None:
+            nonlocal settled
             if message["type"] == "http.response.start":
                 start.update(message)
                 return
             body.extend(message.get("body", b""))
             if not message.get("more_body", False):
+                settled = True
                 await run_in_threadpool(_settle, scope, attempt, start["status"], bytes(body))
                 await send(start)
                 await send({"type": "http.response.body", "body": bytes(body)})
@@ -123,6 +135,10 @@ class IdempotencyMiddleware:
         token = idempotency_keys.current.set(attempt)
         try:
             await self._app(scope, receive_hashed, send_stored)
+        except Exception:  # the server's own answer does not pass through here
+            if not settled:
+                await run_in_threadpool(_settle, scope, attempt, 500, b"")
+            raise
         finally:
             idempotency_keys.current.reset(token)
 
@@ -163,7 +179,8 @@ def _replay(_request: Request, error: Exception) -> Response:
 def describe(document: dict[str, Any]) -> None:
     """Add the header and its errors to the POST operations in an OpenAPI document."""
     for operations in document["paths"].values():
-        if operation := operations.get("post"):
+        operation = operations.get("post")
+        if operation and not _refuses(operation):
             operation.setdefault("parameters", []).append(_PARAMETER)
             for status, response in problems.responses(409).items():
                 operation["responses"].setdefault(str(status), response)

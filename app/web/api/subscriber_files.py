@@ -21,7 +21,7 @@ from app.errors import InvalidInput
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Scope, SubscriberState
 from app.types import Cadence, EmptyDigestPolicy
-from app.web.api import problems
+from app.web.api import idempotency, problems
 from app.web.api.auth import CanRead, CanWrite, Limited, Now, Paperboy
 from app.web.api.subscribers import InterestIn
 from app.web.api.values import UrlBoolean
@@ -48,6 +48,7 @@ class ImportedRow(BaseModel):
     max_papers: int
     when_empty: EmptyDigestPolicy
     max_trending: int
+    paper_updates: bool
     muted: list[str]
     interests: list[InterestIn]
     consent_at: datetime | None = Field(description="Null if it is the time of the import.")
@@ -80,7 +81,8 @@ class ImportOut(BaseModel):
 
 @router.post(
     "/import",
-    openapi_extra={"requestBody": _FILE},
+    # No idempotency key: the answer has addresses, and the file is not read before the key is claimed.
+    openapi_extra={"requestBody": _FILE, **idempotency.REFUSED},
     responses=problems.responses(413, 415),
 )
 async def import_subscribers(
@@ -98,7 +100,8 @@ async def import_subscribers(
     """Add the subscribers in a CSV file, who gave consent elsewhere. Invalid rows are skipped.
 
     Subscribers are active at once, so the key also needs the scope `send`, except for a preview. If the
-    request is interrupted, repeat it: those who are registered already are skipped.
+    request is interrupted, repeat it: those who are registered already are skipped. This takes no
+    Idempotency-Key.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise HTTPException(415, f"send the file as the body of the request, with Content-Type: {MEDIA_TYPE}")

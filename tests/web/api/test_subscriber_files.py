@@ -22,6 +22,7 @@ from app.delivery import ledger
 from app.settings import Settings
 from app.storage import api_keys
 from app.storage.models import JobRun, Scope, Subscriber
+from app.subscribers import Preferences
 from app.types import Interest
 from tests.support.running_app import Live
 from tests.web.api.conftest import Call
@@ -57,7 +58,11 @@ def test_import_reports_each_skipped_row(
     assert "already registered" in report["rejections"][0]["reason"]
     assert "hour must be a whole number" in report["rejections"][2]["reason"]
     assert (report["ignored_columns"], report["held"], report["first_rows"]) == (["colour"], True, [])
-    assert audit_log() == [("write key", "subscriber.import", "2 subscribers")]
+    assert audit_log() == [
+        ("write key", "subscriber.import", "6 rows"),
+        ("write key", "sending.pause", "*"),
+        ("write key", "subscriber.import", "2 subscribers"),
+    ]
     with app.db.read() as session:
         bob = subscribers.find(session, "bob@example.org")
         assert (bob.state, bob.hour) == ("active", 7)
@@ -91,6 +96,13 @@ def test_preview_stores_nothing(call: Call, app: Application) -> None:
     report = send(call).json()
     for name in ("added", "rejected", "registered", "rejections", "ignored_columns"):
         assert preview[name] == report[name]
+
+
+def test_preview_shows_every_preference(call: Call) -> None:
+    file = b"email,interests,paper_updates\nalice@example.org,robotics,no\n"
+    (row,) = send(call, "?preview=true", content=file).json()["first_rows"]
+    assert row["paper_updates"] is False
+    assert set(Preferences.__dataclass_fields__) <= set(row)
 
 
 def test_import_needs_the_scope_to_send(call: Call, app: Application) -> None:
