@@ -103,6 +103,22 @@ def test_paper_hidden_during_a_planning_run_is_left_out(app: Application) -> Non
     assert digests(app) == [[MORE]]
 
 
+@pytest.mark.parametrize("damaged", [None, {"heading": "Agents"}, {"papers": [1], "cards": None}])
+def test_damaged_digest_does_not_keep_a_paper_from_being_hidden(app: Application, damaged: object) -> None:
+    """Its readable sections change; the others stay as they are."""
+    pipeline.plan(app, AHEAD)
+    with app.db.write() as session:
+        content = session.get_one(DigestContent, 1)
+        content.digest = {**content.digest, "sections": [damaged, *content.digest["sections"]]}
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD).hide(1)
+    with app.db.read() as session:
+        first, *others = session.get_one(DigestContent, 1).digest["sections"]
+    assert first == damaged
+    assert [section["papers"] for section in others] == [[2]]
+    assert digests(app) == [[MORE]]
+
+
 def test_hide_and_show_are_recorded_once(app: Application) -> None:
     with app.db.write() as session:
         editor = Editor(session, "desk", NOW)

@@ -49,7 +49,7 @@ def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | 
     )
     changed = 0
     for delivery, content in session.exec(chosen.with_for_update(skip_locked=True)).all():
-        if papers.isdisjoint(paper_ids(content.digest)):
+        if not isinstance(content.digest, dict) or papers.isdisjoint(paper_ids(content.digest)):
             continue
         changed += 1
         content.digest = _without(content.digest, papers)
@@ -64,10 +64,22 @@ def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | 
 
 def _without(stored: Mapping[str, Any], papers: Collection[int]) -> dict[str, Any]:
     """Return a stored digest without the items of some papers, and without sections that become empty."""
-    sections = []
-    for section in stored["sections"]:
+    sections = stored.get("sections")
+    if not isinstance(sections, list):
+        return dict(stored)
+    remaining = []
+    for section in sections:
+        if not _is_readable(section):
+            remaining.append(section)
+            continue
         left = [place for place, paper in enumerate(section["papers"]) if paper not in papers]
-        columns = {name: [section[name][place] for place in left] for name in COLUMNS}
         if left:
-            sections.append({**section, **columns})
-    return {**stored, "sections": sections}
+            columns = {name: [section[name][place] for place in left] for name in COLUMNS}
+            remaining.append({**section, **columns})
+    return {**stored, "sections": remaining}
+
+
+def _is_readable(section: Any) -> bool:
+    """Return whether a section has all columns, of equal length."""
+    columns = [section.get(name) for name in COLUMNS] if isinstance(section, dict) else [None]
+    return all(isinstance(column, list) for column in columns) and len({*map(len, columns)}) == 1
