@@ -128,9 +128,10 @@ def pinned(session: Session, at: datetime) -> list[PaperView]:
 
 def hidden(session: Session) -> set[int]:
     """Return the ids of the papers that operators have hidden, and of the rows merged into them."""
-    ids = set(session.exec(select(Paper.id).where(col(Paper.hidden_at).is_not(None))))
-    merged = session.exec(select(Paper.id).where(col(Paper.merged_into_id).in_(ids))) if ids else ()
-    return {paper_id for paper_id in (*ids, *merged) if paper_id}
+    of_papers = select(Paper.id).where(col(Paper.hidden_at).is_not(None), col(Paper.merged_into_id).is_(None))
+    rows = of_papers.cte("hidden_row", recursive=True)
+    merged = select(Paper.id).join(rows, col(Paper.merged_into_id) == rows.c.id)
+    return {row.id for row in session.execute(sql_select(rows.union(merged).c.id))}
 
 
 def paper_views(session: Session, ids: Collection[int]) -> list[PaperView]:

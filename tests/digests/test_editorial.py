@@ -15,6 +15,7 @@ from app.digests import planning, updates
 from app.digests.builder import DigestBuilder
 from app.digests.editorial import Editor
 from app.errors import Conflict, InvalidInput, NotFound
+from app.papers import queries
 from app.storage.models import (
     AuditEntry,
     Delivery,
@@ -137,6 +138,22 @@ def test_hide_and_show_are_recorded_once(app: Application) -> None:
         ("desk", "paper.show", "1"),
     ]
     assert entries[0].detail == {"title": AGENTS, "reason": "spam", "left_out_of_digests": 0}
+
+
+def test_showing_a_paper_shows_its_merged_rows(app: Application) -> None:
+    """A hidden paper is merged in two steps. Its parts are shown with the last one, also once split off."""
+    with app.db.write() as session:
+        editor = Editor(session, "desk", NOW)
+        editor.hide(3)
+        editor.merge(3, 2)
+        editor.merge(2, 1)
+        assert queries.hidden(session) == {1, 2, 3}
+        editor.show(1)
+        session.flush()
+        assert queries.hidden(session) == set()
+        assert editor.split(1, row_id=2).hidden_at is None
+        assert editor.split(2, row_id=3).hidden_at is None
+        assert queries.hidden(session) == set()
 
 
 def test_edit_is_recorded_with_old_and_new_values(app: Application) -> None:

@@ -82,4 +82,5 @@ def _without(stored: Mapping[str, Any], papers: Collection[int]) -> dict[str, An
 def _is_readable(section: Any) -> bool:
     """Return whether a section has all columns, of equal length."""
     columns = [section.get(name) for name in COLUMNS] if isinstance(section, dict) else [None]
-    return all(isinstance(column, list) for column in columns) and len({*map(len, columns)}) == 1
+    lengths = {len(column) if isinstance(column, list) else None for column in columns}
+    return len(lengths) == 1 and None not in lengths
