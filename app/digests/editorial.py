@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
+from app.delivery import ledger
 from app.digests import hiding
 from app.errors import InvalidInput, NotFound
 from app.papers import editing, merging, queries, splitting
@@ -68,10 +69,15 @@ class Editor:
         return paper
 
     def merge(self, paper_id: int, other_id: int) -> Paper:
-        """Merge two papers and return the surviving one. Raise Conflict if they are one paper already."""
+        """Merge two papers and return the surviving one. If one is hidden, both leave the waiting digests.
+
+        Raise Conflict if they are one paper already.
+        """
         pair = get(self.session, paper_id), get(self.session, other_id)
         survivor = merging.merge_by_hand(self.session, *pair, self.now)
         [absorbed] = [paper for paper in pair if paper is not survivor]
+        if survivor.hidden_at:
+            ledger.leave_out(self.session, merging.with_absorbed(self.session, merging.id_of(survivor)))
         self._record("merge", survivor, absorbed=absorbed.id, absorbed_title=absorbed.title)
         return survivor
 

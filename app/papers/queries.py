@@ -159,10 +159,11 @@ def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
 
 
 def updated_papers(session: Session, since: datetime) -> list[UpdatedPaper]:
-    """Return the papers that were withdrawn, or for which code was found, since a time."""
+    """Return the papers that were withdrawn or got code since a time. Hidden ones are left out."""
     updated: dict[int, Paper] = {}
+    not_hidden = col(Paper.merged_into_id).is_(None), col(Paper.hidden_at).is_(None)
     for at in (col(Paper.withdrawn_at), col(Paper.code_found_at)):
-        rows = session.exec(select(Paper).where(at >= since, col(Paper.merged_into_id).is_(None)))
+        rows = session.exec(select(Paper).where(at >= since, *not_hidden))
         updated |= {paper.id or 0: paper for paper in rows}
     root_of = {paper_id: paper_id for paper_id in updated}
     merged_ids = [*updated]

@@ -120,6 +120,17 @@ def test_damaged_digest_does_not_keep_a_paper_from_being_hidden(app: Application
     assert digests(app) == [[MORE]]
 
 
+def test_merging_with_a_hidden_paper_changes_digests_that_wait(app: Application) -> None:
+    """The paper that was not hidden leaves them."""
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD).hide(3)
+    pipeline.plan(app, AHEAD)
+    assert digests(app) == [[AGENTS, MORE]]
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD).merge(3, 1)
+    assert digests(app) == [[MORE]]
+
+
 def test_hide_and_show_are_recorded_once(app: Application) -> None:
     with app.db.write() as session:
         editor = Editor(session, "desk", NOW)
