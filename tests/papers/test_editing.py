@@ -202,6 +202,24 @@ def test_two_papers_are_merged_by_hand_once(app: Application, now: datetime) -> 
     ).unchanged
 
 
+@pytest.mark.parametrize("is_expired", [True, False])
+def test_pin_that_ends_later_survives_a_merge(app: Application, now: datetime, is_expired: bool) -> None:
+    """Both of its times do, until the split."""
+    store(app, now, replace(PAGE, title="Doves in Towns", abstract="Other."), kind=SourceKind.PAGE)
+    store(app, now, PIGEONS)
+    own = (now - 3 * NEXT_DAY, now - NEXT_DAY) if is_expired else (now, now + 9 * NEXT_DAY)
+    others = (now, now + 5 * NEXT_DAY)
+    with app.db.write() as session:
+        doves, pigeons = (session.get_one(Paper, paper.id) for paper in papers(app))
+        pigeons.pinned_at, pigeons.pinned_until = own
+        doves.pinned_at, doves.pinned_until = others
+        merging.merge_by_hand(session, doves, pigeons, now)
+        assert (pigeons.pinned_at, pigeons.pinned_until) == (others if is_expired else own)
+        splitting.split_row(session, pigeons, doves.id or 0, now)
+        assert (pigeons.pinned_at, pigeons.pinned_until) == own
+        assert (doves.pinned_at, doves.pinned_until) == others
+
+
 @pytest.mark.parametrize(("days", "error"), [(0, InvalidInput), (31, InvalidInput), (1, None)])
 def test_pin_lasts_some_days(
     app: Application, now: datetime, days: int, error: type[Exception] | None
