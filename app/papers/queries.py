@@ -181,7 +181,7 @@ def updated_papers(session: Session, since: datetime) -> list[UpdatedPaper]:
         merged[root].add(paper_id)
     return [
         UpdatedPaper(
-            *(number, paper.title, _page_url(paper), paper.code_url),
+            *(number, paper.title, page_url(paper), paper.code_url),
             *(paper.withdrawn_at, paper.code_found_at, frozenset(days[number]), frozenset(merged[number])),
         )
         for number, paper in sorted(updated.items())
@@ -453,9 +453,6 @@ def _view(
 ) -> PaperView:
     points = tuple(series(votes))
     days, sources = {day for day, _ in listings}, {name for _, name in listings}
-    url, pdf_url = _page_url(paper), paper.pdf_url
-    if paper.arxiv_id and "pdf_url" not in (paper.sourced or {}):
-        pdf_url = f"{ARXIV}/pdf/{paper.arxiv_id}"
     return PaperView(
         id=paper.id or 0,
         title=paper.title,
@@ -468,8 +465,8 @@ def _view(
         tldr=generated.text if generated else paper.tldr,
         tldr_by=generated.model if generated else "",
         arxiv_id=paper.arxiv_id or "",
-        url=url,
-        pdf_url=pdf_url,
+        url=page_url(paper),
+        pdf_url=pdf_url(paper),
         code_url=paper.code_url,
         project_url=paper.project_url,
         published_on=paper.published_on,
@@ -487,7 +484,15 @@ def _view(
     )
 
 
-def _page_url(paper: Paper | Row[Any]) -> str:
+def pdf_url(paper: Paper | Row[Any]) -> str:
+    """Return the link to a paper's PDF: for a paper on arXiv, the one there, unless it was edited."""
+    if paper.arxiv_id and "pdf_url" not in (paper.sourced or {}):
+        return f"{ARXIV}/pdf/{paper.arxiv_id}"
+    return str(paper.pdf_url)
+
+
+def page_url(paper: Paper | Row[Any]) -> str:
+    """Return the link to a paper's page: for a paper on arXiv, the one there, unless it was edited."""
     if paper.arxiv_id and "url" not in (
         paper.sourced or {}
     ):  # so that sources cannot decide where links lead

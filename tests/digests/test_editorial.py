@@ -181,6 +181,19 @@ def test_edit_is_recorded_with_old_and_new_values(app: Application) -> None:
     }
 
 
+def test_taking_back_an_edit_is_recorded(app: Application) -> None:
+    """It is, also if the sources give the same value by now."""
+    with app.db.write() as session:
+        editor = Editor(session, "desk", NOW)
+        paper = editor.edit(1, {"tldr": "They plan."})
+        paper.sourced = {"tldr": "They plan."}
+        session.flush()
+        editor.edit(1, {"tldr": None})
+    with app.db.read() as session:
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
+    assert [entry.detail["new"] for entry in entries] == [{"tldr": "They plan."}] * 2
+
+
 def test_pinned_paper_comes_first_and_once(app: Application) -> None:
     """It ranks before better papers. Readers of trending papers get it with its own reason."""
     with app.db.write() as session:
