@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import inspect, text, update
 from sqlmodel import col, select
 
 from app import pipeline
@@ -165,6 +168,46 @@ def test_showing_a_paper_shows_its_merged_rows(app: Application) -> None:
         assert editor.split(1, row_id=2).hidden_at is None
         assert editor.split(2, row_id=3).hidden_at is None
         assert queries.hidden(session) == set()
+
+
+def test_changes_apply_to_the_paper_as_it_is_now(app: Application) -> None:
+    """Another process hides and merges papers after they were read."""
+    with app.db.write() as session:
+        read_before = session.exec(select(Paper).order_by(col(Paper.id))).all()
+        table = inspect(Paper).local_table
+        others = session.connection()  # its statements do not change the objects of the session
+        others.execute(update(table).where(table.c.id == 3).values(hidden_at=NOW))
+        others.execute(update(table).where(table.c.id == 2).values(merged_into_id=1))
+        editor = Editor(session, "desk", NOW)
+        with pytest.raises(Conflict, match="hidden already"):
+            editor.hide(3)
+        with pytest.raises(Conflict, match="one paper already"):
+            editor.merge(1, 2)
+        with pytest.raises(Conflict, match="never sent"):
+            editor.pin(3)
+        assert editor.hide(2) is read_before[0]
+
+
+def test_two_operators_hide_a_paper_at_once(app: Application) -> None:
+    """The second one waits for the first, and is told that it is hidden."""
+    waiting = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+
+    def hide() -> None:
+        with app.db.write() as session:
+            Editor(session, "other desk", NOW).hide(1)
+
+    with ThreadPoolExecutor(1) as pool:
+        with app.db.write() as session:
+            Editor(session, "desk", NOW).hide(1)
+            second = pool.submit(hide)
+            deadline = time.monotonic() + 10
+            while app.db.locks_rows and time.monotonic() < deadline:
+                with app.db.read() as other:
+                    if other.execute(waiting).scalar_one():
+                        break
+                time.sleep(0.02)
+        with pytest.raises(Conflict):
+            second.result(timeout=30)
 
 
 def test_edit_is_recorded_with_old_and_new_values(app: Application) -> None:
