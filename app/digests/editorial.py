@@ -12,10 +12,12 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
+from app.delivery import ledger
 from app.digests import hiding
 from app.errors import InvalidInput, NotFound
 from app.papers import editing, merging, queries, splitting
 from app.storage import audit_log
+from app.storage.database import advisory_lock
 from app.storage.models import Paper
 
 
@@ -29,7 +31,7 @@ class Editor:
 
     def edit(self, paper_id: int, changes: Mapping[str, Any]) -> Paper:
         """Set fields of a paper. None takes an edit back. Raise InvalidInput if a value cannot be used."""
-        paper = get(self.session, paper_id)
+        paper = self._get(paper_id)
         old_values = editing.edit(self.session, paper, changes, self.now)
         if old_values:
             new_values = editing.shown_values(paper, old_values)
@@ -38,14 +40,14 @@ class Editor:
 
     def hide(self, paper_id: int, reason: str = "") -> Paper:
         """Hide a paper, also in the digests that wait to be sent. Raise Conflict if it is hidden."""
-        paper = get(self.session, paper_id)
+        paper = self._get(paper_id)
         digests = hiding.hide(self.session, paper, self.now)
         self._record("hide", paper, title=paper.title, reason=reason, left_out_of_digests=digests)
         return paper
 
     def show(self, paper_id: int) -> Paper:
         """Show a hidden paper again. Raise Conflict if it is not hidden."""
-        paper = get(self.session, paper_id)
+        paper = self._get(paper_id)
         hidden_at = paper.hidden_at
         hiding.show(self.session, paper, self.now)
         self._record("show", paper, title=paper.title, hidden_since=_text(hidden_at))
@@ -53,7 +55,7 @@ class Editor:
 
     def pin(self, paper_id: int, days: int = editing.PIN_DAYS) -> Paper:
         """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict."""
-        paper = get(self.session, paper_id)
+        paper = self._get(paper_id)
         before = paper.pinned_until
         editing.pin(self.session, paper, days, self.now)
         self._record("pin", paper, old=_text(before), new=_text(paper.pinned_until))
@@ -61,17 +63,22 @@ class Editor:
 
     def unpin(self, paper_id: int) -> Paper:
         """End a pin. Raise Conflict if the paper is not pinned."""
-        paper = get(self.session, paper_id)
+        paper = self._get(paper_id)
         before = paper.pinned_until
         editing.unpin(self.session, paper)
         self._record("unpin", paper, old=_text(before), new=None)
         return paper
 
     def merge(self, paper_id: int, other_id: int) -> Paper:
-        """Merge two papers and return the surviving one. Raise Conflict if they are one paper already."""
-        pair = get(self.session, paper_id), get(self.session, other_id)
+        """Merge two papers and return the surviving one. If one is hidden, both leave the waiting digests.
+
+        Raise Conflict if they are one paper already.
+        """
+        pair = self._get(paper_id), self._get(other_id)
         survivor = merging.merge_by_hand(self.session, *pair, self.now)
         [absorbed] = [paper for paper in pair if paper is not survivor]
+        if survivor.hidden_at:
+            ledger.leave_out(self.session, merging.with_absorbed(self.session, merging.id_of(survivor)))
         self._record("merge", survivor, absorbed=absorbed.id, absorbed_title=absorbed.title)
         return survivor
 
@@ -84,7 +91,7 @@ class Editor:
         """
         if [row_id is not None, doi, source_id is not None].count(True) != 1:
             raise InvalidInput("name either a row, the DOI or a source to split off")
-        paper = get(self.session, paper_id)
+        paper = self._get(paper_id)
         if row_id is not None:
             part = splitting.split_row(self.session, paper, row_id, self.now)
         elif source_id is not None:
@@ -94,6 +101,13 @@ class Editor:
         values = {"row": row_id, "doi": part.doi, "source": source_id}
         self._record("split", paper, split_off=part.id, **values)
         return part
+
+    def _get(self, paper_id: int) -> Paper:
+        """Return a paper as it is now, and keep others from changing or merging it until the end."""
+        advisory_lock(self.session, "archive")
+        paper = get(self.session, paper_id)
+        self.session.refresh(paper)
+        return paper
 
     def _record(self, action: str, paper: Paper, **detail: Any) -> None:
         audit_log.record(self.session, self.actor, f"paper.{action}", paper.id, self.now, **detail)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlmodel import Session
+from sqlalchemy import update
+from sqlmodel import Session, col
 
 from app.delivery import ledger
 from app.errors import Conflict
@@ -28,9 +29,12 @@ def hide(session: Session, paper: Paper, now: datetime) -> int:
 
 
 def show(session: Session, paper: Paper, now: datetime) -> None:
-    """Show a hidden paper again. Raise Conflict if it is not hidden."""
+    """Show a hidden paper and its merged rows again. Raise Conflict if it is not hidden."""
     advisory_lock(session, "archive")
     if paper.hidden_at is None:
         raise Conflict("the paper is not hidden")
     paper.hidden_at, paper.updated_at = None, now
     session.add(paper)
+    # A row that is split off later must not be hidden again.
+    rows = col(Paper.id).in_(merging.with_absorbed(session, merging.id_of(paper)))
+    session.execute(update(Paper).where(rows).values(hidden_at=None))

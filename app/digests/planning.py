@@ -242,7 +242,7 @@ def _plan_shard(
         with context.db.write() as session:
             requests, entries = _compose(session, builder, recent, due, soon)
             _hold_for_approval(context, session, entries, now)
-            return _write_down(session, builder, requests, entries, now, soon)
+            return _write_down(session, builder, recent, requests, entries, now, soon)
     with context.db.read() as session:
         requests, entries = _compose(session, builder, recent, due, soon)
     with context.db.write() as session:
@@ -261,7 +261,7 @@ def _plan_shard(
         unchanged_ids = {request.subscriber.id for request in unchanged}
         entries = [entry for entry in entries if entry.subscriber_id in unchanged_ids]
         _hold_for_approval(context, session, entries, now)
-        return _write_down(session, builder, unchanged, entries, now, soon)
+        return _write_down(session, builder, recent, unchanged, entries, now, soon)
 
 
 def _hold_for_approval(
@@ -316,6 +316,7 @@ def _compose(
 def _write_down(
     session: Session,
     builder: DigestBuilder,
+    recent: RecentUpdates,
     requests: Sequence[DigestRequest],
     entries: Sequence[Entry],
     now: datetime,
@@ -323,7 +324,8 @@ def _write_down(
 ) -> Counter[str]:
     """Enter the shard's digests in the ledger and set its subscribers' next due time."""
     outcomes = _enter(session, entries, now)
-    if hidden := queries.hidden(session) & {paper.id for paper in builder.papers}:  # since the run began
+    loaded = {paper.id for paper in builder.papers} | recent.current_id.keys()
+    if hidden := queries.hidden(session) & loaded:  # since the run began
         ledger.leave_out(session, hidden)
     following_due = {entry.subscriber_id: entry.give_up_at for entry in entries}
     ids = [request.subscriber.id or 0 for request in requests]

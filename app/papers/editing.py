@@ -9,7 +9,7 @@ from typing import Any
 from sqlmodel import Session
 
 from app.errors import Conflict, InvalidInput
-from app.papers import stored_fields
+from app.papers import queries, stored_fields
 from app.storage.database import advisory_lock
 from app.storage.models import Paper
 from app.text import sanitize
@@ -27,7 +27,9 @@ PINNABLE_DAYS = 30
 def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Set fields of a paper. None takes an edit back: the field gets its value from the sources again.
 
-    Return the old values of the changed fields. Raise InvalidInput if a value cannot be used.
+    A field that has the value already is not edited, so that polls continue to change it. Return the old
+    values of the fields that changed, or that became or ceased to be edited. Raise InvalidInput if a value
+    cannot be used.
     """
     advisory_lock(session, "archive")
     if unknown := [name for name in changes if name not in EDITABLE]:
@@ -35,16 +37,24 @@ def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: dateti
     cleaned = {name: None if value is None else _clean(name, value) for name, value in changes.items()}
     session.refresh(paper)
     old_values = shown_values(paper, cleaned)
+    edited_before = edited_fields(paper)
     for name, value in cleaned.items():
         if value is None:
             stored_fields.take_back_edit(paper, name)
-        else:
+        elif name in edited_before or not _has_value(paper, name, value):
             stored_fields.set_edit(paper, name, value)
-    paper.edited_at = now if paper.sourced else None
+    changed_edits = {*edited_before} ^ {*edited_fields(paper)}
+    old_values = {
+        name: value
+        for name, value in old_values.items()
+        if name in changed_edits or value != _shown(paper, name)
+    }
+    if old_values:
+        paper.edited_at = now if paper.sourced else None
     if stored_fields.renew_hash(paper):
         paper.updated_at = now
     session.add(paper)
-    return {name: value for name, value in old_values.items() if value != _shown(paper, name)}
+    return old_values
 
 
 def shown_values(paper: Paper, names: Iterable[str]) -> dict[str, Any]:
@@ -83,6 +93,15 @@ def unpin(session: Session, paper: Paper) -> None:
 def _shown(paper: Paper, name: str) -> Any:
     value = getattr(paper, name)
     return value.isoformat() if isinstance(value, date) else value
+
+
+def _has_value(paper: Paper, name: str, value: Any) -> bool:
+    """Return whether subscribers see a value already. Links to arXiv are not stored."""
+    if name == "authors":
+        return bool(paper.authors == value and paper.author_count == len(value))
+    if name in ("url", "pdf_url"):
+        return bool(value == (queries.page_url(paper) if name == "url" else queries.pdf_url(paper)))
+    return bool(getattr(paper, name) == value)
 
 
 def _clean(name: str, value: Any) -> Any:

@@ -21,7 +21,8 @@ from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 
 BY_HAND = "by an operator"
 # Times that a merged paper has if one of its rows has them.
-_MARKS = ("withdrawn_at", "hidden_at", "pinned_at", "pinned_until")
+_MARKS = ("withdrawn_at", "hidden_at")
+_PIN = ("pinned_at", "pinned_until")  # of the row with the later end
 
 
 def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> None:
@@ -33,7 +34,7 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
         "versions": dict(stored.versions),
         "author_count": stored.author_count,
         "published_on": stored.published_on.isoformat() if stored.published_on else None,
-        **{name: _text(getattr(survivor, name)) for name in _MARKS},
+        **{name: _text(getattr(survivor, name)) for name in (*_MARKS, *_PIN)},
         "sourced": survivor.sourced,
     }
     survivor_id, absorbed_id = id_of(survivor), id_of(absorbed)
@@ -43,6 +44,9 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
     _take_over_edits(survivor, absorbed)
     for name in _MARKS:
         setattr(survivor, name, getattr(survivor, name) or getattr(absorbed, name))
+    ends = survivor.pinned_until, absorbed.pinned_until
+    if ends[1] and (ends[0] is None or ends[0] < ends[1]):
+        survivor.pinned_at, survivor.pinned_until = absorbed.pinned_at, absorbed.pinned_until
     if survivor.code_url and not had_code:
         survivor.code_found_at = absorbed.code_found_at or absorbed.created_at
     for day in (absorbed.first_listed_on, absorbed.last_listed_on):
@@ -84,10 +88,12 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
         hidden_at = paper.hidden_at
         _give_back_edits(paper, absorbed, row.before.get("sourced") or {})
         write_fields(paper, _without_absorbed(read_fields(paper), read_fields(absorbed), before))
-        for name in _MARKS:
-            if getattr(absorbed, name) and getattr(paper, name) == getattr(absorbed, name):
-                stored = row.before.get(name)
-                setattr(paper, name, datetime.fromisoformat(stored) if stored else None)
+        for names in (*((name,) for name in _MARKS), _PIN):
+            of_absorbed = [getattr(absorbed, name) for name in names]
+            if any(of_absorbed) and [getattr(paper, name) for name in names] == of_absorbed:
+                for name in names:
+                    stored = row.before.get(name)
+                    setattr(paper, name, datetime.fromisoformat(stored) if stored else None)
         if not paper.code_url:
             paper.code_found_at = None
         paper.updated_at = now

@@ -128,9 +128,10 @@ def pinned(session: Session, at: datetime) -> list[PaperView]:
 
 def hidden(session: Session) -> set[int]:
     """Return the ids of the papers that operators have hidden, and of the rows merged into them."""
-    ids = set(session.exec(select(Paper.id).where(col(Paper.hidden_at).is_not(None))))
-    merged = session.exec(select(Paper.id).where(col(Paper.merged_into_id).in_(ids))) if ids else ()
-    return {paper_id for paper_id in (*ids, *merged) if paper_id}
+    of_papers = select(Paper.id).where(col(Paper.hidden_at).is_not(None), col(Paper.merged_into_id).is_(None))
+    rows = of_papers.cte("hidden_row", recursive=True)
+    merged = select(Paper.id).join(rows, col(Paper.merged_into_id) == rows.c.id)
+    return {row.id for row in session.execute(sql_select(rows.union(merged).c.id))}
 
 
 def paper_views(session: Session, ids: Collection[int]) -> list[PaperView]:
@@ -158,10 +159,11 @@ def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
 
 
 def updated_papers(session: Session, since: datetime) -> list[UpdatedPaper]:
-    """Return the papers that were withdrawn, or for which code was found, since a time."""
+    """Return the papers that were withdrawn or got code since a time. Hidden ones are left out."""
     updated: dict[int, Paper] = {}
+    not_hidden = col(Paper.merged_into_id).is_(None), col(Paper.hidden_at).is_(None)
     for at in (col(Paper.withdrawn_at), col(Paper.code_found_at)):
-        rows = session.exec(select(Paper).where(at >= since, col(Paper.merged_into_id).is_(None)))
+        rows = session.exec(select(Paper).where(at >= since, *not_hidden))
         updated |= {paper.id or 0: paper for paper in rows}
     root_of = {paper_id: paper_id for paper_id in updated}
     merged_ids = [*updated]
@@ -179,7 +181,7 @@ def updated_papers(session: Session, since: datetime) -> list[UpdatedPaper]:
         merged[root].add(paper_id)
     return [
         UpdatedPaper(
-            *(number, paper.title, _page_url(paper), paper.code_url),
+            *(number, paper.title, page_url(paper), paper.code_url),
             *(paper.withdrawn_at, paper.code_found_at, frozenset(days[number]), frozenset(merged[number])),
         )
         for number, paper in sorted(updated.items())
@@ -451,9 +453,6 @@ def _view(
 ) -> PaperView:
     points = tuple(series(votes))
     days, sources = {day for day, _ in listings}, {name for _, name in listings}
-    url, pdf_url = _page_url(paper), paper.pdf_url
-    if paper.arxiv_id and "pdf_url" not in (paper.sourced or {}):
-        pdf_url = f"{ARXIV}/pdf/{paper.arxiv_id}"
     return PaperView(
         id=paper.id or 0,
         title=paper.title,
@@ -466,8 +465,8 @@ def _view(
         tldr=generated.text if generated else paper.tldr,
         tldr_by=generated.model if generated else "",
         arxiv_id=paper.arxiv_id or "",
-        url=url,
-        pdf_url=pdf_url,
+        url=page_url(paper),
+        pdf_url=pdf_url(paper),
         code_url=paper.code_url,
         project_url=paper.project_url,
         published_on=paper.published_on,
@@ -485,7 +484,15 @@ def _view(
     )
 
 
-def _page_url(paper: Paper | Row[Any]) -> str:
+def pdf_url(paper: Paper | Row[Any]) -> str:
+    """Return the link to a paper's PDF: for a paper on arXiv, the one there, unless it was edited."""
+    if paper.arxiv_id and "pdf_url" not in (paper.sourced or {}):
+        return f"{ARXIV}/pdf/{paper.arxiv_id}"
+    return str(paper.pdf_url)
+
+
+def page_url(paper: Paper | Row[Any]) -> str:
+    """Return the link to a paper's page: for a paper on arXiv, the one there, unless it was edited."""
     if paper.arxiv_id and "url" not in (
         paper.sourced or {}
     ):  # so that sources cannot decide where links lead

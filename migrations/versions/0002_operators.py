@@ -75,6 +75,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     _copy_shared_reasons()
+    # 0.1.0 would send hidden papers, but sends no withdrawn ones.
+    op.execute('UPDATE paper SET withdrawn_at = hidden_at WHERE withdrawn_at IS NULL AND hidden_at IS NOT NULL')
     with op.batch_alter_table('idempotency_key', schema=None) as batch_op:
         batch_op.drop_index(batch_op.f('ix_idempotency_key_expires_at'))
     op.drop_table('idempotency_key')
@@ -121,16 +123,24 @@ def _copy_shared_reasons() -> None:
 
 
 def _copy_into(digest: Any, reasons: dict[int, Any]) -> bool:
-    """Replace the ids of reasons in a digest by their texts. Return whether there were any."""
+    """Replace the ids of reasons in a digest by their texts. Return whether there were any.
+
+    Sections and reasons that cannot be read stay as they are: 0.1.0 skips and counts them.
+    """
     changed = False
-    for section in digest.get('sections', ()) if isinstance(digest, dict) else ():
-        ids = section.get('reasons', ()) if isinstance(section, dict) else ()
-        is_shared = [isinstance(number, int) and number in reasons for number in ids]
-        shared = {place: reasons[number] for place, number in enumerate(ids) if is_shared[place]}
-        for place, reason in shared.items():
+    sections = digest.get('sections') if isinstance(digest, dict) else None
+    for section in sections if isinstance(sections, list) else ():
+        columns = [section.get(name) for name in ('reasons', 'why', 'marks')] if isinstance(section, dict) else [None]
+        if not all(isinstance(column, list) for column in columns):
+            continue
+        ids, places, marks = columns
+        for place, number in enumerate(ids):
+            reason = reasons.get(number) if isinstance(number, int) else None
+            if not isinstance(reason, dict) or not {'reason', 'marks'} <= reason.keys():
+                continue
             changed = True
             ids[place] = reason['reason']
-            for item, why in enumerate(section['why']):
+            for item, why in enumerate(places[:len(marks)]):
                 if why == place:
-                    section['marks'][item] = reason['marks']
+                    marks[item] = reason['marks']
     return changed

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import inspect, text, update
 from sqlmodel import col, select
 
 from app import pipeline
@@ -15,6 +18,7 @@ from app.digests import planning, updates
 from app.digests.builder import DigestBuilder
 from app.digests.editorial import Editor
 from app.errors import Conflict, InvalidInput, NotFound
+from app.papers import queries
 from app.storage.models import (
     AuditEntry,
     Delivery,
@@ -103,6 +107,33 @@ def test_paper_hidden_during_a_planning_run_is_left_out(app: Application) -> Non
     assert digests(app) == [[MORE]]
 
 
+@pytest.mark.parametrize("damaged", [None, {"heading": "Agents"}, {"papers": [1], "cards": None}])
+def test_damaged_digest_does_not_keep_a_paper_from_being_hidden(app: Application, damaged: object) -> None:
+    """Its readable sections change; the others stay as they are."""
+    pipeline.plan(app, AHEAD)
+    with app.db.write() as session:
+        content = session.get_one(DigestContent, 1)
+        content.digest = {**content.digest, "sections": [damaged, *content.digest["sections"]]}
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD).hide(1)
+    with app.db.read() as session:
+        first, *others = session.get_one(DigestContent, 1).digest["sections"]
+    assert first == damaged
+    assert [section["papers"] for section in others] == [[2]]
+    assert digests(app) == [[MORE]]
+
+
+def test_merging_with_a_hidden_paper_changes_digests_that_wait(app: Application) -> None:
+    """The paper that was not hidden leaves them."""
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD).hide(3)
+    pipeline.plan(app, AHEAD)
+    assert digests(app) == [[AGENTS, MORE]]
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD).merge(3, 1)
+    assert digests(app) == [[MORE]]
+
+
 def test_hide_and_show_are_recorded_once(app: Application) -> None:
     with app.db.write() as session:
         editor = Editor(session, "desk", NOW)
@@ -123,6 +154,62 @@ def test_hide_and_show_are_recorded_once(app: Application) -> None:
     assert entries[0].detail == {"title": AGENTS, "reason": "spam", "left_out_of_digests": 0}
 
 
+def test_showing_a_paper_shows_its_merged_rows(app: Application) -> None:
+    """A hidden paper is merged in two steps. Its parts are shown with the last one, also once split off."""
+    with app.db.write() as session:
+        editor = Editor(session, "desk", NOW)
+        editor.hide(3)
+        editor.merge(3, 2)
+        editor.merge(2, 1)
+        assert queries.hidden(session) == {1, 2, 3}
+        editor.show(1)
+        session.flush()
+        assert queries.hidden(session) == set()
+        assert editor.split(1, row_id=2).hidden_at is None
+        assert editor.split(2, row_id=3).hidden_at is None
+        assert queries.hidden(session) == set()
+
+
+def test_changes_apply_to_the_paper_as_it_is_now(app: Application) -> None:
+    """Another process hides and merges papers after they were read."""
+    with app.db.write() as session:
+        read_before = session.exec(select(Paper).order_by(col(Paper.id))).all()
+        table = inspect(Paper).local_table
+        others = session.connection()  # its statements do not change the objects of the session
+        others.execute(update(table).where(table.c.id == 3).values(hidden_at=NOW))
+        others.execute(update(table).where(table.c.id == 2).values(merged_into_id=1))
+        editor = Editor(session, "desk", NOW)
+        with pytest.raises(Conflict, match="hidden already"):
+            editor.hide(3)
+        with pytest.raises(Conflict, match="one paper already"):
+            editor.merge(1, 2)
+        with pytest.raises(Conflict, match="never sent"):
+            editor.pin(3)
+        assert editor.hide(2) is read_before[0]
+
+
+def test_two_operators_hide_a_paper_at_once(app: Application) -> None:
+    """The second one waits for the first, and is told that it is hidden."""
+    waiting = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+
+    def hide() -> None:
+        with app.db.write() as session:
+            Editor(session, "other desk", NOW).hide(1)
+
+    with ThreadPoolExecutor(1) as pool:
+        with app.db.write() as session:
+            Editor(session, "desk", NOW).hide(1)
+            second = pool.submit(hide)
+            deadline = time.monotonic() + 10
+            while app.db.locks_rows and time.monotonic() < deadline:
+                with app.db.read() as other:
+                    if other.execute(waiting).scalar_one():
+                        break
+                time.sleep(0.02)
+        with pytest.raises(Conflict):
+            second.result(timeout=30)
+
+
 def test_edit_is_recorded_with_old_and_new_values(app: Application) -> None:
     """An edit that changes nothing is not recorded."""
     with app.db.write() as session:
@@ -135,6 +222,19 @@ def test_edit_is_recorded_with_old_and_new_values(app: Application) -> None:
         "old": {"title": AGENTS, "published_on": None},
         "new": {"title": "Agents", "published_on": "2026-11-01"},
     }
+
+
+def test_taking_back_an_edit_is_recorded(app: Application) -> None:
+    """It is, also if the sources give the same value by now."""
+    with app.db.write() as session:
+        editor = Editor(session, "desk", NOW)
+        paper = editor.edit(1, {"tldr": "They plan."})
+        paper.sourced = {"tldr": "They plan."}
+        session.flush()
+        editor.edit(1, {"tldr": None})
+    with app.db.read() as session:
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
+    assert [entry.detail["new"] for entry in entries] == [{"tldr": "They plan."}] * 2
 
 
 def test_pinned_paper_comes_first_and_once(app: Application) -> None:

@@ -6,13 +6,23 @@ from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import event
-from sqlmodel import col, select
+from sqlmodel import col, delete, select
 
 from app import pipeline, subscribers
 from app.application import Application
-from app.digests import updates
+from app.digests import planning, updates
+from app.digests.builder import DigestBuilder
+from app.digests.editorial import Editor
 from app.papers import ingest, merging
-from app.storage.models import Delivery, DeliveryState, DigestContent, FeedbackRow, Paper, Source
+from app.storage.models import (
+    Delivery,
+    DeliveryState,
+    DigestContent,
+    FeedbackRow,
+    Paper,
+    PaperSnapshot,
+    Source,
+)
 from app.types import EmptyDigestPolicy, PaperRecord, PaperUpdate, ParseResult, SourceKind, UpdateKind
 from tests.conftest import NOW
 from tests.support import factories
@@ -137,6 +147,47 @@ def test_code_of_a_liked_paper(app: Application, mail_server: MailServer) -> Non
     text, html = parts(mail_server)[1]
     assert f"“{AGENTS}” has code now:\n{CODE}" in text
     assert f'href="{CODE}"' in html
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_hidden_paper_has_no_news(app: Application, planned: bool) -> None:
+    """It has none in the next digest, nor in one that waits. Unreadable news in that one stay."""
+    send(app, HOUR)
+    like(app, HOUR + DAY / 4)
+    store(app, HOUR + DAY / 2, SourceKind.HUGGINGFACE, code_url=CODE)
+    add_paper_of(app, HOUR + DAY)
+    if planned:
+        pipeline.plan(app, HOUR + DAY)
+        with app.db.write() as session:
+            session.execute(delete(PaperSnapshot).where(col(PaperSnapshot.paper_id) == 1))
+            content = session.exec(select(DigestContent).where(col(DigestContent.has_updates))).one()
+            content.digest = content.digest | {"updates": [["exploded", 1], *content.digest["updates"]]}
+    with app.db.write() as session:
+        Editor(session, "desk", HOUR + DAY).hide(1)
+    if planned:
+        with app.db.read() as session:
+            content = session.exec(select(DigestContent).where(col(DigestContent.has_updates))).one()
+            assert content.digest["updates"] == [["exploded", 1]]
+    assert factories.load_digest(app, send(app, HOUR + DAY)).updates == ()
+
+
+def test_news_of_a_paper_hidden_during_a_planning_run_are_left_out(app: Application) -> None:
+    """The run has loaded its news before."""
+    send(app, HOUR)
+    like(app, HOUR + DAY / 4)
+    store(app, HOUR + DAY / 2, SourceKind.HUGGINGFACE, code_url=CODE)
+    now = HOUR + 40 * DAY  # the paper is no candidate any more
+    add_paper_of(app, now)
+    with app.db.read() as session:
+        builder, recent = DigestBuilder(app.digest_context, session, now), updates.load(session, now)
+    with app.db.write() as session:
+        Editor(session, "desk", now).hide(1)
+    planning._plan_shard(app.digest_context, builder, recent, planning._due(now), now, now)
+    with app.db.read() as session:
+        content = session.exec(select(DigestContent).order_by(col(DigestContent.delivery_id).desc())).first()
+    assert content
+    assert content.has_updates
+    assert content.digest["updates"] == []
 
 
 @pytest.mark.parametrize("when", ["not liked", "liked later"])

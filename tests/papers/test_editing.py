@@ -75,6 +75,28 @@ def test_edited_field_survives_polls_until_it_is_taken_back(
     assert (editing.edited_fields(taken_back), taken_back.edited_at) == ([], None)
 
 
+def test_edit_to_the_value_that_is_there_changes_nothing(app: Application, now: datetime) -> None:
+    """Polls continue to change the field. The links of a paper on arXiv lead there."""
+    record = replace(PIGEONS, published_on=DAY, url="https://example.org/odd")
+    store(app, now, record)
+    same = {
+        "title": record.title, "abstract": record.abstract, "authors": [*record.authors], "tldr": "",
+        "published_on": str(DAY), "url": "https://arxiv.org/abs/2611.00001",
+    }  # fmt: skip
+    paper = edit(app, now, **same)
+    assert (paper.sourced, paper.edited_at) == (None, None)
+    assert editing.edited_fields(edit(app, now, url=record.url)) == ["url"]
+
+
+def test_authors_can_be_declared_complete(app: Application, now: datetime) -> None:
+    """Edited authors are all authors, also if a source counts more."""
+    store(app, now, PIGEONS)
+    with app.db.write() as session:
+        session.get_one(Paper, papers(app)[0].id).author_count = 9
+    paper = edit(app, now, authors=[*PIGEONS.authors])
+    assert (paper.author_count, editing.edited_fields(paper)) == (len(PIGEONS.authors), ["authors"])
+
+
 def test_paper_with_edited_title_is_recognised_by_the_old_one(app: Application, now: datetime) -> None:
     """This holds for the same record, for other sources, and for similar titles."""
     store(app, now, BARE)
@@ -200,6 +222,24 @@ def test_two_papers_are_merged_by_hand_once(app: Application, now: datetime) -> 
     assert store(
         app, now, replace(PAGE, title="Doves in Towns", abstract="Other."), kind=SourceKind.PAGE
     ).unchanged
+
+
+@pytest.mark.parametrize("is_expired", [True, False])
+def test_pin_that_ends_later_survives_a_merge(app: Application, now: datetime, is_expired: bool) -> None:
+    """Both of its times do, until the split."""
+    store(app, now, replace(PAGE, title="Doves in Towns", abstract="Other."), kind=SourceKind.PAGE)
+    store(app, now, PIGEONS)
+    own = (now - 3 * NEXT_DAY, now - NEXT_DAY) if is_expired else (now, now + 9 * NEXT_DAY)
+    others = (now, now + 5 * NEXT_DAY)
+    with app.db.write() as session:
+        doves, pigeons = (session.get_one(Paper, paper.id) for paper in papers(app))
+        pigeons.pinned_at, pigeons.pinned_until = own
+        doves.pinned_at, doves.pinned_until = others
+        merging.merge_by_hand(session, doves, pigeons, now)
+        assert (pigeons.pinned_at, pigeons.pinned_until) == (others if is_expired else own)
+        splitting.split_row(session, pigeons, doves.id or 0, now)
+        assert (pigeons.pinned_at, pigeons.pinned_until) == own
+        assert (doves.pinned_at, doves.pinned_until) == others
 
 
 @pytest.mark.parametrize(("days", "error"), [(0, InvalidInput), (31, InvalidInput), (1, None)])

@@ -14,9 +14,11 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, inspect, text
+from sqlmodel import col, select
 
 from app.delivery import ledger
 from app.storage.database import ROOT, Database
+from app.storage.models import DigestContent, Paper
 from app.types import Digest, Marks, Section
 from tests.support import factories, sample_digest
 
@@ -80,6 +82,49 @@ def test_downgrade_copies_shared_reasons_into_digests(database_url: str) -> None
         assert section["reasons"] == [shared.reason]
         assert json.loads(section["marks"][0]) == [[[0, 4]], [], "by Zoë"]
     assert (len(stored), snapshots) == (2, 1)
+
+
+def test_downgrade_withdraws_hidden_papers(database_url: str) -> None:
+    """The former release knows no hidden papers, and would send them."""
+    now = datetime(2026, 11, 20, 8, tzinfo=UTC)
+    db = Database(database_url)
+    with db.write() as session:
+        source = factories.add_source(session, now)
+        numbers = [factories.add_paper(session, source, title, now.date(), now) for title in ("Bees", "Ants")]
+        session.get_one(Paper, numbers[0]).hidden_at = now
+    db.dispose()
+    command.downgrade(config_of(database_url), "0001")
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        sent = connection.execute(text("SELECT id FROM paper WHERE withdrawn_at IS NULL")).scalars().all()
+    engine.dispose()
+    assert sent == numbers[1:]
+
+
+@pytest.mark.parametrize("damage", [None, {"reasons": None}, {"why": None}, {"marks": []}])
+def test_downgrade_skips_damaged_digests(database_url: str, damage: dict[str, object] | None) -> None:
+    """The others are still copied."""
+    now = datetime(2026, 11, 20, 8, tzinfo=UTC)
+    shared = sample_digest.pick(1, "Bees")
+    digest = Digest("2026-11-20", (Section("bees", (shared,)),))
+    db = Database(database_url)
+    with db.write() as session:
+        numbers = [factories.add_subscriber(session, f"{name}@example.org", [], now) for name in ("a", "b")]
+        entries = [ledger.Entry(number, "2026-11-20", now, digest) for number in numbers]
+        ledger.add_entries(session, entries, now)
+        contents = session.exec(select(DigestContent).order_by(col(DigestContent.delivery_id))).all()
+        sections = [{**contents[0].digest["sections"][0], **damage}, None] if damage else None
+        contents[0].digest = contents[0].digest | {"sections": sections}
+    db.dispose()
+    command.downgrade(config_of(database_url), "0001")
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        stored = (
+            connection.execute(text("SELECT digest FROM digest_content ORDER BY delivery_id")).scalars().all()
+        )
+    engine.dispose()
+    (section,) = (json.loads(stored[1]) if isinstance(stored[1], str) else stored[1])["sections"]
+    assert section["reasons"] == [shared.reason]
 
 
 def test_concurrent_migrations(database_url: str, tmp_path: Path) -> None:

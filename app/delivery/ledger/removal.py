@@ -8,7 +8,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from app.delivery.ledger.signatures import NOT_AHEAD
-from app.delivery.ledger.snapshots import COLUMNS, paper_ids
+from app.delivery.ledger.snapshots import COLUMNS, paper_ids, paper_updates
 from app.delivery.ledger.transitions import set_state
 from app.storage.database import in_array
 from app.storage.models import Delivery, DigestContent, PaperSnapshot
@@ -22,18 +22,19 @@ _UNSENT = (State.PENDING, State.DEFERRED)
 
 
 def leave_out(session: Session, papers: Collection[int]) -> int:
-    """Take papers out of all digests that wait to be sent. Return the number of digests that changed.
+    """Take papers, and news of them, out of all digests that wait to be sent. Return the number of changes.
 
     A digest without any other paper is skipped.
     """
-    in_digests = select(PaperSnapshot.id).where(col(PaperSnapshot.paper_id).in_(papers))
-    if session.exec(in_digests.limit(1)).first() is None:
-        return 0
     waiting = select(Delivery.id).where(
         col(Delivery.state).in_(_UNSENT),
         Delivery.kind == MailKind.DIGEST,
         col(Delivery.possibly_delivered).is_(False),
     )
+    in_digests = select(PaperSnapshot.id).where(col(PaperSnapshot.paper_id).in_(papers))
+    if session.exec(in_digests.limit(1)).first() is None:  # then only news can be of these papers
+        with_news = col(DigestContent.has_updates)
+        waiting = waiting.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(with_news)
     ids = session.exec(waiting.order_by(col(Delivery.id))).all()
     batches = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
     return sum(_leave_out(session, set(papers), batch) for batch in batches)
@@ -49,7 +50,7 @@ def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | 
     )
     changed = 0
     for delivery, content in session.exec(chosen.with_for_update(skip_locked=True)).all():
-        if papers.isdisjoint(paper_ids(content.digest)):
+        if not isinstance(content.digest, dict) or papers.isdisjoint(_papers_of(content.digest)):
             continue
         changed += 1
         content.digest = _without(content.digest, papers)
@@ -62,12 +63,39 @@ def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | 
     return changed
 
 
+def _papers_of(stored: Mapping[str, Any]) -> set[int]:
+    """Return the papers in a stored digest, and those that it has news of."""
+    return {*paper_ids(stored), *(news.paper_id for news in paper_updates(stored)[0])}
+
+
 def _without(stored: Mapping[str, Any], papers: Collection[int]) -> dict[str, Any]:
     """Return a stored digest without the items of some papers, and without sections that become empty."""
-    sections = []
-    for section in stored["sections"]:
+    if "updates" in stored:
+        stored = {**stored, "updates": _news_without(stored["updates"], papers)}
+    sections = stored.get("sections")
+    if not isinstance(sections, list):
+        return dict(stored)
+    remaining = []
+    for section in sections:
+        if not _is_readable(section):
+            remaining.append(section)
+            continue
         left = [place for place, paper in enumerate(section["papers"]) if paper not in papers]
-        columns = {name: [section[name][place] for place in left] for name in COLUMNS}
         if left:
-            sections.append({**section, **columns})
-    return {**stored, "sections": sections}
+            columns = {name: [section[name][place] for place in left] for name in COLUMNS}
+            remaining.append({**section, **columns})
+    return {**stored, "sections": remaining}
+
+
+def _news_without(stored: Any, papers: Collection[int]) -> Any:
+    """Return news without those of some papers. What cannot be read stays."""
+    if not isinstance(stored, list):
+        return stored
+    return [news for news in stored if _papers_of({"updates": [news]}).isdisjoint(papers)]
+
+
+def _is_readable(section: Any) -> bool:
+    """Return whether a section has all columns, of equal length."""
+    columns = [section.get(name) for name in COLUMNS] if isinstance(section, dict) else [None]
+    lengths = {len(column) if isinstance(column, list) else None for column in columns}
+    return len(lengths) == 1 and None not in lengths

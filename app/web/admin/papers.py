@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
@@ -86,17 +87,22 @@ def edit_paper(
     code_url: Text = "",
     project_url: Text = "",
     reset: Annotated[list[str] | None, Form()] = None,
+    seen: Annotated[list[str] | None, Form()] = None,
 ) -> Response:
-    """Store the fields that differ from what the page showed, and take back those edits that are ticked."""
+    """Store the fields that differ from what the page showed, and take back those edits that are ticked.
+
+    `seen` has the name and the digest of each field that the page showed: a poll may have changed it since.
+    """
     typed = {
         "title": title, "tldr": tldr, "abstract": abstract, "authors": authors, "published_on": published_on,
         "url": url, "pdf_url": pdf_url, "code_url": code_url, "project_url": project_url,
     }  # fmt: skip
     app: Application = request.app.state.paperboy
+    digests = {name: digest for name, _, digest in (item.partition(":") for item in seen or ())}
     try:
         with app.db.write() as session:
-            stored = _fields(papers.detail(session, paper_id))
-            changes = {name: value for name, value in typed.items() if _plain(value) != _plain(stored[name])}
+            digests = {**_digests(_fields(papers.detail(session, paper_id))), **digests}
+            changes = {name: value for name, value in typed.items() if _digest(value) != digests[name]}
             changes |= dict.fromkeys(reset or ())  # type: ignore[arg-type]
             edits: dict[str, Any] = dict(changes)
             if edits.get("published_on") == "":
@@ -105,7 +111,9 @@ def edit_paper(
                 edits["authors"] = [line for line in map(str.strip, authors.splitlines()) if line]
             Editor(session, operator.key.name, clock.utcnow()).edit(paper_id, edits)
     except InvalidInput as error:
-        return _page(request, operator, paper_id, typed=typed, problem=str(error), status=422)
+        return _page(
+            request, operator, paper_id, typed=typed, digests=digests, problem=str(error), status=422
+        )
     return back_to(f"{PATH}/{paper_id}", "edited")
 
 
@@ -177,6 +185,7 @@ def _page(
     message: str = "",
     problem: str = "",
     typed: dict[str, str] | None = None,
+    digests: dict[str, str] | None = None,
     other: str = "",
     status: int = 200,
 ) -> Response:
@@ -185,10 +194,11 @@ def _page(
     paper = papers.get_paper(app, operator.key, paper_id)
     with capacity.analyses.take():
         history = paper_changes.list_paper_deliveries(app, operator.key, None, paper_id)
+    fields = _fields(paper)
     return page(
         request, "admin/paper.html", operator, status=status, paper=paper, history=history, message=message,
-        problem=problem, typed=typed, fields=_fields(paper), other=other, now=clock.utcnow(),
-        pin_days=editing.PIN_DAYS, listings_shown=ROWS_SHOWN,
+        problem=problem, typed=typed, fields=fields, digests=digests or _digests(fields), other=other,
+        now=clock.utcnow(), pin_days=editing.PIN_DAYS, listings_shown=ROWS_SHOWN,
     )  # fmt: skip
 
 
@@ -202,9 +212,14 @@ def _fields(paper: papers.PaperDetail) -> dict[str, str]:
     return {**fields, "authors": "\n".join(paper.authors), "published_on": published_on}
 
 
-def _plain(text: str) -> str:
-    """Return a text without the line ends that browsers change."""
-    return "\n".join(text.strip().splitlines())
+def _digests(fields: dict[str, str]) -> dict[str, str]:
+    return {name: _digest(value) for name, value in fields.items()}
+
+
+def _digest(text: str) -> str:
+    """Return a digest of a text that does not depend on the line ends, which browsers change."""
+    plain = "\n".join(text.strip().splitlines())
+    return blake2b(plain.encode(errors="replace"), digest_size=12).hexdigest()
 
 
 def _number(text: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -97,6 +98,36 @@ def test_edit_changes_only_what_was_changed(
     with app.db.read() as session:
         assert session.get_one(Paper, papers[0]).title == AGENTS
     assert changes(app) == ["paper.edit", "paper.edit"]
+
+
+def test_field_that_a_poll_changed_is_not_edited(
+    app: Application, sign_in: Callable[..., Desk], papers: list[int]
+) -> None:
+    """The page showed the old abstract, and the operator changed only the title, at the second attempt."""
+    desk, at = sign_in(), f"/admin/papers/{papers[0]}"
+    shown = desk.get(at).text
+    form = {
+        **dict.fromkeys(FIELDS, ""),
+        "title": "Agents",
+        "abstract": f"{AGENTS}, at last.",
+        "url": "https://arxiv.org/abs/2611.00001",
+        "pdf_url": "https://arxiv.org/pdf/2611.00001",
+    }
+    with app.db.write() as session:
+        row = session.get_one(Paper, papers[0])
+        form["authors"] = "\r\n".join(row.authors)
+        form["published_on"] = str(row.published_on or "")
+        row.abstract = "A newer abstract."
+    for code_url, status in (("ftp://example.org", 422), ("", 303)):
+        seen = re.findall('name="seen" value="([^"]*)"', shown)
+        assert len(seen) == len(FIELDS) + 1
+        data = {"form_token": desk.form_token, **form, "code_url": code_url, "seen": seen}
+        answer = desk.browser.post(at, data=data, follow_redirects=False)
+        assert answer.status_code == status
+        shown = answer.text
+    with app.db.read() as session:
+        row = session.get_one(Paper, papers[0])
+    assert (row.title, row.abstract, [*(row.sourced or {})]) == ("Agents", "A newer abstract.", ["title"])
 
 
 def test_hide_pin_merge_and_split(app: Application, sign_in: Callable[..., Desk], papers: list[int]) -> None:
