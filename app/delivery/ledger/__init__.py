@@ -32,8 +32,8 @@ retention          delete deliveries and events after their retention period, an
 from app.delivery.ledger.claims import ALL_EDITIONS, LEASE, ClaimedBatch, claim, mail_requests, still_sendable
 from app.delivery.ledger.controls import (
     AWAITS_APPROVAL,
-    MOVED,
     IMPORTED,
+    MOVED,
     cancel,
     end_import_pause,
     hold_new,
