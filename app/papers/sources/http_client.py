@@ -348,7 +348,9 @@ def _without_token(token: str, text: str) -> str:
 
 
 def _excerpt(body: bytes) -> str:
-    return " ".join(body[:200].decode("utf-8", "replace").split())
+    """Return the beginning of an error in plain text or JSON. A page in HTML begins with nothing of use."""
+    text = " ".join(body[:200].decode("utf-8", "replace").split())
+    return "" if text.startswith("<") else text
 
 
 async def _resolve(host: str, port: int) -> list[str]:

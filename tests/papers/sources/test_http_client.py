@@ -101,6 +101,12 @@ def test_client_error_is_not_retried(now: datetime) -> None:
     assert len(upstream.requests) == 1
 
 
+def test_error_has_no_html(now: datetime) -> None:
+    upstream = Upstream(httpx.Response(404, content=b"<!DOCTYPE HTML>\n<html><title>Not Found</title>"))
+    with pytest.raises(SourceError, match=r"HTTP 404\.$"):
+        upstream.get(now)
+
+
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [({"RateLimit": '"api";r=0;t=55'}, 56), ({"Retry-After": "7"}, 7)],
