@@ -1,7 +1,7 @@
 """Paperboy: trending research papers in your inbox, picked for you.
 
-Read `pipeline.py` first: one function for each task of the service. The packages, in the order in which data
-flows through them:
+Read `pipeline.py` first: one function for each step from papers to mails. The packages, in the order in which
+data flows through them:
 
     papers         upstream responses → records → one row per paper
     relevance      how well papers match interests and likes; search in the archive
@@ -25,10 +25,11 @@ The interfaces:
 
 Modules:
 
-    pipeline       one function for each task of the service
+    pipeline       one function for each step from papers to mails
+    maintenance    import of subscribers, pruning, backup, restore, move to another database
     application    the application context, built once at startup
     main           composition root: `build(settings)`, `create_app(application)`
-    scheduler      when each pipeline function runs; the only module that uses APScheduler
+    scheduler      when each function runs; the only module that uses APScheduler
     settings       settings from the environment; .env.example explains them
     types          PURE: the values that packages exchange
     links          PURE: signed links, their lifetimes, and VERP return paths

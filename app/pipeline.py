@@ -22,64 +22,44 @@ render_digest()    a digest → the rendered mail
 send_test()        a digest → a test mail to any address, without the ledger
 read_bounces()     notices in the bounce mailbox and folder → events, scores, suppressions
 apply_bounces()    the same for notices from a webhook
-import_subscribers() a CSV file → subscribers
-prune()            delete rows whose retention has passed
-back_up()          the database and the journals → a file
-restore()          a backup → an empty database, with all sending paused
-move()             the database → another one, of any kind
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import structlog
-from sqlmodel import Session, col, delete
 
 from app import bounces, subscribers
 from app.application import Application
 from app.bounces import Notice, processing
 from app.clock import Timeline
 from app.delivery import ledger, presigning, sender
-from app.digests import backtesting, explanation, planning, restoring
+from app.digests import backtesting, explanation, planning
 from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
-from app.errors import ClockError, Conflict, InvalidInput
-from app.papers import llm_summaries, polling, rechecking, source_history, trial
+from app.errors import ClockError, InvalidInput
+from app.papers import llm_summaries, polling, rechecking, trial
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.sources import deadlines
 from app.papers.trial import TrialResult
 from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
-from app.settings import Settings
 from app.storage import (
-    admin_sessions,
-    audit_log,
-    backup,
-    hit_counters,
-    idempotency_keys,
     job_runs,
-    live_processes,
     locks,
-    schema,
-    uploads,
 )
-from app.storage.backup import Manifest
-from app.storage.database import BUSY_TIMEOUT_MS, Database, wait_for_locks
-from app.storage.models import Delivery, JobRun
+from app.storage.models import Delivery
 from app.types import (
     Digest,
     IngestSummary,
     Interest,
-    Rejection,
     RenderedMail,
     SendResult,
     Skip,
@@ -89,9 +69,6 @@ from app.types import (
 log = structlog.get_logger(__name__)
 
 TRAINING_LEASE = SUMMARY_LEASE = timedelta(minutes=30)  # much longer than training or summarising takes
-MOVING = "the database is being moved, or the move was interrupted: then repeat it"
-SIGNATURES_SINCE = timedelta(days=3)  # pruning runs every night
-RESTORING = "a restore is under way, or was interrupted: then empty the database and repeat it"
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
 
 
@@ -418,203 +395,3 @@ def apply_bounces(app: Application, notices: Sequence[Notice], now: datetime) ->
     for rejection in unknown:
         log.info("webhook notice for an unknown mail", detail=rejection.detail)
     return counts
-
-
-@dataclass(frozen=True, slots=True)
-class ImportResult:
-    """The result of an import, and the id of its job run."""
-
-    report: subscribers.ImportReport
-    held: bool  # all sending is paused
-    run_id: int
-
-
-def import_subscribers(
-    app: Application,
-    file: BinaryIO,
-    actor: str,
-    now: datetime,
-    *,
-    hold: bool | None = None,
-    name: str = "the file",
-    run_id: int | None = None,
-    after_batch: Callable[[subscribers.ImportReport], None] = lambda _: None,
-) -> ImportResult:
-    """Add the subscribers in a CSV file, who must have consented elsewhere. Skip invalid rows.
-
-    With `hold`, pause all sending first (None: if no digest was ever sent). If nobody is added, sending
-    resumes. Raise InvalidInput, and change nothing, if the file is not a table of subscribers. If this is
-    interrupted, it can be repeated. `run_id` is a run that has begun already.
-    """
-    wait_for_locks(BUSY_TIMEOUT_MS)
-    contents = subscribers.survey(file, name)  # before the run begins: an unreadable file is no failed job
-    with job_runs.record(app.db, "import", now, run_id) as run:
-        with app.db.write() as session:  # first, so that nobody gets a digest during a long import
-            hold = not ledger.any_sent(session) if hold is None else hold
-            rows = f"{contents.rows} rows"
-            audit_log.record(session, actor, "subscriber.import", rows, now, run=run.id)
-            paused_here = hold and _pause_for_import(session, actor, now)
-
-        def record_batch(report: subscribers.ImportReport) -> bool:
-            run.counts = Counter(
-                rows=report.rows, added=report.added, rejected=report.rejected, total=report.total
-            )
-            job_runs.store_counts(app.db, run)
-            after_batch(report)
-            return not app.stopping.is_set()
-
-        defaults = subscribers.default_preferences(app.settings)
-        report = subscribers.import_file(app.db, file, defaults, now, name=name, after_batch=record_batch)
-        run.reject(Rejection(item.without_address, item.row) for item in report.rejections)
-        if not report.is_complete:
-            run.fail(name, f"stopped after {report.rows} of {report.total} rows: import it again")
-        with app.db.write() as session:
-            added, skipped = f"{report.added} subscribers", report.rejected
-            audit_log.record(session, actor, "subscriber.import", added, now, run=run.id, skipped=skipped)
-            if paused_here and not report.added and ledger.end_import_pause(session, now):
-                audit_log.record(session, actor, audit_log.PAUSE_ENDED, ledger.ALL_EDITIONS, now)
-            held = hold and bool(report.added)
-    return ImportResult(report, held, run.id)
-
-
-def _pause_for_import(session: Session, actor: str, now: datetime) -> bool:
-    """Pause all sending, and return whether it was not paused before."""
-    paused_before = ledger.is_paused(session)
-    ledger.pause(session, ledger.IMPORTED, now)
-    if not paused_before:
-        reason, every = ledger.IMPORTED, ledger.ALL_EDITIONS
-        audit_log.record(session, actor, audit_log.SENDING_PAUSED, every, now, reason=reason)
-    return not paused_before
-
-
-def prune(app: Application, now: datetime) -> Counter[str]:
-    """Delete rows whose retention has passed. Papers that old are not candidates, so none is sent twice.
-
-    Deliveries and events are deleted a few thousand per transaction, so that others do not wait long. If the
-    service stops, this returns between two transactions, and the next nightly run continues.
-    """
-    now = app.timeline(now).start
-    days = app.settings.retention_days, app.settings.unconfirmed_days, app.settings.run_retention_days
-    old, unconfirmed, old_run = (now - timedelta(days=each) for each in days)
-    with job_runs.record(app.db, "prune", now) as run:
-        with app.db.write() as session:
-            run.counts["unconfirmed"] += subscribers.expire_pending(session, unconfirmed, now)
-            deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < old_run))
-            run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
-            run.counts["polls"] += source_history.prune(session, old_run)
-            run.counts["cards"] += ledger.prune_snapshots(session, old)
-            subscribers.expire_changes(session, now)
-            run.counts["requests"] += subscribers.prune_form_submissions(session, now)
-            run.counts["queries"] += subscribers.forget_unused_queries(session)
-            hit_counters.prune(session, now)
-            admin_sessions.prune(session, now)
-            idempotency_keys.prune(session, now)
-        uploads.delete_expired(uploads.folder(app.settings.journal_dir), now)
-        run.counts.update(events=0, deliveries=0)
-        for prune_batch in (ledger.prune_deliveries, ledger.prune_events):
-            left = True
-            while left and not app.stopping.is_set():
-                with app.db.write() as session:
-                    batch = prune_batch(session, old)
-                run.counts.update(batch)
-                left = bool(batch.total())
-        run.counts["signatures"] = _drop_signatures(app, now - SIGNATURES_SINCE)
-    return run.counts
-
-
-def _drop_signatures(app: Application, since: datetime) -> int:
-    """Drop the signatures of digests that were created since then and have been sent. Return their number."""
-    count = 0
-    with app.db.read() as session:
-        first_id = ledger.first_id_since(session, since)
-    while first_id and not app.stopping.is_set():
-        with app.db.write() as session:
-            dropped, first_id = ledger.drop_signatures(session, first_id)
-        count += dropped
-    return count
-
-
-def back_up(app: Application, target: Path, now: datetime) -> Manifest:
-    """Write a backup while the service runs. Raise InvalidInput if the file exists."""
-    with job_runs.record(app.db, "backup", now) as run:
-        manifest = backup.write(app.db, target, Path(app.settings.journal_dir), now, version("paperboy"))
-        run.add({"rows": manifest.rows})
-    return manifest
-
-
-def restore(
-    db: Database,
-    settings: Settings,
-    source: Path,
-    manifest: Manifest,
-    now: datetime,
-    previous: Database | None = None,
-) -> restoring.RestoreReport:
-    """Load a backup into an empty database, with all sending paused, and migrate it.
-
-    If this is interrupted, the database is empty, or paused with the reason RESTORING: empty it and repeat.
-    """
-    if not backup.is_empty(db):
-        raise Conflict(
-            "the database of the settings is not empty: move it away, or set PAPERBOY_DATABASE_URL to a "
-            "new one; then name the old one with --previous"
-        )
-    if previous and (fault := schema.revision_fault(previous) or schema.table_fault(previous)):
-        raise InvalidInput(f"the previous database cannot be used: {fault}")
-    journals = Path(settings.journal_dir)
-    if journals.exists() and any(journals.glob("*.journal")):
-        raise Conflict(f"{journals} has journals of another database: move them away first")
-    backup.load(settings.database_url, source, manifest, RESTORING, now)
-    schema.migrate(settings.database_url)
-    backup.restore_journals(source, manifest, journals)
-    with db.write() as session:  # the run that made the backup had not ended
-        session.execute(delete(JobRun).where(col(JobRun.job) == "backup", col(JobRun.ended_at).is_(None)))
-    return restoring.settle(db, journals, manifest.created_at, now, bounces.record_refusal, previous)
-
-
-def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
-    """Copy everything into another, empty database, compare all tables, and pause the old one for good.
-
-    `file` is the backup from which the copy is made. Nothing may send meanwhile. An interrupted move can be
-    repeated. Raise Conflict if a process still sends, if the target has other rows, or if the copy differs.
-    """
-    target = Database(target_url)
-    try:
-        if others := live_processes.count_others(app.db.engine):
-            raise Conflict(
-                f"the database is in use by {others} other process{'es' * (others > 1)}: stop all of them"
-            )
-        with app.db.write() as session:
-            pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
-            reason = next((each.reason for each in pauses), MOVING)
-            ledger.pause(session, reason, now)  # again, so that an import does not end a pause that it began
-        paused_before = "" if reason == MOVING else reason
-        manifest = backup.write(app.db, file, Path(app.settings.journal_dir), now, version("paperboy"))
-        if backup.is_empty(target):
-            backup.load(target_url, file, manifest, MOVING, now)
-        if differing := backup.differing_tables(target, file, manifest):
-            raise Conflict(
-                f"the target differs from this database in {', '.join(differing)}: empty it, then repeat"
-            )
-        _finish_move(app.db, target, paused_before, now)
-    finally:
-        target.dispose()
-    return Move(manifest, paused_before)
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A completed move: what was copied, and why sending is paused in the new database, or ""."""
-
-    manifest: Manifest
-    pause_reason: str
-
-
-def _finish_move(old: Database, new: Database, paused_before: str, now: datetime) -> None:
-    """Give the new database the operator's pause, if there was one. Then the old one is paused for good."""
-    moved = f"{ledger.MOVED} to {new.url.render_as_string(hide_password=True)}"
-    for db, reason in ((new, paused_before), (old, moved)):
-        with db.write() as session:
-            ledger.resume(session, force=True)
-            if reason:
-                ledger.pause(session, reason, now)

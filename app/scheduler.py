@@ -17,7 +17,7 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 
-from app import clock, pipeline
+from app import clock, maintenance, pipeline
 from app.application import Application
 from app.doctor import operator_mail
 from app.storage import locks
@@ -53,7 +53,7 @@ JOBS = (
     Job(pipeline.train, minute="43", hour="2", once_a_day=True),
     # Every hour until each source could be asked. Before 01:00, arXiv is often busy.
     Job(pipeline.recheck, minute="37", hour="3-9", once_a_day=True),
-    Job(pipeline.prune, minute="17", hour="3", once_a_day=True),
+    Job(maintenance.prune, minute="17", hour="3", once_a_day=True),
 )
 NIGHTLY_LEASE = timedelta(hours=2)  # after it, another machine may start the same nightly job
 

@@ -41,7 +41,7 @@ from sqlalchemy import text
 from sqlmodel import Session, func, insert, select
 
 from app import main as application
-from app import pipeline
+from app import maintenance, pipeline
 from app.application import Application
 from app.delivery import presigning
 from app.digests import planning
@@ -305,7 +305,7 @@ def live(settings: dict[str, Any], server: int, readers: int, days: int, spread:
         for hour in range(ZONES if spread else 1):
             live_an_hour(app, meter, FIRST_HOUR + DAY * day + HOUR * hour)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    pipeline.prune(app, FIRST_HOUR + DAY * days)
+    maintenance.prune(app, FIRST_HOUR + DAY * days)
     with app.db.read() as session:
         sent = session.exec(select(func.count()).where(Delivery.state == DeliveryState.SENT)).one()
     costs = {f"{name}_cpu_us": round(cpu / readers * 1e6, 1) for name, cpu in meter.seconds.items()}

@@ -19,7 +19,7 @@ from alembic import command
 from sqlalchemy import text, update
 from sqlmodel import col, select
 
-from app import main, pipeline, subscribers
+from app import main, maintenance, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult, Journal
@@ -76,7 +76,7 @@ def restore(
     settings = service.settings.model_copy(update={"database_url": url, "journal_dir": str(folder)})
     db = Database(url)
     manifest = backup.read_manifest(file)
-    report = pipeline.restore(db, settings, file, manifest, now, previous)
+    report = maintenance.restore(db, settings, file, manifest, now, previous)
     db.dispose()
     return main.build(settings), report
 
@@ -111,7 +111,7 @@ def test_every_row_is_restored(
     abandoned = file.with_name(".paperboy-20261101T000000Z.zip.1.partial")
     abandoned.touch()
     os.utime(abandoned, (now.timestamp() - 2 * 86_400,) * 2)
-    manifest = pipeline.back_up(service, file, now + timedelta(hours=2))
+    manifest = maintenance.back_up(service, file, now + timedelta(hours=2))
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in file.parent.iterdir()] == ["backup.zip"]
     before = read_rows(service.settings.database_url)
@@ -132,7 +132,7 @@ def test_restored_service_is_paused(
 ) -> None:  # fmt: skip
     """Nothing leaves until an operator resumes sending, and nothing that was due before the restore then."""
     file = tmp_path / "backup.zip"
-    pipeline.back_up(service, file, now)
+    maintenance.back_up(service, file, now)
     restored, report = restore(service, file, empty_url, now + DAY)
     restored_services.append(restored)
     assert report.due_since == {"2026-11-20": READERS}
@@ -151,7 +151,7 @@ def test_ledger_is_consistent_days_after_the_backup(
 ) -> None:
     """Each digest that was due since is recorded."""
     file = tmp_path / "backup.zip"
-    pipeline.back_up(service, file, now)
+    maintenance.back_up(service, file, now)
     later = now + 3 * DAY + timedelta(hours=2)
     restored, report = restore(service, file, empty_url, later)
     restored_services.append(restored)
@@ -169,7 +169,7 @@ def test_older_backup_with_the_previous_database(
     """What left since the backup is known. Nobody gets an edition twice, nor a paper that came since."""
     file, source_id = tmp_path / "backup.zip", 1
     pipeline.send_due(service, now + timedelta(hours=1))
-    pipeline.back_up(service, file, now + timedelta(hours=2))
+    maintenance.back_up(service, file, now + timedelta(hours=2))
     add_papers(service, now + DAY, source_id)
     pipeline.send_due(service, now + DAY + timedelta(hours=1))
     with service.db.write() as session:
@@ -211,7 +211,7 @@ def test_mails_in_flight_at_the_backup(
     journal.end(AttemptResult(ids[0], SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 Ok"), now.timestamp()))
     journal.begin(ids[1], now.timestamp(), "<b@paperboy.test>", "Agents")
     file = tmp_path / "backup.zip"
-    pipeline.back_up(service, file, now + timedelta(hours=2))
+    maintenance.back_up(service, file, now + timedelta(hours=2))
     journal.close(complete=False)
     restored, report = restore(service, file, empty_url, now + timedelta(hours=3))
     restored_services.append(restored)
@@ -237,7 +237,7 @@ def test_backup_while_mails_are_sent(
     files = []
     while sending.is_alive():
         files.append(tmp_path / f"{len(files)}.zip")
-        pipeline.back_up(service, files[-1], now + timedelta(hours=1, minutes=len(files)))
+        maintenance.back_up(service, files[-1], now + timedelta(hours=1, minutes=len(files)))
     assert len(mail_server.messages) == 60
     restored, _ = restore(service, files[len(files) // 2], empty_url, now + timedelta(hours=9))
     restored_services.append(restored)
@@ -255,9 +255,9 @@ def test_restore_refuses(
 ) -> None:
     """A damaged or foreign file, a database with rows, and journals of another database change nothing."""
     file, damaged = tmp_path / "backup.zip", tmp_path / "damaged.zip"
-    pipeline.back_up(service, file, now)
+    maintenance.back_up(service, file, now)
     with pytest.raises(InvalidInput, match="exists already"):
-        pipeline.back_up(service, file, now)
+        maintenance.back_up(service, file, now)
     damaged.write_bytes(file.read_bytes()[:-200])
     with pytest.raises(InvalidInput, match="not a complete backup"):
         backup.read_manifest(damaged)
@@ -277,11 +277,11 @@ def test_restore_refuses(
     (journals / "other.journal").write_bytes(b"")
     settings = service.settings.model_copy(update={"database_url": empty_url})
     with pytest.raises(Conflict, match="journals of another database"):
-        pipeline.restore(db, settings, file, manifest, now)
+        maintenance.restore(db, settings, file, manifest, now)
     with service.db.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     with pytest.raises(InvalidInput, match="previous database cannot be used"):
-        pipeline.restore(db, settings, file, manifest, now, service.db)
+        maintenance.restore(db, settings, file, manifest, now, service.db)
     assert backup.is_empty(db)
     db.dispose()
     newer = replace(manifest, revision="9999")
@@ -312,7 +312,7 @@ def test_backup_of_a_release_moves_to_another_kind_of_database(
 
 def move(service: Application, url: str, file: Path, now: datetime) -> Application:
     """Move a service to another database, and return the service that uses it."""
-    pipeline.move(service, url, file, now)
+    maintenance.move(service, url, file, now)
     folder = Path(service.settings.journal_dir).with_name(f"journal of {file.stem}")
     return main.build(service.settings.model_copy(update={"database_url": url, "journal_dir": str(folder)}))
 
@@ -355,15 +355,15 @@ def test_interrupted_move(
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "_finish_move", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            pipeline.move(service, empty_url, tmp_path / "1.zip", now)
+            maintenance.move(service, empty_url, tmp_path / "1.zip", now)
     with target.read() as session:
-        assert ledger.pauses(session)[0].reason == pipeline.MOVING
-    pipeline.move(service, empty_url, tmp_path / "2.zip", now)
+        assert ledger.pauses(session)[0].reason == maintenance.MOVING
+    maintenance.move(service, empty_url, tmp_path / "2.zip", now)
     with target.write() as session:
         assert ledger.pauses(session)[0].reason == "on holiday"
         session.execute(update(Subscriber).values(email="changed@example.org").where(col(Subscriber.id) == 1))
     with pytest.raises(Conflict, match="differs from this database in subscriber: empty it"):
-        pipeline.move(service, empty_url, tmp_path / "3.zip", now)
+        maintenance.move(service, empty_url, tmp_path / "3.zip", now)
     target.dispose()
 
 
@@ -373,7 +373,7 @@ def test_move_takes_over_the_pause_of_an_import(
     """An import that adds nobody and ends during the move does not end the pause, which goes along."""
     with service.db.write() as session:
         ledger.pause(session, ledger.IMPORTED, now - DAY)
-    original = pipeline._finish_move
+    original = maintenance._finish_move
 
     def end_import(old: Database, new: Database, paused_before: str, at: datetime) -> None:
         with service.db.write() as session:
@@ -381,7 +381,7 @@ def test_move_takes_over_the_pause_of_an_import(
         original(old, new, paused_before, at)
 
     monkeypatch.setattr(pipeline, "_finish_move", end_import)
-    pipeline.move(service, empty_url, tmp_path / "1.zip", now)
+    maintenance.move(service, empty_url, tmp_path / "1.zip", now)
     target = Database(empty_url)
     with target.read() as session:
         assert [pause.reason for pause in ledger.pauses(session)] == [ledger.IMPORTED]
@@ -400,8 +400,8 @@ def test_move_waits_for_no_sender(
         assert sender.stdin
         assert sender.stdout.readline() == b"ready\n"
         with pytest.raises(Conflict, match="in use by 1 other process: stop"):
-            pipeline.move(service, empty_url, tmp_path / "1.zip", now)
+            maintenance.move(service, empty_url, tmp_path / "1.zip", now)
         sender.stdin.close()
     with service.db.read() as session:
         assert not ledger.pauses(session)
-    pipeline.move(service, empty_url, tmp_path / "1.zip", now)
+    maintenance.move(service, empty_url, tmp_path / "1.zip", now)

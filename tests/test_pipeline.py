@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
-from app import pipeline
+from app import maintenance, pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import retention
@@ -323,7 +323,7 @@ def test_pruned_deliveries_cannot_repeat_papers(app: Application, minutes: int) 
         session.exec(
             select(factories.Listing).where(factories.Listing.paper_id == paper.id)
         ).one().listed_on = later.date()
-    assert pipeline.prune(app, later)["deliveries"] == 1
+    assert maintenance.prune(app, later)["deliveries"] == 1
     assert plan(app, later) == {"skipped": 1}
 
 
@@ -337,7 +337,7 @@ def test_pruning_deletes_later_bounces_of_a_delivery(app: Application) -> None:
             Event(at=at, kind="bounce", subscriber_id=delivery.subscriber_id, delivery_id=delivery.id)
         )
     later = NOW + timedelta(days=app.settings.retention_days, hours=12)
-    pruned = pipeline.prune(app, later)
+    pruned = maintenance.prune(app, later)
     assert (pruned["deliveries"], pruned["events"]) == (1, 1)
 
 
@@ -358,7 +358,7 @@ def test_pruning_uses_short_transactions(app: Application, monkeypatch: pytest.M
 
     with monkeypatch.context() as stopping:
         stopping.setattr(ledger, "prune_deliveries", prune_and_stop)
-        assert pipeline.prune(app, NOW)["deliveries"] == 2
+        assert maintenance.prune(app, NOW)["deliveries"] == 2
     app.stopping.clear()
-    pruned = pipeline.prune(app, NOW)
+    pruned = maintenance.prune(app, NOW)
     assert (pruned["deliveries"], pruned["events"]) == (3, 5)

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, main, pipeline, scheduler
+from app import clock, main, maintenance, pipeline, scheduler
 from app.application import Application
 from app.digests import planning
 from app.doctor import operator_mail
@@ -62,7 +62,7 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
         operator_mail.send_daily_report,
         pipeline.train,
         pipeline.recheck,
-        pipeline.prune,
+        maintenance.prune,
     ]
     assert [job.work for job in scheduler.JOBS] == verbs
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app import clock, logs, pipeline
+from app import clock, logs, maintenance
 from app.cli import output
 from app.digests.restoring import RestoreReport
 from app.settings import check_database_url
@@ -37,7 +37,7 @@ def backup(
     now = clock.utcnow()
     target = file or _default_file(now)
     with output.open_application(needs_secret=False) as app:
-        manifest = pipeline.back_up(app, target, now)
+        manifest = maintenance.back_up(app, target, now)
     size = target.stat().st_size
     if as_json:
         output.print_json(
@@ -78,7 +78,7 @@ def restore(
         return
     db, old = Database(settings.database_url), Database(previous) if previous else None
     try:
-        report = pipeline.restore(db, settings, file, manifest, now, old)
+        report = maintenance.restore(db, settings, file, manifest, now, old)
     finally:
         db.dispose()
         if old:
@@ -108,7 +108,7 @@ def move(
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         file = _default_file(now)
-        moved = pipeline.move(app, to, file, now)
+        moved = maintenance.move(app, to, file, now)
     manifest = moved.manifest
     if as_json:
         output.print_json(

@@ -13,7 +13,7 @@ from typing import Annotated, BinaryIO
 import typer
 from rich.progress import Progress
 
-from app import clock, pipeline, subscribers
+from app import clock, maintenance, subscribers
 from app.cli import output
 
 
@@ -44,7 +44,7 @@ def import_subscribers(
         Progress(console=console, disable=as_json or not console.is_terminal, transient=True) as progress,
     ):
         bar = progress.add_task("Importing", total=None)
-        result = pipeline.import_subscribers(
+        result = maintenance.import_subscribers(
             app, content, output.ACTOR, clock.utcnow(), hold=hold, name=str(file),
             after_batch=lambda report: progress.update(bar, total=report.total, completed=report.rows),
         )  # fmt: skip

@@ -16,7 +16,7 @@ from sqlalchemy import event
 from sqlmodel import Session, col, func, select
 from starlette.types import Message, Receive, Scope, Send
 
-from app import main, pipeline, subscribers
+from app import main, maintenance, pipeline, subscribers
 from app.application import Application
 from app.delivery import suppression
 from app.errors import Conflict
@@ -161,7 +161,7 @@ def test_decline_after_the_sign_up_expired(app: Application, now: datetime, form
             )
         request_id = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
         alice = session.get_one(Delivery, request_id).subscriber_id
-    pipeline.prune(app, now + 10 * DAY)
+    maintenance.prune(app, now + 10 * DAY)
     with app.db.write() as session:
         assert subscribers.decline(session, alice, now + 10 * DAY, request_id)
         assert subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now + 20 * DAY) is None
@@ -469,11 +469,11 @@ def test_pending_preferences_expire_after_a_week(app: Application, now: datetime
         assert pending["liked"]["own"][0]["title"] == "A Pasted Paper"
         subscribers.erase(session, alice, now)
         assert subscribers.export(session, alice)["unconfirmed"] == []
-    pipeline.prune(app, now + 7 * DAY - HOUR)
+    maintenance.prune(app, now + 7 * DAY - HOUR)
     assert [bool(row.preferences) for row in rows(app)] == [False, True]
-    pipeline.prune(app, now + 7 * DAY + HOUR)
+    maintenance.prune(app, now + 7 * DAY + HOUR)
     assert not any(row.preferences or row.liked or row.email or row.visitor for row in rows(app))
-    pipeline.prune(app, now + 31 * DAY)
+    maintenance.prune(app, now + 31 * DAY)
     assert rows(app) == []
 
 
@@ -481,7 +481,7 @@ def test_unprocessed_sign_up_is_deleted_after_a_day(app: Application, now: datet
     """Its address and network were stored for a week."""
     with app.db.write() as session:
         subscribers.request_sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
-    pipeline.prune(app, now + DAY + HOUR)
+    maintenance.prune(app, now + DAY + HOUR)
     assert [(row.email, row.visitor, row.preferences) for row in rows(app)] == [("", "", {})]
 
 
@@ -520,7 +520,7 @@ def test_expired_counts_are_deleted(app: Application, now: datetime) -> None:
         hit_counters.hit(session, "visitor 192.0.2.1", now, HOUR)
         assert hit_counters.hit(session, "visitor 192.0.2.1", now + HOUR / 2, HOUR) == (2, now + HOUR)
         assert hit_counters.hit(session, "visitor 192.0.2.1", now + HOUR, HOUR) == (1, now + 2 * HOUR)
-    pipeline.prune(app, now + DAY)
+    maintenance.prune(app, now + DAY)
     with app.db.read() as session:
         assert session.exec(select(RateLimit)).all() == []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlmodel import select
 
-from app import main, pipeline
+from app import main, maintenance, pipeline
 from app.application import Application
 from app.delivery import ledger, presigning
 from app.delivery.ledger import retention
@@ -77,9 +77,9 @@ def test_pruning_drops_used_signatures(
         waiting = session.get_one(Delivery, 2)
         waiting.next_attempt_at = now + 2 * HOUR
     assert pipeline.send_pending(signer, now + HOUR) == {"sent": 2}
-    assert pipeline.prune(signer, now + HOUR)["signatures"] == 2
+    assert maintenance.prune(signer, now + HOUR)["signatures"] == 2
     assert sorted(map(bool, signatures(signer).values())) == [False, False, True]
-    assert pipeline.prune(signer, now + HOUR)["signatures"] == 0
+    assert maintenance.prune(signer, now + HOUR)["signatures"] == 0
 
 
 def test_a_changed_mail_is_signed_again(signer: Application, mail_server: MailServer, now: datetime) -> None:

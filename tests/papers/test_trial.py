@@ -9,7 +9,7 @@ import httpx
 import pytest
 from sqlmodel import Session, func, select
 
-from app import pipeline
+from app import maintenance, pipeline
 from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.papers import source_history, trial
@@ -144,4 +144,4 @@ def test_failed_polls_are_in_the_history(live: Application, now: datetime, upstr
         source = session.exec(select(Source).where(Source.kind == SourceKind.HUGGINGFACE)).one()
         [poll] = source_history.latest(session, source.id or 0, 5)
     assert "HTTP 404" in poll.error
-    assert pipeline.prune(live, now + timedelta(days=91))["polls"] == 2
+    assert maintenance.prune(live, now + timedelta(days=91))["polls"] == 2

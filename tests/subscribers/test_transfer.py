@@ -19,7 +19,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, col, select
 
-from app import pipeline, subscribers
+from app import maintenance, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.errors import InvalidInput, PaperboyError
@@ -254,7 +254,7 @@ def test_long_reports_count_all_rows(app: Application, monkeypatch: pytest.Monke
 def test_unreadable_file_adds_nobody(content: bytes, app: Application) -> None:
     """Nor does it pause sending, or count as a failed job."""
     with pytest.raises(InvalidInput):
-        pipeline.import_subscribers(app, io.BytesIO(content), "cli", NOW)
+        maintenance.import_subscribers(app, io.BytesIO(content), "cli", NOW)
     with app.db.read() as session:
         assert session.exec(select(Subscriber)).all() == []
         assert session.exec(select(JobRun)).all() == []
@@ -264,7 +264,7 @@ def test_unreadable_file_adds_nobody(content: bytes, app: Application) -> None:
 def test_import_is_recorded_without_addresses(app: Application) -> None:
     """The run has the counts and the skipped rows. The audit log says who imported."""
     lines = ["alice@example.org,robotics,,,,,,", "alice@example.org,robotics,,,,,,"]
-    result = pipeline.import_subscribers(app, csv_file(*lines), "a key", NOW)
+    result = maintenance.import_subscribers(app, csv_file(*lines), "a key", NOW)
     assert result.held
     with app.db.read() as session:
         run = session.get_one(JobRun, result.run_id)
@@ -288,7 +288,7 @@ def audit_entries(app: Application) -> list[tuple[str, str, str]]:
 
 def test_import_that_adds_nobody_ends_its_own_pause(app: Application) -> None:
     """An operator did not resume, so complaints count as before."""
-    assert not pipeline.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW).held
+    assert not maintenance.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW).held
     actions = [action for _, action, _ in audit_entries(app)]
     assert actions == ["subscriber.import", "sending.pause", "subscriber.import", "sending.pause_ended"]
     with app.db.read() as session:
@@ -303,7 +303,7 @@ def test_import_does_not_end_the_pause_of_others(reason: str, app: Application) 
         with app.db.write() as session:
             ledger.pause(session, reason, NOW + timedelta(seconds=5))
 
-    pipeline.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW, after_batch=pause)
+    maintenance.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW, after_batch=pause)
     with app.db.read() as session:
         assert [each.reason for each in ledger.pauses(session)] == [reason]
     assert "sending.pause_ended" not in [action for _, action, _ in audit_entries(app)]
@@ -313,14 +313,14 @@ def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: 
     """It says where, and can be repeated."""
     monkeypatch.setattr(transfer, "IMPORT_BATCH", 2)
     lines = [f"reader{number}@example.org,robotics,,,,,," for number in range(5)]
-    result = pipeline.import_subscribers(
+    result = maintenance.import_subscribers(
         app, csv_file(*lines), "cli", NOW, after_batch=lambda _: app.stopping.set()
     )
     assert (result.report.rows, result.report.added, result.report.is_complete) == (2, 2, False)
     with app.db.read() as session:
         assert "2 of 5 rows" in session.get_one(JobRun, result.run_id).error
     app.stopping.clear()
-    assert pipeline.import_subscribers(app, csv_file(*lines), "cli", NOW).report.added == 3
+    assert maintenance.import_subscribers(app, csv_file(*lines), "cli", NOW).report.added == 3
 
 
 KILLED = """
@@ -337,7 +337,7 @@ KILLED = """
             os.kill(os.getpid(), signal.SIGKILL)
 
     with open(sys.argv[1], "rb") as file:
-        pipeline.import_subscribers(app, file, "cli", NOW, hold=True, after_batch=after_batch)
+        maintenance.import_subscribers(app, file, "cli", NOW, hold=True, after_batch=after_batch)
 """
 
 
@@ -356,7 +356,7 @@ def test_killed_import_can_be_repeated(app: Application, settings: Settings, tmp
         assert ledger.is_paused(session)
     assert audit_entries(app) == [("cli", "subscriber.import", "47 rows"), ("cli", "sending.pause", "*")]
     with file.open("rb") as content:
-        result = pipeline.import_subscribers(app, content, "cli", NOW + timedelta(minutes=1), hold=True)
+        result = maintenance.import_subscribers(app, content, "cli", NOW + timedelta(minutes=1), hold=True)
     assert (result.report.added, result.report.registered, result.held) == (17, 30, True)
     with app.db.read() as session:
         assert session.exec(select(Subscriber.email).order_by(Subscriber.email)).all() == emails

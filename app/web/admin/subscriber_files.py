@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from sqlmodel import col, select
 from starlette.datastructures import UploadFile
 
-from app import clock, pipeline, subscribers
+from app import clock, maintenance, pipeline, subscribers
 from app.application import Application
 from app.errors import InvalidInput, NotFound
 from app.storage import job_runs, uploads
@@ -121,7 +121,7 @@ def _import(
 ) -> None:
     try:
         with file, capacity.jobs.take():
-            pipeline.import_subscribers(app, file, actor, clock.utcnow(), hold=hold, run_id=run_id)
+            maintenance.import_subscribers(app, file, actor, clock.utcnow(), hold=hold, run_id=run_id)
     except Exception as error:
         log.exception("import failed", run=run_id)
         job_runs.abort(app.db, run_id, clock.utcnow(), f"the file was not imported: {error}")

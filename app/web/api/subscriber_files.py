@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect
 
-from app import pipeline, subscribers
+from app import maintenance, subscribers
 from app.application import Application
 from app.errors import InvalidInput
 from app.storage.api_keys import ApiKeyIdentity
@@ -169,7 +169,7 @@ def _import(
     hold: bool | None,
 ) -> ImportOut:
     with limits.jobs.take():
-        result = pipeline.import_subscribers(app, file, key.name, now, hold=hold)
+        result = maintenance.import_subscribers(app, file, key.name, now, hold=hold)
     return _to_out(result.report, held=result.held, run_id=result.run_id)
 
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from sqlmodel import col, select
 
-from app import clock, pipeline, subscribers
+from app import clock, maintenance, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.errors import NotFound
@@ -147,7 +147,7 @@ def test_unconfirmed_files_are_deleted(app: Application, sign_in: Callable[..., 
     long_ago = (clock.utcnow() - uploads.LIFETIME - timedelta(seconds=1)).timestamp()
     os.utime(file, (long_ago, long_ago))
     assert desk.get(name).status_code == 422
-    pipeline.prune(app, clock.utcnow())
+    maintenance.prune(app, clock.utcnow())
     assert files(app) == []
     with pytest.raises(NotFound):
         uploads.find(file.parent, "../../etc/passwd", desk.form_token, clock.utcnow())

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import main, pipeline, subscribers
+from app import main, maintenance, subscribers
 from app.application import Application
 from app.storage import idempotency_keys
 from app.storage.idempotency_keys import Attempt
@@ -233,9 +233,9 @@ def test_keys_expire_after_a_day(post: Post, app: Application, site: FastAPI) ->
     later = NOW + idempotency_keys.KEPT
     admin_api(site).state.clock = lambda: later
     assert "idempotency-replayed" not in post("/sending/pause", {"reason": "first"}).headers
-    pipeline.prune(app, later + timedelta(hours=1))
+    maintenance.prune(app, later + timedelta(hours=1))
     assert len(rows(app)) == 1
-    pipeline.prune(app, later + idempotency_keys.KEPT)
+    maintenance.prune(app, later + idempotency_keys.KEPT)
     assert rows(app) == []
 
 
