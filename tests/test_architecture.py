@@ -39,6 +39,7 @@ PURE = (
     "links",
     "mail.marks",
     "mail.subject_line",
+    "mail.text_limits",
     "papers.bibliography",
     "papers.dedupe",
     "papers.title_differences",

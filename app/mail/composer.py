@@ -19,12 +19,14 @@ from markupsafe import escape
 from app import links
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
-from app.mail import dkim, fragments, headers, marks, message, render, subject_line
+from app.mail import dkim, fragments, headers, marks, message, render, subject_line, text_limits
 from app.mail.fragments import Fragments, Line, SectionLayout, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK
-from app.mail.render import LIMIT_STEPS, MAX_HTML_BYTES, Renderer
+from app.mail.render import Renderer
+from app.mail.text_limits import LIMIT_STEPS, MAX_HTML_BYTES, PREVIEW_TITLES
+from app.relevance import query_language
 from app.settings import Settings
-from app.text import shortening
+from app.text import display, shortening
 from app.types import Digest, MailKind, MailRequest, OperatorReport, OutgoingMail
 
 # The tokens in a digest: one for the links in all cards, and one for each link in the footer. All but
@@ -32,7 +34,7 @@ from app.types import Digest, MailKind, MailRequest, OperatorReport, OutgoingMai
 _SUBSCRIBER_TOKENS = (Purpose.FEEDBACK, Purpose.SUBSCRIPTION, Purpose.UNSUBSCRIBE)
 _SUBSCRIBER_LINKS = [(purpose, 0) for purpose in _SUBSCRIBER_TOKENS]
 _TOKENS = [*(purpose.value for purpose in _SUBSCRIBER_TOKENS), Purpose.VIEW.value]
-_PREVIEW_TITLES = [f"preview_title{number}" for number in range(render.PREVIEW_TITLES)]
+_PREVIEW_TITLES = [f"preview_title{number}" for number in range(PREVIEW_TITLES)]
 _BEFORE_TEXT, _BEFORE_HTML = message.part("plain"), b"\r\n" + message.part("html")
 _AFTER_HTML = b"\r\n" + message.END
 _PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # unchanged by encoding, on one line
@@ -189,7 +191,7 @@ class Composer:
         if not cards:
             raise DeliveryError("no paper of this digest can be shown", permanent=not request.unreadable)
         subject = self._fragments.subject(tuple(card.title for card in cards[:2]), len(cards))
-        in_preview = cards[subject.named :][: render.PREVIEW_TITLES]
+        in_preview = cards[subject.named :][:PREVIEW_TITLES]
         note = self._fragments.note(digest.note)
         is_odd = sum([card.link_count for card in cards]) % 2 == 1
         updates = self._fragments.updates(digest.updates)
@@ -288,10 +290,9 @@ def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
     )  # fmt: skip
     versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2")]
     state.update(repr((shared_settings, versions, [(key.selector, key.public) for key in keys])).encode())
-    code = [
-        Path(str(module.__file__))
-        for module in (dkim, fragments, marks, message, render, subject_line, shortening, links)
-    ]
+    modules = (dkim, fragments, marks, message, render, subject_line, text_limits)
+    used = (display, shortening, query_language, links)
+    code = [Path(str(module.__file__)) for module in (*modules, *used)]
     for path in [Path(__file__), *code, *sorted(render.FOLDER.rglob("*.*"))]:
         state.update(path.read_bytes())
     return state

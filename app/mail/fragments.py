@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from markupsafe import escape
 
 from app.links import TOKEN_CHARS, LinkSigner, Purpose
-from app.mail import headers, marks, message, render, subject_line
-from app.mail.render import LIMIT_STEPS, DigestCard, Fragment, Renderer, TextLimits
+from app.mail import headers, marks, message, render, subject_line, text_limits
+from app.mail.render import DigestCard, Fragment, Renderer
+from app.mail.text_limits import LIMIT_STEPS, TextLimits
 from app.types import DigestItem, MailKind, PaperUpdate, Section
 
 # Together, the caches use at most a few hundred megabytes, regardless of the number of readers.
@@ -28,7 +29,7 @@ _SHARED_FIELDS = tuple(
 )
 _cache_key = attrgetter("reason", "marks", *_SHARED_FIELDS)
 _TOKENS = {purpose.value for purpose in Purpose}
-_PLACEHOLDER = re.compile("\x01(\\w+)\x02")  # texts contain no control characters: see render.one_line
+_PLACEHOLDER = re.compile("\x01(\\w+)\x02")  # texts contain no control characters: see display.safe_line
 _ANY_TOKEN = "T" * TOKEN_CHARS
 
 
@@ -141,14 +142,16 @@ class Fragments:
         paper = self._paper(tuple(shared), limits, is_lead)
         item = DigestItem(**dict(zip(_SHARED_FIELDS, shared, strict=True)), reason=reason, marks=item_marks)
         marked = marks.mark(item, paper.item)
-        line = self._reason(render.truncated_line(marked.reason, limits.reason))
+        line = self._reason(text_limits.truncated_line(marked.reason, limits.reason))
         values = {
             "title": message.quoted_printable_lines(marked.title), "reason": line.html,
             "summary": message.quoted_printable_lines(marked.summary),
         }  # fmt: skip
         before, between, after = _fill(paper.html, values)
         (text,) = _fill(paper.text, {"reason": line.text})
-        preview_reason = _encode_html(render.preview_reason(render.truncated_line(reason, limits.reason)))
+        preview_reason = _encode_html(
+            text_limits.preview_reason(text_limits.truncated_line(reason, limits.reason))
+        )
         return EncodedCard(
             paper.item.title,
             paper.preview_title,
@@ -160,11 +163,11 @@ class Fragments:
 
     def _paper(self, shared: tuple[Any, ...], limits: TextLimits, is_lead: bool) -> EncodedPaper:
         without_reason = DigestItem(**dict(zip(_SHARED_FIELDS, shared, strict=True)), reason="")
-        item = render.fit_to_limits(without_reason, limits, is_lead=is_lead)
+        item = text_limits.fit_to_limits(without_reason, limits, is_lead=is_lead)
         links = self._signer.feedback_links(item.paper_id, _placeholder(Purpose.FEEDBACK))
         title, summary = escape(_placeholder("title")), escape(_placeholder("summary"))
         card = self._renderer.card(DigestCard(item, title, summary, _placeholders("reason"), is_lead), links)
-        preview_title = _encode_html(render.preview_title(item.title))
+        preview_title = _encode_html(text_limits.preview_title(item.title))
         return EncodedPaper(item, preview_title, _split(str(card.html)), _split(card.text), card.link_count)
 
     def _reason(self, reason: str) -> Line:

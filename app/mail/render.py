@@ -10,13 +10,11 @@ This module joins them as text; `composer` joins the same fragments as encoded b
 from __future__ import annotations
 
 import re
-import textwrap
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import mjml
 from jinja2 import FunctionLoader, StrictUndefined, TemplateNotFound
@@ -26,19 +24,26 @@ from markupsafe import Markup, escape
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LIFETIMES_IN_WORDS, LinkSigner, Purpose
 from app.mail import headers, marks, subject_line
+from app.mail.text_limits import (
+    LIMIT_STEPS,
+    MAX_HTML_BYTES,
+    PREVIEW_TITLES,
+    UPDATE_TITLE_CHARS,
+    TextLimits,
+    fit_to_limits,
+    preview_reason,
+    preview_title,
+    truncated_line,
+    web_link,
+)
 from app.relevance.query_language import describe
 from app.settings import Settings
 from app.storage.database import ROOT
-from app.text.shortening import shorten, shorten_at_clause
+from app.text.display import is_rtl, safe_line, with_ltr_mark, wrap
 from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, PaperUpdate, RenderedMail
 
 FOLDER = ROOT / "templates" / "email"
-TEXT_WIDTH = 72
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
-LINE_CHARS, UPDATE_TITLE_CHARS, PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 300, 160, 70, 120
-PREVIEW_TITLES = 2  # number of titles in the preview, after those in the subject
-# Gmail clips messages over about 102 kB, so the texts of larger digests are shortened.
-MAX_HTML_BYTES = 98_000
 LINKS = {
     MailKind.DIGEST: (Purpose.SUBSCRIPTION, Purpose.UNSUBSCRIBE, Purpose.VIEW),
     MailKind.CONFIRM: (Purpose.CONFIRM, Purpose.DECLINE),
@@ -48,25 +53,6 @@ LINKS = {
     MailKind.NEW_LINKS: (Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE),
     MailKind.ADDRESS: (Purpose.ADDRESS,),
 }
-
-
-class TextLimits(NamedTuple):
-    """The maximum number of characters in each of a paper's texts."""
-
-    summary: int
-    lead_summary: int = 320
-    title: int = LINE_CHARS
-    organization: int = 60
-    reason: int = LINE_CHARS
-    trend_note: int = 80
-    summary_by: int = 60
-    short_authors: int = 60
-
-
-_SMALLEST_LIMITS = TextLimits(
-    40, lead_summary=40, title=90, organization=30, reason=80, trend_note=40, summary_by=20, short_authors=30
-)
-LIMIT_STEPS = (TextLimits(180), TextLimits(120), _SMALLEST_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +101,7 @@ class Renderer:
             "site": self._site, "reader": request.email, "links": self._links(request),
             "works_for": LIFETIMES_IN_WORDS,
         }  # fmt: skip
-        subject = one_line(self._render(f"{request.kind}/subject.txt", values))
+        subject = safe_line(self._render(f"{request.kind}/subject.txt", values))
         return RenderedMail(
             subject=subject,
             text=self._render(f"{request.kind}/body.txt", values).strip() + "\n",
@@ -125,7 +111,7 @@ class Renderer:
 
     def report(self, report: OperatorReport) -> RenderedMail:
         """Render a mail to the operators."""
-        subject = one_line(report.subject)
+        subject = safe_line(report.subject)
         values = {"site": self._site, "report": report, "subject": subject}
         return RenderedMail(
             subject=subject,
@@ -185,7 +171,7 @@ class Renderer:
 
     def heading(self, interest: str, heading: str) -> Fragment:
         """Return the heading of a section."""
-        values = {"interest": describe(one_line(interest)), "heading": one_line(heading)}
+        values = {"interest": describe(safe_line(interest)), "heading": safe_line(heading)}
         html, text = self._both("digest/section", values)
         return Fragment(Markup(html + "\n"), f"\n\n{text}\n")  # noqa: S704 - the output of a template
 
@@ -229,7 +215,7 @@ class Renderer:
         if not updates:
             return Fragment(Markup(), "")
         items = [
-            item._replace(title=truncated_line(item.title, UPDATE_TITLE_CHARS), url=_web_link(item.url))
+            item._replace(title=truncated_line(item.title, UPDATE_TITLE_CHARS), url=web_link(item.url))
             for item in updates
         ]
         html, text = self._both("digest/updates", {"updates": items})
@@ -321,24 +307,9 @@ def _short_number(number: int) -> str:
     return "" if not number else str(number) if number < 1000 else f"{number / 1000:.1f}k"
 
 
-def truncated_line(text: str, chars: int = LINE_CHARS) -> str:
-    """Return untrusted text as one shortened line. Raise AttributeError if it is not a string."""
-    return shorten(one_line(text), chars)
-
-
-def preview_title(title: str) -> str:
-    """Return a title shortened for the preview."""
-    return shorten(title, PREVIEW_TITLE_CHARS)
-
-
-def preview_reason(reason: str) -> str:
-    """Return the preview text of a digest with only one paper."""
-    return f"Why: {shorten(reason, PREVIEW_REASON_CHARS)}" if reason else ""
-
-
 def note_fragment(text: str) -> Fragment:
     """Return the note above the sections."""
-    return Fragment(escape(one_line(text)), wrap(one_line(text)))
+    return Fragment(escape(safe_line(text)), wrap(safe_line(text)))
 
 
 def template_environment(folder: Path) -> SandboxedEnvironment:
@@ -372,49 +343,6 @@ def template_environment(folder: Path) -> SandboxedEnvironment:
     return templates
 
 
-def one_line(text: str) -> str:
-    """Return untrusted text as one line, without control characters or marks that change text direction."""
-    if text.isascii() and text.isprintable():
-        return " ".join(text.split())
-    encodable = text.encode("utf-8", "replace").decode()  # without lone surrogates
-    printable = (char if unicodedata.category(char) != "Cc" else " " for char in encodable)
-    return " ".join("".join(printable).translate(_DIRECTION_MARKS).split())
-
-
-_DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
-
-
-def is_rtl(text: str) -> bool:
-    """Return whether the first character with a strong direction is right-to-left (UAX 9, P2).
-
-    This is needed because several mail programs ignore `dir="auto"` and `text-align:start`.
-    """
-    return next(
-        (kind in _RTL for char in text if (kind := unicodedata.bidirectional(char)) in _STRONG), False
-    )
-
-
-def with_ltr_mark(text: str) -> str:
-    """Add a mark to a text with right-to-left letters, so that a date after it is not displayed inside it."""
-    return text + "\u200e" if any(unicodedata.bidirectional(char) in _RTL for char in text) else text
-
-
-_RTL = ("R", "AL")
-_STRONG = ("L", *_RTL)
-
-
-def wrap(text: str, indent: str = "") -> str:
-    """Wrap text to TEXT_WIDTH characters a line, without breaking links."""
-    return textwrap.fill(
-        text,
-        TEXT_WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
 def edition_title(edition: str) -> str:
     """Return 2026-11-21 as Saturday, 21 November 2026, and 2026-W47 as Week 47 of 2026."""
     if match := re.fullmatch(r"(\d{4})-W(\d{2})", edition):
@@ -424,35 +352,3 @@ def edition_title(edition: str) -> str:
     except ValueError:
         return edition
     return f"{day:%A}, {day.day} {day:%B %Y}"
-
-
-def fit_to_limits(item: DigestItem, limits: TextLimits, *, is_lead: bool) -> DigestItem:
-    """Return an item with cleaned and shortened texts. Raise an exception if a value is invalid."""
-    if not 0 <= int(item.paper_id) < 1 << 64:  # it must fit in a link
-        raise ValueError(item.paper_id)
-    texts: dict[str, Any] = {
-        name: truncated_line(getattr(item, name), chars)
-        for name, chars in limits._asdict().items()
-        if name not in ("summary", "lead_summary")
-    }
-    summary = shorten_at_clause(one_line(item.summary), limits.lead_summary if is_lead else limits.summary)
-    return replace(
-        item,
-        **texts,
-        summary=summary,
-        paper_id=int(item.paper_id),
-        url=_web_link(item.url),
-        pdf_url=_web_link(item.pdf_url),
-        code_url=_web_link(item.code_url),
-        project_url=_web_link(item.project_url),
-        comments=int(item.comments),
-        votes=int(item.votes),
-        stars=int(item.stars),
-    )
-
-
-def _web_link(url: str) -> str:
-    """Return `url` if it is safe to use in a message, otherwise an empty string."""
-    if not url.startswith(("https://", "http://")) or len(url) > 1000 or one_line(url) != url or " " in url:
-        return ""
-    return url

@@ -6,6 +6,7 @@ dates          untrusted values → dates
 latex          LaTeX → Unicode
 tokenizer      tokens, stems, stop words, normalised names of people
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
+display        one safe line, wrapped lines, text direction
 shortening     texts cut between words, titles cut to the name before the colon
 openings       sentences without the words that refer to the sentence before
 summarizer     the most informative sentence of an abstract

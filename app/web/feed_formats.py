@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from app.mail.render import one_line
+from app.text.display import safe_line
 
 ATOM, JSON = "application/atom+xml", "application/feed+json"
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0
@@ -82,7 +82,7 @@ def _add(parent: Element, tag: str, text: str = "", **attributes: str) -> Elemen
 
 
 def _line(text: str) -> str:
-    return one_line(_xml_safe(text))
+    return safe_line(_xml_safe(text))
 
 
 def _xml_safe(text: str) -> str:

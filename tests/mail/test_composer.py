@@ -19,7 +19,7 @@ from hypothesis import strategies as some
 
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner
-from app.mail import fragments, render
+from app.mail import fragments, text_limits
 from app.mail.composer import Composer
 from app.mail.render import Renderer
 from app.settings import Settings
@@ -164,7 +164,7 @@ def test_large_digest_is_shortened_by_the_same_rule(
     """Summaries are shortened below the Gmail limit."""
     picks = [sample_digest.pick(n, f"{n} 用于检索的语言模型" * 5, summary=summary) for n in range(30)]
     rendered = check(composer, renderer, request_of(now, digest_of(*picks)))
-    assert len(rendered.html.encode()) <= render.MAX_HTML_BYTES
+    assert len(rendered.html.encode()) <= text_limits.MAX_HTML_BYTES
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_longest_possible_digest_is_below_the_gmail_limit(
     links = {"code_url": f"https://github.com/{'x' * 60}", "project_url": f"https://x.org/{'y' * 60}"}
     picks = [sample_digest.pick(n, f"{n} {text * 40}", comments=999, **longest, **links) for n in range(25)]
     rendered = check(composer, renderer, request_of(now, digest_of(*picks)))
-    assert len(rendered.html.encode()) <= render.MAX_HTML_BYTES
+    assert len(rendered.html.encode()) <= text_limits.MAX_HTML_BYTES
     assert rendered.left_out == 0
 
 

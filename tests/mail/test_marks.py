@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from app.mail import marks, render
+from app.mail import marks, text_limits
+from app.mail.text_limits import LIMIT_STEPS
 from app.types import DigestItem, Marks
 from tests.support import sample_digest
 
@@ -24,9 +25,11 @@ def item(own: Marks | None, summary: str = SUMMARY) -> DigestItem:
     return sample_digest.pick(1, TITLE, summary=summary, reason="the whole reason", marks=own)
 
 
-def mark(own: DigestItem, limits: render.TextLimits = render.LIMIT_STEPS[0]) -> tuple[str, str, str]:
+def mark(
+    own: DigestItem, limits: text_limits.TextLimits = text_limits.LIMIT_STEPS[0]
+) -> tuple[str, str, str]:
     """Return the title and the summary with marks in brackets, and the reason."""
-    marked = marks.mark(own, render.fit_to_limits(own, limits, is_lead=False))
+    marked = marks.mark(own, text_limits.fit_to_limits(own, limits, is_lead=False))
     title, summary = (re.sub(r"<span[^>]*>(.*?)</span>", r"[\1]", str(text)) for text in marked[:2])
     return title, summary, marked.reason
 
@@ -45,8 +48,8 @@ def test_an_item_without_marks_says_its_reason() -> None:
     assert mark(item(Marks()))[2] == ""  # the card shows it in another way
 
 
-@pytest.mark.parametrize("limits", render.LIMIT_STEPS)
-def test_the_whole_reason_is_said_if_a_marked_word_is_cut_off(limits: render.TextLimits) -> None:
+@pytest.mark.parametrize("limits", LIMIT_STEPS)
+def test_the_whole_reason_is_said_if_a_marked_word_is_cut_off(limits: text_limits.TextLimits) -> None:
     summary = f"Retrieval is cheap. {sample_digest.LONG} It ends with RAG."
     own = item(Marks((), spans(summary, "Retrieval", "RAG")), summary)
     _, shown, reason = mark(own, limits)

@@ -16,7 +16,7 @@ from jinja2.exceptions import SecurityError
 
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose
-from app.mail import render
+from app.mail import render, text_limits
 from app.mail.headers import sender_id
 from app.mail.render import Renderer
 from app.settings import Settings
@@ -223,7 +223,7 @@ def test_large_digest_is_below_the_gmail_limit(renderer: Renderer, now: datetime
     ]
     mail = render_digest(renderer, now, *picks)
     assert len(HtmlOutline(mail.html).words) > 25 * 300
-    assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
+    assert len(mail.html.encode()) <= text_limits.MAX_HTML_BYTES
 
 
 def test_the_largest_digest_keeps_most_of_each_summary(renderer: Renderer, now: datetime) -> None:
@@ -235,7 +235,7 @@ def test_the_largest_digest_keeps_most_of_each_summary(renderer: Renderer, now: 
     }
     picks = [sample_digest.pick(n, f"{n} " + "A Title of Usual Length " * 3, **usual) for n in range(30)]
     mail = render_digest(renderer, now, *(replace(pick, summary=sample_digest.LONG * 2) for pick in picks))
-    assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
+    assert len(mail.html.encode()) <= text_limits.MAX_HTML_BYTES
     summary = shorten_at_clause(sample_digest.LONG * 2, 180)
     assert HtmlOutline(mail.html).words.count(summary) == 29  # the lead has more of it
 
@@ -247,7 +247,7 @@ def test_a_digest_in_a_wide_script_gets_shorter_summaries(renderer: Renderer, no
         for n in range(30)
     ]
     mail = render_digest(renderer, now, *picks)
-    assert len(mail.html.encode()) <= render.MAX_HTML_BYTES
+    assert len(mail.html.encode()) <= text_limits.MAX_HTML_BYTES
     assert mail.left_out == 0
     assert "我们重新审视长上下文" * 10 in mail.html
 

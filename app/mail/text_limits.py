@@ -1,0 +1,81 @@
+"""PURE. Clean and shorten a paper's texts, so that they fit on its card and the digest is not clipped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from app.text.display import safe_line
+from app.text.shortening import shorten, shorten_at_clause
+from app.types import DigestItem
+
+LINE_CHARS, UPDATE_TITLE_CHARS, PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 300, 160, 70, 120
+PREVIEW_TITLES = 2  # number of titles in the preview, after those in the subject
+# Gmail clips messages over about 102 kB, so the texts of larger digests are shortened.
+MAX_HTML_BYTES = 98_000
+
+
+class TextLimits(NamedTuple):
+    """The maximum number of characters in each of a paper's texts."""
+
+    summary: int
+    lead_summary: int = 320
+    title: int = LINE_CHARS
+    organization: int = 60
+    reason: int = LINE_CHARS
+    trend_note: int = 80
+    summary_by: int = 60
+    short_authors: int = 60
+
+
+_SMALLEST_LIMITS = TextLimits(
+    40, lead_summary=40, title=90, organization=30, reason=80, trend_note=40, summary_by=20, short_authors=30
+)
+LIMIT_STEPS = (TextLimits(180), TextLimits(120), _SMALLEST_LIMITS)
+
+
+def fit_to_limits(item: DigestItem, limits: TextLimits, *, is_lead: bool) -> DigestItem:
+    """Return an item with cleaned and shortened texts. Raise an exception if a value is invalid."""
+    if not 0 <= int(item.paper_id) < 1 << 64:  # it must fit in a link
+        raise ValueError(item.paper_id)
+    texts: dict[str, Any] = {
+        name: truncated_line(getattr(item, name), chars)
+        for name, chars in limits._asdict().items()
+        if name not in ("summary", "lead_summary")
+    }
+    summary = shorten_at_clause(safe_line(item.summary), limits.lead_summary if is_lead else limits.summary)
+    return replace(
+        item,
+        **texts,
+        summary=summary,
+        paper_id=int(item.paper_id),
+        url=web_link(item.url),
+        pdf_url=web_link(item.pdf_url),
+        code_url=web_link(item.code_url),
+        project_url=web_link(item.project_url),
+        comments=int(item.comments),
+        votes=int(item.votes),
+        stars=int(item.stars),
+    )
+
+
+def web_link(url: str) -> str:
+    """Return `url` if it is safe to use in a message, otherwise an empty string."""
+    if not url.startswith(("https://", "http://")) or len(url) > 1000 or safe_line(url) != url or " " in url:
+        return ""
+    return url
+
+
+def truncated_line(text: str, chars: int = LINE_CHARS) -> str:
+    """Return untrusted text as one shortened line. Raise AttributeError if it is not a string."""
+    return shorten(safe_line(text), chars)
+
+
+def preview_title(title: str) -> str:
+    """Return a title shortened for the preview."""
+    return shorten(title, PREVIEW_TITLE_CHARS)
+
+
+def preview_reason(reason: str) -> str:
+    """Return the preview text of a digest with only one paper."""
+    return f"Why: {shorten(reason, PREVIEW_REASON_CHARS)}" if reason else ""
