@@ -11,10 +11,10 @@ import typer
 from app import clock
 from app.cli import output
 from app.delivery import ledger
-from app.digests import editorial
-from app.digests.editorial import Editor
+from app.digests import operator_changes
+from app.digests.operator_changes import Editor
 from app.errors import InvalidInput
-from app.papers import editing, merging, queries, source_registry
+from app.papers import editing, merging, pinning, queries, source_registry
 from app.storage.models import Paper
 
 papers = typer.Typer(
@@ -43,7 +43,7 @@ def search_papers(
                 session, text, hidden=hidden or None, pinned=pinned or None, pinned_at=clock.utcnow(),
                 limit=limit,
             )  # fmt: skip
-        rows = editorial.rows_of(session, [view.id for view in views])
+        rows = operator_changes.rows_of(session, [view.id for view in views])
     if as_json:
         output.print_json([_as_json(rows[view.id]) for view in views])
         return
@@ -58,9 +58,9 @@ def search_papers(
 def show_paper(name: Name, as_json: output.AsJson = False) -> None:
     """Show all that is stored about a paper, and who was sent it."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        paper = editorial.find(session, name)
+        paper = operator_changes.find(session, name)
         row_ids = merging.with_absorbed(session, merging.id_of(paper))
-        rows = editorial.rows_of(session, sorted(row_ids - {paper.id}))
+        rows = operator_changes.rows_of(session, sorted(row_ids - {paper.id}))
         listings = queries.listings(session, merging.id_of(paper))
         history = ledger.paper_history(session, row_ids)
     states = {state.value: count for state, count in history.states.items()}
@@ -129,7 +129,7 @@ def unhide_paper(name: Name) -> None:
 
 @papers.command("pin")
 def pin_paper(
-    name: Name, days: Annotated[int, typer.Option(help="For how many days.")] = editing.PIN_DAYS
+    name: Name, days: Annotated[int, typer.Option(help="For how many days.")] = pinning.PIN_DAYS
 ) -> None:
     """Put a paper first in the next days' digests of all whom it matches, or who get trending papers."""
     with _editor(name) as (editor, paper_id):
@@ -151,7 +151,7 @@ def merge_papers(
 ) -> None:
     """Merge two papers that are the same. Subscribers who received one do not receive the other."""
     with _editor(name) as (editor, paper_id):
-        other_id = merging.id_of(editorial.find(editor.session, other))
+        other_id = merging.id_of(operator_changes.find(editor.session, other))
         survivor = merging.id_of(editor.merge(paper_id, other_id))
     output.out().print(f"Papers {paper_id} and {other_id} are now paper {survivor}.")
 
@@ -175,7 +175,7 @@ def split_paper(
 def _editor(name: str) -> Iterator[tuple[Editor, int]]:
     """Open the application, and yield an editor and the id of the named paper."""
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        paper = editorial.find(session, name)
+        paper = operator_changes.find(session, name)
         yield Editor(session, output.ACTOR, clock.utcnow()), merging.id_of(paper)
 
 

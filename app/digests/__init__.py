@@ -12,7 +12,7 @@ explanation_types the types of these facts
 explanation_text  the one-sentence summary of these facts
 backtesting       the digests that interests would have produced on recent days
 hiding            hide a paper, also from the digests that wait to be sent
-editorial         an operator's changes of a paper, with the audit log
+operator_changes  an operator's changes of a paper, with the audit log
 restoring         hold the digests that may have left since a backup was made
 reconciliation    compare the ledger with an independent count of who was due
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -18,19 +17,16 @@ from app.delivery import ledger
 from app.digests import planning, reconciliation
 from app.doctor.findings import Finding, error, ok, warning
 from app.errors import ClockError
-from app.papers import poll_schedule, queries, source_registry
+from app.papers import poll_schedule, source_history, source_registry
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema
 from app.storage.database import Database
-from app.storage.models import SendingPause, Source
+from app.storage.models import SendingPause
 
 LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
-# A source is silent if it lists nothing for longer than it ever did in HISTORY, and a GRACE.
-HISTORY, GRACE, SHORTEST_SILENCE = timedelta(days=90), timedelta(days=2), timedelta(days=3)
-MIN_DAYS = 5  # with papers, to know how often a source lists any
 LOW_SPACE, NO_SPACE = 2_000_000_000, 200_000_000  # bytes
 
 
@@ -104,23 +100,11 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
         elif source.next_poll_at and polled_at and now - polled_at > STALE:
             message = f"was last polled at {polled_at:%Y-%m-%d %H:%M} UTC"
             yield warning(name, message, "make sure that `paperboy serve` or `paperboy worker` runs")
-        elif message := _silence(session, source, now):
+        elif message := source_history.describe_silence(session, source, now):
             fix = "look at its page; if it has new papers, run `paperboy sources list` and report a bug"
             yield warning(name, message, fix, urgent=True)
         else:
             yield ok(name, f"was polled at {polled_at:%Y-%m-%d %H:%M} UTC" if polled_at else "not polled yet")
-
-
-def _silence(session: Session, source: Source, now: datetime) -> str:
-    """Return since when a source has listed no paper, if that is longer than in recent weeks, or ""."""
-    days = queries.listing_days(session, source.id or 0, (now - HISTORY).date())
-    if len(days) < MIN_DAYS:
-        return ""
-    longest = max(later - day for day, later in itertools.pairwise(days))
-    since = now.date() - days[-1]
-    if since <= max(longest + GRACE, SHORTEST_SILENCE):
-        return ""
-    return f"has listed no paper since {days[-1]}, for {since.days} days; before, at most {longest.days}"
 
 
 def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[Finding]:

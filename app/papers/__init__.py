@@ -4,7 +4,7 @@ sources               one file per upstream: parse its responses, fetch them pol
 bibliography          PURE: convert pasted or uploaded reference lists to records
 source_registry       the configured sources: add, change, pause
 poll_schedule         when each source is polled: intervals, back-off, leases
-source_history        the polls of each source: counts, rejected rows, errors
+source_history        the polls of each source: counts, rejected rows, errors; which source is silent
 trial                 try a source before it is added; store nothing
 polling               poll the sources that are due, read files, store their papers
 rechecking            ask the sources again about papers that were sent or liked
@@ -14,7 +14,8 @@ dedupe                PURE: decide whether two records are the same paper
 title_differences     PURE: decide whether differing words show two different papers
 field_precedence      PURE: which record supplies each field of a paper; content hash
 stored_fields         the fields of a row, as sources give them and as subscribers see them
-editing               edit a paper, and pin it
+editing               edit the fields of a paper
+pinning               put a paper first in digests for some days
 merging               merge two rows, undo a merge
 splitting             split a paper that is really two
 vote_history          the votes for a paper over time, as counted by one source

@@ -1,14 +1,14 @@
-"""Edit a paper, and pin it. An edited field keeps the operator's value (see `stored_fields`)."""
+"""Edit the fields of a paper. An edited field keeps the operator's value (see `stored_fields`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Any
 
 from sqlmodel import Session
 
-from app.errors import Conflict, InvalidInput
+from app.errors import InvalidInput
 from app.papers import queries, stored_fields
 from app.storage.database import advisory_lock
 from app.storage.models import Paper
@@ -18,10 +18,6 @@ TEXTS = {"title": sanitize.TITLE_CHARS, "abstract": sanitize.ABSTRACT_CHARS, "tl
 LINKS = ("url", "pdf_url", "code_url", "project_url")
 EDITABLE = (*TEXTS, "authors", "published_on", *LINKS)
 MAX_AUTHORS, MAX_NAME = 1_000, 200
-PIN_DAYS = 7  # so that each subscriber, daily or weekly, has a digest in this time
-MAX_PIN_DAYS = 30
-# An older paper may have been sent long ago, and planning would have to read all digests since then.
-PINNABLE_DAYS = 30
 
 
 def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: datetime) -> dict[str, Any]:
@@ -65,29 +61,6 @@ def shown_values(paper: Paper, names: Iterable[str]) -> dict[str, Any]:
 def edited_fields(paper: Paper) -> list[str]:
     """Return the names of the fields that an operator has edited."""
     return [name for name in EDITABLE if name in (paper.sourced or {})]
-
-
-def pin(session: Session, paper: Paper, days: int, now: datetime) -> None:
-    """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict if it cannot be."""
-    if not 1 <= days <= MAX_PIN_DAYS:
-        raise InvalidInput(f"a paper can be pinned for 1 to {MAX_PIN_DAYS} days", "days")
-    if paper.hidden_at or paper.withdrawn_at:
-        raise Conflict(f"the paper is {'hidden' if paper.hidden_at else 'withdrawn'}, so it is never sent")
-    if paper.first_listed_on and paper.first_listed_on < now.date() - timedelta(days=PINNABLE_DAYS):
-        raise Conflict(
-            f"the paper was first listed on {paper.first_listed_on}: only papers of the last {PINNABLE_DAYS} "
-            "days can be pinned, because many subscribers were sent older ones"
-        )
-    paper.pinned_at, paper.pinned_until = now, now + timedelta(days=days)
-    session.add(paper)
-
-
-def unpin(session: Session, paper: Paper) -> None:
-    """End a pin. Raise Conflict if the paper is not pinned."""
-    if paper.pinned_until is None:
-        raise Conflict("the paper is not pinned")
-    paper.pinned_at = paper.pinned_until = None
-    session.add(paper)
 
 
 def _shown(paper: Paper, name: str) -> Any:

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from app import clock, subscribers
 from app.delivery import ledger
-from app.digests.editorial import Editor
+from app.digests.operator_changes import Editor
 from app.papers import source_history
 from app.storage import api_keys, job_runs
 from app.storage.models import Scope, Source

@@ -12,7 +12,7 @@ from app import pipeline, subscribers
 from app.application import Application
 from app.digests import planning, updates
 from app.digests.builder import DigestBuilder
-from app.digests.editorial import Editor
+from app.digests.operator_changes import Editor
 from app.papers import ingest, merging
 from app.storage.models import (
     Delivery,

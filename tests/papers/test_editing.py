@@ -11,7 +11,7 @@ from sqlmodel import col, select
 
 from app.application import Application
 from app.errors import Conflict, InvalidInput, NotFound
-from app.papers import editing, merging, queries, splitting
+from app.papers import editing, merging, pinning, queries, splitting
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import SourceKind
 from tests.papers.test_ingest import DAY, PAGE, PIGEONS, store
@@ -251,17 +251,17 @@ def test_pin_lasts_some_days(
         paper = session.get_one(Paper, papers(app)[0].id)
         if error:
             with pytest.raises(error):
-                editing.pin(session, paper, days, now)
+                pinning.pin(session, paper, days, now)
             return
-        editing.pin(session, paper, days, now)
+        pinning.pin(session, paper, days, now)
     with app.db.read() as session:
         assert [view.id for view in queries.pinned(session, now)] == [paper.id]
         assert queries.pinned(session, now + NEXT_DAY) == []
     with app.db.write() as session:
         paper = session.get_one(Paper, paper.id)
-        editing.unpin(session, paper)
+        pinning.unpin(session, paper)
         with pytest.raises(Conflict):
-            editing.unpin(session, paper)
+            pinning.unpin(session, paper)
         paper.first_listed_on = DAY - timedelta(days=40)
         with pytest.raises(Conflict, match="only papers of the last 30 days"):
-            editing.pin(session, paper, 1, now)
+            pinning.pin(session, paper, 1, now)

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Form, Request, Response
 
 from app import clock
 from app.application import Application
-from app.digests import editorial
-from app.digests.editorial import Editor
+from app.digests import operator_changes
+from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound, PaperboyError
-from app.papers import editing, merging, queries
+from app.papers import merging, pinning, queries
 from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
 from app.web.api import paper_changes, papers
 from app.web.api.auth import Id
@@ -142,7 +142,7 @@ def merge_papers(request: Request, operator: Writer, paper_id: Id, other: Text =
     """Merge with another paper, and go to the surviving one."""
 
     def merge(editor: Editor) -> Any:
-        return editor.merge(paper_id, merging.id_of(editorial.find(editor.session, other)))
+        return editor.merge(paper_id, merging.id_of(operator_changes.find(editor.session, other)))
 
     return _change(request, operator, paper_id, "merged", merge, other=other)
 
@@ -198,7 +198,7 @@ def _page(
     return page(
         request, "admin/paper.html", operator, status=status, paper=paper, history=history, message=message,
         problem=problem, typed=typed, fields=fields, digests=digests or _digests(fields), other=other,
-        now=clock.utcnow(), pin_days=editing.PIN_DAYS, listings_shown=ROWS_SHOWN,
+        now=clock.utcnow(), pin_days=pinning.PIN_DAYS, listings_shown=ROWS_SHOWN,
     )  # fmt: skip
 
 

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session
 
 from app.delivery import ledger
-from app.digests import editorial
-from app.digests.editorial import Editor
-from app.papers import editing, merging
+from app.digests import operator_changes
+from app.digests.operator_changes import Editor
+from app.papers import merging, pinning
 from app.storage.models import DeliveryState
 from app.web.api import papers, problems
 from app.web.api.auth import Analysis, CanRead, CanWrite, Id, Now, Paperboy
@@ -50,7 +50,7 @@ class PinRequest(BaseModel):
     """For how long a paper is pinned."""
 
     model_config = ConfigDict(extra="forbid")
-    days: Annotated[Integer, Field(ge=1, le=editing.MAX_PIN_DAYS)] = editing.PIN_DAYS
+    days: Annotated[Integer, Field(ge=1, le=pinning.MAX_PIN_DAYS)] = pinning.PIN_DAYS
 
 
 class MergeRequest(BaseModel):
@@ -128,7 +128,7 @@ def pin_paper(
 
     It is sent to subscribers whose interests it matches, and to those who get trending papers; to each once.
     """
-    days = body.days if body else editing.PIN_DAYS
+    days = body.days if body else pinning.PIN_DAYS
     with app.db.write() as session:
         return _detail(session, Editor(session, key.name, now).pin(paper_id, days).id)
 
@@ -159,7 +159,7 @@ def split_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: Spli
     Who was sent the paper before counts as having been sent both.
     """
     with app.db.write() as session:
-        row_id = editorial.get(session, paper_id).id
+        row_id = operator_changes.get(session, paper_id).id
         part = Editor(session, key.name, now).split(paper_id, **body.model_dump())
         return SplitOut(paper=_detail(session, row_id), split_off=_detail(session, part.id))
 
@@ -168,7 +168,7 @@ def split_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: Spli
 def list_paper_deliveries(app: Paperboy, _key: CanRead, _slot: Analysis, paper_id: Id) -> PaperDeliveries:
     """Return who was sent a paper, and why."""
     with app.db.read() as session:
-        row_id = merging.id_of(editorial.get(session, paper_id))
+        row_id = merging.id_of(operator_changes.get(session, paper_id))
         history = ledger.paper_history(session, merging.with_absorbed(session, row_id))
     return PaperDeliveries(
         states={state.value: count for state, count in history.states.items()},

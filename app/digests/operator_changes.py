@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 from app.delivery import ledger
 from app.digests import hiding
 from app.errors import InvalidInput, NotFound
-from app.papers import editing, merging, queries, splitting
+from app.papers import editing, merging, pinning, queries, splitting
 from app.storage import audit_log
 from app.storage.database import advisory_lock
 from app.storage.models import Paper
@@ -53,11 +53,11 @@ class Editor:
         self._record("show", paper, title=paper.title, hidden_since=_text(hidden_at))
         return paper
 
-    def pin(self, paper_id: int, days: int = editing.PIN_DAYS) -> Paper:
+    def pin(self, paper_id: int, days: int = pinning.PIN_DAYS) -> Paper:
         """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict."""
         paper = self._get(paper_id)
         before = paper.pinned_until
-        editing.pin(self.session, paper, days, self.now)
+        pinning.pin(self.session, paper, days, self.now)
         self._record("pin", paper, old=_text(before), new=_text(paper.pinned_until))
         return paper
 
@@ -65,7 +65,7 @@ class Editor:
         """End a pin. Raise Conflict if the paper is not pinned."""
         paper = self._get(paper_id)
         before = paper.pinned_until
-        editing.unpin(self.session, paper)
+        pinning.unpin(self.session, paper)
         self._record("unpin", paper, old=_text(before), new=None)
         return paper
 

@@ -16,7 +16,7 @@ from app.delivery import ledger
 from app.delivery.ledger import removal
 from app.digests import planning, updates
 from app.digests.builder import DigestBuilder
-from app.digests.editorial import Editor
+from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import queries
 from app.storage.models import (

@@ -1,0 +1,38 @@
+"""Pin a paper: until the pin ends, it comes first in the digests of all subscribers who were not sent it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlmodel import Session
+
+from app.errors import Conflict, InvalidInput
+from app.storage.models import Paper
+
+PIN_DAYS = 7  # so that each subscriber, daily or weekly, has a digest in this time
+MAX_PIN_DAYS = 30
+# An older paper may have been sent long ago, and planning would have to read all digests since then.
+PINNABLE_DAYS = 30
+
+
+def pin(session: Session, paper: Paper, days: int, now: datetime) -> None:
+    """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict if it cannot be."""
+    if not 1 <= days <= MAX_PIN_DAYS:
+        raise InvalidInput(f"a paper can be pinned for 1 to {MAX_PIN_DAYS} days", "days")
+    if paper.hidden_at or paper.withdrawn_at:
+        raise Conflict(f"the paper is {'hidden' if paper.hidden_at else 'withdrawn'}, so it is never sent")
+    if paper.first_listed_on and paper.first_listed_on < now.date() - timedelta(days=PINNABLE_DAYS):
+        raise Conflict(
+            f"the paper was first listed on {paper.first_listed_on}: only papers of the last {PINNABLE_DAYS} "
+            "days can be pinned, because many subscribers were sent older ones"
+        )
+    paper.pinned_at, paper.pinned_until = now, now + timedelta(days=days)
+    session.add(paper)
+
+
+def unpin(session: Session, paper: Paper) -> None:
+    """End a pin. Raise Conflict if the paper is not pinned."""
+    if paper.pinned_until is None:
+        raise Conflict("the paper is not pinned")
+    paper.pinned_at = paper.pinned_until = None
+    session.add(paper)
