@@ -1,4 +1,4 @@
-"""PURE. The mail providers behind addresses, and the growing delays after one asks to send less."""
+"""PURE. The mail providers behind addresses, and their limits: connections, back-off delays."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ _LABELS = {
 }
 _MAX_COUNTRY = 6  # characters: "com", "co.uk", "com.br"
 PROVIDERS = frozenset({*_DOMAINS.values(), *_LABELS.values()})
+STRICT = frozenset({"google", "outlook"})  # accept fewer connections, and fewer messages over each
+STRICT_CONNECTIONS, STRICT_MESSAGES, CONNECTIONS_PER_DOMAIN = 5, 50, 10
 FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(minutes=10), timedelta(hours=4)
 
 

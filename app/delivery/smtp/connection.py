@@ -20,7 +20,8 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from app.delivery.smtp.fair_queue import STRICT_MESSAGES, ProviderQueue, QueuedMail
+from app.delivery.receivers import STRICT_MESSAGES
+from app.delivery.smtp.fair_queue import ProviderQueue, QueuedMail
 from app.delivery.smtp.protocol import (
     Reply,
     ReplyParser,

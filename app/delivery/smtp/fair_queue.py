@@ -6,11 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from app.delivery.receivers import provider_of
+from app.delivery.receivers import CONNECTIONS_PER_DOMAIN, STRICT, STRICT_CONNECTIONS, provider_of
 from app.types import OutgoingMail
-
-_STRICT = frozenset({"google", "outlook"})
-STRICT_CONNECTIONS, STRICT_MESSAGES, CONNECTIONS_PER_DOMAIN = 5, 50, 10
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +51,7 @@ class FairQueue:
         provider = provider_of(mail.recipient)
         queue = self._queues.get(provider)
         if queue is None:
-            is_strict = provider in _STRICT
+            is_strict = provider in STRICT
             queue = ProviderQueue(
                 provider, is_strict, STRICT_CONNECTIONS if is_strict else CONNECTIONS_PER_DOMAIN
             )

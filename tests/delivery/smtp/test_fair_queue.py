@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from app.delivery.receivers import STRICT_CONNECTIONS, provider_of
 from app.delivery.smtp.fair_queue import (
     CONNECTIONS_PER_DOMAIN,
-    STRICT_CONNECTIONS,
     FairQueue,
     ProviderQueue,
     QueuedMail,
-    provider_of,
 )
 from app.types import OutgoingMail
 
