@@ -52,13 +52,17 @@ Where to find limits, weights and intervals:
     the reason on a card                        relevance/reasons.py
     how votes and trends are worded             relevance/trending.py
     how varied a digest is                      digests/selection.py
+    when a source counts as silent              papers/source_history.py
+    how long a paper is pinned                  papers/pinning.py
+    the facts on a card, and their order        mail/card_facts.py
+    how long texts on a card may be             mail/text_limits.py
     when a digest is held or skipped            digests/compose.py
     defaults of a new subscriber                settings.py, subscribers/preferences.py
     notes and headings in a digest              digests/wording.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
-    connections, and messages per connection    settings.py, delivery/smtp/connection_pool.py
+    connections, and messages per connection    settings.py, delivery/receivers.py
     when and how often a send is retried        delivery/ledger/outcomes.py
-    when sending pauses automatically           delivery/ledger/circuit_breaker.py
+    when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
     the ramp of a new sending domain            settings.py, delivery/warm_up.py
     how long a lease lasts                      delivery/ledger/claims.py
     when soft bounces suppress an address       bounces/soft_bounce_score.py

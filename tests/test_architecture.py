@@ -37,6 +37,7 @@ PURE = (
     "digests.selection",
     "digests.wording",
     "links",
+    "mail.card_facts",
     "mail.marks",
     "mail.subject_line",
     "mail.text_limits",

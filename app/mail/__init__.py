@@ -1,6 +1,7 @@
 """Turn mail requests into signed messages.
 
 render        templates → subject, text and HTML
+card_facts    PURE: the line of facts on a card: votes, organisation, authors, …
 text_limits   PURE: a paper's texts → short and safe enough for its card and for Gmail
 marks         PURE: an item → marked words, and the words that the marks cannot show
 subject_line  PURE: titles → the subject of a digest

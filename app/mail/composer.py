@@ -19,7 +19,7 @@ from markupsafe import escape
 from app import links
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
-from app.mail import dkim, fragments, headers, marks, message, render, subject_line, text_limits
+from app.mail import card_facts, dkim, fragments, headers, marks, message, render, subject_line, text_limits
 from app.mail.fragments import Fragments, Line, SectionLayout, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK
 from app.mail.render import Renderer
@@ -290,7 +290,7 @@ def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
     )  # fmt: skip
     versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2")]
     state.update(repr((shared_settings, versions, [(key.selector, key.public) for key in keys])).encode())
-    modules = (dkim, fragments, marks, message, render, subject_line, text_limits)
+    modules = (card_facts, dkim, fragments, marks, message, render, subject_line, text_limits)
     used = (display, shortening, query_language, links)
     code = [Path(str(module.__file__)) for module in (*modules, *used)]
     for path in [Path(__file__), *code, *sorted(render.FOLDER.rglob("*.*"))]:

@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LIFETIMES_IN_WORDS, LinkSigner, Purpose
-from app.mail import headers, marks, subject_line
+from app.mail import card_facts, headers, marks, subject_line
 from app.mail.text_limits import (
     LIMIT_STEPS,
     MAX_HTML_BYTES,
@@ -180,11 +180,11 @@ class Renderer:
         item = card.item
         code = ("Code", item.code_url) if item.code_url else ("Project", item.project_url)
         links = [(name, url) for name, url in (("PDF", item.pdf_url), code) if url]
-        stars = _short_number(item.stars)
+        stars = card_facts.short_number(item.stars)
         values: dict[str, Any] = {
             "item": item,
             "lead": card.is_lead,
-            "facts": _facts(item, card.is_lead),
+            "facts": card_facts.below_title(item, card.is_lead),
             "stars": stars,
             "links": links,
             "feedback_links": feedback_links,
@@ -194,7 +194,7 @@ class Renderer:
             {**values, "title": card.title, "summary": card.summary, "reason": card.reason.html},
         )
         with_code = f"code ★ {stars}" if stars else "code"
-        votes = "" if card.is_lead or not item.votes else _count(item.votes, "vote")
+        votes = "" if card.is_lead or not item.votes else card_facts.count_of(item.votes, "vote")
         facts = " · ".join(filter(None, (votes, values["facts"], with_code if item.code_url else "")))
         link = item.url or item.pdf_url or item.code_url or item.project_url
         text = self._render(
@@ -285,26 +285,6 @@ def numbered(card: Fragment, number: int) -> Fragment:
 def number_text(number: int) -> str:
     """Return the beginning of the text of a card: as wide as the indent of its other lines."""
     return f"\n{number:>2}. "
-
-
-def _facts(item: DigestItem, is_lead: bool) -> str:
-    """Return the line below a paper: what the community said, who wrote it, and when if nobody voted."""
-    votes = _count(item.votes, "vote") if is_lead and item.votes else ""
-    day = date.fromisoformat(item.published_on) if item.published_on else None
-    published = f"{day.day} {day:%b}" if day and not item.votes else ""
-    people = (with_ltr_mark(item.organization), with_ltr_mark(item.short_authors))
-    # The first comment is usually by the person who submitted the paper.
-    comments = f"{item.comments} comments" if item.comments > 1 else ""
-    return " · ".join(filter(None, (votes, *people, published, item.trend_note, comments)))
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
-
-
-def _short_number(number: int) -> str:
-    """Return 2207 as 2.2k, and 0 as ""."""
-    return "" if not number else str(number) if number < 1000 else f"{number / 1000:.1f}k"
 
 
 def note_fragment(text: str) -> Fragment:
