@@ -50,7 +50,7 @@ Where to find limits, weights and intervals:
     weights of words, phrases and meaning       relevance/matching.py
     when the model is retrained                 relevance/model_store.py
     the reason on a card                        relevance/reasons.py
-    how votes and trends are worded             relevance/trending.py
+    how votes and trends are worded             relevance/trend_notes.py
     how varied a digest is                      digests/selection.py
     when a source counts as silent              papers/source_history.py
     how long a paper is pinned                  papers/pinning.py

@@ -66,6 +66,7 @@ PURE = (
     "relevance.spelling",
     "relevance.suggestions",
     "relevance.translations",
+    "relevance.trend_notes",
     "relevance.trending",
     "relevance.user_profile",
     "relevance.vector_space",

@@ -24,6 +24,7 @@ def count_of(number: int, unit: str) -> str:
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
-def short_number(number: int) -> str:
-    """Return 2207 as 2.2k, and 0 as ""."""
+def stars(item: DigestItem) -> str:
+    """Return the stars of the paper's code: 2207 as 2.2k, and 0 as ""."""
+    number = item.stars
     return "" if not number else str(number) if number < 1000 else f"{number / 1000:.1f}k"

@@ -180,7 +180,7 @@ class Renderer:
         item = card.item
         code = ("Code", item.code_url) if item.code_url else ("Project", item.project_url)
         links = [(name, url) for name, url in (("PDF", item.pdf_url), code) if url]
-        stars = card_facts.short_number(item.stars)
+        stars = card_facts.stars(item)
         values: dict[str, Any] = {
             "item": item,
             "lead": card.is_lead,

@@ -18,6 +18,7 @@ query_examples   PURE: the archive's papers that show what an interest means
 cut_offs         PURE: agreement → relevance; from which relevance an interest's papers are sent
 user_profile     PURE: likes and dislikes → relevance (Rocchio relevance feedback)
 reasons          PURE: the texts on cards that say why a paper is shown
-trending         PURE: votes over time → a score, and a description of it
+trending         PURE: votes over time → a score
+trend_notes      PURE: votes over time → a note on a card: “6 → 81 votes since yesterday”
 archive_search   in-memory search over the newest papers in the archive
 """

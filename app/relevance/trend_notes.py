@@ -1,0 +1,40 @@
+"""PURE. Votes over time → a note on a card: how many votes, how many more lately, the rank within the day."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from app.types import PaperView
+
+MOMENTUM_WINDOW = timedelta(days=3)
+MIN_GAIN = 5  # votes; smaller gains are noise
+TOP_SHARE = 0.1
+MIN_DAY_SIZE = 10  # papers; on a day with fewer, "top 10 %" means nothing
+
+
+def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tuple[str, str]:
+    """Return a paper's votes in words, with its recent gain if that is large and its rank if it is high.
+
+    Also return the gain and the rank alone.
+    """
+    if not paper.upvotes:
+        return "", ""
+    notes = []
+    words = "1 vote" if paper.upvotes == 1 else f"{paper.upvotes} votes"
+    earlier = [
+        sample
+        for sample in paper.votes
+        if sample.at.date() < now.date() and now - sample.at <= MOMENTUM_WINDOW
+    ]
+    if earlier and (gain := paper.upvotes - earlier[-1].upvotes) >= MIN_GAIN:
+        days = (now.date() - earlier[-1].at.date()).days
+        since = "since yesterday" if days == 1 else f"in {days} days"
+        words = f"{earlier[-1].upvotes} → {paper.upvotes} votes {since}"
+        notes.append(f"+{gain} {since}")
+    rank = len(votes_of_day) - bisect_left(votes_of_day, paper.upvotes)  # tied papers share the lowest rank
+    if len(votes_of_day) >= MIN_DAY_SIZE and rank <= TOP_SHARE * len(votes_of_day):
+        words += ", among the top 10 % of its day"
+        notes.append("top 10 % of its day")
+    return words, ", ".join(notes)
