@@ -29,7 +29,9 @@ Modules:
     maintenance    import of subscribers, pruning, backup, restore, move to another database
     application    the application context, built once at startup
     main           composition root: `build(settings)`, `create_app(application)`
-    scheduler      when each function runs; the only module that uses APScheduler
+    jobs           when each function runs
+    scheduler      runs the jobs in one process; the only module that uses APScheduler
+    worker         runs the jobs in many processes, on PostgreSQL; the only module that uses procrastinate
     settings       settings from the environment; .env.example explains them
     types          PURE: the values that packages exchange
     links          PURE: signed links, their lifetimes, and VERP return paths

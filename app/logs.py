@@ -29,7 +29,7 @@ _HARMLESS = (int, float, type(None))
 # search terms.
 _HARMLESS_PARAMETERS = "page|day|source|code|state|kind|job|failed|limit|edition|done|of|v"
 _QUERY = re.compile(rf"([?&])(?!(?:{_HARMLESS_PARAMETERS})=)([^?&=\s\"]+)=[^&\s\"]+")
-_QUIET = ("httpx", "httpcore", "apscheduler", "alembic", "aiosmtplib", "mail.log")
+_QUIET = ("httpx", "httpcore", "apscheduler", "procrastinate", "alembic", "aiosmtplib", "mail.log")
 
 
 def configure(settings: Settings, level: str | None = None) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 
 import structlog
 from fastapi import FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
 
-from app import clock, scheduler
+from app import clock, jobs, scheduler
 from app.application import Application
 from app.links import LinkSigner
 from app.mail.composer import Composer
@@ -18,6 +18,7 @@ from app.papers.sources.http_client import HttpTransport
 from app.relevance.archive_search import ArchiveSearch
 from app.runtime import interpreter
 from app.settings import Settings
+from app.storage import workers
 from app.storage.database import Database
 from app.subscribers import Preferences
 from app.types import Interest
@@ -127,15 +128,22 @@ def warm_up(site: FastAPI) -> None:
         log.warning("warm-up failed; the first preview or search will build its index", exc_info=True)
 
 
+@contextmanager
+def running_jobs(app: Application) -> Iterator[None]:
+    """Run the jobs during the block: on SQLite in this process, on PostgreSQL shared with all others."""
+    if app.db.url.get_backend_name() == "sqlite":
+        engine = scheduler.running
+    else:
+        from app.worker import running as engine  # an extra
+    with workers.registered(app.db), engine(app):
+        log.info("jobs started", engine=engine.__module__, jobs=[job.name for job in jobs.JOBS])
+        yield
+    log.info("jobs stopped")
+
+
 @asynccontextmanager
 async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
-    """Run the scheduler while the web app is running, if the settings enable it."""
+    """Run the jobs while the web app is running, if the settings enable it."""
     app: Application = site.state.paperboy
-    if not app.settings.scheduler:
+    with running_jobs(app) if app.settings.scheduler else nullcontext():
         yield
-        return
-    background = scheduler.start(app)
-    try:
-        yield
-    finally:
-        scheduler.stop(app, background)

@@ -253,6 +253,26 @@ def _anything_to_send(app: Application, now: datetime) -> bool:
         return ledger.has_work(session, now, Path(app.settings.journal_dir))
 
 
+def has_more_to_send(app: Application, now: datetime) -> bool:
+    """Return whether more mails can be sent now than one process claims at a time."""
+    with app.db.read() as session:
+        return ledger.exceeds_a_batch(session, app.timeline(now).start)
+
+
+def has_more_to_plan(app: Application, now: datetime) -> bool:
+    """Return whether so many digests are due that it is worth loading the papers in another process."""
+    with app.db.read() as session:
+        return planning.anyone_due(app.digest_context, session, app.timeline(now).start, planning.MANY)
+
+
+def has_more_to_sign(app: Application, now: datetime) -> bool:
+    """Return whether more digests are unsigned than one process signs at a time."""
+    with app.db.read() as session:
+        return presigning.has_unsigned(
+            app.sender, session, app.timeline(now).start, besides=presigning.BATCH_SIZE
+        )
+
+
 def send_due(app: Application, now: datetime) -> Counter[str]:
     """Plan the digests that are due, send sendable mails and sign digests ahead, as one job run."""
     time = app.timeline(now)

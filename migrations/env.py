@@ -18,6 +18,11 @@ def _render_type(type_: str, obj: object, autogen_context: object) -> str | bool
     return False
 
 
+def _include_name(name: str | None, type_: str, parent_names: object) -> bool:
+    """Leave out the tables of procrastinate, which have no models."""
+    return not (type_ == "table" and (name or "").startswith("procrastinate_"))
+
+
 def run() -> None:
     """Migrate in one transaction."""
     url = context.config.get_main_option("sqlalchemy.url") or Settings().database_url
@@ -33,6 +38,7 @@ def run() -> None:
             render_as_batch=True,
             compare_type=True,
             render_item=_render_type,
+            include_name=_include_name,
         )
         with context.begin_transaction():
             if connection.dialect.name == "postgresql":  # several processes may start at once

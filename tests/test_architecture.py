@@ -152,9 +152,9 @@ def test_only_clock_reads_the_time() -> None:
     assert readers == {"clock"}
 
 
-def test_only_the_scheduler_imports_apscheduler() -> None:
-    """Only `scheduler` imports APScheduler."""
-    importing = [
-        path for path in MODULES if any(is_or_is_in(name, {"apscheduler"}) for name in imports_of(path))
-    ]
-    assert [name_of(path) for path in importing] == ["scheduler"]
+@pytest.mark.parametrize(
+    ("library", "module"), [("apscheduler", "scheduler"), ("procrastinate", "worker")], ids=str
+)
+def test_only_one_module_imports_an_engine(library: str, module: str) -> None:
+    importing = [path for path in MODULES if any(is_or_is_in(name, {library}) for name in imports_of(path))]
+    assert [name_of(path) for path in importing] == [module]

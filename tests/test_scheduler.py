@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, main, maintenance, pipeline, scheduler
+from app import clock, jobs, main, maintenance, pipeline, scheduler
 from app.application import Application
 from app.digests import planning
 from app.doctor import operator_mail
-from app.scheduler import Job
+from app.jobs import Job
 from app.settings import Settings
+from app.storage import live_processes, workers
 from app.storage.models import Lock
 from tests.support import factories
 from tests.support.mail_server import MailServer
@@ -24,8 +26,7 @@ from tests.support.mail_server import MailServer
 
 def test_job_times(app: Application) -> None:
     """Each job has its cron fields, and at most one instance of it runs at a time."""
-    background = scheduler.start(app)
-    try:
+    with scheduler.running(app) as background:
         planned = {job.id: job for job in background.get_jobs()}
         after = datetime(2026, 11, 20, 9, 30, 1, tzinfo=UTC)
         nexts = {name: job.trigger.get_next_fire_time(None, after) for name, job in planned.items()}
@@ -44,8 +45,6 @@ def test_job_times(app: Application) -> None:
             "prune": datetime(2026, 11, 21, 3, 17, tzinfo=UTC),
         }
         assert all(job.coalesce and job.max_instances == 1 for job in planned.values())
-    finally:
-        scheduler.stop(app, background)
 
 
 def test_jobs_are_functions_of_the_pipeline() -> None:
@@ -64,7 +63,7 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
         pipeline.recheck,
         maintenance.prune,
     ]
-    assert [job.work for job in scheduler.JOBS] == verbs
+    assert [job.work for job in jobs.JOBS] == verbs
 
 
 def test_failing_job_is_run_again(app: Application) -> None:
@@ -90,28 +89,39 @@ def test_stop_waits_for_running_jobs(app: Application, monkeypatch: pytest.Monke
         may_end.wait(timeout=30)
         ended.set()
 
-    monkeypatch.setattr(scheduler, "JOBS", (Job(slow, minute="*"),))
-    background = scheduler.start(app)
-    background.get_job("slow").modify(next_run_time=datetime.now(UTC))
-    assert started.wait(timeout=30)
-    threading.Timer(0.05, may_end.set).start()
-    scheduler.stop(app, background)
+    monkeypatch.setattr(jobs, "JOBS", (Job(slow, minute="*"),))
+    with scheduler.running(app) as background:
+        background.get_job("slow").modify(next_run_time=datetime.now(UTC))
+        assert started.wait(timeout=30)
+        threading.Timer(0.05, may_end.set).start()
     assert ended.is_set()
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_web_app_starts_the_scheduler_if_enabled(
+def test_web_app_runs_jobs_if_enabled(
     enabled: bool, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "JOBS", ())
-    started: list[Application] = []
-    begin = scheduler.start
-    monkeypatch.setattr(scheduler, "start", lambda app: started.append(app) or begin(app))
+    """It is then registered as a worker, until it stops."""
+    monkeypatch.setattr(jobs, "JOBS", ())
     built = main.build(settings.model_copy(update={"scheduler": enabled}))
     with TestClient(main.create_app(built)) as client:
         assert client.get("/healthz").status_code == 200
-    assert started == ([built] if enabled else [])
+        names = wait_for_worker(built) if enabled else worker_names(built)
+    assert names == ([live_processes.process_name()] if enabled else [])
+    assert worker_names(built) == []
     built.db.dispose()
+
+
+def worker_names(app: Application) -> list[str]:
+    with app.db.read() as session:
+        return [status.name for status in workers.statuses(session)]
+
+
+def wait_for_worker(app: Application) -> list[str]:
+    deadline = time.monotonic() + 30
+    while not (names := worker_names(app)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return names
 
 
 def test_nightly_job_runs_on_one_machine(app: Application, settings: Settings) -> None:
@@ -135,7 +145,7 @@ def test_nightly_job_runs_on_one_machine(app: Application, settings: Settings) -
 
 
 def test_only_nightly_jobs_are_limited_to_once_a_day() -> None:
-    assert {job.name for job in scheduler.JOBS if job.once_a_day} == {"train", "recheck", "prune"}
+    assert {job.name for job in jobs.JOBS if job.once_a_day} == {"train", "recheck", "prune"}
 
 
 def test_sending_during_planning(
@@ -157,10 +167,7 @@ def test_sending_during_planning(
         match_ahead(*args)
 
     monkeypatch.setattr(planning, "_match_ahead", wait_for_the_first)
-    background = scheduler.start(app)
-    try:
+    with scheduler.running(app) as background:
         background.modify_job("plan", next_run_time=clock.system_time())
         mails = mail_server.wait_for(2)
-    finally:
-        scheduler.stop(app, background)
     assert [mail.recipient for mail in mails] == ["alice@example.org", "bob@example.org"]

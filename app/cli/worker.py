@@ -1,22 +1,21 @@
-"""worker: run the schedule without the web app."""
+"""worker: run jobs without the web app."""
 
 from __future__ import annotations
 
 import signal
 import threading
 
-from app import scheduler
+from app import main
 from app.cli import output
 from app.web import connection_limits
 
 
 def worker() -> None:
-    """Run the schedule without the web app. Several workers may run; each mail is sent by only one."""
+    """Run jobs without the web app. With PostgreSQL, several workers share them."""
     connection_limits.raise_descriptor_limit()
     with output.open_application(log_level=None) as app:
         stop = threading.Event()
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda *_: stop.set())
-        background = scheduler.start(app)
-        stop.wait()
-        scheduler.stop(app, background)
+        with main.running_jobs(app):
+            stop.wait()

@@ -59,9 +59,9 @@ def sign_ahead(sender: Sender, now: datetime) -> int:
     return count
 
 
-def has_unsigned(sender: Sender, session: Session, now: datetime) -> bool:
-    """Return whether `sign_ahead` has work to do."""
-    return sender.composer.signs and bool(ledger.lock_unsigned(session, now, limit=1))
+def has_unsigned(sender: Sender, session: Session, now: datetime, besides: int = 0) -> bool:
+    """Return whether `sign_ahead` has work to do, `besides` this number of digests."""
+    return sender.composer.signs and len(ledger.lock_unsigned(session, now, limit=besides + 1)) > besides
 
 
 def _sign(composer: Composer, request: MailRequest) -> Signature:

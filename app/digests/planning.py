@@ -34,6 +34,7 @@ from app.subscribers import schedule
 from app.types import Digest, Skip
 
 SHARD = 250  # subscribers planned in one transaction
+MANY = 8 * SHARD  # due subscribers from which a second process is worth loading the papers
 TRY_AGAIN = timedelta(hours=1)  # after a subscriber could not be planned
 CLOCKS_MAY_DIFFER = timedelta(minutes=1)
 CLOCK_MAY_GO_BACK = timedelta(days=1)
@@ -102,13 +103,14 @@ def check_clock(session: Session, now: datetime) -> None:
         )
 
 
-def anyone_due(context: DigestContext, session: Session, now: datetime) -> bool:
-    """Return True if a subscriber is due now or soon."""
-    return _is_anyone_due(session, _due(_soon(context, now)))
+def anyone_due(context: DigestContext, session: Session, now: datetime, besides: int = 0) -> bool:
+    """Return True if a subscriber is due now or soon, `besides` this number of others."""
+    return _is_anyone_due(session, _due(_soon(context, now)), besides)
 
 
-def _is_anyone_due(session: Session, due: SelectOfScalar[Subscriber]) -> bool:
-    return session.execute(due.with_only_columns(col(Subscriber.id)).limit(1)).first() is not None
+def _is_anyone_due(session: Session, due: SelectOfScalar[Subscriber], besides: int = 0) -> bool:
+    first = due.with_only_columns(col(Subscriber.id)).offset(besides).limit(1)
+    return session.execute(first).first() is not None
 
 
 def lateness(session: Session, now: datetime) -> timedelta:

@@ -6,6 +6,7 @@ schema          migrations; is the database that of this release?
 backup          all tables and journals in a file, and back
 locks           locks with a lease: one process at a time runs a job
 live_processes  detect which processes are alive, from locks that are released when they die
+workers         the processes that run jobs, with heartbeats, and the jobs that wait, run or have failed
 hit_counters    rate-limit counters that all processes share
 job_runs        the record of each run of a job
 audit_log       changes that operators made

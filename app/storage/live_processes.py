@@ -56,7 +56,12 @@ log = structlog.get_logger(__name__)
 
 def new_holder() -> str:
     """Return a name for a holder of leases. It is unique across machines and identifies this process."""
-    return f"{socket.gethostname()[:60]}:{os.getpid()}:{_process(os.getpid())}:{uuid.uuid4().hex[:12]}"
+    return f"{process_name()}:{uuid.uuid4().hex[:12]}"
+
+
+def process_name() -> str:
+    """Return the name of this process: its machine, its pid and a random number."""
+    return f"{socket.gethostname()[:60]}:{os.getpid()}:{_process(os.getpid())}"
 
 
 @cache

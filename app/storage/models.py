@@ -486,6 +486,14 @@ class Lock(Row, table=True):
     )  # the last completed edition, if the job runs once per edition
 
 
+class Worker(Row, table=True):
+    """A process that runs jobs. It writes `seen_at` every few seconds, by the database's clock."""
+
+    name: str = Field(primary_key=True, max_length=100)  # machine:pid:process, as in the holders of leases
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    seen_at: datetime = Field(sa_type=UtcDateTime)
+
+
 class RateLimit(Row, table=True):
     """A counter of requests in its current window, shared by all processes."""
 

@@ -1129,16 +1129,16 @@ def test_serve_until_sigterm(start_process: Callable[..., subprocess.Popen[str]]
     assert httpx.get(f"{url[0]}/api/v1/runs").status_code == 401
     process.send_signal(signal.SIGTERM)
     _, logged = process.communicate(timeout=60)
-    assert "scheduler stopped" in logged
+    assert "jobs stopped" in logged
     assert process.returncode in (0, -signal.SIGTERM)
 
 
-def test_worker_runs_the_schedule_until_sigterm(start_process: Callable[..., subprocess.Popen[str]]) -> None:
+def test_worker_runs_jobs_until_sigterm(start_process: Callable[..., subprocess.Popen[str]]) -> None:
     process = start_process("worker")
-    wait_for(process, "scheduler started")
+    wait_for(process, "jobs started")
     process.send_signal(signal.SIGTERM)
     _, logged = process.communicate(timeout=60)
-    assert "scheduler stopped" in logged
+    assert "jobs stopped" in logged
     assert process.returncode == 0
 
 

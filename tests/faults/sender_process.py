@@ -28,6 +28,7 @@ from typing import Any
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from app import main, pipeline
+from app.application import Application
 from app.cli import worker
 from app.settings import Settings
 
@@ -193,7 +194,8 @@ def _set_clocks(order: Order) -> None:
 def _work(order: Order) -> dict[str, int]:
     """Run the command, with the scheduled job at once instead of at the next full minute."""
     _replace("app.clock:utcnow", lambda _: _Clock(order.now))
-    _replace("app.scheduler:start", lambda start: lambda app: _hurry(start(app)))
+    _replace("app.scheduler:running", _hurry)
+    _replace("app.worker:running", _hurry)
     os.environ.update(_environment(order.settings))
     worker.worker()
     return {}
@@ -209,9 +211,17 @@ class _Clock:
         return datetime.now(UTC) + self._ahead
 
 
-def _hurry(scheduler: BackgroundScheduler) -> BackgroundScheduler:
-    scheduler.modify_job("send", next_run_time=datetime.now(UTC))
-    return scheduler
+def _hurry(running: Callable[..., Any]) -> Callable[..., Any]:
+    @contextmanager
+    def hurried(app: Application) -> Iterator[Any]:
+        with running(app) as engine:
+            if isinstance(engine, BackgroundScheduler):
+                engine.modify_job("send", next_run_time=datetime.now(UTC))
+            else:
+                engine.defer("send")
+            yield engine
+
+    return hurried
 
 
 def _environment(settings: Settings) -> dict[str, str]:

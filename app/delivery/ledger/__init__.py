@@ -29,7 +29,15 @@ restoring          hold what may have left since a backup was made
 retention          delete deliveries and events after their retention period, and used signatures
 """
 
-from app.delivery.ledger.claims import ALL_EDITIONS, LEASE, ClaimedBatch, claim, mail_requests, still_sendable
+from app.delivery.ledger.claims import (
+    ALL_EDITIONS,
+    LEASE,
+    ClaimedBatch,
+    claim,
+    exceeds_a_batch,
+    mail_requests,
+    still_sendable,
+)
 from app.delivery.ledger.controls import (
     AWAITS_APPROVAL,
     IMPORTED,

@@ -92,6 +92,16 @@ def claim(
     return claimed_ids
 
 
+def exceeds_a_batch(session: Session, now: datetime) -> bool:
+    """Return whether more mails are due than a sender claims at once."""
+    count = 0
+    for state in WAITING_STATES:
+        due = select(DELIVERIES.c.id).where(DELIVERIES.c.state == state, is_sendable(now))
+        due = due.order_by(DELIVERIES.c.next_attempt_at).limit(BATCH_SIZE + 1 - count)
+        count += len(session.connection().execute(due).all())
+    return count > BATCH_SIZE
+
+
 def is_sendable(now: datetime) -> ColumnElement[bool]:
     """Return the condition that a mail is due, not overdue and not paused.
 

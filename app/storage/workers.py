@@ -1,0 +1,123 @@
+"""The registry of the processes that run jobs, and on PostgreSQL the jobs that wait, run or have failed.
+
+A worker is registered with its machine and pid, and writes a heartbeat by the database's clock. It leaves the
+registry when it stops. One that was killed stays listed for FORGET_AFTER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from threading import Event, Thread
+
+import structlog
+from sqlalchemy import delete, func, text, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import Session, col, select
+
+from app.storage import live_processes
+from app.storage.database import Database, UtcDateTime, insert_or_ignore
+from app.storage.models import Worker
+
+HEARTBEAT_SECONDS = 10.0
+LOST_AFTER = timedelta(minutes=1)  # without a heartbeat
+FORGET_AFTER = timedelta(days=1)
+_NOW = func.now(type_=UtcDateTime())
+# The last event of a job says since when it is in its state.
+_JOBS = text("""
+    SELECT job.task_name, CAST(job.status AS text), count(*), min(event.at)
+    FROM procrastinate_jobs AS job
+    CROSS JOIN LATERAL (SELECT max(at) AS at FROM procrastinate_events WHERE job_id = job.id) AS event
+    WHERE job.status IN ('todo', 'doing', 'failed')
+        AND (job.scheduled_at IS NULL OR job.scheduled_at <= now() OR job.status <> 'todo')
+    GROUP BY 1, 2 ORDER BY 1, 2
+""")
+_STATES = {"todo": "waiting", "doing": "running", "failed": "failed"}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A process that runs jobs. `lost`: it has written no heartbeat for LOST_AFTER."""
+
+    name: str
+    started_at: datetime
+    seen_at: datetime
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobCount:
+    """The jobs of one name in one state: waiting, running or failed. `since`: the oldest of them."""
+
+    job: str
+    state: str
+    count: int
+    since: datetime
+
+
+@contextmanager
+def registered(db: Database) -> Iterator[None]:
+    """Register this process as a worker during the block, with a heartbeat from a thread."""
+    name, stopped = live_processes.process_name(), Event()
+    thread = Thread(target=_beat_until, args=(db, name, stopped), name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _beat_until(db: Database, name: str, stopped: Event) -> None:
+    """Write heartbeats until `stopped` is set, and then remove the worker from the registry."""
+    while not stopped.is_set():
+        _try_to_write(db, partial(_beat, name=name))
+        stopped.wait(HEARTBEAT_SECONDS)
+    _try_to_write(db, lambda session: session.execute(delete(Worker).where(col(Worker.name) == name)))
+
+
+def _try_to_write(db: Database, change: Callable[[Session], object]) -> None:
+    try:
+        with db.write() as session:
+            change(session)
+    except SQLAlchemyError as error:  # jobs do not depend on the registry
+        log.warning("could not write a heartbeat", error=str(error))
+
+
+def _beat(session: Session, name: str) -> None:
+    """Write a heartbeat, register the worker if it is not registered, and forget those lost long ago."""
+    own = update(Worker).where(col(Worker.name) == name).values(seen_at=_NOW)
+    if not session.connection().execute(own).rowcount:
+        now = _database_time(session)
+        insert_or_ignore(session, Worker, ["name"], name=name, started_at=now, seen_at=now)
+        session.execute(delete(Worker).where(col(Worker.seen_at) < now - FORGET_AFTER))
+
+
+def statuses(session: Session) -> Sequence[WorkerStatus]:
+    """Return all registered workers, the oldest first."""
+    now = _database_time(session)
+    rows = session.exec(select(Worker).order_by(col(Worker.started_at), col(Worker.name)))
+    return [
+        WorkerStatus(row.name, row.started_at, row.seen_at, lost=row.seen_at < now - LOST_AFTER)
+        for row in rows
+        if row.seen_at >= now - FORGET_AFTER
+    ]
+
+
+def job_counts(session: Session) -> Sequence[JobCount]:
+    """Return the jobs that wait, run or have failed. SQLite has no list of jobs: the process runs them."""
+    if session.get_bind().dialect.name != "postgresql":
+        return []
+    return [
+        JobCount(job, _STATES[state], count, since) for job, state, count, since in session.execute(_JOBS)
+    ]
+
+
+def _database_time(session: Session) -> datetime:
+    now: datetime = session.execute(select(_NOW)).scalar_one()
+    return now

@@ -1,0 +1,208 @@
+"""Run the jobs on PostgreSQL, shared among the processes of the fleet. The only file that uses procrastinate.
+
+Every process defers each job at its times. The database keeps one of them and notifies the processes, and one
+process runs it. A process that finds more work than it can do alone defers the same job once more.
+
+A job names no mails: the ledger and the other tables decide what is left to do. It may therefore be lost, or
+run twice. When a process dies, another one retries its jobs as soon as its heartbeat is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from threading import Thread
+from typing import Any
+
+import procrastinate
+import structlog
+from procrastinate import utils
+from procrastinate.exceptions import AlreadyEnqueued, ConnectorException, UniqueViolation
+from procrastinate.jobs import DeleteJobCondition, Status
+from procrastinate.shell import ProcrastinateShell
+from psycopg import Error as PostgresError
+from sqlalchemy.engine import URL
+
+from app import clock, jobs
+from app.application import Application
+from app.jobs import Job, Lane
+
+UPKEEP_JOBS = 4  # of the upkeep lane, that a process runs side by side
+STALLED_SECONDS = 30.0  # without a heartbeat, which procrastinate writes every ten seconds
+MAX_RETRIES = 2  # of a job whose process died, and of a failed nightly job
+RETRY_SECONDS = 600
+KEEP_FAILED_HOURS = 24
+FALLBACK_SECONDS = 30.0  # between looks for jobs, for retries and lost notifications
+RESTART_SECONDS = 5.0  # after a lane lost the database
+CONNECTIONS = 4  # besides one for the notifications of each lane
+
+log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def running(app: Application) -> Iterator[Worker]:
+    """Take part in running the jobs during the block. At its end, running jobs finish first."""
+    worker = Worker(app)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+
+
+class Worker:
+    """The lanes of one process, in a thread with an event loop. The jobs run in further threads."""
+
+    def __init__(self, app: Application) -> None:
+        self._app, self._loop = app, asyncio.new_event_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(len(Lane) + UPKEEP_JOBS, "job"))
+        self._connector = _connector(app.db.url)
+        self._engines = {lane: procrastinate.App(connector=self._connector) for lane in Lane}
+        self._tasks = {job.name: self._add(job) for job in jobs.JOBS}
+        # Without a lock: if the process that holds it died, no other could rescue its jobs.
+        self._add_periodic(self._rescue, "rescue", "* * * * *", Lane.UPKEEP)
+        self._add_periodic(self._forget, "forget", "7 * * * *", Lane.UPKEEP)
+        self._running = self._loop.create_task(self._work())
+        self._thread = Thread(target=self._run, name="worker", daemon=True)
+
+    def start(self) -> None:
+        """Start to take jobs, as soon as the database is reachable."""
+        self._app.on_shard_planned.append(self._send_soon)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more jobs, and wait for those that are running."""
+        self._app.stopping.set()
+        self._loop.call_soon_threadsafe(self._running.cancel)
+        self._thread.join()
+        self._app.on_shard_planned.clear()
+
+    def defer(self, name: str) -> None:
+        """Have a process run a job now, unless it is waiting already. May be called from any thread."""
+        asyncio.run_coroutine_threadsafe(self._defer(name), self._loop)
+
+    def _send_soon(self) -> None:
+        self.defer("send")
+
+    # --- tasks
+
+    def _add(self, job: Job) -> Any:
+        def work(timestamp: int = 0) -> None:
+            now = clock.utcnow()
+            if job.has_more and job.has_more(self._app, now):
+                self.defer(job.name)
+            jobs.run(self._app, job, now)
+
+        lock = None if job.is_shared else job.name
+        retry = procrastinate.RetryStrategy(max_attempts=MAX_RETRIES, wait=RETRY_SECONDS)
+        cron = f"{job.minute} {job.hour} * * *"
+        return self._add_periodic(work, job.name, cron, job.lane, lock, retry if job.once_a_day else False)
+
+    def _add_periodic(
+        self,
+        work: Callable[..., Any],
+        name: str,
+        cron: str,
+        lane: Lane,
+        lock: str | None = None,
+        retry: procrastinate.RetryStrategy | bool = False,
+    ) -> Any:
+        """Add a task that runs at its times, of which only one waits to be run at any time."""
+        engine = self._engines[lane]
+        task = engine.task(name=name, queue=lane.value, lock=lock, queueing_lock=name, retry=retry)(work)
+        return engine.periodic(cron=cron)(task)
+
+    async def _defer(self, name: str) -> None:
+        """Defer a job. If this fails, the job still runs at its next time."""
+        task = self._tasks[name]
+        try:
+            # Asked first, because PostgreSQL would log an error for each duplicate.
+            if not await task.blueprint.job_manager.list_jobs_async(queueing_lock=name, status="todo"):
+                await task.defer_async()
+        except AlreadyEnqueued:
+            pass
+        except (ConnectorException, PostgresError) as error:
+            log.warning("could not defer a job", job=name, error=str(error))
+
+    async def _rescue(self, timestamp: int) -> None:
+        """Retry the jobs of processes that died. Give up a job that may be what kills them."""
+        manager = self._engines[Lane.UPKEEP].job_manager
+        for job in await manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_SECONDS):
+            log.warning("a process died while it ran a job", job=job.task_name, attempts=job.attempts)
+            try:
+                if job.attempts < MAX_RETRIES:
+                    await manager.retry_job(job)
+                else:
+                    await manager.finish_job(job, Status.FAILED, delete_job=False)
+            except UniqueViolation:  # the same job is waiting already
+                await manager.finish_job(job, Status.FAILED, delete_job=True)
+            except ConnectorException as error:  # another process has rescued it, or it has ended after all
+                log.info("a job needs no rescue", job=job.task_name, error=str(error))
+
+    async def _forget(self, timestamp: int) -> None:
+        """Delete failed jobs after a day. `job_runs` keeps a record of them."""
+        manager = self._engines[Lane.UPKEEP].job_manager
+        await manager.delete_old_jobs(
+            KEEP_FAILED_HOURS, include_failed=True, include_cancelled=True, include_aborted=True
+        )
+
+    # --- the thread
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        with suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._running)
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    async def _work(self) -> None:
+        try:
+            try:
+                await self._connector.open_async()
+            except PostgresError as error:  # the pool continues to connect
+                log.warning("the database is unreachable", error=str(error))
+            async with asyncio.TaskGroup() as group:
+                for lane in Lane:
+                    group.create_task(self._run_lane(lane))
+        finally:
+            await self._connector.close_async()
+
+    async def _run_lane(self, lane: Lane) -> None:
+        """Run the jobs of a lane until the task is cancelled. Start again when the database was away."""
+        while True:
+            try:
+                await self._engines[lane].run_worker_async(
+                    queues=[lane.value],
+                    concurrency=UPKEEP_JOBS if lane is Lane.UPKEEP else 1,
+                    name=lane.value,
+                    fetch_job_polling_interval=FALLBACK_SECONDS,
+                    delete_jobs=DeleteJobCondition.SUCCESSFUL,
+                    stalled_worker_timeout=STALLED_SECONDS,
+                    install_signal_handlers=False,
+                )
+            except (ConnectorException, PostgresError) as error:
+                log.warning("the database is unreachable", lane=lane.value, error=str(error))
+            except Exception:
+                log.exception("a lane failed", lane=lane.value)
+            await asyncio.sleep(RESTART_SECONDS)
+
+
+def open_shell(app: Application, command: str) -> None:
+    """Run one command of procrastinate's shell, or read commands from the terminal if it is empty."""
+
+    async def run() -> None:
+        engine = procrastinate.App(connector=_connector(app.db.url))
+        async with engine.open_async():
+            shell = ProcrastinateShell(engine.job_manager)
+            await (
+                utils.sync_to_async(shell.onecmd, command) if command else utils.sync_to_async(shell.cmdloop)
+            )
+
+    asyncio.run(run())
+
+
+def _connector(url: URL) -> procrastinate.PsycopgConnector:
+    conninfo = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return procrastinate.PsycopgConnector(conninfo=conninfo, min_size=1, max_size=CONNECTIONS)
