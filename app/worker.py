@@ -30,7 +30,7 @@ from app.application import Application
 from app.jobs import Job, Lane
 
 UPKEEP_JOBS = 4  # of the upkeep lane, that a process runs side by side
-STALLED_SECONDS = 30.0  # without a heartbeat, which procrastinate writes every ten seconds
+HEARTBEAT_SECONDS, STALLED_SECONDS = 10.0, 30.0  # of each lane; stalled: without a heartbeat
 MAX_RETRIES = 2  # of a job whose process died, and of a failed nightly job
 RETRY_SECONDS = 600
 KEEP_FAILED_HOURS = 24
@@ -62,8 +62,8 @@ class Worker:
         self._engines = {lane: procrastinate.App(connector=self._connector) for lane in Lane}
         self._tasks = {job.name: self._add(job) for job in jobs.JOBS}
         # Without a lock: if the process that holds it died, no other could rescue its jobs.
-        self._add_periodic(self._rescue, "rescue", "* * * * *", Lane.UPKEEP)
-        self._add_periodic(self._forget, "forget", "7 * * * *", Lane.UPKEEP)
+        self._tasks["rescue"] = self._add_periodic(self._rescue, "rescue", "* * * * *", Lane.UPKEEP)
+        self._tasks["forget"] = self._add_periodic(self._forget, "forget", "7 * * * *", Lane.UPKEEP)
         self._running = self._loop.create_task(self._work())
         self._thread = Thread(target=self._run, name="worker", daemon=True)
 
@@ -126,7 +126,7 @@ class Worker:
         except (ConnectorException, PostgresError) as error:
             log.warning("could not defer a job", job=name, error=str(error))
 
-    async def _rescue(self, timestamp: int) -> None:
+    async def _rescue(self, timestamp: int = 0) -> None:
         """Retry the jobs of processes that died. Give up a job that may be what kills them."""
         manager = self._engines[Lane.UPKEEP].job_manager
         for job in await manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_SECONDS):
@@ -141,7 +141,7 @@ class Worker:
             except ConnectorException as error:  # another process has rescued it, or it has ended after all
                 log.info("a job needs no rescue", job=job.task_name, error=str(error))
 
-    async def _forget(self, timestamp: int) -> None:
+    async def _forget(self, timestamp: int = 0) -> None:
         """Delete failed jobs after a day. `job_runs` keeps a record of them."""
         manager = self._engines[Lane.UPKEEP].job_manager
         await manager.delete_old_jobs(
@@ -179,6 +179,7 @@ class Worker:
                     name=lane.value,
                     fetch_job_polling_interval=FALLBACK_SECONDS,
                     delete_jobs=DeleteJobCondition.SUCCESSFUL,
+                    update_heartbeat_interval=HEARTBEAT_SECONDS,
                     stalled_worker_timeout=STALLED_SECONDS,
                     install_signal_handlers=False,
                 )

@@ -3,8 +3,9 @@
 Exit codes: 0 success, 1 something failed, 2 wrong usage.
 With --json, commands print one JSON document to standard output and nothing else. Logs go to standard error.
 
-serve         run the web app, and by default the schedule
-worker        run the schedule without the web app
+serve         run the web app, and by default the jobs
+worker        run the jobs without the web app
+workers       list the processes that run jobs; the shell of the job engine
 migrate       migrate the database
 doctor        check this installation
 ingest        poll the sources, or read files
@@ -62,6 +63,7 @@ from app.cli import (
     subscribers,
     suppressions,
     worker,
+    workers,
 )
 
 cli = typer.Typer(
@@ -88,6 +90,8 @@ for command in (
     backup.restore,
     backup.move,
     runs.runs,
+    workers.workers,
+    workers.jobs,
     bounces.bounces,
 ):
     cli.command()(command)

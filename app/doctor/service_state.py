@@ -20,10 +20,11 @@ from app.errors import ClockError
 from app.papers import poll_schedule, source_history, source_registry
 from app.relevance import model_store
 from app.settings import Settings
-from app.storage import api_keys, job_runs, schema
+from app.storage import api_keys, job_runs, schema, workers
 from app.storage.database import Database
 from app.storage.models import SendingPause
 
+RECENTLY = timedelta(hours=1)
 LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
@@ -51,6 +52,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
     with db.read() as session:
         yield from _check_sources(session, now)
         yield from _check_schedule(session, now)
+        yield from _check_workers(session, now)
         for pause in session.exec(select(SendingPause)):
             everything = pause.edition == ledger.ALL_EDITIONS
             scope = "all sending" if everything else f"edition {pause.edition}"
@@ -173,6 +175,28 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         yield error("ledger", f"since yesterday: {faults}", fix)
     else:
         yield ok("ledger", "it has exactly one entry for each digest that was due since yesterday")
+
+
+def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
+    """Check the heartbeats of the processes that run jobs, and that no job has failed or waits for long."""
+    statuses = workers.statuses(session)
+    lost = [status for status in statuses if status.lost]
+    for status in lost:
+        fix = "see why it died, and start it again; its mails are recovered, and it is forgotten after a day"
+        yield warning(f"worker {status.name}", f"was lost at {status.seen_at:%Y-%m-%d %H:%M} UTC", fix)
+    if alive := len(statuses) - len(lost):
+        yield ok("workers", f"{alive} {'processes run' if alive > 1 else 'process runs'} jobs")
+    elif lost:
+        fix = "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`"
+        yield error("workers", "no process runs jobs", fix)
+    for each in workers.job_counts(session):
+        since = f"since {each.since:%Y-%m-%d %H:%M} UTC"
+        if each.state == "failed" and now - each.newest < RECENTLY:
+            fix = f"run `paperboy jobs list_jobs task={each.job} status=failed`; the log says why"
+            yield warning(f"failed {each.job}", f"this job failed {each.count} times {since}", fix)
+        elif each.state == "waiting" and now - each.since > LATE:
+            fix = "start more workers, unless a long job of this name is running"
+            yield warning(f"waiting {each.job}", f"no worker has taken this job {since}", fix)
 
 
 def _format_span(span: timedelta) -> str:

@@ -28,7 +28,7 @@ FORGET_AFTER = timedelta(days=1)
 _NOW = func.now(type_=UtcDateTime())
 # The last event of a job says since when it is in its state.
 _JOBS = text("""
-    SELECT job.task_name, CAST(job.status AS text), count(*), min(event.at)
+    SELECT job.task_name, CAST(job.status AS text), count(*), min(event.at), max(event.at)
     FROM procrastinate_jobs AS job
     CROSS JOIN LATERAL (SELECT max(at) AS at FROM procrastinate_events WHERE job_id = job.id) AS event
     WHERE job.status IN ('todo', 'doing', 'failed')
@@ -52,12 +52,13 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobCount:
-    """The jobs of one name in one state: waiting, running or failed. `since`: the oldest of them."""
+    """The jobs of one name that are waiting, running or failed, and since when the oldest and newest are."""
 
     job: str
     state: str
     count: int
     since: datetime
+    newest: datetime
 
 
 @contextmanager
@@ -113,9 +114,7 @@ def job_counts(session: Session) -> Sequence[JobCount]:
     """Return the jobs that wait, run or have failed. SQLite has no list of jobs: the process runs them."""
     if session.get_bind().dialect.name != "postgresql":
         return []
-    return [
-        JobCount(job, _STATES[state], count, since) for job, state, count, since in session.execute(_JOBS)
-    ]
+    return [JobCount(job, _STATES[state], *rest) for job, state, *rest in session.execute(_JOBS)]
 
 
 def _database_time(session: Session) -> datetime:

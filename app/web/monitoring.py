@@ -29,7 +29,7 @@ from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
 from app.papers import source_registry
 from app.relevance import model_store
-from app.storage import job_runs, schema
+from app.storage import job_runs, schema, workers
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -158,6 +158,7 @@ class _DatabaseCollector(Collector):
             )
             times = [(job, at.timestamp() if at else 0) for job, at in last]
             yield _gauges("job_ended_timestamp_seconds", "Time at which a job last ended.", "job", times)
+            yield from _worker_metrics(session)
             yield from _model_metrics(self._app.models.versions(session))
 
 
@@ -175,6 +176,19 @@ def _warm_up_metrics(status: ledger.WarmUpStatus | None) -> Iterator[Metric]:
         waiting[use.receiver if use.receiver in PROVIDERS else rates.OTHERS] += use.waiting
     about = "Digests that wait until tomorrow because of the warm-up."
     yield _gauges("warm_up_waiting", about, "receiver", sorted(waiting.items()))
+
+
+def _worker_metrics(session: Session) -> Iterator[Metric]:
+    statuses = workers.statuses(session)
+    lost = sum(status.lost for status in statuses)
+    numbers = [("alive", len(statuses) - lost), ("lost", lost)]
+    yield _gauges("workers", "Processes that run jobs.", "state", numbers)
+    seen = [(status.name, status.seen_at.timestamp()) for status in statuses]
+    yield _gauges("worker_seen_timestamp_seconds", "Time of a worker's last heartbeat.", "worker", seen)
+    counts = GaugeMetricFamily("paperboy_jobs", "Jobs on PostgreSQL by state.", labels=["job", "state"])
+    for each in workers.job_counts(session):
+        counts.add_metric([each.job, each.state], each.count)
+    yield counts
 
 
 def _gauge(name: str, about: str, value: float) -> Metric:

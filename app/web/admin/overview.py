@@ -16,7 +16,7 @@ from app.doctor import service_state
 from app.doctor.findings import Level
 from app.storage.models import DeliveryState
 from app.web.admin.sign_in import Reader, page
-from app.web.api import sources, statistics
+from app.web.api import sources, statistics, workers
 from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -58,6 +58,7 @@ def overview(request: Request, operator: Reader) -> Response:
         findings=[finding for finding in findings if finding.level is not Level.OK],
         statistics=statistics.get_statistics(app, operator.key, now, days=7),
         sources=sources.list_sources(app, operator.key).items,
+        fleet=workers.get_workers(app, operator.key),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ audit_log     changes made by operators
 docs          the HTML documentation
 
 The resources: deliveries, digests, editions, interests, keys, papers, paper_changes, relevance_models,
-runs, settings, sources, statistics, subscribers, subscriber_files, suppressions.
+runs, settings, sources, statistics, subscribers, subscriber_files, suppressions, workers.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from app.web.api import (
     subscribers,
     suppressions,
     values,
+    workers,
 )
 from app.web.rate_limits import Capacity
 
@@ -60,6 +61,7 @@ RESOURCES = (
     suppressions,
     relevance_models,
     runs,
+    workers,
     audit_log,
     keys,
     settings,

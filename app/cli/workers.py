@@ -1,0 +1,43 @@
+"""workers: list the processes that run jobs. jobs: procrastinate's shell."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from app.cli import output
+from app.storage import workers as registry
+
+
+def workers(as_json: output.AsJson = False) -> None:
+    """List the processes that run jobs, and the jobs that wait, run or have failed."""
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        statuses, counts = registry.statuses(session), registry.job_counts(session)
+    if as_json:
+        output.print_json({"workers": [*map(asdict, statuses)], "jobs": [*map(asdict, counts)]})
+        return
+    rows = [
+        (each.name, output.format_time(each.started_at), output.format_time(each.seen_at), "lost" * each.lost)
+        for each in statuses
+    ]
+    output.table(["worker", "started", "last heartbeat", ""], rows)
+    if counts:
+        cells = [(each.job, each.state, each.count, output.format_time(each.since)) for each in counts]
+        output.table(["job", "state", "number", "since"], cells, title="\nJobs")
+
+
+def jobs(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="A command, such as `list_jobs status=failed`, `retry 12` or `help`."),
+    ] = None,
+) -> None:
+    """Look at the jobs on PostgreSQL, retry or cancel them, in procrastinate's shell or by one command."""
+    with output.open_application(needs_secret=False) as app:
+        if not app.db.locks_rows:
+            output.fail("with SQLite there is no list of jobs: see `paperboy runs`")
+        from app.worker import open_shell  # an extra
+
+        open_shell(app, " ".join(command or []))

@@ -1,0 +1,54 @@
+"""The processes that run jobs, and the jobs that wait, run or have failed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.storage import workers
+from app.web.api.auth import CanRead, Paperboy
+
+router = APIRouter(prefix="/workers", tags=["runs"])
+
+
+class WorkerOut(BaseModel):
+    """A process that runs jobs, with its last heartbeat. One that was killed stays listed for a day."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    name: str = Field(examples=["mail1:4711:0123456789ab"], description="Machine, process id, random number.")
+    started_at: datetime
+    seen_at: datetime = Field(description="The last heartbeat. There is one every ten seconds.")
+    lost: bool = Field(description="There has been no heartbeat for a minute.")
+
+
+class JobCountOut(BaseModel):
+    """The jobs of one name in one state. With SQLite, there is no list of jobs."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    job: str = Field(examples=["send"])
+    state: Literal["waiting", "running", "failed"]
+    count: int = Field(examples=[1])
+    since: datetime = Field(description="When the oldest of them came into this state.")
+    newest: datetime = Field(description="When the newest of them came into this state.")
+
+
+class Fleet(BaseModel):
+    """All workers, and the jobs that have not succeeded yet. Failed jobs are listed for a day."""
+
+    workers: list[WorkerOut]
+    jobs: list[JobCountOut]
+
+
+@router.get("")
+def get_workers(app: Paperboy, _key: CanRead) -> Fleet:
+    """Return the processes that run jobs, and the jobs that wait, run or have failed."""
+    with app.db.read() as session:
+        return Fleet(
+            workers=[WorkerOut.model_validate(status) for status in workers.statuses(session)],
+            jobs=[JobCountOut.model_validate(count) for count in workers.job_counts(session)],
+        )

@@ -1,0 +1,272 @@
+"""Test the workers of a fleet on PostgreSQL: each job runs once, and those of dead processes are rescued."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app import jobs, main, worker
+from app.application import Application
+from app.jobs import Job, Lane
+from app.settings import Settings
+from app.storage import workers
+from tests.support.postgres_server import PostgresServer
+
+PATIENCE = 60.0  # seconds
+CLOSE_CONNECTIONS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def settings(settings: Settings, postgres: PostgresServer) -> Settings:
+    """Return settings with a PostgreSQL database of its own."""
+    return settings.model_copy(update={"database_url": postgres.create_database()})
+
+
+@pytest.fixture
+def build(settings: Settings) -> Iterator[Callable[[], Application]]:
+    """Return a function that builds one more application, as another process would."""
+    with ExitStack() as stack:
+
+        def build() -> Application:
+            built = main.build(settings)
+            stack.callback(built.db.dispose)
+            return built
+
+        yield build
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notice dead processes and lost connections within seconds."""
+    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr(worker, "STALLED_SECONDS", 1.0)
+    monkeypatch.setattr(worker, "FALLBACK_SECONDS", 0.5)
+    monkeypatch.setattr(worker, "RESTART_SECONDS", 0.1)
+
+
+def statuses_of(app: Application) -> list[tuple[str, str, int]]:
+    """Return the name, the status and the attempts of each job that has not succeeded."""
+    with app.db.read() as session:
+        rows = session.execute(text("SELECT task_name, status::text, attempts FROM procrastinate_jobs"))
+        return [tuple(row) for row in rows]
+
+
+def test_periodic_job_runs_once_for_the_fleet(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three processes defer it, and one runs it, once for each minute that has begun."""
+    calls: list[datetime] = []
+
+    def tick(_app: Application, _now: datetime) -> None:
+        calls.append(datetime.now(UTC))
+
+    monkeypatch.setattr(jobs, "JOBS", (Job(tick, "*"),))
+    apps = [build() for _ in range(3)]
+    began = datetime.now(UTC)
+    with ExitStack() as stack:
+        for app in apps:
+            stack.enter_context(worker.running(app))
+        wait_until(lambda: count_deferred(apps[0]) == 3 or calls)
+        time.sleep(2)  # enough for each to have deferred it
+    assert len(calls) == 1 + (datetime.now(UTC).minute != began.minute and calls[-1].minute != began.minute)
+
+
+def count_deferred(app: Application) -> int:
+    with app.db.read() as session:
+        return session.execute(text("SELECT count(*) FROM procrastinate_periodic_defers")).scalar_one()
+
+
+def test_job_with_more_work_recruits_other_processes(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All three processes work at once. When none is left, the job waits."""
+    meeting = threading.Barrier(3, timeout=PATIENCE)
+    busy: list[Application] = []
+
+    def share(app: Application, _now: datetime) -> None:
+        if len(busy) < 3:
+            busy.append(app)
+            meeting.wait()
+
+    def has_more(_app: Application, _now: datetime) -> bool:
+        return len(busy) < 3
+
+    job = Job(share, "0", "0", lane=Lane.SEND, is_shared=True, has_more=has_more)
+    monkeypatch.setattr(jobs, "JOBS", (job,))
+    apps = [build() for _ in range(3)]
+    with ExitStack() as stack:
+        started = [stack.enter_context(worker.running(app)) for app in apps]
+        started[0].defer("share")
+        wait_until(lambda: len(busy) == 3 and meeting.n_waiting == 0)
+    assert {id(app) for app in busy} == {id(app) for app in apps}
+
+
+def test_exclusive_job_runs_in_one_process_at_a_time(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it runs, at most one more of it waits."""
+    running, most, ended = [0], [0], threading.Event()
+
+    def exclusive(_app: Application, _now: datetime) -> None:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        ended.wait(PATIENCE)
+        running[0] -= 1
+
+    monkeypatch.setattr(jobs, "JOBS", (Job(exclusive, "0", "0"),))
+    apps = [build() for _ in range(2)]
+    with ExitStack() as stack:
+        started = [stack.enter_context(worker.running(app)) for app in apps]
+        started[0].defer("exclusive")
+        wait_until(lambda: running[0])
+        for each in (*started, *started):
+            each.defer("exclusive")
+        expected = [("exclusive", "doing", 0), ("exclusive", "todo", 0)]
+        wait_until(lambda: sorted(statuses_of(apps[0])) == expected)
+        ended.set()
+        wait_until(lambda: statuses_of(apps[0]) == [])
+    assert most == [1]
+
+
+def test_failed_job_is_listed_for_the_operator(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one runs all the same."""
+    calls = []
+
+    def fail_once(_app: Application, _now: datetime) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionError("the relay is away")
+
+    monkeypatch.setattr(jobs, "JOBS", (Job(fail_once, "0", "0"),))
+    app = build()
+    with worker.running(app) as started:
+        started.defer("fail_once")
+        wait_until(lambda: statuses_of(app) == [("fail_once", "failed", 1)])
+        started.defer("fail_once")
+        wait_until(lambda: len(calls) == 2)
+    with app.db.read() as session:
+        (count,) = workers.job_counts(session)
+    assert (count.job, count.state, count.count) == ("fail_once", "failed", 1)
+
+
+def hang(_app: Application, _now: datetime) -> None:
+    time.sleep(PATIENCE)
+
+
+def _run_and_hang(settings: Settings) -> None:
+    jobs.JOBS = (Job(hang, "0", "0"),)
+    app = main.build(settings)
+    with worker.running(app) as running:
+        running.defer("hang")
+        time.sleep(PATIENCE)
+
+
+def test_job_of_a_killed_process_is_rescued(
+    build: Callable[[], Application], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process runs it, although nothing released its lock."""
+    app, rescued = build(), threading.Event()
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_run_and_hang, args=(settings,), daemon=True)
+    process.start()
+    wait_until(lambda: statuses_of(app) == [("hang", "doing", 0)])
+    process.kill()
+    process.join()
+
+    def hang(_app: Application, _now: datetime) -> None:
+        rescued.set()
+
+    monkeypatch.setattr(jobs, "JOBS", (Job(hang, "0", "0"),))
+    with worker.running(app) as started:
+        while not rescued.wait(0.5):
+            started.defer("rescue")
+        wait_until(lambda: "hang" not in [name for name, *_ in statuses_of(app)])
+
+
+def test_job_that_kills_processes_is_given_up(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After two retries it has failed, so that it cannot kill all workers one after another."""
+    monkeypatch.setattr(jobs, "JOBS", (Job(hang, "0", "0"),))
+    app = build()
+    with app.db.write() as session:
+        insert = """
+            INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, status, attempts)
+            VALUES ('upkeep', 'hang', 'hang', 'hang', 'doing', 2)
+        """
+        session.execute(text(insert))
+    with worker.running(app) as started:
+        started.defer("rescue")
+        wait_until(lambda: ("hang", "failed", 3) in statuses_of(app))
+
+
+def test_job_of_a_killed_process_that_waits_already(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stalled job is removed, because the waiting one does its work."""
+    calls = []
+    monkeypatch.setattr(jobs, "JOBS", (Job(lambda *_: calls.append(1), "0", "0"),))
+    app = build()
+    with app.db.write() as session:
+        for status in ("doing", "todo"):
+            insert = """
+                INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, status)
+                VALUES ('upkeep', '<lambda>', 'lock', '<lambda>', CAST(:status AS procrastinate_job_status))
+            """
+            session.execute(text(insert), {"status": status})
+    with worker.running(app) as started:
+        started.defer("rescue")
+        wait_until(lambda: calls)
+        wait_until(lambda: statuses_of(app) == [])
+    assert calls == [1]
+
+
+def test_database_closes_all_connections(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker connects again, and takes jobs again."""
+    calls: list[int] = []
+    monkeypatch.setattr(jobs, "JOBS", (Job(lambda *_: calls.append(1), "0", "0"),))
+    app = build()
+    with worker.running(app) as started:
+        started.defer("<lambda>")
+        wait_until(lambda: calls)
+        for _ in range(2):
+            with app.db.read() as session:
+                session.execute(text(CLOSE_CONNECTIONS))
+            calls.clear()
+            deadline = time.monotonic() + PATIENCE
+            while not calls:
+                assert time.monotonic() < deadline
+                started.defer("<lambda>")
+                time.sleep(0.1)
+
+
+def test_database_away_at_start(settings: Settings, tmp_path: Path) -> None:
+    """The worker can be stopped while it tries to connect."""
+    away = settings.model_copy(update={"database_url": "postgresql+psycopg://nobody@127.0.0.1:1/none"})
+    app = main.build(away)
+    with worker.running(app):
+        pass
+    app.db.dispose()
