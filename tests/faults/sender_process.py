@@ -29,9 +29,10 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from app import main, pipeline
 from app.application import Application
-from app.cli import worker
+from app.cli import serve, worker
 from app.settings import Settings
 
+POLLING = ("refresh", "recheck")
 PATIENCE = 30.0  # seconds that a test waits for something that should happen at once
 
 _SENDING_PATH = tuple(
@@ -76,6 +77,7 @@ class Order:
     planning_takes: timedelta = timedelta()  # by how much its clock and the database's have jumped then
     database_clock_ahead: timedelta | None = None  # as seen by the sender
     works: bool = False  # like `paperboy worker`, with a job right now, until it is told to stop
+    serves: bool = False  # the same for `paperboy serve`, with the scheduler on
 
 
 class Sender:
@@ -92,6 +94,12 @@ class Sender:
         self.process.kill()
         self.process.join(PATIENCE)
         assert self.process.exitcode is not None
+
+    def is_ended_by_sigterm(self) -> bool:
+        """Send SIGTERM and wait for the end. Return False if the process failed. uvicorn sends it again."""
+        self.ask_to_end()
+        self.process.join(PATIENCE)
+        return self.process.exitcode in (0, -signal.SIGTERM)
 
     def ask_to_end(self) -> None:
         """Send SIGTERM."""
@@ -159,7 +167,7 @@ def _run(order: Order, connection: Connection) -> None:
     if order.dies_at_line is not None:
         _die_at_line(order.dies_at_line)
     try:
-        connection.send(_work(order) if order.works else _send(order))
+        connection.send(_work(order) if order.works or order.serves else _send(order))
     except Exception as error:
         connection.send(f"{type(error).__name__}: {error}")
 
@@ -192,12 +200,20 @@ def _set_clocks(order: Order) -> None:
 
 
 def _work(order: Order) -> dict[str, int]:
-    """Run the command, with the scheduled job at once instead of at the next full minute."""
+    """Run the command, with the scheduled job at once instead of at the next full minute.
+
+    Jobs that poll sources are left out.
+    """
+    _replace("app.jobs:JOBS", lambda all_jobs: tuple(job for job in all_jobs if job.name not in POLLING))
     _replace("app.clock:utcnow", lambda _: _Clock(order.now))
     _replace("app.scheduler:running", _hurry)
     _replace("app.worker:running", _hurry)
     os.environ.update(_environment(order.settings))
-    worker.worker()
+    if order.works:
+        worker.worker()
+    else:
+        os.environ["PAPERBOY_SCHEDULER"] = "true"
+        serve.serve(host="127.0.0.1", port=0)
     return {}
 
 
