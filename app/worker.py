@@ -180,6 +180,7 @@ class Worker:
                     fetch_job_polling_interval=FALLBACK_SECONDS,
                     delete_jobs=DeleteJobCondition.SUCCESSFUL,
                     update_heartbeat_interval=HEARTBEAT_SECONDS,
+                    abort_job_polling_interval=FALLBACK_SECONDS,
                     stalled_worker_timeout=STALLED_SECONDS,
                     install_signal_handlers=False,
                 )

@@ -1,0 +1,139 @@
+"""Test the registry of workers: heartbeats, lost workers, and where operators see them."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime, timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import text
+from typer.testing import CliRunner
+
+from app import clock, main
+from app.application import Application
+from app.cli import cli
+from app.doctor import Level, service_state
+from app.relevance import model_store
+from app.settings import Settings
+from app.storage import api_keys, live_processes, workers
+from app.storage.models import Scope, Worker
+from tests.faults.sender_process import _environment
+
+MINUTE = timedelta(minutes=1)
+FAIL = """
+    INSERT INTO procrastinate_jobs (queue_name, task_name, status) VALUES ('upkeep', 'prune', 'todo');
+    UPDATE procrastinate_jobs SET status = 'doing';
+    UPDATE procrastinate_jobs SET status = 'failed';
+    INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('plan', 'plan');
+    UPDATE procrastinate_events SET at = now() - interval '10 minutes'
+"""
+
+
+def add_worker(app: Application, name: str, seen_at: datetime) -> None:
+    with app.db.write() as session:
+        session.add(Worker(name=name, started_at=seen_at - 60 * MINUTE, seen_at=seen_at))
+
+
+def statuses_of(app: Application) -> dict[str, bool]:
+    """Return whether each worker is lost."""
+    with app.db.read() as session:
+        return {status.name: status.lost for status in workers.statuses(session)}
+
+
+def test_heartbeat(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is registered while it runs, and forgets those lost for a day when it starts."""
+    monkeypatch.setattr(workers, "HEARTBEAT_SECONDS", 0.05)
+    own, now = live_processes.process_name(), clock.utcnow()
+    add_worker(app, "mail1:1:a", now - 10 * MINUTE)
+    add_worker(app, "mail2:1:a", now - 2 * workers.FORGET_AFTER)
+    assert statuses_of(app) == {"mail1:1:a": True}
+    with workers.registered(app.db):
+        wait_until_registered(app, own, now)
+        with app.db.write() as session:
+            session.get_one(Worker, own).seen_at = now - 10 * MINUTE
+        wait_until_registered(app, own, now)
+        assert statuses_of(app) == {"mail1:1:a": True, own: False}
+    with app.db.read() as session:
+        assert session.get(Worker, own) is None
+        assert session.get(Worker, "mail2:1:a") is None
+
+
+def wait_until_registered(app: Application, name: str, since: datetime) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with app.db.read() as session:
+            row = session.get(Worker, name)
+            if row and row.seen_at >= since - MINUTE:
+                return
+        time.sleep(0.02)
+    raise AssertionError("there was no heartbeat")
+
+
+def test_worker_continues_without_its_registry(app: Application) -> None:
+    """Jobs do not depend on it."""
+    with app.db.write() as session:
+        session.execute(text("ALTER TABLE worker RENAME TO others"))
+    try:
+        with workers.registered(app.db):
+            pass
+    finally:
+        with app.db.write() as session:  # tests share this database
+            session.execute(text("ALTER TABLE others RENAME TO worker"))
+
+
+def test_operators_see_workers_and_jobs(
+    app: Application, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The doctor, the metrics, the admin pages, the API and the command line."""
+    now = clock.utcnow()
+    add_worker(app, "mail1:1:a", now)
+    add_worker(app, "mail2:2:b", now - 10 * MINUTE)
+    on_postgresql = app.db.locks_rows
+    if on_postgresql:
+        with app.db.write() as session:
+            session.execute(text(FAIL))
+    findings = {each.check: each for each in service_state.check(app.db, model_store.ModelStore(), now)}
+    assert findings["workers"].message == "1 process runs jobs"
+    assert findings["worker mail2:2:b"].level is Level.WARNING
+    assert ("failed prune" in findings, "waiting plan" in findings) == (on_postgresql, on_postgresql)
+
+    with app.db.write() as session:
+        key = api_keys.create(session, "operator", list(Scope), now)[1]
+    headers = {"Authorization": f"Bearer {key}"}
+    with TestClient(main.create_app(app), base_url="https://paperboy.test") as client:
+        fleet = client.get("/api/v1/workers", headers=headers).json()
+        metrics = client.get("/metrics", headers=headers).text
+        client.post("/admin/sign-in", data={"key": key}, headers={"Origin": "https://paperboy.test"})
+        page = client.get("/admin").text
+    assert [(each["name"], each["lost"]) for each in fleet["workers"]] == [
+        ("mail2:2:b", True),
+        ("mail1:1:a", False),
+    ]
+    jobs = [("plan", "waiting"), ("prune", "failed")] if on_postgresql else []
+    assert [(each["job"], each["state"]) for each in fleet["jobs"]] == jobs
+    assert 'paperboy_workers{state="lost"} 1.0' in metrics
+    assert 'paperboy_worker_seen_timestamp_seconds{worker="mail1:1:a"} ' in metrics
+    assert ('paperboy_jobs{job="prune",state="failed"} 1.0' in metrics) == on_postgresql
+    assert "mail2:2:b" in page
+
+    for name, value in _environment(settings).items():
+        monkeypatch.setenv(name, value)
+    shown = CliRunner().invoke(cli, ["workers", "--json"], catch_exceptions=False)
+    listed = json.loads(shown.stdout)
+    assert [each["name"] for each in listed["workers"]] == ["mail2:2:b", "mail1:1:a"]
+    table = CliRunner().invoke(cli, ["workers"], catch_exceptions=False).stdout
+    assert ("mail1:1:a" in table, "prune" in table) == (True, on_postgresql)
+    shell = CliRunner().invoke(cli, ["jobs", "list_jobs", "status=failed"], catch_exceptions=False)
+    if on_postgresql:
+        assert (shell.exit_code, "prune" in shell.stdout) == (0, True)
+    else:
+        assert (shell.exit_code, "SQLite" in shell.output) == (1, True)
+
+
+def test_no_worker_is_left(app: Application) -> None:
+    now = clock.utcnow()
+    add_worker(app, "mail2:2:b", now - 10 * MINUTE)
+    findings = {each.check: each for each in service_state.check(app.db, model_store.ModelStore(), now)}
+    assert findings["workers"].level is Level.ERROR
