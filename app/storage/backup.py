@@ -37,8 +37,9 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFE
 BATCH = 1000  # rows
 ABANDONED_SECONDS = 86_400  # after which the unfinished file of a backup is deleted
 EVERYTHING = "*"  # the edition of a pause that holds all mails
-# Rows of these tables are of no use elsewhere: sessions and locks belong to running processes.
-EXCLUDED = ("alembic_version", "admin_session", "lock", "rate_limit")
+# Rows of these tables are of no use elsewhere: sessions, locks and jobs belong to running processes.
+EXCLUDED = ("alembic_version", "admin_session", "lock", "rate_limit", "worker")
+JOBS = "procrastinate_"  # the prefix of the tables of jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +209,8 @@ def _snapshot(db: Database) -> Iterator[Connection]:
 def _tables(connection: Connection) -> Sequence[Table]:
     """Return the tables of a backup, in the order in which foreign keys allow inserting their rows."""
     tables = MetaData()
-    tables.reflect(connection)
-    return [table for table in tables.sorted_tables if table.name not in EXCLUDED]
+    tables.reflect(connection, only=lambda name, _tables: name not in EXCLUDED and not name.startswith(JOBS))
+    return tables.sorted_tables
 
 
 def _write_table(archive: zipfile.ZipFile, connection: Connection, table: Table) -> TableEntry:
