@@ -22,6 +22,7 @@ The interfaces:
     web            pages, feeds, webhooks and the admin API
     cli            the commands, the demo and its sample data
     doctor         checks of the installation, each with a suggested fix
+    jobs           when each function runs: by APScheduler in one process, by procrastinate in many
 
 Modules:
 
@@ -29,9 +30,6 @@ Modules:
     maintenance    import of subscribers, pruning, backup, restore, move to another database
     application    the application context, built once at startup
     main           composition root: `build(settings)`, `create_app(application)`
-    jobs           when each function runs
-    scheduler      runs the jobs in one process; the only module that uses APScheduler
-    worker         runs the jobs in many processes, on PostgreSQL; the only module that uses procrastinate
     settings       settings from the environment; .env.example explains them
     types          PURE: the values that packages exchange
     links          PURE: signed links, their lifetimes, and VERP return paths

@@ -9,8 +9,9 @@ import structlog
 from fastapi import FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
 
-from app import clock, jobs, scheduler
+from app import clock, jobs
 from app.application import Application
+from app.jobs import scheduler
 from app.links import LinkSigner
 from app.mail.composer import Composer
 from app.mail.render import Renderer
@@ -134,7 +135,7 @@ def running_jobs(app: Application) -> Iterator[None]:
     if app.db.url.get_backend_name() == "sqlite":
         engine = scheduler.running
     else:
-        from app.worker import running as engine  # an extra
+        from app.jobs.worker import running as engine  # an extra
     with workers.registered(app.db), engine(app):
         log.info("jobs started", engine=engine.__module__, jobs=[job.name for job in jobs.JOBS])
         yield

@@ -29,9 +29,10 @@ import structlog
 from sqlalchemy import text
 from sqlmodel import col, func, select
 
-from app import jobs, pipeline, scheduler, worker
+from app import jobs, pipeline
 from app import main as application
 from app.digests import planning
+from app.jobs import scheduler, worker
 from app.storage import schema, workers
 from app.storage.database import Database
 from app.storage.models import Delivery, DeliveryState

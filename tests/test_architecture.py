@@ -153,7 +153,7 @@ def test_only_clock_reads_the_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "module"), [("apscheduler", "scheduler"), ("procrastinate", "worker")], ids=str
+    ("library", "module"), [("apscheduler", "jobs.scheduler"), ("procrastinate", "jobs.worker")], ids=str
 )
 def test_only_one_module_imports_an_engine(library: str, module: str) -> None:
     importing = [path for path in MODULES if any(is_or_is_in(name, {library}) for name in imports_of(path))]

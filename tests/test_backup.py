@@ -28,7 +28,7 @@ from app.digests.restoring import RestoreReport
 from app.errors import Conflict, InvalidInput
 from app.storage import backup
 from app.storage.database import Database
-from app.storage.models import Delivery, DeliveryState, Paper, Source, Subscriber, Worker
+from app.storage.models import Delivery, DeliveryState, Paper, Source, Subscriber, WorkerRow
 from app.types import MailKind, SendOutcome, SendResult
 from tests.storage.test_migrations import config_of
 from tests.storage.test_releases import RELEASES, read_rows
@@ -411,7 +411,7 @@ def test_workers_and_jobs_are_left_out(service: Application, tmp_path: Path, now
     """They belong to running processes. Jobs could not be stored in another kind of database."""
     file = tmp_path / "backup.zip"
     with service.db.write() as session:
-        session.add(Worker(name="mail1:1:a", started_at=now, seen_at=now))
+        session.add(WorkerRow(name="mail1:1:a", started_at=now, seen_at=now))
     backup.write(service.db, file, tmp_path, now, "0.2.0")
     tables = {name.partition("/")[2].partition(".")[0] for name in zipfile.ZipFile(file).namelist()}
     assert "delivery" in tables

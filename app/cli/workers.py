@@ -38,6 +38,6 @@ def jobs(
     with output.open_application(needs_secret=False) as app:
         if not app.db.locks_rows:
             output.fail("with SQLite there is no list of jobs: see `paperboy runs`")
-        from app.worker import open_shell  # an extra
+        from app.jobs.worker import open_shell  # an extra
 
         open_shell(app, " ".join(command or []))

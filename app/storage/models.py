@@ -486,7 +486,7 @@ class Lock(Row, table=True):
     )  # the last completed edition, if the job runs once per edition
 
 
-class Worker(Row, table=True):
+class WorkerRow(Row, table=True):
     """A process that runs jobs. It writes `seen_at` every few seconds, by the database's clock."""
 
     name: str = Field(primary_key=True, max_length=100)  # machine:pid:process, as in the holders of leases

@@ -20,7 +20,7 @@ from sqlmodel import Session, col, select
 
 from app.storage import live_processes
 from app.storage.database import Database, UtcDateTime, insert_or_ignore
-from app.storage.models import Worker
+from app.storage.models import WorkerRow
 
 HEARTBEAT_SECONDS = 10.0
 LOST_AFTER = timedelta(minutes=1)  # without a heartbeat
@@ -79,7 +79,7 @@ def _beat_until(db: Database, name: str, stopped: Event) -> None:
     while not stopped.is_set():
         _try_to_write(db, partial(_beat, name=name))
         stopped.wait(HEARTBEAT_SECONDS)
-    _try_to_write(db, lambda session: session.execute(delete(Worker).where(col(Worker.name) == name)))
+    _try_to_write(db, lambda session: session.execute(delete(WorkerRow).where(col(WorkerRow.name) == name)))
 
 
 def _try_to_write(db: Database, change: Callable[[Session], object]) -> None:
@@ -92,17 +92,17 @@ def _try_to_write(db: Database, change: Callable[[Session], object]) -> None:
 
 def _beat(session: Session, name: str) -> None:
     """Write a heartbeat, register the worker if it is not registered, and forget those lost long ago."""
-    own = update(Worker).where(col(Worker.name) == name).values(seen_at=_NOW)
+    own = update(WorkerRow).where(col(WorkerRow.name) == name).values(seen_at=_NOW)
     if not session.connection().execute(own).rowcount:
         now = _database_time(session)
-        insert_or_ignore(session, Worker, ["name"], name=name, started_at=now, seen_at=now)
-        session.execute(delete(Worker).where(col(Worker.seen_at) < now - FORGET_AFTER))
+        insert_or_ignore(session, WorkerRow, ["name"], name=name, started_at=now, seen_at=now)
+        session.execute(delete(WorkerRow).where(col(WorkerRow.seen_at) < now - FORGET_AFTER))
 
 
 def statuses(session: Session) -> Sequence[WorkerStatus]:
     """Return all registered workers, the oldest first."""
     now = _database_time(session)
-    rows = session.exec(select(Worker).order_by(col(Worker.started_at), col(Worker.name)))
+    rows = session.exec(select(WorkerRow).order_by(col(WorkerRow.started_at), col(WorkerRow.name)))
     return [
         WorkerStatus(row.name, row.started_at, row.seen_at, lost=row.seen_at < now - LOST_AFTER)
         for row in rows

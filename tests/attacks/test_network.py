@@ -24,7 +24,7 @@ import trustme
 import uvicorn
 from sqlmodel import select
 
-from app import clock, pipeline, scheduler
+from app import clock, jobs, pipeline
 from app.application import Application
 from app.bounces import imap_mailbox
 from app.cli import serve
@@ -33,7 +33,7 @@ from app.papers import poll_schedule, polling, source_registry
 from app.papers.sources import allowed_addresses, deadlines, feed, http_client
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.http_client import HttpResponse, HttpTransport
-from app.scheduler import Job
+from app.jobs import Job, scheduler
 from app.storage import locks
 from app.storage.models import GeneratedSummary, JobRun, Lock, Paper, Source
 from app.types import ParseResult, SourceKind
@@ -358,11 +358,10 @@ def test_sigterm_during_a_slow_response(
     """SIGTERM once had no effect for 90 seconds."""
     app = allow_localhost(app)
     [number] = add_feeds(app, now, f"{stranger.url}/body")
-    monkeypatch.setattr(scheduler, "JOBS", (Job(pipeline.refresh, minute="0"),))
-    background = scheduler.start(app)
-    background.get_job("refresh").modify(next_run_time=datetime.now(UTC))
-    assert stranger.trickling.wait(30)
-    scheduler.stop(app, background)
+    monkeypatch.setattr(jobs, "JOBS", (Job(pipeline.refresh, minute="0"),))
+    with scheduler.running(app) as background:
+        background.get_job("refresh").modify(next_run_time=datetime.now(UTC))
+        assert stranger.trickling.wait(30)
     assert "stopped" in (get_source(app, number).last_error or "")
     with app.db.read() as session:
         assert session.exec(select(JobRun.error)).all() == [""]

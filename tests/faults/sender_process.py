@@ -206,8 +206,8 @@ def _work(order: Order) -> dict[str, int]:
     """
     _replace("app.jobs:JOBS", lambda all_jobs: tuple(job for job in all_jobs if job.name not in POLLING))
     _replace("app.clock:utcnow", lambda _: _Clock(order.now))
-    _replace("app.scheduler:running", _hurry)
-    _replace("app.worker:running", _hurry)
+    _replace("app.jobs.scheduler:running", _hurry)
+    _replace("app.jobs.worker:running", _hurry)
     os.environ.update(_environment(order.settings))
     if order.works:
         worker.worker()

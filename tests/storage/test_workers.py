@@ -18,7 +18,7 @@ from app.doctor import Level, service_state
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, live_processes, workers
-from app.storage.models import Scope, Worker
+from app.storage.models import Scope, WorkerRow
 from tests.faults.sender_process import _environment
 
 MINUTE = timedelta(minutes=1)
@@ -33,7 +33,7 @@ FAIL = """
 
 def add_worker(app: Application, name: str, seen_at: datetime) -> None:
     with app.db.write() as session:
-        session.add(Worker(name=name, started_at=seen_at - 60 * MINUTE, seen_at=seen_at))
+        session.add(WorkerRow(name=name, started_at=seen_at - 60 * MINUTE, seen_at=seen_at))
 
 
 def statuses_of(app: Application) -> dict[str, bool]:
@@ -52,19 +52,19 @@ def test_heartbeat(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     with workers.registered(app.db):
         wait_until_registered(app, own, now)
         with app.db.write() as session:
-            session.get_one(Worker, own).seen_at = now - 10 * MINUTE
+            session.get_one(WorkerRow, own).seen_at = now - 10 * MINUTE
         wait_until_registered(app, own, now)
         assert statuses_of(app) == {"mail1:1:a": True, own: False}
     with app.db.read() as session:
-        assert session.get(Worker, own) is None
-        assert session.get(Worker, "mail2:1:a") is None
+        assert session.get(WorkerRow, own) is None
+        assert session.get(WorkerRow, "mail2:1:a") is None
 
 
 def wait_until_registered(app: Application, name: str, since: datetime) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         with app.db.read() as session:
-            row = session.get(Worker, name)
+            row = session.get(WorkerRow, name)
             if row and row.seen_at >= since - MINUTE:
                 return
         time.sleep(0.02)

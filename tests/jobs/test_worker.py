@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app import jobs, main, worker
+from app import jobs, main
 from app.application import Application
-from app.jobs import Job, Lane
+from app.jobs import Job, Lane, worker
 from app.settings import Settings
 from app.storage import workers
 from tests.support.postgres_server import PostgresServer

@@ -1,6 +1,7 @@
 """The jobs: which function of the service runs when.
 
-On SQLite, `scheduler` runs them in one process. On PostgreSQL, `worker` shares them among all processes.
+scheduler     runs them in one process, on SQLite
+worker        shares them among all processes, on PostgreSQL
 
 Every job asks our own tables what is due now, so it may run late, twice, or in several processes at once.
 Jobs that must run once a night on only one machine are marked `once_a_day`.

@@ -12,11 +12,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, jobs, main, maintenance, pipeline, scheduler
+from app import clock, jobs, main, maintenance, pipeline
 from app.application import Application
 from app.digests import planning
 from app.doctor import operator_mail
-from app.jobs import Job
+from app.jobs import Job, scheduler
 from app.settings import Settings
 from app.storage import live_processes, workers
 from app.storage.models import Lock
