@@ -18,6 +18,7 @@ class SourceKind(StrEnum):
     HUGGINGFACE = "huggingface"
     ARXIV = "arxiv"  # the query API
     ARXIV_FEED = "arxiv_feed"  # the daily announcement feed
+    ARXIV_OAI = "arxiv_oai"  # the back catalogue, by OAI-PMH
     FEED = "feed"
     PAGE = "page"
     JSONL = "jsonl"

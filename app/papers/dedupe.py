@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from heapq import nsmallest
-from itertools import chain, islice
+from functools import lru_cache
+from itertools import islice
 
 from rapidfuzz import fuzz, process
 
@@ -35,9 +34,11 @@ SHORT_KEY = 16  # characters: a shorter title, such as "Introduction", does not 
 SHORT_SUBTITLE = 24  # characters: a shorter subtitle, such as "a survey", does not identify a paper
 LONG_SUBTITLE = 40  # characters: used instead if both titles have a name before a colon
 MIN_CUT_SPACES = 5  # in the beginning of a title that was cut off; a shorter one may be a title by itself
-MAX_TITLES_PER_WORD = 400  # words in more titles are not used to find candidates
-MAX_BLOCK_WORDS = 6  # words of a title used to find candidates
-MAX_COMPARED = 300  # titles per search
+END_CHARS = 40  # characters of the end of a title, by which titles are found
+# Two similar titles of one paper have at least this share of the letters at the beginning or the end in
+# common, because they differ by at most 14 % and usually in one place.
+BLOCK_SHARE = 0.4
+BLOCK_CHARS = (8, 32)  # smallest and largest number of these letters
 
 _FORMATTING = re.compile(
     r"\\?(?:text(?:tt|bf|it|sc|rm|sf)|math(?:bf|rm|cal|bb|it|sf|tt)|operatorname|underline|emph|boldsymbol)\s*\{"
@@ -68,13 +69,15 @@ def title_key(title: str) -> str:
     return _normalize(title).replace(" ", "")[:KEY_CHARS]
 
 
+@lru_cache(maxsize=2_000)  # each title of a batch is needed several times
 def _normalize(title: str) -> str:
     """Return a title as plain lower-case words, for comparison."""
     text = unicodedata.normalize("NFKD", _FORMATTING.sub("", title))
     if not text.isascii():
         text = "".join(map(_latex_name, text))
-    # Combining accents are removed; any other character that is not a letter separates two words.
-    text = "".join(char for char in text if not unicodedata.combining(char)).casefold()
+        # Combining accents are removed; any other character that is not a letter separates two words.
+        text = "".join(char for char in text if not unicodedata.combining(char))
+    text = text.casefold()
     if not text.isascii():
         return " ".join("".join(char if char.isalnum() else " " for char in text).split())
     return _NOT_WORD.sub(" ", text).strip()
@@ -262,44 +265,30 @@ def _surnames(authors: Iterable[str]) -> set[str]:
     return {word for name in words if name for word in (max(name, key=len), name[-1]) if len(word) > 1}
 
 
-class TitleIndex:
-    """An index that finds similar titles by the rarest words that they share.
+def block_ranges(title: Title) -> tuple[list[str], list[str]]:
+    """Return prefixes of the title keys, and of the reversed keys, of titles that may be similar.
 
-    A search compares at most MAX_COMPARED titles: those that share the most of these words.
+    A title without its name before the colon begins like the part after the colon.
     """
+    parts = [title]
+    if title.subtitle and len(title.subtitle.key) >= SHORT_KEY:
+        parts.append(title.subtitle)
+    starts, ends = dict[str, None](), dict[str, None]()
+    for key in (part.key for part in parts if len(part.key) >= BLOCK_CHARS[0]):
+        length = min(max(int(len(key) * BLOCK_SHARE), BLOCK_CHARS[0]), BLOCK_CHARS[1])
+        starts[key[:length]] = None
+        ends[key[: -length - 1 : -1]] = None
+    return [*starts], [*ends]
 
-    def __init__(self) -> None:
-        self._titles: dict[int, Title] = {}
-        self._by_word: defaultdict[str, set[int]] = defaultdict(set)
 
-    def __len__(self) -> int:
-        return len(self._titles)
+def title_end(key: str) -> str:
+    """Return the end of a title key, reversed."""
+    return key[: -END_CHARS - 1 : -1]
 
-    def add(self, key: int, title: str) -> None:
-        if key in self._titles:
-            self.remove(key)
-        self._titles[key] = indexed = Title(title)
-        for word in set(indexed.normalized.split()):
-            self._by_word[word].add(key)
 
-    def remove(self, key: int) -> None:
-        for word in set(self._titles.pop(key).normalized.split()):
-            self._by_word[word].discard(key)
-
-    def find_near(self, title: str, limit: int | None = None) -> list[int]:
-        """Return the keys of titles that are the same or similar, nearest first."""
-        query = Title(title)
-        by_word = [self._by_word[word] for word in set(query.normalized.split()) if word in self._by_word]
-        rare = (keys for keys in by_word if 0 < len(keys) <= MAX_TITLES_PER_WORD)
-        rarest = sorted(rare, key=len)[:MAX_BLOCK_WORDS]
-        shared = Counter(chain.from_iterable(rarest))
-        min_shared = (min(len(rarest), 3) + 1) // 2
-        candidates = [key for key, count in shared.items() if count >= min_shared]
-        if len(candidates) > MAX_COMPARED:
-            candidates = nsmallest(MAX_COMPARED, candidates, key=lambda key: (-shared[key], key))
-        texts = {key: self._titles[key].normalized for key in candidates}
-        scored = process.extract(
-            query.normalized, texts, scorer=fuzz.ratio, score_cutoff=MIN_RATIO, limit=None
-        )
-        ranked = sorted((-score, key) for _, score, key in scored)
-        return list(islice((key for _, key in ranked if _is_near_title(query, self._titles[key])), limit))
+def nearest(title: Title, others: Mapping[int, Title], limit: int) -> list[int]:
+    """Return the keys of the titles that are the same or similar, nearest first."""
+    texts = {key: other.normalized for key, other in others.items()}
+    scored = process.extract(title.normalized, texts, scorer=fuzz.ratio, score_cutoff=MIN_RATIO, limit=None)
+    ranked = sorted((-score, key) for _, score, key in scored)
+    return list(islice((key for _, key in ranked if _is_near_title(title, others[key])), limit))

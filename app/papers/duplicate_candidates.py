@@ -2,113 +2,149 @@
 
 Comparing titles is slow if many are similar. Therefore the candidates for a batch are found in advance,
 outside any write transaction. Rows that other processes store in between are compared when the batch is
-stored.
+stored. Titles are found by two indexes: by how they begin and by how they end.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import case, func, or_
+from sqlalchemy import case, func, or_, text
 from sqlmodel import Session, col, select
 
 from app.papers import dedupe
-from app.papers.stored_fields import sourced_title
+from app.storage.database import in_array
 from app.storage.models import Paper
 from app.types import PaperRecord
 
 MAX_SAME_TITLE = 50  # papers with the same title that are distinguished by their authors and abstracts
-MAX_NEAR = 20  # nearest papers with an arXiv id that a record is compared with, and as many without
+MAX_NEAR = 20  # nearest papers that a record is compared with
+MAX_COMPARED = 300  # titles with the same beginning or end that a title is compared with
 
 Row = tuple[int, PaperRecord]  # the number of a record in the parsed response, and the record
 
+_AFTER_ALL = "\U0010ffff"
+# For each range, the ids of the titles in it. PostgreSQL and SQLite have no common function for arrays. The
+# plus sign keeps them from searching by id.
+_FIND = """
+SELECT ranges.place, (
+    SELECT {collect}(found.id) FROM (
+        SELECT paper.id FROM paper
+        WHERE paper.{column} >= ranges.low AND paper.{column} < ranges.high AND +paper.id > :after {condition}
+        ORDER BY paper.{column} LIMIT :limit
+    ) AS found
+) AS ids
+FROM ({ranges}) AS ranges
+"""
+_DIALECTS = {
+    "sqlite": {
+        "collect": "json_group_array",
+        "ranges": "SELECT key AS place, value ->> 0 AS low, value ->> 1 AS high FROM json_each(:ranges)",
+    },
+    "postgresql": {
+        "collect": "json_agg",
+        "ranges": "SELECT place - 1 AS place, value ->> 0 AS low, value ->> 1 AS high "
+        "FROM json_array_elements(CAST(:ranges AS json)) WITH ORDINALITY AS given (value, place)",
+    },
+}
 
-@dataclass
-class TitleCache:
-    """An index of the titles in the archive, reusable for several batches, but not thread-safe.
 
-    A paper with an arXiv id is merged only with rows that have none. Therefore the titles of rows with arXiv
-    ids are loaded only for records without one.
+@dataclass(frozen=True)
+class Candidates:
+    """The papers with similar titles, nearest first, by the numbers of the records that seemed to be new.
+
+    A candidate that is itself a record of the batch is represented by its negated number.
     """
 
-    # Keyed by whether rows have an arXiv id: all loaded rows, and those that the last `catch_up` added.
-    _loaded: dict[bool, dedupe.TitleIndex] = field(default_factory=dict)
-    _recent: dict[bool, dedupe.TitleIndex] = field(default_factory=dict)
-    _last_id: int = 0  # the highest id among the loaded rows
+    by_number: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    last_id: int = 0  # the highest id among the rows that were searched
 
-    def candidates(self, session: Session, rows: Sequence[Row]) -> dict[int, list[int]]:
-        """Return the ids of papers with similar titles, nearest first, for each record that seems to be new.
 
-        A candidate that is itself a record in `rows` is represented by its negated number.
-        """
-        identities = _Identities.load(session, [record for _, record in rows])
-        new: list[Row] = []
-        for number, record in rows:
-            if not identities.has(record):
-                identities.add(record)
-                new.append((number, record))
-        if not new:
-            return {}
-        self.load(session, with_id=any(not record.arxiv_id for _, record in new))
-        candidates = {}
-        indexed: list[
-            tuple[dedupe.TitleIndex, int]
-        ] = []  # temporarily, so that later records find earlier ones
-        try:
-            for number, record in new:
-                candidates[number] = self.find_near(record)
-                if (with_id := bool(record.arxiv_id)) in self._loaded:
-                    self._loaded[with_id].add(-number, record.title)
-                    indexed.append((self._loaded[with_id], -number))
-        finally:
-            for index, key in indexed:
-                index.remove(key)
-        return candidates
+def find(session: Session, rows: Sequence[Row]) -> Candidates:
+    """Return the candidates for a batch of records."""
+    last_id = session.exec(select(func.max(Paper.id))).one() or 0
+    identities = _Identities.load(session, [record for _, record in rows])
+    new: list[Row] = []
+    for number, record in rows:
+        if not identities.has(record):
+            identities.add(record)
+            new.append((number, record))
+    stored = find_stored(session, new)
+    return Candidates({number: stored[number] + earlier for number, earlier in _earlier(new)}, last_id)
 
-    def find_near(self, record: PaperRecord, *, recent: bool = False) -> list[int]:
-        """Return the keys of similar titles, nearest first. With `recent`, search only the recent titles."""
-        indices = self._recent if recent else self._loaded
-        kinds = (False,) if record.arxiv_id else (False, True)
-        return [
-            key
-            for kind in kinds
-            if kind in indices
-            for key in indices[kind].find_near(record.title, MAX_NEAR)
-        ]
 
-    def load(self, session: Session, *, with_id: bool) -> None:
-        """Load the titles of rows without an arXiv id, and with `with_id` also those of rows with one."""
-        if not self._loaded:
-            self._last_id = session.exec(select(func.max(Paper.id))).one() or 0
-        for kind in (False, True) if with_id else (False,):
-            if kind not in self._loaded:
-                index = dedupe.TitleIndex()
-                has_id = col(Paper.arxiv_id).is_not(None) if kind else col(Paper.arxiv_id).is_(None)
-                for paper_id, title in session.exec(select(Paper.id, Paper.title).where(has_id)):
-                    index.add(paper_id or 0, title)
-                edited = select(Paper).where(has_id, col(Paper.edited_at).is_not(None))
-                for paper in session.exec(edited):
-                    index.add(paper.id or 0, sourced_title(paper))
-                self._loaded[kind] = index
+def find_recent(session: Session, rows: Sequence[Row], after: int) -> dict[int, list[int]]:
+    """Return the candidates among the rows that were stored since a search. `after` is its last id."""
+    newest = session.exec(select(func.max(Paper.id))).one() or 0
+    return find_stored(session, rows, after) if newest > after else {}
 
-    def catch_up(self, session: Session) -> None:
-        """Add the titles that other processes have stored since the titles were loaded or last updated."""
-        self._recent = {}
-        if not self._loaded:
-            return
-        newer = select(Paper.id, Paper.title, Paper.arxiv_id).where(col(Paper.id) > self._last_id)
-        for paper_id, title, arxiv_id in session.exec(newer):
-            self._recent.setdefault(bool(arxiv_id), dedupe.TitleIndex()).add(paper_id or 0, title)
-            self.add(paper_id or 0, title, with_id=bool(arxiv_id))
 
-    def add(self, paper_id: int, title: str, *, with_id: bool) -> None:
-        """Add or replace a title."""
-        if with_id in self._loaded:
-            self._loaded[with_id].add(paper_id, title)
-        self._last_id = max(self._last_id, paper_id)
+def find_stored(session: Session, rows: Sequence[Row], after: int = 0) -> dict[int, list[int]]:
+    """Return the ids of stored papers with similar titles, by number of the record, nearest first.
+
+    A record with an arXiv id is only compared with papers that have none.
+    """
+    titles = {number: dedupe.Title(record.title) for number, record in rows}
+    found: dict[int, set[int]] = {number: set() for number in titles}
+    for has_id in (True, False):
+        numbers = [number for number, record in rows if bool(record.arxiv_id) == has_id]
+        for place, ids in _ids_in_ranges(session, [titles[number] for number in numbers], has_id, after):
+            found[numbers[place]] |= ids
+    stored = _load_titles(session, set().union(*found.values()))
+    return {
+        number: dedupe.nearest(titles[number], {key: stored[key] for key in ids}, MAX_NEAR) if ids else []
+        for number, ids in found.items()
+    }
+
+
+def _earlier(rows: Sequence[Row]) -> list[tuple[int, list[int]]]:
+    """Return the earlier records with similar titles, as negated numbers, for each record."""
+    titles: dict[bool, dict[int, dedupe.Title]] = {True: {}, False: {}}  # by whether it has an arXiv id
+    has_both = len({bool(record.arxiv_id) for _, record in rows}) > 1
+    earlier = []
+    for number, record in rows:
+        has_id = bool(record.arxiv_id)
+        title = dedupe.Title(record.title) if has_both or not has_id else None
+        if title is None:
+            earlier.append((number, list[int]()))
+            continue
+        others = titles[False] if has_id else titles[False] | titles[True]
+        earlier.append((number, dedupe.nearest(title, others, MAX_NEAR)))
+        titles[has_id][-number] = title
+    return earlier
+
+
+def _ids_in_ranges(
+    session: Session, titles: Sequence[dedupe.Title], only_without_id: bool, after: int
+) -> list[tuple[int, set[int]]]:
+    """Return ids of papers whose titles begin or end like one of these, each with the title's place."""
+    found = []
+    blocks = [dedupe.block_ranges(title) for title in titles]
+    dialect = _DIALECTS[session.get_bind().dialect.name]
+    condition = "AND paper.arxiv_id IS NULL" if only_without_id else ""
+    for column, kind in (("title_key", 0), ("title_end", 1)):
+        places = [place for place, block in enumerate(blocks) for _ in block[kind]]
+        ranges = json.dumps([(prefix, prefix + _AFTER_ALL) for block in blocks for prefix in block[kind]])
+        statement = text(_FIND.format(column=column, condition=condition, **dialect))
+        values = {"ranges": ranges, "after": after, "limit": MAX_COMPARED}
+        for position, ids in session.execute(statement, values) if places else ():
+            listed = json.loads(ids) if isinstance(ids, str) else ids
+            if listed:
+                found.append((places[position], set(listed)))
+    return found
+
+
+def _load_titles(session: Session, ids: Collection[int]) -> dict[int, dedupe.Title]:
+    """Return the titles of papers, as their sources give them."""
+    if not ids:
+        return {}
+    sourced = case((col(Paper.edited_at).is_not(None), col(Paper.sourced)))
+    rows = session.exec(select(Paper.id, Paper.title, sourced).where(in_array(session, col(Paper.id), ids)))
+    return {key or 0: dedupe.Title((edited or {}).get("title", title)) for key, title, edited in rows}
 
 
 @dataclass
@@ -130,7 +166,8 @@ class _Identities:
         ids = ids_by_title(session, {dedupe.title_key(title) for title in titles}) if titles else ()
         columns = select(Paper.title, Paper.abstract, Paper.authors)
         without_id = col(Paper.arxiv_id).is_(None), col(Paper.doi).is_(None)
-        for title, abstract, authors in session.exec(columns.where(col(Paper.id).in_(ids), *without_id)):
+        same_title = columns.where(in_array(session, col(Paper.id), ids), *without_id)
+        for title, abstract, authors in session.exec(same_title):
             row = dedupe.PaperIdentity(title, abstract=abstract, authors=tuple(authors))
             identities.without_id[dedupe.title_key(title)].append(row)
         return identities
@@ -163,9 +200,9 @@ def ids_by_title(session: Session, keys: Collection[str]) -> Sequence[int]:
     has_id = or_(col(Paper.arxiv_id).is_not(None), col(Paper.doi).is_not(None))
     same = (col(Paper.title_key), case((has_id, 1), else_=0))
     place = func.row_number().over(partition_by=same, order_by=col(Paper.id)).label("place")
-    ranked = select(col(Paper.id), place).where(col(Paper.title_key).in_(keys)).subquery()
+    ranked = select(col(Paper.id), place).where(in_array(session, col(Paper.title_key), keys)).subquery()
     return session.exec(select(ranked.c.id).where(ranked.c.place <= MAX_SAME_TITLE)).all()
 
 
 def _present(session: Session, column: Any, values: Collection[str]) -> set[str | None]:
-    return set(session.exec(select(column).where(column.in_(values)))) if values else set()
+    return set(session.exec(select(column).where(in_array(session, column, values)))) if values else set()

@@ -33,6 +33,7 @@ _SOURCE_RANK = {
     SourceKind.HUGGINGFACE: 3,
     SourceKind.ARXIV_FEED: 4,
     SourceKind.ARXIV: 5,
+    SourceKind.ARXIV_OAI: 5,
 }
 
 
@@ -64,7 +65,7 @@ def combine(a: Fields, b: Fields) -> Fields:
     """
     values, versions = {}, {}
     for name in FIELDS:
-        newer = max((a, b), key=lambda fields: _precedence(fields, name))
+        newer = a if _precedes(b, a, name) else b
         values[name] = newer.values[name]
         if name in newer.versions:
             versions[name] = newer.versions[name]
@@ -72,9 +73,16 @@ def combine(a: Fields, b: Fields) -> Fields:
     return Fields(values, versions, max(a.author_count, b.author_count), min(days, default=None))
 
 
-def _precedence(fields: Fields, name: str) -> tuple[str, str]:
-    value = fields.values[name]
-    return fields.versions.get(name, ""), json.dumps(value) if value else ""
+def _precedes(a: Fields, b: Fields, name: str) -> bool:
+    """Return whether the value of `b` is used rather than that of `a`, or both are the same."""
+    versions = a.versions.get(name, ""), b.versions.get(name, "")
+    if versions[0] != versions[1]:
+        return versions[0] < versions[1]
+    values = a.values[name], b.values[name]
+    if values[0] == values[1]:
+        return True
+    first, second = (json.dumps(value) if value else "" for value in values)
+    return first <= second
 
 
 def content_hash(fields: Fields) -> str:

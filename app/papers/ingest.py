@@ -9,20 +9,20 @@ a merge can be undone. Storing the same records again, in any order, does not ch
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
+from typing import Any, TypeVar
 
-from sqlalchemy import or_
 from sqlalchemy.exc import OperationalError, StatementError
 from sqlmodel import Session, col, select
 
-from app.papers import dedupe, field_precedence, merging, stored_fields, vote_history
-from app.papers.duplicate_candidates import MAX_SAME_TITLE, Row, TitleCache, identity_of, ids_by_title
+from app.papers import dedupe, duplicate_candidates, field_precedence, merging, stored_fields, vote_history
+from app.papers.duplicate_candidates import MAX_SAME_TITLE, Candidates, Row, identity_of, ids_by_title
 from app.papers.merging import id_of
-from app.papers.stored_fields import sourced_title
-from app.storage.database import Database, advisory_lock, in_array, reserve_ids
+from app.storage.database import Database, advisory_lock, in_array, insert_many, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
 
@@ -30,7 +30,7 @@ DATABASE_REJECTED = "the database refused the row"
 NO_IDENTITY = "the row has no title, arXiv id or DOI to identify a paper"
 COMMON_TITLE = "too many papers have this title: an arXiv id or a DOI is needed to tell this one from them"
 NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
-BATCH = 50  # records: storing them takes a few tens of milliseconds, during which all other writers wait
+BATCH = 200  # records: storing them takes a few tens of milliseconds, during which all other writers wait
 
 
 def store(
@@ -43,18 +43,18 @@ def store(
     origin: str = "",
 ) -> IngestSummary:
     """Store a few parsed records in the transaction of `session`."""
-    titles, summary = TitleCache(), _parser_rejections(parsed)
+    summary = _parser_rejections(parsed)
     for rows in _batches(parsed):
-        candidates = titles.candidates(session, rows)
-        summary += _store_batch(_Batch(session, source, now, polled, titles, candidates), rows)
+        candidates = duplicate_candidates.find(session, rows)
+        summary += _store_batch(_Batch(session, source, now, polled, candidates), rows)
     return summary.of(origin)
 
 
 def find_existing(session: Session, source: Source, parsed: ParseResult, now: datetime) -> list[int | None]:
     """Return, for each record, the id of the paper in the archive that it is. None: it would be new."""
-    titles, ids = TitleCache(), list[int | None]()
+    ids = list[int | None]()
     for rows in _batches(parsed):
-        batch = _Batch(session, source, now, False, titles, titles.candidates(session, rows))
+        batch = _Batch(session, source, now, False, duplicate_candidates.find(session, rows))
         batch.load(rows)
         ids += [batch.find_paper(number, record) for number, record in rows]
     return ids
@@ -68,24 +68,25 @@ def store_in_batches(
     finish: Callable[[Source], None] = lambda _source: None,
     *,
     polled: bool = False,
-    titles: TitleCache | None = None,
     origin: str = "",
+    first_row: int = 1,
 ) -> IngestSummary:
     """Store parsed records, each batch in a short transaction of its own.
 
     Each transaction begins with a call to `source_of`, and the last one ends with a call to `finish`. After a
     crash in between, the caller stores everything again, which does not change the batches already stored. If
     `polled`, votes count from `now`, otherwise from the end of the day on which the file lists the paper, but
-    not later than `now`. `origin` names the file or source in rejections.
+    not later than `now`. `origin` names the file or source in rejections, and `first_row` is the number of
+    the first row in it.
     """
-    titles, summary = titles or TitleCache(), _parser_rejections(parsed)
-    batches = _batches(parsed)
+    summary = _parser_rejections(parsed)
+    batches = _batches(parsed, first_row)
     for number, rows in enumerate(batches, 1):
         with db.read() as session:
-            candidates = titles.candidates(session, rows)
+            candidates = duplicate_candidates.find(session, rows)
         with db.write() as session:
             source = source_of(session)
-            summary += _store_batch(_Batch(session, source, now, polled, titles, candidates), rows)
+            summary += _store_batch(_Batch(session, source, now, polled, candidates), rows)
             if number == len(batches):
                 finish(source)
     return summary.of(origin)
@@ -96,38 +97,40 @@ def _parser_rejections(parsed: ParseResult) -> IngestSummary:
     return IngestSummary(len(rejected_rows), rejections=parsed.rejections)
 
 
-def _batches(parsed: ParseResult) -> Sequence[Sequence[Row]]:
+def _batches(parsed: ParseResult, first_row: int = 1) -> Sequence[Sequence[Row]]:
     """Return at least one batch of numbered records. The numbers of rejected rows are skipped."""
     rejected_rows = {rejection.row for rejection in parsed.rejections}
-    numbers = (number for number in itertools.count(1) if number not in rejected_rows)
+    numbers = (number for number in itertools.count(first_row) if number not in rejected_rows)
     rows = list(zip(numbers, parsed.records, strict=False))
     return [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)] or [[]]
 
 
 def _store_batch(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
     advisory_lock(batch.session, "archive")  # otherwise writers would miss each other's new papers
-    batch.titles.catch_up(batch.session)
-    summary = _store_rows(batch, rows)
-    for paper in batch.retitled:
-        batch.titles.add(id_of(paper), sourced_title(paper), with_id=bool(paper.arxiv_id))
-    return summary
+    batch.recent = duplicate_candidates.find_recent(batch.session, rows, batch.candidates.last_id)
+    return _store_rows(batch, rows)
 
 
 def _store_rows(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
     """Store all rows at once. If the database rejects one, store each separately to keep the others."""
-    retitled_before = len(batch.retitled)
     try:
         with batch.session.begin_nested():
             return batch.store(rows)
     except OperationalError:  # not caused by the row: the disk is full, or the connection is lost
         raise
     except (StatementError, OverflowError) as error:  # SQLite raises OverflowError if a number is too large
-        del batch.retitled[retitled_before:]
         if len(rows) == 1:
             batch.identities.pop(rows[0][0], None)
             detail = str(getattr(error, "orig", error))[:200]
             return IngestSummary(rows=1, rejections=(Rejection(DATABASE_REJECTED, rows[0][0], detail),))
     return sum((_store_rows(batch, [row]) for row in rows), IngestSummary())
+
+
+_Table = TypeVar("_Table", Paper, Listing, VoteCount)
+# The columns of a new row that no record fills.
+_NEW_ROW = dict.fromkeys(
+    ("code_found_at", "sourced", "edited_at", "hidden_at", "pinned_at", "pinned_until", "merged_into_id")
+)
 
 
 @dataclass
@@ -138,9 +141,9 @@ class _Batch:
     source: Source
     now: datetime
     polled: bool
-    titles: TitleCache
-    candidates: Mapping[int, Sequence[int]]  # papers with similar titles, by record number
-    retitled: list[Paper] = field(default_factory=list)  # rows with a new title
+    candidates: Candidates
+    # Papers with similar titles that were stored since the candidates were found, by record number.
+    recent: Mapping[int, Sequence[int]] = field(default_factory=dict)
     identities: dict[int, int] = field(default_factory=dict)  # row ids, by record number
     papers: dict[int, Paper] = field(default_factory=dict)
     by_arxiv: dict[str, Paper] = field(default_factory=dict)
@@ -155,9 +158,9 @@ class _Batch:
     def store(self, rows: Sequence[Row]) -> IngestSummary:
         """Load the rows that the records may change, and store the records."""
         self.load(rows)
-        summary = sum(
-            (self._store_one(number, record) for number, record in rows), IngestSummary(rows=len(rows))
-        )
+        plain, others = self._separate(rows)
+        summary = self._insert(plain)
+        summary += sum((self._store_one(*row) for row in others), IngestSummary(rows=len(others)))
         self._flush()
         return summary
 
@@ -166,27 +169,38 @@ class _Batch:
         for index in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
             index.clear()
         self.new_rows.clear()
-        records = [record for _, record in rows]
-        keys = {dedupe.title_key(record.title) for record in records}
-        any_of = or_(
-            col(Paper.arxiv_id).in_({record.arxiv_id for record in records if record.arxiv_id}),
-            col(Paper.doi).in_({record.doi for record in records if record.doi}),
-            col(Paper.id).in_(ids_by_title(self.session, keys)),
-        )
-        for paper in self.session.exec(select(Paper).where(any_of).order_by(col(Paper.id))):
+        for paper in self._select(Paper, self._known_ids([record for _, record in rows])):
             self._index_paper(paper)
-        of_source = col(Listing.original_paper_id).in_(self.papers), Listing.source_id == self.source.id
-        for listing in self.session.exec(select(Listing).where(*of_source)):
+        source_id = self.source.id  # None in a trial
+        for listing in self._select(Listing, self.papers, Listing.source_id == source_id):
             self.listings[listing.original_paper_id, listing.listed_on] = listing
-        of_source = col(VoteCount.original_paper_id).in_(self.papers), VoteCount.source_id == self.source.id
-        for row in self.session.exec(select(VoteCount).where(*of_source).order_by(col(VoteCount.at))):
+        votes = self._select(VoteCount, self.papers, VoteCount.source_id == source_id)
+        for row in sorted(votes, key=lambda row: row.at):
             self.votes.setdefault(row.original_paper_id, []).append(row)
-        candidates = {key for number, _ in rows for key in self.candidates.get(number, ()) if key > 0}
-        if missing := candidates - self.papers.keys():
-            for paper in self.session.exec(
-                select(Paper).where(in_array(self.session, col(Paper.id), missing))
-            ):
-                self.papers[id_of(paper)] = paper
+        near = {key for number, _ in rows for key in self.candidates.by_number.get(number, ()) if key > 0}
+        for paper in self._select(Paper, near - self.papers.keys()):
+            self.papers[id_of(paper)] = paper
+
+    def _known_ids(self, records: Sequence[PaperRecord]) -> set[int]:
+        """Return the ids of the rows with the id, the DOI or the title of a record."""
+        keys = {dedupe.title_key(record.title) for record in records}
+        ids = set(ids_by_title(self.session, keys))
+        for column, values in (
+            (Paper.arxiv_id, {record.arxiv_id for record in records} - {""}),
+            (Paper.doi, {record.doi for record in records} - {""}),
+        ):
+            if values:
+                same = in_array(self.session, col(column), values)
+                ids |= {paper_id or 0 for paper_id in self.session.exec(select(Paper.id).where(same))}
+        return ids
+
+    def _select(self, table: type[_Table], paper_ids: Collection[int], *conditions: Any) -> Sequence[_Table]:
+        """Return the rows of these papers in a table, by id."""
+        if not paper_ids:
+            return ()
+        key: Any = getattr(table, "original_paper_id", None) or Paper.id
+        of_papers = in_array(self.session, key, paper_ids)
+        return self.session.exec(select(table).where(of_papers, *conditions).order_by(table.id)).all()
 
     def find_paper(self, number: int, record: PaperRecord) -> int | None:
         """Return the id of the paper that a record is, or None if it is a new one."""
@@ -206,6 +220,78 @@ class _Batch:
         self.session.add_all(self.new_rows)
         self.new_rows.clear()
         self.session.flush()
+
+    # --- new papers that have nothing to do with any other
+
+    def _separate(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+        """Return the rows that share no id or title with any other, and the rest."""
+        keys = {number: dedupe.title_key(record.title) for number, record in rows}
+        uses = Counter[str]()
+        for number, record in rows:
+            uses.update({f"arxiv {record.arxiv_id}", f"doi {record.doi}", f"title {keys[number]}"})
+        plain, others = list[Row](), list[Row]()
+        for number, record in rows:
+            names = (("arxiv", record.arxiv_id), ("doi", record.doi), ("title", keys[number]))
+            is_plain = (
+                any(value for _, value in names)
+                and all(uses[f"{name} {value}"] == 1 for name, value in names if value)
+                and record.arxiv_id not in self.by_arxiv
+                and record.doi not in self.by_doi
+                and not (keys[number] and keys[number] in self.by_key)
+                and self.candidates.by_number.get(number) == []
+                and not self.recent.get(number)
+            )
+            (plain if is_plain else others).append((number, record))
+        return plain, others
+
+    def _insert(self, rows: Sequence[Row]) -> IngestSummary:
+        """Insert new papers with their listings and votes, with one statement per table."""
+        ids = list(itertools.islice(self._reserve_ids(), len(rows)))
+        papers, listings, votes = [], [], []
+        for paper_id, (number, record) in zip(ids, rows, strict=True):
+            self.identities[number] = paper_id
+            papers.append(self._new_row(paper_id, record))
+            refs = {"paper_id": paper_id, "original_paper_id": paper_id, "source_id": id_of(self.source)}
+            if day := record.listed_on:
+                rank = {"rank": record.rank, "submitted_by": record.submitted_by}
+                listings.append(refs | {"listed_on": day} | rank)
+            if record.upvotes is not None:
+                votes.append(refs | {"at": self._time_of_votes(record)} | dict(_figures(record)))
+        for table, values in ((Paper, papers), (Listing, listings), (VoteCount, votes)):
+            insert_many(self.session, table, values)
+        return IngestSummary(len(rows), papers_new=len(rows), listings=len(listings))
+
+    def _reserve_ids(self) -> Iterator[int]:
+        """Yield ids for new papers. As many are reserved at once as the batch may need."""
+        while True:
+            paper_id = next(self.reserved_ids, None)
+            if paper_id is None:
+                self.reserved_ids = reserve_ids(self.session, Paper, len(self.candidates.by_number) or 1)
+                paper_id = next(self.reserved_ids)
+            yield paper_id
+
+    def _new_row(self, paper_id: int, record: PaperRecord) -> dict[str, Any]:
+        """Return all columns of a new row. Defaults of the class are not used: they take longer."""
+        new = field_precedence.from_record(record, self.source.kind)
+        key, day = dedupe.title_key(record.title), record.listed_on
+        return {
+            **_NEW_ROW,
+            **new.values,
+            "id": paper_id,
+            "arxiv_id": record.arxiv_id or None,
+            "doi": record.doi if record.doi and record.doi not in self.by_doi else None,
+            "title_key": key,
+            "title_end": dedupe.title_end(key),
+            "author_count": new.author_count,
+            "published_on": new.published_on,
+            "content_hash": field_precedence.content_hash(new),
+            "versions": dict(new.versions),
+            "withdrawn_at": self.now if record.withdrawn else None,
+            "first_listed_on": day,
+            "last_listed_on": day,
+            "created_at": self.now,
+            "updated_at": self.now,
+        }
 
     # --- existing rows
 
@@ -244,7 +330,7 @@ class _Batch:
             if not has_id and len(self._rows_without_id(record)) >= MAX_SAME_TITLE:
                 return IngestSummary(rejections=(Rejection(COMMON_TITLE, number, record.title),))
             identity = self._create(record)
-        other, reason = self._find_duplicate(identity, number, record, by_title=new)
+        other, reason = self._find_duplicate(identity, number, record, new=new)
         if other is not None:
             self._flush()  # merging moves listings and votes with UPDATE statements
             merging.merge(self.session, self._root(identity), other, reason, self.now)
@@ -282,49 +368,31 @@ class _Batch:
         return [row for row in rows if not (row.arxiv_id or row.doi)]
 
     def _create(self, record: PaperRecord) -> Paper:
-        # All rows are inserted at the end of the batch, so their ids are reserved in advance.
-        paper_id = next(self.reserved_ids, None)
-        if paper_id is None:
-            self.reserved_ids = reserve_ids(self.session, Paper, len(self.candidates) or 1)
-            paper_id = next(self.reserved_ids)
-        new = field_precedence.from_record(record, self.source.kind)
-        # All fields are passed, because pydantic's lookup of default factories would take longer than the
-        # rest of the work for a row.
-        paper = Paper(
-            id=paper_id,
-            arxiv_id=record.arxiv_id or None,
-            doi=record.doi if record.doi and record.doi not in self.by_doi else None,
-            title_key=dedupe.title_key(record.title),
-            author_count=new.author_count,
-            published_on=new.published_on,
-            content_hash=field_precedence.content_hash(new),
-            versions=dict(new.versions),
-            created_at=self.now,
-            updated_at=self.now,
-            **new.values,
-        )
+        paper = Paper(**self._new_row(next(self._reserve_ids()), record))
         self.session.add(paper)
         self._index_paper(paper)
-        self.retitled.append(paper)
         return paper
 
     def _find_duplicate(
-        self, identity: Paper, number: int, record: PaperRecord, *, by_title: bool
+        self, identity: Paper, number: int, record: PaperRecord, *, new: bool
     ) -> tuple[Paper | None, str]:
-        """Return a duplicate and the reason, or None and "". Compare titles only if `by_title` is set."""
+        """Return a duplicate and the reason, or None and "".
+
+        `new`: the row was just created. Only then are titles compared, and it was never merged before.
+        """
         if record.doi and (same_doi := self.by_doi.get(record.doi)) is not None:
             root, own_root = self._root(same_doi), self._root(identity)
             both_on_arxiv = root.arxiv_id and own_root.arxiv_id
             if (
                 root is not own_root
                 and not both_on_arxiv
-                and not merging.was_unmerged(self.session, own_root, root)
+                and (new or not merging.was_unmerged(self.session, own_root, root))
             ):
                 return root, "same DOI"
-        if not by_title:
+        if not new:
             return None, ""
         for root, reason in self._same_titles(number, record):
-            if root is not identity and not merging.was_unmerged(self.session, identity, root):
+            if root is not identity:
                 return root, reason
         return None, ""
 
@@ -333,12 +401,11 @@ class _Batch:
         rows = self.by_key.get(dedupe.title_key(record.title), ())
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
         # The candidates that were found before locking, and rows that were stored since.
-        keys = self.candidates.get(number)
+        keys = self.candidates.by_number.get(number)
         if keys is None:  # the record seemed to be in the archive
-            self.titles.load(self.session, with_id=True)
-            keys = self.titles.find_near(record)
+            keys = duplicate_candidates.find_stored(self.session, [(number, record)])[number]
         near = [key if key > 0 else self.identities.get(-key, 0) for key in keys]
-        recent = self.titles.find_near(record, recent=True)
+        recent = self.recent.get(number, ())
         record_identity = identity_of(record)
         for paper_id in dict.fromkeys([*same_title, *filter(None, near), *recent]):
             row = self._get(paper_id)
@@ -358,17 +425,16 @@ class _Batch:
             changed = True
         new = field_precedence.from_record(record, self.source.kind)
         for paper in self._chain(identity):
-            title, had_code = sourced_title(paper), bool(paper.code_url)
-            combined = field_precedence.combine(stored_fields.read_fields(paper), new)
-            paper_changed = stored_fields.write_fields(paper, combined)
+            had_code = bool(paper.code_url)
+            stored = stored_fields.read_fields(paper)
+            combined = field_precedence.combine(stored, new)
+            paper_changed = combined != stored and stored_fields.write_fields(paper, combined)
             if record.withdrawn and paper.withdrawn_at is None:
                 paper.withdrawn_at, paper_changed = self.now, True
             if paper.code_url and not had_code:
                 paper.code_found_at = self.now
             if paper_changed:
                 paper.updated_at = self.now
-            if sourced_title(paper) != title:
-                self.retitled.append(paper)
             changed = changed or paper_changed
         return changed
 
@@ -407,18 +473,14 @@ class _Batch:
         if record.upvotes is None:  # the source does not count votes, which is not the same as zero votes
             return False
         series = self.votes.setdefault(id_of(identity), [])
-        figures = (record.upvotes, record.comments or 0, record.stars or 0)
+        figures = tuple(_figures(record).values())
         new_row = partial(
             VoteCount,
             paper_id=id_of(self._root(identity)),
             original_paper_id=id_of(identity),
             source_id=id_of(self.source),
         )
-        at = self.now
-        if record.listed_on is not None and not self.polled:
-            end_of_day = datetime.combine(record.listed_on + timedelta(days=1), time(), UTC)
-            at = min(self.now, end_of_day)
-        change = vote_history.observe(series, at, figures, new_row)
+        change = vote_history.observe(series, self._time_of_votes(record), figures, new_row)
         self.new_rows += change.added
         for row in change.removed:
             if row in self.new_rows:
@@ -426,6 +488,15 @@ class _Batch:
             else:
                 self.session.delete(row)
         return change.changed
+
+    def _time_of_votes(self, record: PaperRecord) -> datetime:
+        if record.listed_on is None or self.polled:
+            return self.now
+        return min(self.now, datetime.combine(record.listed_on + timedelta(days=1), time(), UTC))
+
+
+def _figures(record: PaperRecord) -> dict[str, int]:
+    return {"upvotes": record.upvotes or 0, "comments": record.comments or 0, "stars": record.stars or 0}
 
 
 def _row_identity(row: Paper, root: Paper) -> dedupe.PaperIdentity:

@@ -22,7 +22,7 @@ from sqlmodel import Session
 
 from app import clock
 from app.errors import SourceError, Stopping
-from app.papers import duplicate_candidates, ingest, poll_schedule, source_history, source_registry, sources
+from app.papers import ingest, poll_schedule, source_history, source_registry, sources
 from app.papers.sources import deadlines, http_client
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.state import FetchedPage
@@ -272,7 +272,6 @@ def read_files(
     """Store the records in saved responses. Skip and report files that cannot be read."""
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
-    titles = duplicate_candidates.TitleCache()
     files, unreadable, summary = 0, [], IngestSummary()
     with job_runs.record(context.db, "ingest", now) as run:
         for path in paths:
@@ -280,9 +279,7 @@ def read_files(
             try:
                 file = sources.parse_file(path.name, path.read_bytes(), now.date(), kind=kind, day=day)
                 source_of = partial(source_registry.source_for_files, kind=file.kind, now=now)
-                summary += ingest.store_in_batches(
-                    context.db, file.parsed, now, source_of, titles=titles, origin=str(path)
-                )
+                summary += ingest.store_in_batches(context.db, file.parsed, now, source_of, origin=str(path))
             except (SourceError, OSError) as fault:
                 unreadable.append(str(path))
                 rejection = Rejection(UNREADABLE, None, str(fault), str(path))

@@ -88,7 +88,8 @@ def _separate(session: Session, chain: list[Paper], doi: str | None, now: dateti
     row, root = chain[0], chain[-1]
     fields = stored_fields.read_fields(row)
     new = Paper(
-        doi=doi, title_key=row.title_key, author_count=fields.author_count, content_hash="", versions={},
+        doi=doi, title_key=row.title_key, title_end=row.title_end, author_count=fields.author_count,
+        content_hash="", versions={},
         published_on=fields.published_on, hidden_at=root.hidden_at, withdrawn_at=row.withdrawn_at,
         created_at=now, updated_at=now, **fields.values,
     )  # fmt: skip

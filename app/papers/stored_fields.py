@@ -49,6 +49,7 @@ def renew_hash(paper: Paper) -> bool:
     changed = paper.content_hash != content_hash
     if changed or paper.sourced:
         paper.content_hash, paper.title_key = content_hash, dedupe.title_key(sourced_title(paper))
+        paper.title_end = dedupe.title_end(paper.title_key)
     return changed
 
 

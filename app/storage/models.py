@@ -11,8 +11,9 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, Index, LargeBinary, Text, UniqueConstraint, false, text, true
+from sqlalchemy import JSON, Index, LargeBinary, String, Text, UniqueConstraint, false, text, true
 from sqlalchemy.orm import declared_attr
+from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
 from app.storage.database import BigId, UtcDateTime, enum_type
@@ -30,6 +31,11 @@ SQLModel.metadata.naming_convention = {
 def _partial_index(name: str, condition: str, *columns: str) -> Index:
     """Return an index of only the rows that meet a condition."""
     return Index(name, *columns, sqlite_where=text(condition), postgresql_where=text(condition))
+
+
+def _bytewise(length: int) -> TypeEngine[str]:
+    """Return a type for text that is compared byte by byte, so that an index finds what begins alike."""
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 
 class Row(SQLModel):
@@ -86,6 +92,8 @@ class Source(Row, table=True):
     etag: str | None = None
     last_modified: str | None = None
     watermark: date | None = None  # the last day that was read completely
+    # Where arXiv's back catalogue continues (see papers.sources.oai).
+    resumption_token: str | None = Field(default=None, sa_type=Text)
     next_poll_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
     polled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the last successful poll
     failures: int = 0  # in a row
@@ -113,13 +121,18 @@ class Paper(Row, table=True):
     __table_args__ = (
         _partial_index("ix_paper_withdrawn_at", "withdrawn_at IS NOT NULL", "withdrawn_at"),
         _partial_index("ix_paper_code_found_at", "code_found_at IS NOT NULL", "code_found_at"),
+        # A paper with an arXiv id is merged only with rows that have none. These are few.
+        _partial_index("ix_paper_title_key_without_id", "arxiv_id IS NULL", "title_key"),
+        _partial_index("ix_paper_title_end_without_id", "arxiv_id IS NULL", "title_end"),
     )
 
     id: int | None = Field(default=None, primary_key=True)
     arxiv_id: str | None = Field(default=None, unique=True, max_length=40)  # without version
     doi: str | None = Field(default=None, unique=True, max_length=300)  # lower case
     title: str = Field(sa_type=Text)
-    title_key: str = Field(index=True, max_length=1000)
+    title_key: str = Field(index=True, sa_type=_bytewise(1000))
+    # The last letters of `title_key`, in reverse (see papers.dedupe).
+    title_end: str = Field(default="", index=True, sa_type=_bytewise(40))
     abstract: str = Field(default="", sa_type=Text)
     authors: list[str] = Field(default_factory=list, sa_type=JSON)
     author_count: int = 0  # the true count: `authors` may be shorter
@@ -158,7 +171,10 @@ class Paper(Row, table=True):
 class Listing(Row, table=True):
     """The fact that a source listed a paper on a day."""
 
-    __table_args__ = (UniqueConstraint("original_paper_id", "source_id", "listed_on"),)
+    __table_args__ = (
+        UniqueConstraint("original_paper_id", "source_id", "listed_on"),
+        Index("ix_listing_source_id", "source_id", "listed_on"),
+    )
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     paper_id: int = Field(foreign_key="paper.id", index=True)

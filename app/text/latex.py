@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from pylatexenc import latex2text, latexwalker
@@ -39,7 +40,6 @@ _SCRIPTED = re.compile(r"([_^])\s*(\\(?:math|text|oper)[a-z]*(?![a-z])\s*(?:\{[^
 _NO_LETTERS = re.compile(r"\\href\s*\{[^{}]*\}|\\[A-Za-z]+|[^A-Za-z]")
 _UNSLASHED = re.compile(r"\{(times|sim|approx|circ|pm|rightarrow|alpha|beta|pi)\}")
 _REPAIRS = (
-    (_BARE_SIGN, r"\\\1"),
     (_UNSLASHED, r"{\\\1}"),
     (_SKIPPED, ""),
     (_TIGHT, r"\1{}"),
@@ -56,6 +56,16 @@ _SHORT = 3  # characters; longer superscripts and subscripts are hard to read
 # Texts that don't need brackets: _WORD as a script, _FACTOR above or below a fraction line.
 _WORD = re.compile(r"[\w.]+|\W")
 _FACTOR = re.compile(r"√?[\w.]+(?:\^[\w.]+)?")
+# The parser takes milliseconds for a whole abstract, so it only gets the pieces that contain LaTeX.
+_PLAIN_WORDS = re.compile(r"(?:(?:[^\\${}^_~&#%`'!?\- ]++|-(?!-)|'(?!')|[!?](?!`))*+ )++")
+_LATEX = re.compile(r"[\\${}^_~&#%]|--|``|''|[!?]`")
+# A piece that can be converted by itself: it ends at a space that is not in a group or in mathematics, and
+# neither after a macro nor before an argument or a script.
+_GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
+_PIECE = re.compile(
+    r"(?:\\[A-Za-z]++\*? *+|\\\((?:(?!\\\)).)*+\\\)|\\\[(?:(?!\\\]).)*+\\\]|\\[^([]|\$\$[^$]++\$\$|\$[^$]++\$"
+    rf"|{_GROUP}|[^\\${{}} ]| ++(?=[{{\[^_]))++(?= |\Z)"
+)
 # Markers around the name of a function. They become spaces where letters would run together.
 _BEFORE, _AFTER = "\ue000", "\ue001"
 _GAPS = (
@@ -64,55 +74,84 @@ _GAPS = (
 )
 
 _ODD = re.compile(r"[\^_{}~`]|--")
+_SUSPICIOUS = re.compile(r"[\\$^_{}~`]|--")
 # The label is optional, so that a URL without one matches as a whole and is not tried again from inside.
 _LABELLED = re.compile(r"(https?://[^\s{}]++)(?:\{[^{}]*\})?")
 _ADDRESS = re.compile(r"(https?://[^\s{}]+)")
-_LEFTOVERS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(r"([\^_])\{([^{}]*)\}"), lambda match: _script(match[1], match[2])),
-    (re.compile(r"(?<=[\w)\]|])(\^)([-−+]?\d+|\*)(?![\d*]|\.\d)"), lambda match: _script(match[1], match[2])),
+# Each with a text without which it cannot match.
+_LEFTOVERS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    ("{", re.compile(r"([\^_])\{([^{}]*)\}"), lambda match: _script(match[1], match[2])),
     (
+        "^",
+        re.compile(r"(?<=[\w)\]|])(\^)([-−+]?\d+|\*)(?![\d*]|\.\d)"),
+        lambda match: _script(match[1], match[2]),
+    ),
+    (
+        "_",
         re.compile(r"(?<![^\W])((?!_)\w)(_)(\d)(?![\w.])"),
         lambda match: match[1] + _script(match[2], match[3]),
     ),
-    (re.compile(r"(?<=\d)\{,\}(?=\d)"), ","),
-    (re.compile(r"(?<=\w)\{\}"), ""),
-    (re.compile(r"\{([A-Z][\w-]*(?: [\w-]+)*)\}|(?<=[a-z])\{([a-z])\}"), r"\1\2"),
-    (re.compile(r"(?<=\d)~(?=[A-Za-z])|(?<=\d\))~(?=[A-Z])|(?<=\bTable)~|(?<=\bSection)~"), " "),
-    (re.compile(r"(?<!\w)(?:``|'')(?=\w)([^`\"]{1,100}?)(?:''|\")"), r"“\1”"),
-    (re.compile(r"(?<!-)---(?!-)"), "—"),
-    (re.compile(r"(?<=[\w)%])--(?=[\w(])|(?<=\s)--(?=\s)"), "–"),
+    ("{", re.compile(r"(?<=\d)\{,\}(?=\d)"), ","),
+    ("{", re.compile(r"(?<=\w)\{\}"), ""),
+    ("{", re.compile(r"\{([A-Z][\w-]*(?: [\w-]+)*)\}|(?<=[a-z])\{([a-z])\}"), r"\1\2"),
+    ("~", re.compile(r"(?<=\d)~(?=[A-Za-z])|(?<=\d\))~(?=[A-Z])|(?<=\bTable)~|(?<=\bSection)~"), " "),
+    ("", re.compile(r"(?<!\w)(?:``|'')(?=\w)([^`\"]{1,100}?)(?:''|\")"), r"“\1”"),
+    ("--", re.compile(r"(?<!-)---(?!-)"), "—"),
+    ("--", re.compile(r"(?<=[\w)%])--(?=[\w(])|(?<=\s)--(?=\s)"), "–"),
 )
 
 
 def latex_to_unicode(text: str) -> str:
     """Return a text with its LaTeX as Unicode. Text that is not well-formed LaTeX is hardly changed."""
+    if not _SUSPICIOUS.search(text):
+        return text
     if len(text) <= LONGEST and ("\\" in text or _MATH.search(text) or _UNSLASHED.search(text)):
         text = _convert_math(text)
     if "\\" in text or not _ODD.search(text):
         return text
     # Clean up the remains of macros that lost their backslash, except in URLs.
     parts = _ADDRESS.split(_LABELLED.sub(r"\1", text if "{" in text else text.replace("}", "")))
-    for pattern, by in _LEFTOVERS:
-        parts[::2] = [pattern.sub(by, part) for part in parts[::2]]
+    for needle, pattern, by in _LEFTOVERS:
+        if needle in text:
+            parts[::2] = [pattern.sub(by, part) for part in parts[::2]]
     return "".join(parts)
 
 
 def _convert_math(text: str) -> str:
-    source = text
-    for pattern, by in _REPAIRS:
+    source = _BARE_SIGN.sub(r"\\\1", text)
+    for pattern, by in _REPAIRS if "\\" in source or "{" in source else ():
         source = pattern.sub(by, source)
     if not _MATH.search(text):
         source = _BARE_DOLLAR.sub(r"\\$", source)
     try:
-        budget = _Budget(source)
-        nodes, _, _ = _Walker(source, budget).get_latex_nodes()
-        converted = str(_Writer(budget).nodelist_to_text(nodes))
+        converted = _parse_pieces(source)
     except Exception:  # the parser fails in many ways on text that is not LaTeX
         return text
-    for pattern, by in _GAPS:
+    for pattern, by in _GAPS if _BEFORE in converted or _AFTER in converted or "  " in converted else ():
         converted = pattern.sub(by, converted)
     letters = _NO_LETTERS.sub("", text)
     return converted if len(converted) * 2 >= len(letters) else text
+
+
+def _parse_pieces(source: str) -> str:
+    """Convert the pieces that contain LaTeX. If the text cannot be divided, convert it as a whole."""
+    pieces, position = list[str](), 0
+    while position < len(source):
+        piece = _PLAIN_WORDS.match(source, position) or _PIECE.match(source, position)
+        if piece is None or r"\begin" in piece[0]:
+            return _parse(source)
+        pieces.append(piece[0])
+        position = piece.end()
+    return "".join(_parse_piece(piece) if _LATEX.search(piece) else piece for piece in pieces)
+
+
+def _parse(source: str) -> str:
+    budget = _Budget(source)
+    nodes, _, _ = _Walker(source, budget).get_latex_nodes()
+    return str(_Writer(budget).nodelist_to_text(nodes))
+
+
+_parse_piece = lru_cache(maxsize=10_000)(_parse)  # many formulas, such as "$n$", are in many abstracts
 
 
 def _script(sign: str, text: str) -> str:

@@ -21,7 +21,6 @@ LARGEST = 2_000_000_000  # fits an INTEGER column
 
 LOCAL_PART = r"(?:\"[^\"\s]{1,64}\"|[^\s<>()\[\],;:\\\"@|=']{1,64})"  # of an e-mail address, as text
 EMAIL_ADDRESS = re.compile(LOCAL_PART + r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,9}[A-Za-z0-9-]{1,62}")
-_SPACE = re.compile(r"\s+")
 
 _ARXIV_NEW = r"\d{4}\.\d{4,5}"
 _ARXIV_OLD = r"[a-z][a-z-]*(?:\.[A-Za-z]{2})?/\d{7}"
@@ -42,8 +41,10 @@ def one_line(value: object, limit: int = NAME_CHARS) -> str:
         return ""
     # Cut first, so that ten megabytes of spaces are not read to the end. Join accents with their letters,
     # because a separate accent would split a word in searches.
-    text = characters.remove_invisible(characters.normalize(value[: limit * 4]))
-    return _SPACE.sub(" ", text).strip()[:limit].rstrip()
+    text = " ".join(value[: limit * 4].split())
+    if not (text.isascii() and text.isprintable()):
+        text = " ".join(characters.remove_invisible(characters.normalize(text)).split())
+    return text[:limit].rstrip()
 
 
 def clean_text(value: object, limit: int = ABSTRACT_CHARS) -> str:
@@ -58,7 +59,8 @@ def title(value: object) -> str:
 
 def latex_to_text(text: str) -> str:
     """Return a line with its LaTeX as Unicode, of at most 4 times its length plus 100 characters."""
-    return one_line(latex.latex_to_unicode(text), len(text) * 4 + 100)
+    converted = latex.latex_to_unicode(text)
+    return text if converted == text else one_line(converted, len(text) * 4 + 100)
 
 
 def names(value: object) -> tuple[str, ...]:

@@ -174,15 +174,31 @@ def test_comparison_is_symmetric() -> None:
         assert dedupe.same_paper_reason(a, b) == dedupe.same_paper_reason(b, a)
 
 
-def test_title_index_finds_similar_titles() -> None:
-    """They are found by the rare words that they share, nearest first."""
-    index = dedupe.TitleIndex()
-    for number in range(500):
-        index.add(number, f"A Study of Topic {number} in Birds of the City")
-    index.add(900, TITLE)
-    index.add(901, TITLE.replace("Small", "Smaller"))
-    assert index.find_near(TITLE) == [900, 901]
-    assert index.find_near("Nothing Like Any of Them") == []
+def test_nearest_titles_are_ranked() -> None:
+    """Titles that are not similar are left out."""
+    titles = {number: f"A Study of Topic {number} in Birds of the City" for number in range(500)}
+    others = {key: dedupe.Title(title) for key, title in titles.items()}
+    others |= {900: dedupe.Title(TITLE), 901: dedupe.Title(TITLE.replace("Small", "Smaller"))}
+    assert dedupe.nearest(dedupe.Title(TITLE), others, 10) == [900, 901]
+    assert dedupe.nearest(dedupe.Title(TITLE), others, 1) == [900]
+    assert dedupe.nearest(dedupe.Title("Nothing Like Any of Them"), others, 10) == []
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "Pigeon: Pigeons That Plan in the Streets of Large Cities",
+        "Pigeons That Plan in the Streets of Large City",
+        "Pigeons Who Plan in the Streets of Large Cities",
+        "PIGEONS THAT PLAN IN THE STREETS OF LARGE",
+        "Pigeons That Plan in the Streets of Large Cities: A Study of Birds",
+    ],
+)
+def test_copies_of_a_title_are_in_one_block(copy: str) -> None:
+    """A copy begins or ends as the title does."""
+    key = dedupe.title_key("Pigeons That Plan in the Streets of Large Cities")
+    starts, ends = dedupe.block_ranges(dedupe.Title(copy))
+    assert key.startswith(tuple(starts)) or dedupe.title_end(key).startswith(tuple(ends))
 
 
 RECORDS = st.builds(

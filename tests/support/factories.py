@@ -40,6 +40,7 @@ def add_paper(
     row = Paper(
         title=title,
         title_key=dedupe.title_key(title),
+        title_end=dedupe.title_end(dedupe.title_key(title)),
         content_hash="",
         first_listed_on=listed_on,
         last_listed_on=listed_on,
