@@ -109,6 +109,9 @@ class ParseResult:
         return ParseResult(self.rows + other.rows, self.records + other.records, (*self.rejections, *later))
 
 
+MAX_REJECTIONS = 2_000  # rejections that a summary has; the others are only counted
+
+
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
     """Counts of stored records: rows = papers_new + papers_merged + changed + unchanged + rejected rows.
@@ -124,15 +127,21 @@ class IngestSummary:
     changed: int = 0
     unchanged: int = 0
     listings: int = 0
-    rejections: tuple[Rejection, ...] = ()
+    rejections: tuple[Rejection, ...] = ()  # the first MAX_REJECTIONS of them
+    more_rejections: int = 0  # the number of the others
 
     @property
     def rejected(self) -> int:
-        return len(self.rejections)
+        return len(self.rejections) + self.more_rejections
 
     def __add__(self, other: IngestSummary) -> IngestSummary:
         names = (part.name for part in fields(self))
-        return IngestSummary(*(getattr(self, name) + getattr(other, name) for name in names))
+        total = IngestSummary(*(getattr(self, name) + getattr(other, name) for name in names))
+        excess = len(total.rejections) - MAX_REJECTIONS
+        if excess <= 0:
+            return total
+        kept = total.rejections[:MAX_REJECTIONS]
+        return replace(total, rejections=kept, more_rejections=total.more_rejections + excess)
 
     def of(self, origin: str) -> IngestSummary:
         """Return a copy whose rejections name the file or source that contains their rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated, Any
@@ -34,6 +35,13 @@ Categories = Annotated[
     ),
 ]
 Query = Annotated[str | None, typer.Option(help="An arXiv query, instead of categories (kind arxiv).")]
+Set = Annotated[
+    str | None, typer.Option("--set", help="Only this set, such as cs or physics:hep-th (kind arxiv_oai).")
+]
+From = Annotated[
+    str | None, typer.Option("--from", help="Only records that changed since this day (kind arxiv_oai).")
+]
+Until = Annotated[str | None, typer.Option(help="Only records that changed until this day (kind arxiv_oai).")]
 
 
 class PolledKind(StrEnum):
@@ -42,6 +50,7 @@ class PolledKind(StrEnum):
     HUGGINGFACE = "huggingface"
     ARXIV = "arxiv"
     ARXIV_FEED = "arxiv_feed"
+    ARXIV_OAI = "arxiv_oai"
     FEED = "feed"
 
 
@@ -72,15 +81,18 @@ def add_source(
         PolledKind,
         typer.Option(
             help="huggingface: Daily Papers. arxiv: arXiv's query API. arxiv_feed: arXiv's announcements. "
-            "feed: any RSS or Atom feed."
+            "arxiv_oai: all of arXiv, with its back catalogue. feed: any RSS or Atom feed."
         ),
     ],
     url: Url = None,
     category: Categories = None,
     query: Query = None,
+    only_set: Set = None,
+    start: From = None,
+    until: Until = None,
 ) -> None:
     """Add a source. It is first polled by the next `paperboy ingest` or scheduled run."""
-    config = _config(url, category, query)
+    config = _config(url, category, query, {"set": only_set, "from": start, "until": until})
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         source = source_registry.add(session, name, SourceKind(kind), config, now)
@@ -94,12 +106,13 @@ def try_source(
     address: Annotated[str, typer.Argument(help="The URL of a feed, or a kind: arxiv_feed, arxiv, …")],
     category: Categories = None,
     query: Query = None,
+    only_set: Set = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Show the newest papers of a source before you add it. Nothing is stored."""
     is_kind = address in set(PolledKind)
     kind = SourceKind(address) if is_kind else SourceKind.FEED
-    config = _config(None if is_kind else address, category, query)
+    config = _config(None if is_kind else address, category, query, {"set": only_set})
     with output.open_application(needs_secret=False) as app:
         result = pipeline.try_source(app, kind, config, clock.utcnow())
     if as_json:
@@ -139,9 +152,12 @@ def edit_source(
     url: Url = None,
     category: Categories = None,
     query: Query = None,
+    only_set: Set = None,
+    start: From = None,
+    until: Until = None,
 ) -> None:
     """Rename a source, or change what it reads. Then it is back-filled like a new source."""
-    config = _config(url, category, query) or None
+    config = _config(url, category, query, {"set": only_set, "from": start, "until": until}) or None
     if not (new_name or config):
         raise InvalidInput("nothing to change: give at least one option")
     now = clock.utcnow()
@@ -183,8 +199,10 @@ def resume_source(name: SourceName) -> None:
     output.out().print(f"The source “{output.escaped(name)}” is resumed.")
 
 
-def _config(url: str | None, categories: list[str] | None, query: str | None) -> dict[str, Any]:
-    options = {"url": url, "categories": categories, "query": query}
+def _config(
+    url: str | None, categories: list[str] | None, query: str | None, harvest: Mapping[str, str | None]
+) -> dict[str, Any]:
+    options = {"url": url, "categories": categories, "query": query, **harvest}
     return {name: value for name, value in options.items() if value}
 
 

@@ -33,7 +33,7 @@ _AFTER_ALL = "\U0010ffff"
 _FIND = """
 SELECT ranges.place, (
     SELECT {collect}(found.id) FROM (
-        SELECT paper.id FROM paper
+        SELECT paper.id FROM paper {hint}
         WHERE paper.{column} >= ranges.low AND paper.{column} < ranges.high AND +paper.id > :after {condition}
         ORDER BY paper.{column} LIMIT :limit
     ) AS found
@@ -125,11 +125,14 @@ def _ids_in_ranges(
     found = []
     blocks = [dedupe.block_ranges(title) for title in titles]
     dialect = _DIALECTS[session.get_bind().dialect.name]
-    condition = "AND paper.arxiv_id IS NULL" if only_without_id else ""
     for column, kind in (("title_key", 0), ("title_end", 1)):
         places = [place for place, block in enumerate(blocks) for _ in block[kind]]
         ranges = json.dumps([(prefix, prefix + _AFTER_ALL) for block in blocks for prefix in block[kind]])
-        statement = text(_FIND.format(column=column, condition=condition, **dialect))
+        condition = "AND paper.arxiv_id IS NULL" if only_without_id else ""
+        # SQLite would prefer the index of arXiv ids, in which all these rows are equal.
+        forced = only_without_id and dialect is _DIALECTS["sqlite"]
+        hint = f"INDEXED BY ix_paper_{column}_without_id" if forced else ""
+        statement = text(_FIND.format(column=column, condition=condition, hint=hint, **dialect))
         values = {"ranges": ranges, "after": after, "limit": MAX_COMPARED}
         for position, ids in session.execute(statement, values) if places else ():
             listed = json.loads(ids) if isinstance(ids, str) else ids

@@ -127,10 +127,6 @@ def _store_rows(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
 
 
 _Table = TypeVar("_Table", Paper, Listing, VoteCount)
-# The columns of a new row that no record fills.
-_NEW_ROW = dict.fromkeys(
-    ("code_found_at", "sourced", "edited_at", "hidden_at", "pinned_at", "pinned_until", "merged_into_id")
-)
 
 
 @dataclass
@@ -233,7 +229,7 @@ class _Batch:
         for number, record in rows:
             names = (("arxiv", record.arxiv_id), ("doi", record.doi), ("title", keys[number]))
             is_plain = (
-                any(value for _, value in names)
+                bool(record.title and any(value for _, value in names))
                 and all(uses[f"{name} {value}"] == 1 for name, value in names if value)
                 and record.arxiv_id not in self.by_arxiv
                 and record.doi not in self.by_doi
@@ -271,11 +267,10 @@ class _Batch:
             yield paper_id
 
     def _new_row(self, paper_id: int, record: PaperRecord) -> dict[str, Any]:
-        """Return all columns of a new row. Defaults of the class are not used: they take longer."""
+        """Return the columns of a new row. The others are null."""
         new = field_precedence.from_record(record, self.source.kind)
         key, day = dedupe.title_key(record.title), record.listed_on
         return {
-            **_NEW_ROW,
             **new.values,
             "id": paper_id,
             "arxiv_id": record.arxiv_id or None,
@@ -326,14 +321,18 @@ class _Batch:
         identity = self._find_row(record)
         new = identity is None
         if identity is None:
+            if not record.title:  # a source deleted a paper that is not in the archive
+                return IngestSummary(unchanged=1)
             has_id = record.arxiv_id or record.doi
             if not has_id and len(self._rows_without_id(record)) >= MAX_SAME_TITLE:
                 return IngestSummary(rejections=(Rejection(COMMON_TITLE, number, record.title),))
             identity = self._create(record)
         other, reason = self._find_duplicate(identity, number, record, new=new)
         if other is not None:
-            self._flush()  # merging moves listings and votes with UPDATE statements
-            merging.merge(self.session, self._root(identity), other, reason, self.now)
+            root = self._root(identity)
+            if merging.order(root, other)[1] not in self.session.new:
+                self._flush()  # merging moves listings and votes with UPDATE statements
+            merging.merge(self.session, root, other, reason, self.now)
         self.identities[number] = id_of(identity)
         changed = self._update_fields(identity, record)
         listing_change = self._add_listing(identity, record)

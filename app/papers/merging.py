@@ -25,9 +25,18 @@ _MARKS = ("withdrawn_at", "hidden_at")
 _PIN = ("pinned_at", "pinned_until")  # of the row with the later end
 
 
+def order(a: Paper, b: Paper) -> list[Paper]:
+    """Return which of two papers survives a merge, and then the other.
+
+    The one with an arXiv id survives, else the one with a DOI, else the older one.
+    """
+    return sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
+
+
 def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> None:
-    """Merge two papers. The one with an arXiv id survives, else the one with a DOI, else the older one."""
-    survivor, absorbed = sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
+    """Merge two papers."""
+    survivor, absorbed = order(a, b)
+    is_new = absorbed in session.new  # it has no listings and votes yet
     stored = read_fields(survivor)
     before = {
         "values": dict(stored.values),
@@ -53,6 +62,8 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
         note_listing(survivor, day)
     survivor.updated_at = now
     absorbed.merged_into_id = survivor.id
+    if is_new:
+        return
     session.flush()
     for table in (Listing, VoteCount):
         of_absorbed = col(table.paper_id) == absorbed.id

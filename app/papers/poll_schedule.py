@@ -21,8 +21,10 @@ POLL_EVERY = {
     SourceKind.HUGGINGFACE: timedelta(hours=1),  # a third of the day's papers are added after the morning
     SourceKind.ARXIV: timedelta(hours=6),  # responses change once a day
     SourceKind.ARXIV_FEED: timedelta(hours=1),  # also changes once a day, but conditional requests are cheap
+    SourceKind.ARXIV_OAI: timedelta(hours=6),
     SourceKind.FEED: timedelta(hours=1),
 }
+CONTINUE_AFTER = timedelta(minutes=1)  # so that other arXiv sources have their turn
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 # This text must not change: it is stored while a poll runs, and compared with the stored error later.
 UNFINISHED = "the last poll has not ended: it is under way, or the process died of it"
@@ -46,7 +48,7 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
 
 def state_of(source: Source, backfill_days: int) -> SourceState:
     """Return the state that `sources.fetch` needs."""
-    progress = (source.etag, source.last_modified, source.watermark)
+    progress = (source.etag, source.last_modified, source.watermark, source.resumption_token)
     return SourceState(source.kind, backfill_days, source.config, *progress)
 
 
@@ -87,12 +89,15 @@ def record_progress(source: Source, page: FetchedPage) -> None:
         source.watermark = page.watermark
     source.etag = page.etag or source.etag
     source.last_modified = page.last_modified or source.last_modified
+    if page.resumption_token is not None:
+        source.resumption_token = page.resumption_token or None
 
 
 def record_success(source: Source, now: datetime) -> None:
-    """Record a successful poll."""
+    """Record a successful poll. If the source has more pages, the next poll follows at once."""
     source.failures, source.last_error = 0, None
-    source.polled_at, source.next_poll_at = now, now + POLL_EVERY[source.kind]
+    pause = CONTINUE_AFTER if source.resumption_token else POLL_EVERY[source.kind]
+    source.polled_at, source.next_poll_at = now, now + pause
 
 
 def record_failure(

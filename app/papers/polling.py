@@ -8,7 +8,7 @@ less and less often. After such a crash, the sources whose polls did not finish 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -277,13 +277,29 @@ def read_files(
         for path in paths:
             files += 1
             try:
-                file = sources.parse_file(path.name, path.read_bytes(), now.date(), kind=kind, day=day)
-                source_of = partial(source_registry.source_for_files, kind=file.kind, now=now)
-                summary += ingest.store_in_batches(context.db, file.parsed, now, source_of, origin=str(path))
+                for part in _store_file(context, path, now, kind, day):
+                    run.add(part.counts())
+                    run.reject(part.rejections)
+                    job_runs.store_counts(context.db, run)
+                    summary += part
             except (SourceError, OSError) as fault:
                 unreadable.append(str(path))
                 rejection = Rejection(UNREADABLE, None, str(fault), str(path))
+                run.add({"rejected": 1})
+                run.reject([rejection])
                 summary += IngestSummary(rejections=(rejection,))
-        run.add({"files": files} | summary.counts())
-        run.reject(summary.rejections)
+        run.add({"files": files})
     return FileImportResult(files, summary, tuple(unreadable))
+
+
+def _store_file(
+    context: PollContext, path: Path, now: datetime, kind: SourceKind | None, day: date | None
+) -> Iterator[IngestSummary]:
+    """Store the records of a file, and yield the summary of each part."""
+    first_row = 1
+    for part in sources.read_file(path, now.date(), kind=kind, day=day):
+        source_of = partial(source_registry.source_for_files, kind=part.kind, now=now)
+        yield ingest.store_in_batches(
+            context.db, part.parsed, now, source_of, origin=str(path), first_row=first_row
+        )
+        first_row += part.parsed.rows

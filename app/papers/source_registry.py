@@ -13,13 +13,16 @@ from sqlmodel import Session, col, select
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import sources
 from app.storage.models import Source
+from app.text import dates
 from app.types import SourceKind
 
 # "stat.ML", "hep-th", "cs.CL"
 _CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")
 MAX_NAME = 100
 
-OF_ARXIV = (SourceKind.ARXIV, SourceKind.ARXIV_FEED)
+# A set of arXiv's OAI-PMH interface: "cs", "physics:hep-th", "cs:cs:CL"
+_SET = re.compile(r"[a-z-]+(:[a-z-]+(:[A-Za-z-]+)?)?")
+OF_ARXIV = (SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI)
 _FILE_SOURCES = {
     SourceKind.ARXIV: "Saved arXiv responses",
     SourceKind.FEED: "Saved feeds",
@@ -92,7 +95,7 @@ def change(
         _rename(session, source, name)
     if config is not None and (checked := check_config(source.kind, config)) != source.config:
         source.config = checked
-        source.etag = source.last_modified = source.watermark = None
+        source.etag = source.last_modified = source.watermark = source.resumption_token = None
     session.add(source)
 
 
@@ -100,7 +103,7 @@ def remove(session: Session, source: Source, now: datetime) -> None:
     """Stop polling a source, and list it no more. Its papers and their votes remain."""
     source.removed_at, source.paused, source.next_poll_at = now, True, None
     source.failures, source.last_error = 0, None
-    source.etag = source.last_modified = source.watermark = None
+    source.etag = source.last_modified = source.watermark = source.resumption_token = None
     session.add(source)
 
 
@@ -179,6 +182,8 @@ def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
         checked["query"] = " ".join(str(config["query"]).split())
         if len(checked["query"]) > 500 or not checked["query"].isprintable():
             raise InvalidInput("an arXiv query can have at most 500 printable characters", field="config")
+    elif kind is SourceKind.ARXIV_OAI:
+        checked |= _harvest(config)
     elif kind in OF_ARXIV:
         checked["categories"] = _categories(config.get("categories"))
     if unknown := sorted(set(config) - set(checked)):
@@ -202,6 +207,21 @@ def _web_address(value: object) -> str:
             field="config",
         )
     return text
+
+
+def _harvest(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the part of arXiv that is read: a set, the first and the last day of changes, if given."""
+    given = {name: str(config[name]).strip() for name in ("set", "from", "until") if config.get(name)}
+    if "set" in given and not _SET.fullmatch(given["set"]):
+        raise InvalidInput(
+            "“set” is a set of arXiv, such as cs, math, physics:hep-th or cs:cs:CL", field="config"
+        )
+    days = [dates.day(given[name]) for name in ("from", "until") if name in given]
+    if None in days or any(len(given[name]) != len("2026-11-20") for name in given if name != "set"):
+        raise InvalidInput("“from” and “until” are days, such as 2026-11-20", field="config")
+    if len(days) == 2 and given["from"] > given["until"]:
+        raise InvalidInput("“from” must not be after “until”", field="config")
+    return given
 
 
 def _categories(value: object) -> list[str]:

@@ -75,7 +75,8 @@ async def _fetch(context: PollContext, source: Source, now: datetime) -> tuple[P
     """Return the records that were read before the deadline, newest last, a warning and an error."""
     yesterday = now.date() - timedelta(days=1)
     state = SourceState(source.kind, DAYS, source.config)
-    if source.kind is SourceKind.ARXIV_FEED:  # the feed alone: the query API is slow
+    # The feed alone, because the query API is slow, and the newest days of the back catalogue.
+    if source.kind in (SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI):
         state = replace(state, watermark=yesterday)
     parsed, deadline = ParseResult(), monotonic() + DEADLINE.total_seconds()
     async with client_of(context, now) as client:

@@ -2,9 +2,11 @@
 
 huggingface        Hugging Face Daily Papers
 arxiv              the query API and the daily feed
+oai                arXiv's back catalogue, by OAI-PMH
 feed               any RSS or Atom feed
 saved_pages        saved search pages
 jsonl              JSON and JSON-lines files
+xml_elements       PURE: elements of XML from arXiv, also if it is truncated or hostile
 json_rows          PURE: rows and rejections of JSON responses, used by all JSON sources
 calendar           PURE: days on which a source is expected to have no papers
 state              PURE: the progress of a source between polls, and the pages fetched from it
@@ -18,19 +20,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from app.errors import UnreadableAnswer
-from app.papers.sources import arxiv, feed, huggingface, json_rows, jsonl, saved_pages
+from app.papers.sources import arxiv, feed, huggingface, json_rows, jsonl, oai, saved_pages
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
 from app.text import dates, sanitize
 from app.types import ParseResult, SourceKind
 
-POLLED = (SourceKind.HUGGINGFACE, SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.FEED)
+POLLED = (
+    SourceKind.HUGGINGFACE, SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI, SourceKind.FEED,
+)  # fmt: skip
+STREAMED_START = 1_000_000  # bytes in which the first line of a file of JSON lines ends
+MAX_LINE = 10_000_000  # bytes
+ROWS_PER_PART = 1_000
+BOM = b"\xef\xbb\xbf"
 _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
 
 
@@ -57,9 +67,53 @@ def parse_file(
     if kind is SourceKind.PAGE:
         return ParsedFile(kind, saved_pages.parse(text, day, today=today))
     parsed = parse(kind, text, day or dates.day_in(name))
-    if kind is SourceKind.JSONL and any(record.upvotes is not None for record in parsed.records):
-        kind = SourceKind.HUGGINGFACE  # only Hugging Face has upvotes, and they must not be counted twice
-    return ParsedFile(kind, parsed)
+    return ParsedFile(_kind_of_rows(parsed) if kind is SourceKind.JSONL else kind, parsed)
+
+
+def read_file(
+    path: Path, today: date, *, kind: SourceKind | None = None, day: date | None = None
+) -> Iterator[ParsedFile]:
+    """Yield the records of a file: a file of JSON lines in parts, so that it may be larger than the memory.
+
+    Raise UnreadableAnswer or OSError if it cannot be read.
+    """
+    with path.open("rb") as file:
+        start = file.read(STREAMED_START)
+        if kind not in (None, SourceKind.JSONL) or not _has_json_lines(start):
+            yield parse_file(path.name, start + file.read(), today, kind=kind, day=day)
+            return
+        file.seek(0)
+        kind, first = None, 1
+        lines = filter(None, map(bytes.strip, _lines(file)))
+        while part := list(islice(lines, ROWS_PER_PART)):
+            parsed = jsonl.parse_rows(*json_rows.parse_lines(part, first), day or dates.day_in(path.name))
+            kind = kind or _kind_of_rows(parsed)
+            yield ParsedFile(kind, parsed)
+            first += len(part)
+
+
+def _has_json_lines(start: bytes) -> bool:
+    """Return whether the first line of a file is a row of papers, and another line follows."""
+    first, _, rest = start.removeprefix(BOM).lstrip().partition(b"\n")
+    try:
+        row = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(row, dict) and bool(rest.strip()) and _detect(first.decode()) is SourceKind.JSONL
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file. Of a line that is too long, the beginning is yielded, which is no row."""
+    while line := file.readline(MAX_LINE):
+        yield line.removeprefix(BOM)
+        while not line.endswith(b"\n") and (line := file.readline(MAX_LINE)):
+            pass
+
+
+def _kind_of_rows(parsed: ParseResult) -> SourceKind:
+    """Return the kind of rows. Only Hugging Face has upvotes, and they must not be counted twice."""
+    has_votes = any(record.upvotes is not None for record in parsed.records)
+    return SourceKind.HUGGINGFACE if has_votes else SourceKind.JSONL
 
 
 def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
@@ -71,6 +125,7 @@ def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
         SourceKind.HUGGINGFACE: huggingface.parse,
         SourceKind.ARXIV: arxiv.parse,
         SourceKind.ARXIV_FEED: arxiv.parse_feed,
+        SourceKind.ARXIV_OAI: oai.parse,
         SourceKind.FEED: feed.parse,
         SourceKind.JSONL: jsonl.parse,
     }
@@ -83,6 +138,8 @@ def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[Fe
         return huggingface.fetch(client, state, now)
     if state.kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED):
         return arxiv.fetch(client, state, now)
+    if state.kind is SourceKind.ARXIV_OAI:
+        return oai.fetch(client, state, now)
     return feed.fetch(client, state, now)
 
 
@@ -121,6 +178,8 @@ def _detect(text: str) -> SourceKind | None:
     if not start.startswith("<"):
         return SourceKind.PAGE if saved_pages.looks_like(text) else None
     json_rows.refuse_markup(start, "a feed")
+    if "<OAI-PMH" in start:
+        return SourceKind.ARXIV_OAI
     if not _ROOT.search(start):
         return None
     if "<feed" not in start or "arxiv.org" not in start:

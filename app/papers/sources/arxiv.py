@@ -6,15 +6,13 @@ error as a feed with an error entry or title. Such a feed raises UnreadableAnswe
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from typing import cast
-from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+from xml.etree.ElementTree import Element
 from zoneinfo import ZoneInfo
 
 from app.errors import SourceError, UnreadableAnswer
-from app.papers.sources import calendar, json_rows
+from app.papers.sources import calendar, json_rows, xml_elements
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState, days_to_fetch, unread_days
 from app.text import dates, sanitize
@@ -28,13 +26,11 @@ IDS_PER_REQUEST = 100  # so that the URL has about 1,200 characters
 MAX_ENTRIES = 5_000  # in a response: one day in all categories has about 2,500
 NO_ID = "the entry has no arXiv id"
 NO_TITLE = "the entry has no title"
-MALFORMED = "the feed is not well-formed from here on"
 LISTED_TYPES = ("new", "cross")  # the other types are new versions of announced papers
 
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _ARXIV = "{http://arxiv.org/schemas/atom}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _EASTERN = ZoneInfo("America/New_York")
 _CUTOFF = time(14, 0)  # submissions up to this time are in that evening's announcement
 
@@ -60,27 +56,7 @@ def _parse(data: bytes | str, day: date | None, *, is_feed: bool) -> ParseResult
 
 def _entries(data: bytes | str) -> tuple[list[Element], list[Rejection]]:
     """Return the complete entries of a feed, and a rejection if the feed is broken after them."""
-    text = _CONTROLS.sub("", json_rows.text_of(data))
-    json_rows.refuse_markup(text, "an Atom feed")
-    if "<!ENTITY" in text or "<!DOCTYPE" in text[:2_000]:
-        raise UnreadableAnswer("The response declares XML entities, which arXiv's feeds never do.")
-    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
-    root: Element | None = None
-    entries: list[Element] = []
-    rejections: list[Rejection] = []
-    reason = MALFORMED
-    parser.feed(text)
-    try:
-        for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
-            root = element if root is None else root
-            if event == "end" and element.tag == f"{_ATOM}entry":
-                entries.append(element)
-        reason = json_rows.CUT_OFF
-        parser.close()
-    except ParseError as error:
-        rejections = [Rejection(reason, None, f"{len(entries)} complete entries were read; {error}")]
-    if root is None or root.tag != f"{_ATOM}feed":
-        raise UnreadableAnswer("The response is not an Atom feed.")
+    root, entries, rejections = xml_elements.read(data, f"{_ATOM}feed", (f"{_ATOM}entry",), "an Atom feed")
     errors = [
         _text(entry, f"{_ATOM}summary") for entry in entries if "/api/errors" in _text(entry, f"{_ATOM}id")
     ]

@@ -21,7 +21,7 @@ def no_papers_reason(kind: SourceKind, day: date) -> str:
     weekend = day.weekday() >= SATURDAY
     if kind is SourceKind.HUGGINGFACE and weekend:
         return f"Hugging Face lists few or no papers on a {day:%A}."
-    if kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED):
+    if kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI):
         if weekend:
             return f"arXiv announces no papers on a {day:%A}."
         if day in ARXIV_HOLIDAYS:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import orjson
+
 from app.errors import UnreadableAnswer
 from app.types import PaperRecord, ParseResult, Rejection
 
@@ -75,11 +77,29 @@ def parse_rows(data: bytes | str) -> tuple[list[Row], list[Rejection]]:
     return list(enumerate(answer, 1)), []
 
 
+def parse_lines(lines: Iterable[bytes], first: int) -> tuple[list[Row], list[Rejection]]:
+    """Return the rows of JSON lines, numbered from `first`, and a rejection for each unreadable one."""
+    rows: list[Row] = []
+    rejections = []
+    for number, line in enumerate(lines, first):
+        try:
+            rows.append((number, _parse_line(line)))
+        except (ValueError, RecursionError) as error:
+            rejections.append(Rejection(NOT_JSON, number, str(error)[:200]))
+    return rows, rejections
+
+
+def _parse_line(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:  # it is stricter: it accepts neither NaN nor invalid UTF-8
+        return json.loads(line.decode("utf-8", "replace"))
+
+
 def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
     """Return the complete rows of a truncated array, or the rows of JSON lines."""
     start = text.lstrip()
     rows: list[Row] = []
-    rejections = []
     if start.startswith("[") or re.match(r'\{\s*"[^"]*"\s*:.*\[', start.partition("\n{")[0][:300], re.DOTALL):
         position = text.find("[") + 1
         with suppress(ValueError, RecursionError):
@@ -95,12 +115,8 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
             reason = BROKEN if text.rstrip().endswith("]" if start[0] == "[" else "}") else CUT_OFF
             return rows, [Rejection(reason, None, f"{len(rows)} complete rows were read")]
         rows = []
-    for number, line in enumerate((part for part in text.split("\n") if part.strip()), 1):
-        try:
-            rows.append((number, json.loads(line)))
-        except (ValueError, RecursionError) as error:
-            rejections.append(Rejection(NOT_JSON, number, str(error)[:200]))
-    return rows, rejections
+    lines = (part.encode("utf-8", "surrogatepass") for part in text.split("\n") if part.strip())
+    return parse_lines(lines, 1)
 
 
 def collect(rows: Iterable[PaperRecord | Rejection], rejections: Sequence[Rejection] = ()) -> ParseResult:

@@ -1,8 +1,13 @@
-"""PURE. JSON and JSON-lines files of papers: `date`, `id` or `arxiv_id` or `doi`, `title`, `abstract`, …"""
+"""PURE. JSON and JSON-lines files of papers: `date`, `id` or `arxiv_id` or `doi`, `title`, `abstract`, …
+
+Rows of arXiv's monthly metadata dump are recognised by their `authors_parsed`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import date
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from app.papers.sources import json_rows
@@ -14,7 +19,13 @@ NO_TITLE = "the row has no title"
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     """Return the papers in a file. A row without a date counts as listed on `day`."""
-    rows, rejections = json_rows.parse_rows(data)
+    return parse_rows(*json_rows.parse_rows(data), day)
+
+
+def parse_rows(
+    rows: Iterable[json_rows.Row], rejections: Sequence[Rejection], day: date | None = None
+) -> ParseResult:
+    """Return the papers in decoded rows of a file."""
     records = (_record(number, json_rows.unwrap_literal(row), day) for number, row in rows)
     return json_rows.collect(records, rejections)
 
@@ -25,6 +36,8 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
     title = sanitize.title(row.get("title"))
     if not title:
         return Rejection(NO_TITLE, number, sanitize.one_line(str(row.get("id") or "")[:100]))
+    if "authors_parsed" in row:
+        row, day = _from_dump(row), None
     doi = sanitize.doi(row.get("doi"))
     arxiv_id, version = sanitize.arxiv_id(row.get("arxiv_id") or row.get("id"))
     people = sanitize.names(row.get("authors"))
@@ -42,6 +55,7 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         tldr=sanitize.clean_text(row.get("tldr"), sanitize.TITLE_CHARS * 2),
         published_on=dates.day(row.get("published_on") or row.get("published")),
         withdrawn=sanitize.says_withdrawn(sanitize.one_line(row.get("comment"), 1_000)),
+        as_of=dates.day(row.get("update_date")),
         listed_on=dates.day(row.get("date")) or dates.day(row.get("listed_on")) or day,
         upvotes=sanitize.non_negative_int(row.get("upvotes")),
         comments=sanitize.non_negative_int(row.get("comments")),
@@ -51,3 +65,40 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         code_url=sanitize.url(row.get("code_url")),
         project_url=sanitize.url(row.get("project_url")),
     )
+
+
+def _from_dump(row: dict[str, Any]) -> dict[str, Any]:
+    """Convert a row of arXiv's metadata dump to a row of papers.
+
+    It has no listing day, so that millions of earlier papers are not taken for new ones.
+    """
+    versions = row.get("versions")
+    first = versions[0] if isinstance(versions, list) and versions else None
+    categories = row.get("categories")
+    return row | {
+        "authors": [name for parts in _list(row["authors_parsed"]) if (name := author_name(_list(parts)))],
+        "categories": categories.split() if isinstance(categories, str) else categories,
+        "comment": row.get("comments"),
+        "comments": None,  # here, these are the authors'
+        "published_on": _mail_date(first.get("created") if isinstance(first, dict) else None),
+        "date": None,
+        "listed_on": None,
+    }
+
+
+def author_name(parts: Sequence[Any]) -> str:
+    """Return the name of an author that is given as surname, first names, suffix."""
+    surname, first, suffix = ([part if isinstance(part, str) else "" for part in parts] + [""] * 3)[:3]
+    return " ".join(filter(None, (first, surname, suffix)))
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mail_date(value: object) -> str:
+    """Return a date such as "Mon, 2 Apr 2007 19:18:42 GMT" as an ISO day, or ""."""
+    try:
+        return parsedate_to_datetime(value).date().isoformat() if isinstance(value, str) else ""
+    except ValueError:
+        return ""

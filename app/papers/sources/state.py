@@ -19,16 +19,21 @@ class SourceState:
     etag: str | None = None
     last_modified: str | None = None
     watermark: date | None = None
+    resumption_token: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """A fetched page. Once it is stored, all days up to `watermark` have been read completely."""
+    """A fetched page. Once it is stored, all days up to `watermark` have been read completely.
+
+    `resumption_token` leads to the next page: "" if there is none, None if the stored token stays.
+    """
 
     parsed: ParseResult
     watermark: date | None = None
     etag: str | None = None
     last_modified: str | None = None
+    resumption_token: str | None = None
 
 
 def unread_days(state: SourceState, today: date) -> list[date]:

@@ -45,7 +45,7 @@ def add_source(
     address: Text = "",
     action: Text = "",
 ) -> Response:
-    """Add a source, or try it. `address` is the URL of a feed, or the categories of arXiv."""
+    """Add a source, or try it. `address` is the URL of a feed, the categories of arXiv or one of its sets."""
     app: Application = request.app.state.paperboy
     typed = {"name": name, "kind": kind, "address": address}
     trial = None
@@ -71,6 +71,8 @@ def _config(kind: str, address: str) -> dict[str, object]:
         raise InvalidInput("Choose what kind of source it is.", field="kind")
     if kind == SourceKind.FEED:
         return {"url": address.strip()}
+    if kind == SourceKind.ARXIV_OAI:
+        return {"set": address.strip()}
     return {} if kind == SourceKind.HUGGINGFACE else {"categories": address.replace(",", " ").split()}
 
 

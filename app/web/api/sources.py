@@ -26,7 +26,8 @@ Config = Annotated[
     dict[str, Any],
     Field(
         examples=[{"categories": ["cs.CL", "cs.LG"]}],
-        description="arxiv: categories or query. arxiv_feed: categories. feed: url. huggingface: empty.",
+        description="arxiv: categories or query. arxiv_feed: categories. feed: url. huggingface: empty. "
+        "arxiv_oai: set, from and until, all optional.",
     ),
 ]
 

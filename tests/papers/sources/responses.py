@@ -151,3 +151,57 @@ The second piece goes on where the first one stopped, as a list sometimes does o
 ·
 Nov 25, 2024
 """
+
+
+def oai_record(
+    arxiv_id: str = "0704.0001",
+    *,
+    title: str = "Pigeons That Plan\n  in Large Cities",
+    stamp: str = "2008-11-26",
+    created: str = "2007-04-02",
+    updated: str = "2007-07-24",
+    comments: str = "12 pages",
+    deleted: bool = False,
+) -> str:
+    """Return a record of arXiv's OAI-PMH interface in its own format."""
+    status = ' status="deleted"' if deleted else ""
+    metadata = f"""
+      <metadata>
+        <arXiv xmlns="http://arxiv.org/OAI/arXiv/">
+          <id>{arxiv_id}</id><created>{created}</created>{f"<updated>{updated}</updated>" if updated else ""}
+          <authors>
+            <author><keyname>Tanaka</keyname><forenames>Mei</forenames></author>
+            <author><keyname>Silva</keyname><forenames>Andr\\'e</forenames><suffix>Jr.</suffix></author>
+          </authors>
+          <title>{title}</title><categories>cs.AI q-bio.NC</categories><comments>{comments}</comments>
+          <doi>{"10.1234/birds.1" if arxiv_id == "0704.0001" else ""}</doi>
+          <abstract>  We teach pigeons
+            to plan in $O(n^2)$.
+          </abstract>
+        </arXiv>
+      </metadata>"""
+    return f"""
+    <record>
+      <header{status}>
+        <identifier>oai:arXiv.org:{arxiv_id}</identifier><datestamp>{stamp}</datestamp>
+        <setSpec>cs:cs:AI</setSpec>
+      </header>{"" if deleted else metadata}
+    </record>"""
+
+
+def oai_page(*records: str, token: str = "") -> str:
+    """Return a page of records. The last page has an empty token, or none."""
+    return _oai(f"<ListRecords>{''.join(records)}<resumptionToken>{token}</resumptionToken></ListRecords>")
+
+
+def oai_error(code: str, message: str = "") -> str:
+    return _oai(f'<error code="{code}">{message}</error>')
+
+
+def _oai(content: str) -> str:
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/">
+  <responseDate>2026-11-20T09:30:00Z</responseDate>
+  <request verb="ListRecords">https://oaipmh.arxiv.org/oai</request>
+  {content}
+</OAI-PMH>"""

@@ -1,0 +1,192 @@
+"""arXiv's back catalogue: the records of all its papers, or of a set, by OAI-PMH 2.0 in arXiv's own format.
+
+arXiv returns records in the order of their datestamps, the days on which they last changed. It divides the
+list into pages, each with a token for the next one. The token is stored with each page, so a harvest of days
+continues where it stopped. If arXiv does not accept a stored token any more, the harvest continues from the
+watermark: all records with earlier datestamps have been read. Later polls ask for what changed since.
+
+A datestamp does not say when a paper was announced. So only papers that are new are listed on it: those
+without a second version that were submitted in the week before. Papers of the back catalogue have no listing,
+appear in no digest and on no day, but are found by searches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from xml.etree.ElementTree import Element
+
+from app.errors import SourceError, UnreadableAnswer
+from app.papers.sources import calendar, json_rows, jsonl, xml_elements
+from app.papers.sources.http_client import Client
+from app.papers.sources.state import FetchedPage, SourceState
+from app.text import dates, sanitize
+from app.types import PaperRecord, ParseResult, Rejection
+
+URL = "https://oaipmh.arxiv.org/oai"
+PAGES_PER_POLL = 30  # about five minutes; the next poll continues
+NEW_WITHIN = timedelta(days=7)  # from submission to announcement, with moderation and holidays
+NO_ID = "the record has no arXiv id"
+NO_TITLE = "the record has no title"
+NOT_OAI = "an OAI-PMH response"
+CUT_OFF = "The response was cut off. Its complete records were read, and the next poll asks for it again."
+NO_MATCH, BAD_TOKEN = "noRecordsMatch", "badResumptionToken"
+
+_OAI = "{http://www.openarchives.org/OAI/2.0/}"
+_ARXIV = "{http://arxiv.org/OAI/arXiv/}"
+_TAGS = tuple(_OAI + name for name in ("record", "error", "resumptionToken"))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of records. `token` leads to the next page, and is empty on the last one."""
+
+    parsed: ParseResult
+    token: str = ""
+    datestamps: tuple[date, ...] = ()
+    complete: bool = True  # False if the response was cut off
+    error: str = ""  # the code of an error: there are no records
+    message: str = ""
+
+
+def parse(data: bytes | str, day: date | None = None) -> ParseResult:
+    """PURE. Return the papers in a response. With `day`, new papers from this day on are listed.
+
+    Raise UnreadableAnswer if it is an error.
+    """
+    page = parse_page(data, day)
+    if page.error:
+        raise _refusal(page)
+    return page.parsed
+
+
+def parse_page(data: bytes | str, listed_since: date | None = None) -> Page:
+    """PURE. Return the papers in a response, with the token for the next page."""
+    _, elements, rejections = xml_elements.read(data, f"{_OAI}OAI-PMH", _TAGS, NOT_OAI)
+    records = [element for element in elements if element.tag == f"{_OAI}record"]
+    tokens = [element.text or "" for element in elements if element.tag == f"{_OAI}resumptionToken"]
+    for element in elements:
+        if element.tag == f"{_OAI}error":
+            message = sanitize.one_line(element.text, 500)
+            return Page(ParseResult(), error=element.get("code") or "unknown", message=message)
+    if not (records or rejections):
+        raise UnreadableAnswer("The response has neither records nor an error.")
+    stamps = (dates.day(_text(record.find(f"{_OAI}header"), f"{_OAI}datestamp")) for record in records)
+    rows = (_record(number, record, listed_since) for number, record in enumerate(records, 1))
+    return Page(
+        json_rows.collect(rows, rejections),
+        "".join(tokens).strip(),
+        tuple(filter(None, stamps)),
+        complete=not rejections,
+    )
+
+
+def _record(number: int, record: Element, listed_since: date | None) -> PaperRecord | Rejection:
+    header = record.find(f"{_OAI}header")
+    metadata = record.find(f"{_OAI}metadata/{_ARXIV}arXiv")
+    identifier = _text(header, f"{_OAI}identifier").removeprefix("oai:arXiv.org:")
+    arxiv_id, _ = sanitize.arxiv_id(_text(metadata, f"{_ARXIV}id") or identifier)
+    if not arxiv_id:
+        return Rejection(NO_ID, number, identifier[:100])
+    stamp = dates.day(_text(header, f"{_OAI}datestamp"))
+    if header is not None and header.get("status") == "deleted":
+        return PaperRecord("", arxiv_id=arxiv_id, withdrawn=True, as_of=stamp)
+    title = sanitize.title(_text(metadata, f"{_ARXIV}title", sanitize.TITLE_CHARS * 4))
+    if metadata is None or not title:
+        return Rejection(NO_TITLE, number, arxiv_id)
+    people = list(filter(None, map(_author, metadata.findall(f"{_ARXIV}authors/{_ARXIV}author"))))
+    created = dates.day(_text(metadata, f"{_ARXIV}created"))
+    is_first = not _text(metadata, f"{_ARXIV}updated")
+    doi = sanitize.doi(_text(metadata, f"{_ARXIV}doi"))
+    return PaperRecord(
+        title=title,
+        arxiv_id=arxiv_id,
+        doi="" if sanitize.arxiv_id_of_doi(doi) else doi,
+        abstract=sanitize.clean_text(_text(metadata, f"{_ARXIV}abstract", sanitize.ABSTRACT_CHARS)),
+        authors=tuple(map(sanitize.latex_to_text, people[: sanitize.AUTHORS_KEPT])),
+        author_count=len(people),
+        categories=sanitize.words(_text(metadata, f"{_ARXIV}categories", 1_000).split()),
+        published_on=created,
+        withdrawn=sanitize.says_withdrawn(_text(metadata, f"{_ARXIV}comments", 1_000)),
+        listed_on=stamp if is_first and _is_new(created, stamp, listed_since) else None,
+        as_of=stamp,
+    )
+
+
+def _is_new(created: date | None, stamp: date | None, listed_since: date | None) -> bool:
+    """Return whether a paper was first announced on its datestamp, from `listed_since` on."""
+    if not (created and stamp and listed_since):
+        return False
+    is_recent = timedelta() <= stamp - created <= NEW_WITHIN
+    return stamp >= listed_since and is_recent and calendar.announces(stamp)
+
+
+def _author(element: Element) -> str:
+    names = [_text(element, f"{_ARXIV}{part}") for part in ("keyname", "forenames", "suffix")]
+    return jsonl.author_name(names)
+
+
+def _text(element: Element | None, tag: str, limit: int = 300) -> str:
+    return sanitize.one_line(element.findtext(tag), limit) if element is not None else ""
+
+
+async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
+    """Yield the pages that follow the stored token, or the records that changed since the watermark.
+
+    After PAGES_PER_POLL pages, the rest is left to the next poll.
+    """
+    today = now.date()
+    until = dates.day(state.config.get("until"))
+    listed_since = today - timedelta(days=state.backfill_days)
+    if until and state.watermark and state.watermark >= until:
+        return
+    token, read_up_to = state.resumption_token or "", state.watermark
+    for _ in range(PAGES_PER_POLL):
+        page = await _get(client, state, read_up_to, token, listed_since)
+        if page.error == BAD_TOKEN and token:  # it has expired
+            token = ""
+            page = await _get(client, state, read_up_to, token, listed_since)
+        if page.error not in ("", NO_MATCH):
+            raise _refusal(page)
+        if not page.complete:
+            yield FetchedPage(page.parsed)
+            raise SourceError(CUT_OFF)
+        if page.token and page.token == token:
+            raise SourceError("arXiv's token for the next page leads to the same page again.")
+        token = page.token
+        last_day = min(until or today, today - timedelta(days=1))  # today's records still change
+        read_up_to = _watermark(page, read_up_to) if token else last_day
+        yield FetchedPage(page.parsed, read_up_to, resumption_token=token)
+        if not token:
+            return
+
+
+async def _get(
+    client: Client, state: SourceState, read_up_to: date | None, token: str, listed_since: date
+) -> Page:
+    """Request the page of a token or, without one, the first page of what changed since a day."""
+    params: dict[str, str | int] = {"verb": "ListRecords"}
+    if token:
+        params["resumptionToken"] = token  # OAI-PMH allows no other parameter then
+    else:
+        start = read_up_to.isoformat() if read_up_to else state.config.get("from")
+        limits = {"from": start, "until": state.config.get("until"), "set": state.config.get("set")}
+        params |= {"metadataPrefix": "arXiv", **{name: value for name, value in limits.items() if value}}
+    return parse_page((await client.get(URL, params=params)).body, listed_since)
+
+
+def _watermark(page: Page, read_up_to: date | None) -> date | None:
+    """Return the last day before the newest record of a page.
+
+    The records of the newest day may continue on the next page. If the records are not in the order of their
+    datestamps, the watermark stays where it is.
+    """
+    stamps = page.datestamps
+    if not stamps or list(stamps) != sorted(stamps) or (read_up_to and stamps[0] < read_up_to):
+        return read_up_to
+    return max(filter(None, (read_up_to, stamps[-1] - timedelta(days=1))))
+
+
+def _refusal(page: Page) -> UnreadableAnswer:
+    return UnreadableAnswer(f"arXiv returned an error: {page.error}. {page.message}".strip())
