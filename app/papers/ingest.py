@@ -330,9 +330,12 @@ class _Batch:
         other, reason = self._find_duplicate(identity, number, record, new=new)
         if other is not None:
             root = self._root(identity)
-            if merging.order(root, other)[1] not in self.session.new:
+            is_bare = new and merging.order(root, other)[1] is identity
+            if is_bare:
+                self.session.flush()
+            else:
                 self._flush()  # merging moves listings and votes with UPDATE statements
-            merging.merge(self.session, root, other, reason, self.now)
+            merging.merge(self.session, root, other, reason, self.now, is_bare=is_bare)
         self.identities[number] = id_of(identity)
         changed = self._update_fields(identity, record)
         listing_change = self._add_listing(identity, record)

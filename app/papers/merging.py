@@ -33,10 +33,11 @@ def order(a: Paper, b: Paper) -> list[Paper]:
     return sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
 
 
-def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> None:
-    """Merge two papers."""
+def merge(
+    session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, is_bare: bool = False
+) -> None:
+    """Merge two papers. `is_bare`: the absorbed one was just created, and has no listings and votes yet."""
     survivor, absorbed = order(a, b)
-    is_new = absorbed in session.new  # it has no listings and votes yet
     stored = read_fields(survivor)
     before = {
         "values": dict(stored.values),
@@ -62,7 +63,7 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime) -> N
         note_listing(survivor, day)
     survivor.updated_at = now
     absorbed.merged_into_id = survivor.id
-    if is_new:
+    if is_bare:
         return
     session.flush()
     for table in (Listing, VoteCount):

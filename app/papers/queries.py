@@ -328,13 +328,24 @@ def filter_ids(session: Session, only: PaperFilter, ids: Sequence[int]) -> list[
 
 def newest(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> list[PaperView]:
     """Return the papers that pass a filter, most recently listed first."""
-    ids = select(Paper.id).where(*_conditions(only)).order_by(*_newest_first()).limit(limit).offset(offset)
-    return in_given_order(session, [paper_id or 0 for paper_id in session.exec(ids)])
+    return in_given_order(session, _newest_ids(session, only, limit, offset))
 
 
-def _newest_first() -> list[ColumnElement[Any]]:
-    """Return the order by latest listing day, newest first. Papers without a listing come last."""
-    return [func.coalesce(Paper.last_listed_on, date.min).desc(), col(Paper.id).desc()]
+def _newest_ids(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> list[int]:
+    """Return ids by latest listing day, newest first. Papers without a listing come last.
+
+    There may be millions of these, so each half is read in the order of an index.
+    """
+    passing = select(Paper.id).where(*_conditions(only))
+    listed = passing.where(col(Paper.last_listed_on).is_not(None))
+    by_day = listed.order_by(col(Paper.last_listed_on).desc(), col(Paper.id).desc())
+    ids = [paper_id or 0 for paper_id in session.exec(by_day.limit(limit).offset(offset))]
+    if len(ids) < limit:
+        before = session.exec(select(func.count()).select_from(listed.subquery())).one()
+        others = passing.where(col(Paper.last_listed_on).is_(None)).order_by(col(Paper.id).desc())
+        others = others.limit(limit - len(ids)).offset(max(0, offset - before))
+        ids += [paper_id or 0 for paper_id in session.exec(others)]
+    return ids
 
 
 def count(session: Session, only: PaperFilter) -> int:
@@ -357,8 +368,9 @@ def _conditions(only: PaperFilter) -> list[ColumnElement[bool]]:
 def texts(session: Session, limit: int) -> list[PaperView]:
     """Return the most recently listed papers, with only the fields that interests are matched against."""
     names = ("id", "title", "abstract", "authors", "organization_names", "categories", "last_listed_on")
-    columns = select(*(getattr(Paper, name) for name in names)).where(*_conditions(PaperFilter()))
-    rows = session.execute(columns.order_by(*_newest_first()).limit(limit))
+    ids = _newest_ids(session, PaperFilter(), limit)
+    columns = select(*(getattr(Paper, name) for name in names))
+    rows = {row[0]: row for row in _rows(session, columns, Paper.id, ids)}
     return [
         PaperView(
             number,
@@ -369,7 +381,7 @@ def texts(session: Session, limit: int) -> list[PaperView]:
             categories=tuple(categories),
             last_listed_on=day,
         )
-        for number, title, abstract, authors, organization, categories, day in rows
+        for number, title, abstract, authors, organization, categories, day in map(rows.__getitem__, ids)
     ]
 
 
@@ -418,7 +430,8 @@ def sources_of_row(session: Session, row_id: int) -> list[tuple[int, str]]:
 
 def source_names(session: Session) -> list[str]:
     """Return the names of the sources that have listed a paper."""
-    return sorted(session.exec(select(Source.name).where(col(Source.id).in_(select(Listing.source_id)))))
+    has_listed = select(Listing.id).where(Listing.source_id == Source.id).exists()
+    return sorted(session.exec(select(Source.name).where(has_listed)))
 
 
 def _views(session: Session, papers: Sequence[Paper | Row[Any]]) -> list[PaperView]:

@@ -1,11 +1,15 @@
-"""robots.txt and the sitemap, for search engines."""
+"""robots.txt and the sitemaps, for search engines."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import partial
 from itertools import groupby
+from typing import Annotated
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import PlainTextResponse
 from sqlmodel import col, func, select
 
@@ -18,7 +22,8 @@ from app.web.http_cache import CachedResponse, ResponseCache
 
 router = APIRouter(include_in_schema=False)
 
-MAX_URLS = 50_000  # the limit of the sitemap protocol
+MAX_URLS = 50_000  # of a sitemap: the limit of the protocol
+MAX_PARTS = 50_000  # also of an index
 HOURLY = {"Cache-Control": "public, max-age=3600"}
 # Searches and feeds for interests are expensive, and their papers have their own pages. The rest is for
 # machines. Signed links are not listed here: a crawler that may not fetch a link does not see its noindex
@@ -38,34 +43,68 @@ def robots(request: Request) -> Response:
 
 
 @router.get("/sitemap.xml")
-def sitemap(request: Request) -> Response:
-    """List the front page, all days and weeks, and as many papers as fit, newest first."""
+def sitemap_index(request: Request) -> Response:
+    """List the sitemaps: one of the days and weeks, and one for each MAX_URLS ids of papers."""
+    return _cached(request, _index)
+
+
+@router.get("/sitemap/days.xml")
+def sitemap_of_days(request: Request) -> Response:
+    """List the front page and all days and weeks, newest first."""
+    return _cached(request, _days)
+
+
+@router.get("/sitemap/papers-{part}.xml")
+def sitemap_of_papers(request: Request, part: Annotated[int, Path(ge=0, le=MAX_PARTS)]) -> Response:
+    """List the public papers of a part."""
+    return _cached(request, partial(_papers, part=part))
+
+
+def _cached(request: Request, build: Callable[[Application], CachedResponse]) -> Response:
     app: Application = request.app.state.paperboy
     cache: ResponseCache = request.app.state.feed_cache
-    response = cache.get_or_build((request.url.path,), clock.utcnow(), lambda: _sitemap(app))
+    response = cache.get_or_build((request.url.path,), clock.utcnow(), lambda: build(app))
     return http_cache.conditional_response(request, response, HOURLY)
 
 
-def _sitemap(app: Application) -> CachedResponse:
+def _index(app: Application) -> CachedResponse:
+    with app.db.read() as session:
+        last = session.exec(select(func.max(Paper.id))).one()
+    parts = range(last // MAX_URLS + 1) if last else ()
+    paths = ["/sitemap/days.xml", *(f"/sitemap/papers-{part}.xml" for part in parts)]
+    return _xml(app, "sitemapindex", "sitemap", [(path, None) for path in paths])
+
+
+def _days(app: Application) -> CachedResponse:
     listed = select(col(Listing.listed_on), func.max(col(Paper.updated_at)))
     visible = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(*queries.PUBLIC)
     by_day = visible.group_by(col(Listing.listed_on)).order_by(col(Listing.listed_on).desc())
-    papers = select(col(Paper.id), col(Paper.updated_at)).order_by(col(Paper.id).desc())
-    papers = papers.where(col(Paper.merged_into_id).is_(None), *queries.PUBLIC)
     with app.db.read() as session:
         changes = dict(session.exec(by_day).all())  # day → when any of its papers last changed
-        pages = [("/", max(changes.values(), default=clock.utcnow()))]
-        pages += [(f"/day/{day}", at) for day, at in changes.items()]
-        for week, days in groupby(changes, paper_cards.week_of):
-            pages.append((f"/week/{week}", max(changes[day] for day in days)))
-        pages = pages[:MAX_URLS]
-        newest = session.exec(papers.limit(MAX_URLS - len(pages)))
-        pages += [(f"/paper/{number}", at) for number, at in newest]
+    pages = [("/", max(changes.values(), default=clock.utcnow()))]
+    pages += [(f"/day/{day}", at) for day, at in changes.items()]
+    for week, days in groupby(changes, paper_cards.week_of):
+        pages.append((f"/week/{week}", max(changes[day] for day in days)))
+    return _xml(app, "urlset", "url", pages[:MAX_URLS])
 
-    root = Element("urlset", {"xmlns": "http://www.sitemaps.org/schemas/sitemap/0.9"})
+
+def _papers(app: Application, part: int) -> CachedResponse:
+    in_part = col(Paper.id).between(part * MAX_URLS, (part + 1) * MAX_URLS - 1)
+    papers = select(col(Paper.id), col(Paper.updated_at)).where(in_part, *queries.PUBLIC)
+    papers = papers.where(col(Paper.merged_into_id).is_(None)).order_by(col(Paper.id).desc())
+    with app.db.read() as session:
+        pages = [(f"/paper/{number}", at) for number, at in session.exec(papers)]
+    return _xml(app, "urlset", "url", pages)
+
+
+def _xml(
+    app: Application, root_tag: str, tag: str, pages: Iterable[tuple[str, datetime | None]]
+) -> CachedResponse:
+    root = Element(root_tag, {"xmlns": "http://www.sitemaps.org/schemas/sitemap/0.9"})
     for path, at in pages:
-        url = SubElement(root, "url")
-        SubElement(url, "loc").text = app.settings.base_url + path
-        SubElement(url, "lastmod").text = f"{at:%Y-%m-%d}"
+        entry = SubElement(root, tag)
+        SubElement(entry, "loc").text = app.settings.base_url + path
+        if at:
+            SubElement(entry, "lastmod").text = f"{at:%Y-%m-%d}"
     body = bytes(tostring(root, encoding="utf-8", xml_declaration=True))
     return CachedResponse(body, "application/xml")

@@ -88,7 +88,7 @@ def test_hidden_paper_is_listed_and_not_public(
         assert answer.status_code == 200, path
         assert AGENTS not in answer.text, path
         assert VIDEO in answer.text or path in ("/", "/search?q=planning+agents"), path
-    assert "/paper/1<" not in get("/sitemap.xml").text
+    assert "/paper/1<" not in get("/sitemap/papers-0.xml").text
     assert call("POST", "/papers/1/show").json()["hidden_at"] is None
     assert call("POST", "/papers/1/show").status_code == 409
     assert get("/paper/1").status_code == 200

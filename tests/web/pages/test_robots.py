@@ -52,24 +52,33 @@ def add_papers(app: Application, *titles: str, **fields: object) -> list[int]:
         ]
 
 
-def sitemap_entries(client: TestClient) -> dict[str, str]:
-    """Return each URL of the sitemap with its last modification."""
-    answer = client.get("/sitemap.xml")
+def sitemap_entries(client: TestClient, path: str, tag: str = "url") -> dict[str, str]:
+    """Return each URL of a sitemap with its last modification."""
+    answer = client.get(path)
     assert answer.headers["content-type"] == "application/xml"
     root = ElementTree.fromstring(answer.content)  # noqa: S314 - our own
     return {
-        url.findtext("s:loc", "", NS): url.findtext("s:lastmod", "", NS) for url in root.findall("s:url", NS)
+        url.findtext("s:loc", "", NS): url.findtext("s:lastmod", "", NS)
+        for url in root.findall(f"s:{tag}", NS)
     }
 
 
-def test_sitemap_lists_all_public_pages(app: Application, client: TestClient) -> None:
+def all_entries(client: TestClient) -> dict[str, str]:
+    """Return the entries of all sitemaps of the index."""
+    entries = {}
+    for url in sitemap_entries(client, "/sitemap.xml", "sitemap"):
+        entries |= sitemap_entries(client, url.removeprefix("https://paperboy.test"))
+    return entries
+
+
+def test_sitemaps_list_all_public_pages(app: Application, client: TestClient) -> None:
     """Withdrawn and merged papers are left out."""
     listed, merged, withdrawn = add_papers(app, "Kept", "Merged", "Gone")
     with app.db.write() as session:
         session.get_one(Paper, merged).merged_into_id = listed
         session.get_one(Paper, withdrawn).withdrawn_at = CHANGED
         session.get_one(Paper, listed).updated_at = CHANGED + timedelta(days=1)
-    assert sitemap_entries(client) == {
+    assert all_entries(client) == {
         "https://paperboy.test/": "2026-11-20",
         "https://paperboy.test/day/2026-11-19": "2026-11-20",
         "https://paperboy.test/week/2026-W47": "2026-11-20",
@@ -77,29 +86,33 @@ def test_sitemap_lists_all_public_pages(app: Application, client: TestClient) ->
     }
 
 
-def test_sitemap_size_is_limited(
+def test_sitemaps_are_limited_in_size(
     app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest papers fill the space that the days leave."""
-    *_, last = add_papers(app, "One", "Two", "Three")
+    """A large archive has several. A paper stays in its own."""
     monkeypatch.setattr(robots, "MAX_URLS", 4)
-    assert [*sitemap_entries(client)] == [
-        "https://paperboy.test/",
-        "https://paperboy.test/day/2026-11-19",
-        "https://paperboy.test/week/2026-W47",
-        f"https://paperboy.test/paper/{last}",
+    ids = add_papers(app, *map(str, range(9)))
+    parts = [*sitemap_entries(client, "/sitemap.xml", "sitemap")][1:]
+    assert parts == [f"https://paperboy.test/sitemap/papers-{part}.xml" for part in range(3)]
+    listed = [[*sitemap_entries(client, f"/sitemap/papers-{part}.xml")] for part in range(3)]
+    assert max(map(len, listed)) == 4
+    assert sorted(url for urls in listed for url in urls) == [
+        f"https://paperboy.test/paper/{number}" for number in ids
     ]
 
 
 def test_sitemap_without_papers_lists_the_front_page(client: TestClient) -> None:
-    assert sitemap_entries(client) == {"https://paperboy.test/": f"{clock.utcnow():%Y-%m-%d}"}
+    assert all_entries(client) == {"https://paperboy.test/": f"{clock.utcnow():%Y-%m-%d}"}
 
 
 def test_unchanged_sitemap_returns_304(app: Application, client: TestClient) -> None:
     """It can be several megabytes."""
     add_papers(app, "One")
-    response = client.get("/sitemap.xml")
-    assert client.get("/sitemap.xml", headers={"If-None-Match": response.headers["etag"]}).status_code == 304
+    response = client.get("/sitemap/papers-0.xml")
+    assert (
+        client.get("/sitemap/papers-0.xml", headers={"If-None-Match": response.headers["etag"]}).status_code
+        == 304
+    )
 
 
 def test_robots_txt_allows_only_public_pages(client: TestClient) -> None:
