@@ -196,7 +196,7 @@ class _Batch:
             return ()
         key: Any = getattr(table, "original_paper_id", None) or Paper.id
         of_papers = in_array(self.session, key, paper_ids)
-        return self.session.exec(select(table).where(of_papers, *conditions).order_by(table.id)).all()
+        return self.session.exec(select(table).where(of_papers, *conditions).order_by(col(table.id))).all()
 
     def find_paper(self, number: int, record: PaperRecord) -> int | None:
         """Return the id of the paper that a record is, or None if it is a new one."""
@@ -247,7 +247,11 @@ class _Batch:
         for paper_id, (number, record) in zip(ids, rows, strict=True):
             self.identities[number] = paper_id
             papers.append(self._new_row(paper_id, record))
-            refs = {"paper_id": paper_id, "original_paper_id": paper_id, "source_id": id_of(self.source)}
+            refs: dict[str, Any] = {
+                "paper_id": paper_id,
+                "original_paper_id": paper_id,
+                "source_id": id_of(self.source),
+            }
             if day := record.listed_on:
                 rank = {"rank": record.rank, "submitted_by": record.submitted_by}
                 listings.append(refs | {"listed_on": day} | rank)

@@ -33,9 +33,7 @@ def order(a: Paper, b: Paper) -> list[Paper]:
     return sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
 
 
-def merge(
-    session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, is_bare: bool = False
-) -> None:
+def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, is_bare: bool = False) -> None:
     """Merge two papers. `is_bare`: the absorbed one was just created, and has no listings and votes yet."""
     survivor, absorbed = order(a, b)
     stored = read_fields(survivor)

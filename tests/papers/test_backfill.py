@@ -17,7 +17,7 @@ from app.application import Application
 from app.papers import ingest, polling, queries, source_registry, sources
 from app.storage.models import JobRun, Listing, Paper
 from app.subscribers import Preferences
-from app.types import MAX_REJECTIONS, IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
+from app.types import MAX_REJECTIONS, IngestSummary, Interest, PaperRecord, ParseResult, Rejection, SourceKind
 
 DUMP_ROW = {
     "id": "0704.0001",
@@ -132,6 +132,7 @@ def test_a_sign_up_during_an_import_is_not_kept_waiting(
         polling.read_files(app.poll_context, [path], now, None, None)
         ended.set()
 
+    preferences = Preferences(interests=(Interest("birds"),))
     thread = threading.Thread(target=read)
     began = time.perf_counter()
     thread.start()
@@ -139,7 +140,7 @@ def test_a_sign_up_during_an_import_is_not_kept_waiting(
     while not ended.is_set():
         start = time.perf_counter()
         with app.db.write() as session:
-            subscribers.add(session, f"alice{len(waits)}@example.org", Preferences(), now)
+            subscribers.add(session, f"alice{len(waits)}@example.org", preferences, now)
         waits.append(time.perf_counter() - start)
         time.sleep(0.02)
     thread.join()
@@ -152,7 +153,7 @@ def test_a_batch_with_copies_is_stored_as_one_by_one(app: Application, now: date
     title = "Pigeons That Plan in the Streets of Large Cities"
     records = (
         PaperRecord("A Paper About Something Else", arxiv_id="2611.00001", listed_on=now.date()),
-        PaperRecord(title, arxiv_id="2611.00002", authors=("Mei Tanaka",), abstract="We teach pigeons."),
+        PaperRecord(title, arxiv_id="2611.00002", authors=("Mei Tanaka",), as_of=date(2026, 12, 1)),
         PaperRecord(title.replace("Streets", "Street"), authors=("Mei Tanaka",), listed_on=now.date()),
         PaperRecord("", arxiv_id="2611.00003"),
         PaperRecord("Same DOI", doi="10.1/a"),

@@ -144,9 +144,7 @@ def test_unreadable_responses(answer: str, message: str) -> None:
         oai.parse(answer)
 
 
-@pytest.mark.parametrize(
-    ("share", "records"), [(0.2, 0), (0.45, 0), (0.6, 1), (0.8, 1), (0.96, 2), (0.99, 2)]
-)
+@pytest.mark.parametrize(("share", "records"), [(0.2, 0), (0.45, 0), (0.6, 1), (0.8, 1), (0.99, 2)])
 def test_truncated_response(share: float, records: int) -> None:
     """Its complete records are read. It does not look like the last page."""
     page = oai_page(oai_record(), oai_record("0704.0002"))
