@@ -140,8 +140,11 @@ class IngestSummary:
         excess = len(total.rejections) - MAX_REJECTIONS
         if excess <= 0:
             return total
-        kept = total.rejections[:MAX_REJECTIONS]
-        return replace(total, rejections=kept, more_rejections=total.more_rejections + excess)
+        return replace(
+            total,
+            rejections=total.rejections[:MAX_REJECTIONS],
+            more_rejections=total.more_rejections + excess,
+        )
 
     def of(self, origin: str) -> IngestSummary:
         """Return a copy whose rejections name the file or source that contains their rows."""

@@ -54,7 +54,7 @@ _DIALECTS = {
 
 
 @dataclass(frozen=True)
-class Candidates:
+class DuplicateCandidates:
     """The papers with similar titles, nearest first, by the numbers of the records that seemed to be new.
 
     A candidate that is itself a record of the batch is represented by its negated number.
@@ -64,7 +64,7 @@ class Candidates:
     last_id: int = 0  # the highest id among the rows that were searched
 
 
-def find(session: Session, rows: Sequence[Row]) -> Candidates:
+def find(session: Session, rows: Sequence[Row]) -> DuplicateCandidates:
     """Return the candidates for a batch of records."""
     last_id = session.exec(select(func.max(Paper.id))).one() or 0
     identities = _Identities.load(session, [record for _, record in rows])
@@ -74,7 +74,9 @@ def find(session: Session, rows: Sequence[Row]) -> Candidates:
             identities.add(record)
             new.append((number, record))
     stored = find_stored(session, new)
-    return Candidates({number: stored[number] + earlier for number, earlier in _earlier(new)}, last_id)
+    return DuplicateCandidates(
+        {number: stored[number] + earlier for number, earlier in _earlier(new)}, last_id
+    )
 
 
 def find_recent(session: Session, rows: Sequence[Row], after: int) -> dict[int, list[int]]:
@@ -89,15 +91,15 @@ def find_stored(session: Session, rows: Sequence[Row], after: int = 0) -> dict[i
     A record with an arXiv id is only compared with papers that have none.
     """
     titles = {number: dedupe.Title(record.title) for number, record in rows}
-    found: dict[int, set[int]] = {number: set() for number in titles}
+    in_blocks: dict[int, set[int]] = {number: set() for number in titles}
     for has_id in (True, False):
         numbers = [number for number, record in rows if bool(record.arxiv_id) == has_id]
         for place, ids in _ids_in_ranges(session, [titles[number] for number in numbers], has_id, after):
-            found[numbers[place]] |= ids
-    stored = _load_titles(session, set().union(*found.values()))
+            in_blocks[numbers[place]] |= ids
+    stored = _load_titles(session, set().union(*in_blocks.values()))
     return {
         number: dedupe.nearest(titles[number], {key: stored[key] for key in ids}, MAX_NEAR) if ids else []
-        for number, ids in found.items()
+        for number, ids in in_blocks.items()
     }
 
 
@@ -122,7 +124,7 @@ def _ids_in_ranges(
     session: Session, titles: Sequence[dedupe.Title], only_without_id: bool, after: int
 ) -> list[tuple[int, set[int]]]:
     """Return ids of papers whose titles begin or end like one of these, each with the title's place."""
-    found = []
+    results = []
     blocks = [dedupe.block_ranges(title) for title in titles]
     dialect = _DIALECTS[session.get_bind().dialect.name]
     for column, kind in (("title_key", 0), ("title_end", 1)):
@@ -137,8 +139,8 @@ def _ids_in_ranges(
         for position, ids in session.execute(statement, values) if places else ():
             listed = json.loads(ids) if isinstance(ids, str) else ids
             if listed:
-                found.append((places[position], set(listed)))
-    return found
+                results.append((places[position], set(listed)))
+    return results
 
 
 def _load_titles(session: Session, ids: Collection[int]) -> dict[int, dedupe.Title]:

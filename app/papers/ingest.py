@@ -20,7 +20,13 @@ from sqlalchemy.exc import OperationalError, StatementError
 from sqlmodel import Session, col, select
 
 from app.papers import dedupe, duplicate_candidates, field_precedence, merging, stored_fields, vote_history
-from app.papers.duplicate_candidates import MAX_SAME_TITLE, Candidates, Row, identity_of, ids_by_title
+from app.papers.duplicate_candidates import (
+    MAX_SAME_TITLE,
+    DuplicateCandidates,
+    Row,
+    identity_of,
+    ids_by_title,
+)
 from app.papers.merging import id_of
 from app.storage.database import Database, advisory_lock, in_array, insert_many, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
@@ -137,7 +143,7 @@ class _Batch:
     source: Source
     now: datetime
     polled: bool
-    candidates: Candidates
+    candidates: DuplicateCandidates
     # Papers with similar titles that were stored since the candidates were found, by record number.
     recent: Mapping[int, Sequence[int]] = field(default_factory=dict)
     identities: dict[int, int] = field(default_factory=dict)  # row ids, by record number

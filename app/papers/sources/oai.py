@@ -39,7 +39,7 @@ _TAGS = tuple(_OAI + name for name in ("record", "error", "resumptionToken"))
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RecordPage:
     """A page of records. `token` leads to the next page, and is empty on the last one."""
 
     parsed: ParseResult
@@ -61,7 +61,7 @@ def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     return page.parsed
 
 
-def parse_page(data: bytes | str, listed_since: date | None = None) -> Page:
+def parse_page(data: bytes | str, listed_since: date | None = None) -> RecordPage:
     """PURE. Return the papers in a response, with the token for the next page."""
     _, elements, rejections = xml_elements.read(data, f"{_OAI}OAI-PMH", _TAGS, NOT_OAI)
     records = [element for element in elements if element.tag == f"{_OAI}record"]
@@ -69,12 +69,12 @@ def parse_page(data: bytes | str, listed_since: date | None = None) -> Page:
     for element in elements:
         if element.tag == f"{_OAI}error":
             message = sanitize.one_line(element.text, 500)
-            return Page(ParseResult(), error=element.get("code") or "unknown", message=message)
+            return RecordPage(ParseResult(), error=element.get("code") or "unknown", message=message)
     if not (records or rejections):
         raise UnreadableAnswer("The response has neither records nor an error.")
     stamps = (dates.day(_text(record.find(f"{_OAI}header"), f"{_OAI}datestamp")) for record in records)
     rows = (_record(number, record, listed_since) for number, record in enumerate(records, 1))
-    return Page(
+    return RecordPage(
         json_rows.collect(rows, rejections),
         "".join(tokens).strip(),
         tuple(filter(None, stamps)),
@@ -164,7 +164,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
 
 async def _get(
     client: Client, state: SourceState, read_up_to: date | None, token: str, listed_since: date
-) -> Page:
+) -> RecordPage:
     """Request the page of a token or, without one, the first page of what changed since a day."""
     params: dict[str, str | int] = {"verb": "ListRecords"}
     if token:
@@ -176,7 +176,7 @@ async def _get(
     return parse_page((await client.get(URL, params=params)).body, listed_since)
 
 
-def _watermark(page: Page, read_up_to: date | None) -> date | None:
+def _watermark(page: RecordPage, read_up_to: date | None) -> date | None:
     """Return the last day before the newest record of a page.
 
     The records of the newest day may continue on the next page. If the records are not in the order of their
@@ -188,5 +188,5 @@ def _watermark(page: Page, read_up_to: date | None) -> date | None:
     return max(filter(None, (read_up_to, stamps[-1] - timedelta(days=1))))
 
 
-def _refusal(page: Page) -> UnreadableAnswer:
+def _refusal(page: RecordPage) -> UnreadableAnswer:
     return UnreadableAnswer(f"arXiv returned an error: {page.error}. {page.message}".strip())
