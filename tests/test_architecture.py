@@ -50,6 +50,7 @@ PURE = (
     "papers.sources.calendar",
     "papers.sources.content_decoding",
     "papers.sources.json_rows",
+    "papers.sources.xml_elements",
     "papers.sources.jsonl",
     "papers.sources.saved_pages",
     "papers.sources.state",
