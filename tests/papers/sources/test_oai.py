@@ -169,8 +169,8 @@ def test_harvest_by_tokens(harvest: Harvest, now: datetime) -> None:
         {"verb": "ListRecords", "resumptionToken": "skip%3D1"},
         {"verb": "ListRecords", "resumptionToken": "skip%3D2"},
     ]
-    assert len(server.slept) == 3
-    assert all(2 < seconds <= 3 for seconds in server.slept)
+    assert server.slept[0] == 3  # another process may have just sent a request
+    assert max(server.slept) <= 3
     row = reload(app, source)
     assert (row.resumption_token, row.watermark) == (None, date(2026, 11, 19))
     assert row.next_poll_at == now + poll_schedule.POLL_EVERY[SourceKind.ARXIV_OAI]
