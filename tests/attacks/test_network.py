@@ -29,11 +29,11 @@ from app.application import Application
 from app.bounces import imap_mailbox
 from app.cli import serve
 from app.errors import InvalidInput, SourceError, UnreadableAnswer
+from app.jobs import Job, scheduler
 from app.papers import poll_schedule, polling, source_registry
 from app.papers.sources import allowed_addresses, deadlines, feed, http_client
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.http_client import HttpResponse, HttpTransport
-from app.jobs import Job, scheduler
 from app.storage import locks
 from app.storage.models import GeneratedSummary, JobRun, Lock, Paper, Source
 from app.types import ParseResult, SourceKind
