@@ -278,7 +278,16 @@ class DigestBuilder:
     def absent_fields_note(self, text: str) -> str:
         """Return that no paper has a category or an organisation, if the interest requires one, or ""."""
         fields = self._index.filters.absent_fields(self._query(text))
-        return wording.absent_fields_note(fields, {name for paper in self.papers for name in paper.sources})
+        return wording.absent_fields_note(fields, self._source_names)
+
+    @cached_property
+    def _source_names(self) -> set[str]:
+        return {name for paper in self._all.values() for name in paper.sources}
+
+    @cached_property
+    def listing_days(self) -> frozenset[date | None]:
+        """The days on which the papers from all loaded days were first listed."""
+        return frozenset(paper.first_listed_on for paper in self._all.values())
 
     @property
     def papers(self) -> list[PaperView]:

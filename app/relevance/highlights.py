@@ -235,8 +235,10 @@ class PaperText:
 
 def _is_form(token: Token, text: str, typed: Typed) -> bool:
     """Return False if a single word is no form of the typed word with the same stem."""
-    word, spelling = typed.get(token.stem), text[token.start : token.end]
-    return word is None or not WORD.fullmatch(spelling) or is_same_word(word, spelling)
+    word = typed.get(token.stem)
+    if word is None or word == (spelling := text[token.start : token.end]):
+        return True
+    return not WORD.fullmatch(spelling) or is_same_word(word, spelling)
 
 
 def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] | None = None) -> list[str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from threading import Lock
 from types import MappingProxyType
@@ -67,7 +67,7 @@ FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of fi
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
 MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 60_000_000, 5_000  # of matches; of an interest's reasons
 BATCH_SIZE = 500  # interests matched at once, to limit memory
-MAX_CACHED_DIRECTIONS = 2_000  # each takes four bytes per paper
+MAX_CACHED_QUERY_WORDS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class MatchDetails:
 
 @dataclass(frozen=True)
 class _Scores:
-    """The scores for a batch of interests, as interests × papers except for `known_share` and `cut_offs`."""
+    """The scores for a batch of interests, as interests × papers unless stated otherwise."""
 
     words: Matrix
     meaning: Matrix
@@ -97,6 +97,7 @@ class _Scores:
     in_title: Matrix
     known_share: Matrix  # one number per interest
     cut_offs: Matrix  # one number per interest
+    directions: Matrix  # interests × dimensions of the LSA space, if there is one: unit rows
 
     @cached_property
     def agreement(self) -> Matrix:
@@ -136,26 +137,19 @@ class InterestMatches:
     ids: Matrix
     relevance: Matrix  # in 0…1, in the order of `ids`
     excluded: frozenset[int]  # papers that match an exclusion
-    reasons: dict[int, CardReason]  # by paper
+    direction: Matrix  # of the interest in the LSA space; empty without a space
+    reasons: dict[int, CardReason] = field(default_factory=dict)  # by paper
+    close_stems: dict[str, bool] = field(default_factory=dict)  # whether a stem is close to the direction
 
     @property
     def size(self) -> int:
         """The approximate number of bytes in memory."""
-        ids = self.ids.nbytes + 32 * len(self.excluded)
-        return int(ids + self.relevance.nbytes) + USUAL_REASONS_BYTES
+        arrays = self.ids.nbytes + self.relevance.nbytes + self.direction.nbytes
+        return int(arrays) + 32 * len(self.excluded) + USUAL_REASONS_BYTES
 
     def relevance_of(self, paper_id: int) -> float:
         """Return a paper's relevance; 0 if it does not match."""
         return float(self.relevance[self.ids == paper_id].sum())
-
-
-@dataclass(frozen=True, slots=True)
-class _Direction:
-    """The direction of an interest in the LSA space."""
-
-    vector: Matrix
-    z_scores: Matrix  # of each paper in the index
-    close_stems: dict[str, bool]  # whether a stem is close to it, as far as that was needed
 
 
 Content = tuple[object, ...]
@@ -208,14 +202,14 @@ class MatchIndex:
         )
         full = mean / (mean + SHORT_TEXT)
         self._certainty = np.minimum(1, sizes / (sizes + SHORT_TEXT) / full)
-        self._vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
+        vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
+        self._vectors = np.asfortranarray(vectors)  # for `VectorSpace.z_scores`
         self._examples = QueryExamples(self._space, self._texts, self._vectors) if self._space else None
-        self._directions: dict[str, _Direction] = {}
         self._matches_by_query = LRUCache[Query, InterestMatches](
             MAX_CACHED_BYTES, lambda matches: matches.size
         )
         self._lock = Lock()  # of the cache, which planning and the web pages share
-        self._query_words = lru_cache(MAX_CACHED_DIRECTIONS)(self._new_query_words)
+        self._query_words = lru_cache(MAX_CACHED_QUERY_WORDS)(self._new_query_words)
 
     @property
     def texts(self) -> dict[Content, PaperText]:
@@ -242,9 +236,9 @@ class MatchIndex:
         missing = [query for query, cached in matches.items() if cached is None]
         for start in range(0, len(missing), BATCH_SIZE):
             batch = missing[start : start + BATCH_SIZE]
-            relevance = self._scores(batch).relevance
-            for query, row in zip(batch, relevance, strict=True):
-                new = matches[query] = self._matches(query, row)
+            scores = self._scores(batch)
+            for query, *row in zip(batch, scores.relevance, scores.directions, strict=True):
+                new = matches[query] = self._matches(query, *row)
                 with self._lock:
                     self._matches_by_query[query] = new
         return [cached for query in queries if (cached := matches[query])]
@@ -267,12 +261,12 @@ class MatchIndex:
             return np.where(is_named, np.maximum(relevance, ORGANIZATION_RELEVANCE), relevance)
         return relevance
 
-    def _matches(self, query: Query, relevance: Matrix) -> InterestMatches:
+    def _matches(self, query: Query, relevance: Matrix, direction: Matrix) -> InterestMatches:
         """Return the relevant papers that pass filters, phrases and exclusions."""
         relevance = self._with_minimum(query, relevance)
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
-        return InterestMatches(self._ids[rows], relevance[rows], self.excluded_papers(query), {})
+        return InterestMatches(self._ids[rows], relevance[rows], self.excluded_papers(query), direction)
 
     def excluded_papers(self, query: Query) -> frozenset[int]:
         """Return the ids of the papers that match an exclusion of an interest."""
@@ -298,7 +292,7 @@ class MatchIndex:
             from_organization=row in self._organizations.rows_named_by(query),
             agreement=float(scores.agreement[0, row]),
             cut_off=float(scores.cut_offs[0]),
-            relevance=self._matches(query, scores.relevance[0]).relevance_of(paper_id),
+            relevance=self.matches([query])[0].relevance_of(paper_id),
             rejection_reason=self.filters.rejection_reason(query, row),
         )
 
@@ -306,10 +300,10 @@ class MatchIndex:
         """Return why a paper matches, from memory if it was shown before."""
         matches = self.matches([query])[0]
         if paper_id not in matches.reasons:
-            matches.reasons[paper_id] = self._new_reason(query, paper_id)
+            matches.reasons[paper_id] = self._new_reason(query, paper_id, matches)
         return matches.reasons[paper_id]
 
-    def _new_reason(self, query: Query, paper_id: int) -> CardReason:
+    def _new_reason(self, query: Query, paper_id: int, matches: InterestMatches) -> CardReason:
         """Return why a paper matches: its matching words, as spelled there, their fields, and filters passed.
 
         If some of the words are missing, name them, and the words that make the paper close to the interest.
@@ -330,7 +324,7 @@ class MatchIndex:
             highlights,
             unmarked,
             words.missing,
-            self._close_words(query, text, words) if words.missing else None,
+            self._close_words(matches, text, words) if words.missing else None,
             text.matching_authors(query.authors),
             organization,
             text.matching_categories(query.categories),
@@ -387,44 +381,39 @@ class MatchIndex:
             query.text[ends[0].start : ends[-1].end] if ends else "",
         )
 
-    def _close_words(self, query: Query, text: PaperText, words: _WordsInPaper) -> list[str] | None:
+    def _close_words(
+        self, matches: InterestMatches, text: PaperText, words: _WordsInPaper
+    ) -> list[str] | None:
         """Return the words that make a paper close to the meaning of an interest, strongest first.
 
         Return None if it is not close.
+        """
+        row = self._row_of[text.paper.id]
+        direction, vector = matches.direction[None], self._vectors[row : row + 1]
+        z_score = self._space.z_scores(direction, vector).item() if self._space else 0
+        if z_score <= 0:  # it matches only by its words
+            return None
+        quoted = {stem for term in words.terms for stem in (term, *content_stems(text.surface_form(term)))}
+        strongest = map(text.surface_form, self._close_stems(matches, row))
+        return distinct_words(strongest, quoted) or ([] if z_score >= CLOSE_Z else None)
+
+    def _close_stems(self, matches: InterestMatches, row: int) -> Iterator[str]:
+        """Yield the stems that make a paper close to an interest, strongest first.
 
         The cosine of a paper x and a direction q is a sum over the paper's stems t: x_t · (V_t · q). Only
         stems that are close themselves count: see `VectorSpace.is_close`.
         """
-        if not (self._space and self._examples):
-            return None
-        direction = self._directions.get(query.text)  # cached because many papers need it
-        if direction is None:
-            if len(self._directions) >= MAX_CACHED_DIRECTIONS:
-                self._directions.clear()
-            directions = self._examples.meaning(self._batch([query])).directions
-            z_scores = self._space.z_scores(directions, self._vectors)[0].astype(np.float32)
-            direction = self._directions[query.text] = _Direction(directions[0], z_scores, {})
-        row = self._row_of[text.paper.id]
-        z_score = direction.z_scores[row].item()
-        if z_score <= 0:  # it matches only by its words
-            return None
-        quoted = {stem for term in words.terms for stem in (term, *content_stems(text.surface_form(term)))}
-        strongest = map(text.surface_form, self._close_stems(direction, row))
-        return distinct_words(strongest, quoted) or ([] if z_score >= CLOSE_Z else None)
-
-    def _close_stems(self, direction: _Direction, row: int) -> Iterator[str]:
-        """Yield the stems that make a paper close to a direction, strongest first."""
         if not self._space:
             return
         entries = slice(*self._tfidf.indptr[row : row + 2])  # scipy takes 100 µs to return a row
         columns = self._tfidf.indices[entries]
-        gains = self._tfidf.data[entries] * (self._space.projection[columns] @ direction.vector)
+        gains = self._tfidf.data[entries] * (self._space.projection[columns] @ matches.direction)
         for n in np.argsort(-gains, kind="stable")[:MAX_GAINS].tolist():
             stem = self._space.stems.names[columns[n]]
-            if stem not in direction.close_stems:
-                is_close = len(stem) > 1 and self._space.is_close(stem, direction.vector)
-                direction.close_stems[stem] = is_close
-            if direction.close_stems[stem] and gains[n] > 0:
+            if stem not in matches.close_stems:
+                is_close = len(stem) > 1 and self._space.is_close(stem, matches.direction)
+                matches.close_stems[stem] = is_close
+            if matches.close_stems[stem] and gains[n] > 0:
                 yield stem
 
     def _scores(self, queries: Sequence[Query]) -> _Scores:
@@ -434,18 +423,19 @@ class MatchIndex:
         in_title &= common_terms_in_pairs(batch, self._terms.columns, self._in_title)
         if self._space and self._examples:
             of = self._examples.meaning(batch)
-            known_share, cut_offs = of.known_share, of.cut_offs
-            z_scores = self._space.z_scores(of.directions, self._vectors)
+            known_share, cut_offs, directions = of.known_share, of.cut_offs, of.directions
+            z_scores = self._space.z_scores(directions, self._vectors)
             clipped = np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
             meaning = known_share[:, None] * clipped * self._certainty
         else:
             known_share, cut_offs = np.zeros(len(queries)), np.full(len(queries), FLOOR_Z)
+            directions = np.zeros((len(queries), 0))
             all_words = batch.share >= ALL_WORDS_SHARE
             guess = (
                 FALLBACK_WORD_WEIGHT * batch.words + FALLBACK_ALL_WORDS_BONUS * all_words + FALLBACK_OFFSET
             )
             meaning = np.where(batch.words > 0, guess, 0)
-        return _Scores(batch.words, meaning, batch.share, in_title, known_share, cut_offs)
+        return _Scores(batch.words, meaning, batch.share, in_title, known_share, cut_offs, directions)
 
     def _batch(self, queries: Sequence[Query]) -> QueryBatch:
         idf, columns = self._model.statistics.idf, self._terms.columns

@@ -105,6 +105,8 @@ def common_terms_in_pairs(batch: QueryBatch, columns: Mapping[str, int], texts: 
 
     "Real-World Images with Large Models" is no text on world models. `texts` is terms × texts.
     """
+    if not batch.common_counts.any():
+        return np.ones((len(batch.terms), texts.shape[1]), bool)
     found = (indicator_matrix(batch.common_pairs, columns) @ texts).toarray()
     return np.asarray(found >= batch.common_counts[:, None])
 

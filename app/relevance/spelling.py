@@ -61,6 +61,8 @@ class SpellChecker:
         word = words[position]
         if len(word) < MIN_LETTERS or not (word.isascii() and word.isalpha()):
             return ""
+        if papers > MAX_PAPERS_OF_SLIP and word in self._vocabulary.papers:
+            return ""
         candidates = self._candidates_for(word)
         inflections = [other for other, _ in candidates if stem_all(other) == stem_all(word)]
         if inflections:  # it matches the same papers; only its spelling may be wrong

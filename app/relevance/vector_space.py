@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
@@ -39,6 +39,7 @@ MIN_FREQUENCY = 3  # papers; rarer stems are not in the LSA space
 # For "speech synthesis", "voice" has 4.5 and "word" has 1.2.
 CLOSE_Z, PART_Z = 1.5, 0.5
 ENOUGH_EXAMPLES, MAX_TERM_EXAMPLES = 10, 500  # of a term, to compute its mean z-score
+MAX_CACHED_TERMS = 5_000  # whose mean vectors are kept, 800 bytes each
 MAX_EXAMPLES = 10_000  # the newest papers, which serve as examples of what an interest means
 SAMPLE_SIZE = 2_000  # the newest examples, in which interests are counted
 PROMINENT = (
@@ -245,8 +246,8 @@ class VectorSpace:
 
     @cached_property
     def sample(self) -> Matrix:
-        """Return the vectors of the newest SAMPLE_SIZE examples, as unit rows."""
-        return self.examples[:SAMPLE_SIZE]
+        """Return the vectors of the newest SAMPLE_SIZE examples, as unit rows, for `z_scores`."""
+        return np.asfortranarray(self.examples[:SAMPLE_SIZE])
 
     @cached_property
     def _sample_impacts(self) -> sparse.csr_matrix:
@@ -281,7 +282,8 @@ class VectorSpace:
         """Return directions × vectors: similarity, in standard deviations above the archive's mean.
 
         `directions` must be unit rows. Over the whole archive, the mean and the standard deviation of q·x are
-        q·μ and √(qᵀΣq), so no sample is needed.
+        q·μ and √(qᵀΣq), so no sample is needed. With few directions, vectors in column order are three times
+        as fast.
         """
         deviation = np.sqrt(((directions @ self.covariance) * directions).sum(1))
         difference: Matrix = directions @ vectors.T - (directions @ self.mean)[:, None]
@@ -299,13 +301,20 @@ class VectorSpace:
 
     def _mean_z_score(self, term: str, direction: Matrix) -> float:
         """Return the mean z-score of the newest examples that contain a term; 0 if there are only few."""
+        return float(self.z_scores(direction[None], self._mean_vector(term)).item())
+
+    @cached_property
+    def _mean_vector(self) -> Callable[[str], Matrix]:
+        return lru_cache(MAX_CACHED_TERMS)(self._new_mean_vector)
+
+    def _new_mean_vector(self, term: str) -> Matrix:
+        """Return the mean of the newest examples that contain a term; of the archive if there are only few."""
         if (column := self.terms.columns.get(term)) is None:
-            return 0.0
+            return self.mean[None]
         examples = self.impacts.indices[self.impacts.indptr[column] : self.impacts.indptr[column + 1]]
         if len(examples) < ENOUGH_EXAMPLES:
-            return 0.0
-        mean = self.examples[examples[:MAX_TERM_EXAMPLES]].mean(0, keepdims=True)
-        return float(self.z_scores(direction[None], mean).item())
+            return self.mean[None]
+        return np.asarray(self.examples[examples[:MAX_TERM_EXAMPLES]].mean(0, keepdims=True))
 
 
 def lsa_terms(frequencies: Mapping[str, int], idf: Idf) -> Terms:

@@ -135,7 +135,7 @@ def preview_interest(
     builder: DigestBuilder, interest: Interest, days: Sequence[date], muted: Collection[int], max_parts: int
 ) -> InterestPreview:
     """Return the recent matches of a matched interest, and what the next smaller and larger amounts match."""
-    paper_days = len({paper.first_listed_on for paper in builder.papers}.intersection(days))
+    paper_days = len(builder.listing_days.intersection(days))
     note = builder.absent_fields_note(interest.text)
 
     def counts_at(weight: float, muted: Collection[int] = muted) -> tuple[int, ...]:
