@@ -44,7 +44,7 @@ class InterestPreview:
     description: str
     hint: InterestHint
     parts: tuple[str, ...] = ()  # suggested interests, if this one looks like several
-    other_amounts: Mapping[str, str] = field(default_factory=dict)  # rates at the next amounts, if known
+    other_amounts: Mapping[str, str] = field(default_factory=dict)  # rates at the other amounts, if known
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Previews:
 def preview_interest(
     builder: DigestBuilder, interest: Interest, days: Sequence[date], muted: Collection[int], max_parts: int
 ) -> InterestPreview:
-    """Return the recent matches of a matched interest, and what the next smaller and larger amounts match."""
+    """Return the recent matches of a matched interest, and what the other amounts match."""
     paper_days = len(builder.listing_days.intersection(days))
     note = builder.absent_fields_note(interest.text)
 
@@ -145,15 +145,15 @@ def preview_interest(
     description = in_words(counts, paper_days, note)
     if muted and not any(counts) and any(counts_at(interest.weight, muted=())):
         description = "none except muted ones"
-    smaller = [weight for weight in AMOUNTS if weight < interest.weight]
-    larger = [weight for weight in AMOUNTS if weight > interest.weight]
-    others = smaller[-1:] + larger[:1] if paper_days >= MIN_DAYS else []
-    amounts = {AMOUNTS[weight]: in_words(counts_at(weight), paper_days, note) for weight in others}
+    others = [weight for weight in AMOUNTS if weight != interest.weight] if paper_days >= MIN_DAYS else []
+    amounts: dict[str, list[str]] = {}  # by rate
+    for weight in others:
+        amounts.setdefault(in_words(counts_at(weight), paper_days, note), []).append(AMOUNTS[weight])
     parts = query_language.split_suggestion(interest.text)
     return InterestPreview(
         *(interest.text, counts, description, builder.hint(interest.text)),
         parts=parts if len(parts) <= max_parts else (),
-        other_amounts={name: rate for name, rate in amounts.items() if rate != description},
+        other_amounts={", ".join(names): rate for rate, names in amounts.items() if rate != description},
     )
 
 

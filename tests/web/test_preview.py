@@ -340,10 +340,10 @@ def refuse_request(_ip: str) -> None:
     ("interest", "weight", "words"),
     [
         ("agents", "1", "4 in two weeks Fewer: none."),
-        ("agents", "0.5", "none Normal: 4 in two weeks."),
-        ("agents", "1.5", "4 in two weeks"),
+        ("agents", "0.5", "none Normal, more, most: 4 in two weeks."),
+        ("agents", "1.5", "4 in two weeks Fewer: none."),
         ("video generation", "1.5", "none Most: 1 in two weeks: rather narrow."),
-        ("video generation", "2", "1 in two weeks: rather narrow More: none."),
+        ("video generation", "2", "1 in two weeks: rather narrow Fewer, normal, more: none."),
     ],
 )
 def test_preferences_say_what_other_amounts_bring(
