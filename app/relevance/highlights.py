@@ -6,7 +6,7 @@ import itertools
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import (
     WORD,
     Token,
+    compound_span,
     content_stems,
     fold_accents,
     is_same_word,
@@ -33,7 +34,7 @@ Field = tuple[str, str, list[Token]]  # the field's name, its text and the words
 Typed = Mapping[str, str]  # stems → the words of an interest, as typed
 Highlights = list[tuple[str, list[str]]]  # the name of a field, and excerpts from it
 _ANY_FORM: Typed = MappingProxyType({})
-_BOUNDARY = re.compile(r"[.;!?()\[\]]")  # highlights do not cross it
+_BOUNDARY = re.compile(r"[.,:;!?()\[\]]")  # highlights do not cross it
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,21 @@ class PaperText:
         """
         return self._spelling(term, "title", typed) or self._spelling(term, "abstract", typed)
 
+    def whole_word(self, stem: str) -> str:
+        """Return the first spelling of a stem that is no part of a word with hyphens.
+
+        If there is none, return the first word with hyphens: "Long-Horizon", not "Horizon".
+        """
+        first = ""
+        for name, text, _ in self.fields:
+            for token in self._occurrences(stem, name, _ANY_FORM):
+                span = token.start, token.end
+                start, end = compound_span(text, *span)
+                if span == (start, end):
+                    return text[start:end]
+                first = first or text[start:end]
+        return first
+
     def _spelling(self, term: str, field: str, typed: Typed) -> str:
         _, text, tokens = self.fields[field != "title"]
         if " " in term:
@@ -226,11 +242,16 @@ class PaperText:
                 if f"{first.stem} {second.stem}" == term and text[first.end : second.start] in (" ", "-"):
                     return text[first.start : second.end]
             return ""
+        token = next(self._occurrences(term, field, typed), None)
+        return text[token.start : token.end] if token else ""
+
+    def _occurrences(self, term: str, field: str, typed: Typed) -> Iterator[Token]:
+        """Yield the words of a field that are or imply a term."""
+        _, text, _ = self.fields[field != "title"]
         for token in self._tokens_by_term[field].get(term, ()):
             is_term = token.stem == term and _is_form(token, text, typed)
             if is_term or term in self._implied(token, field, text, typed):
-                return text[token.start : token.end]
-        return ""
+                yield token
 
 
 def _is_form(token: Token, text: str, typed: Typed) -> bool:

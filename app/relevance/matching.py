@@ -48,7 +48,7 @@ from app.relevance.vector_space import (
     with_expansions,
 )
 from app.text.shortening import FUNCTION_WORDS
-from app.text.tokenizer import Token, content_stems, tokenise, without_stopwords
+from app.text.tokenizer import Token, compound_span, content_stems, tokenise, without_stopwords
 from app.types import CardReason, Marks, PaperView
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
@@ -394,7 +394,7 @@ class MatchIndex:
         if z_score <= 0:  # it matches only by its words
             return None
         quoted = {stem for term in words.terms for stem in (term, *content_stems(text.surface_form(term)))}
-        strongest = map(text.surface_form, self._close_stems(matches, row))
+        strongest = map(text.whole_word, self._close_stems(matches, row))
         return distinct_words(strongest, quoted) or ([] if z_score >= CLOSE_Z else None)
 
     def _close_stems(self, matches: InterestMatches, row: int) -> Iterator[str]:
@@ -477,11 +477,12 @@ class MatchIndex:
 
 
 def _joined(text: str, tokens: Iterable[Token]) -> list[str]:
-    """Return the words of a text at these tokens. Join neighbours to a phrase."""
+    """Return the words of a text at these tokens, with hyphens. Join neighbours to a phrase."""
     spans = list[tuple[int, int]]()
     for token in tokens:
-        if spans and text[spans[-1][1] : token.start] in (" ", "-"):
-            spans[-1] = spans[-1][0], token.end
+        start, end = compound_span(text, token.start, token.end)
+        if spans and text[spans[-1][1] : start] in ("", " "):
+            spans[-1] = spans[-1][0], end
         else:
-            spans.append((token.start, token.end))
+            spans.append((start, end))
     return [text[start:end] for start, end in spans]

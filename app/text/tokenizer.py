@@ -42,7 +42,26 @@ class Token:
 
 def tokenise(text: str) -> list[Token]:
     """Return the words of a text with their positions. A word is a run of letters and digits."""
-    return [Token(_stem(m.group()), m.start(), m.end()) for m in WORD.finditer(fold_accents(text))]
+    return [Token(_stem(m.group()), *m.span()) for m in WORD.finditer(fold_accents(text))]
+
+
+def compound_span(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the span of the word with hyphens that a word is part of: of "off-policy" for "policy"."""
+    while _is_hyphen(text, start - 1):
+        start -= 2
+        while start and text[start - 1].isalnum():
+            start -= 1
+    while _is_hyphen(text, end):
+        end += 2
+        while end < len(text) and text[end].isalnum():
+            end += 1
+    return start, end
+
+
+def _is_hyphen(text: str, place: int) -> bool:
+    """Return True if a hyphen at this place joins two words."""
+    around = text[max(0, place - 1) : place + 2]
+    return len(around) == 3 and around[1] == "-" and around[0].isalnum() and around[2].isalnum()
 
 
 def content_stems(text: str) -> list[str]:

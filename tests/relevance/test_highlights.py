@@ -58,12 +58,27 @@ def test_implied_words_are_quoted_where_written_out() -> None:
         ("A mixture of experts (MoE) model.", "“experts” and “model” apart in the abstract"),
         ("It has many experts. Models differ.", "“experts” and “Models” apart in the abstract"),
         ("They are expert-models.", "“expert-models” in the abstract"),
+        ("We have experts, models and data.", "“experts” and “models” apart in the abstract"),
     ],
 )
 def test_highlight_is_contiguous(abstract: str, highlight: str) -> None:
-    """A highlight crosses neither the end of a sentence nor a bracket."""
+    """A highlight crosses neither a comma, nor the end of a sentence, nor a bracket."""
     text = PaperText(PaperView(1, "", abstract), ABBREVIATIONS)
     assert highlights("expert", "model", text=text) == highlight
+
+
+@pytest.mark.parametrize(
+    ("abstract", "word"),
+    [
+        ("For cross-lingual tasks.", "cross-lingual"),
+        ("For cross-lingual and lingual tasks.", "lingual"),
+        ("Lingual - or not.", "Lingual"),
+        ("For tasks.", ""),
+    ],
+)
+def test_part_of_a_word_with_hyphens_is_no_whole_word(abstract: str, word: str) -> None:
+    """A word that stands by itself somewhere is preferred."""
+    assert PaperText(PaperView(1, "", abstract), ABBREVIATIONS).whole_word("lingual") == word
 
 
 @pytest.mark.parametrize(

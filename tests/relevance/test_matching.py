@@ -169,6 +169,7 @@ def test_reason_quotes_the_matching_words(interest: str, paper: int, reason: str
         ("quality of bits", "“bit” and “quality” apart in the abstract"),
         ("video zebra", "“Video” in the title; no “zebra”"),
         ("zebra video striped horse", "“Video” in the title; no “zebra” or “striped horse”"),
+        ("video-zebra horse", "“Video” in the title; no “video-zebra horse”"),
         ("quantized -zebra", "“Quantized” in the title"),
         ("transformation", "“Transformers” in the title"),
         ("keeping", "“keeps” in the abstract"),

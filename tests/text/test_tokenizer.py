@@ -83,3 +83,15 @@ def test_forms_of_a_word(first: str, second: str, is_same: bool) -> None:
     """Forms of a noun or verb are the same word. Others with the same stem are not."""
     assert tokenizer.stem_all(first) == tokenizer.stem_all(second)
     assert tokenizer.is_same_word(first, second) is is_same
+
+
+@pytest.mark.parametrize(
+    ("word", "compound"),
+    [("policy", "off-policy-only"), ("off", "off-policy-only"), ("plain", "plain"), ("end", "end"), ("a", "a")],
+)
+def test_span_of_a_word_with_hyphens(word: str, compound: str) -> None:
+    """A hyphen beside a space joins nothing."""
+    text = "a -off-policy-only plain- end"
+    start = text.index(word)
+    first, last = tokenizer.compound_span(text, start, start + len(word))
+    assert text[first:last] == compound
