@@ -308,7 +308,7 @@ class VectorSpace:
         return lru_cache(MAX_CACHED_TERMS)(self._new_mean_vector)
 
     def _new_mean_vector(self, term: str) -> Matrix:
-        """Return the mean of the newest examples that contain a term; of the archive if there are only few."""
+        """Return the mean of the newest examples that contain a term, or of all papers if these are few."""
         if (column := self.terms.columns.get(term)) is None:
             return self.mean[None]
         examples = self.impacts.indices[self.impacts.indptr[column] : self.impacts.indptr[column + 1]]

@@ -87,7 +87,13 @@ def test_forms_of_a_word(first: str, second: str, is_same: bool) -> None:
 
 @pytest.mark.parametrize(
     ("word", "compound"),
-    [("policy", "off-policy-only"), ("off", "off-policy-only"), ("plain", "plain"), ("end", "end"), ("a", "a")],
+    [
+        ("policy", "off-policy-only"),
+        ("off", "off-policy-only"),
+        ("plain", "plain"),
+        ("end", "end"),
+        ("a", "a"),
+    ],
 )
 def test_span_of_a_word_with_hyphens(word: str, compound: str) -> None:
     """A hyphen beside a space joins nothing."""
