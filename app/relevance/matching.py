@@ -266,7 +266,8 @@ class MatchIndex:
         relevance = self._with_minimum(query, relevance)
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
-        return InterestMatches(self._ids[rows], relevance[rows], self.excluded_papers(query), direction)
+        own = direction.copy()  # a view would keep the directions of the whole batch in memory
+        return InterestMatches(self._ids[rows], relevance[rows], self.excluded_papers(query), own)
 
     def excluded_papers(self, query: Query) -> frozenset[int]:
         """Return the ids of the papers that match an exclusion of an interest."""
