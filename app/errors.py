@@ -19,6 +19,7 @@ PaperboyError
 ├── SchemaError             the database belongs to another release
 ├── ClockError              the clocks disagree, so planning would go wrong
 ├── CorruptModel            a stored model cannot be read; the last good one is used instead
+├── DamagedIndex            the search index cannot be read; it is built again
 ├── SourceError             an entire source could not be read; carries retry_at
 │   └── UnreadableAnswer    its response has the wrong format
 ├── ParsingTooExpensive     parsing exceeds the time or memory limit
@@ -105,7 +106,7 @@ class TooManyRequests(PaperboyError):
 
 
 class NotReady(PaperboyError):
-    """The archive is still being read."""
+    """The search index is being built. Searches work in a moment."""
 
     retry_after = 10
 
@@ -120,6 +121,10 @@ class SchemaError(PaperboyError):
 
 class CorruptModel(PaperboyError):
     """The stored model is incomplete or has another format."""
+
+
+class DamagedIndex(PaperboyError):
+    """The search index on disk cannot be read."""
 
 
 class SourceError(PaperboyError):

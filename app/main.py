@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
 
 import structlog
 from fastapi import FastAPI
@@ -101,7 +102,7 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
     site.state.page_cache = http_cache.ResponseCache(
         http_cache.KEEP_PAGES, limits.pages, http_cache.STALE_PAGES
     )
-    site.state.archive_search = ArchiveSearch(app.db, app.models)
+    site.state.archive_search = ArchiveSearch(app.db, app.models, Path(app.settings.search_dir), app.stopping)
     site.state.suggestions = paper_cards.Suggestions(app.db)
     site.state.newest_day = paper_cards.NewestDay(app.db)
     # Compressed sizes do not leak secrets (BREACH): the only cookie is sent with no request that another site
@@ -121,10 +122,10 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
 
 
 def warm_up(site: FastAPI) -> None:
-    """Build the indexes for the first preview and the first search. This may take several seconds."""
+    """Build the index for the first preview, and bring the search index up to date in a thread of its own."""
     try:
         site.state.previews.build(Preferences(interests=(Interest("papers -draft"),)), clock.utcnow())
-        site.state.archive_search.refresh()
+        site.state.archive_search.start_refresh()
     except Exception:  # the first request tries again
         log.warning("warm-up failed; the first preview or search will build its index", exc_info=True)
 

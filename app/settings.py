@@ -70,6 +70,7 @@ class Settings(BaseSettings):
 
     # Storage
     database_url: str = "sqlite:///var/paperboy.db"
+    search_dir: str = "var/search"
 
     # The relay
     smtp_host: str = "127.0.0.1"

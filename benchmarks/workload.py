@@ -140,6 +140,7 @@ def settings(folder: Path, **overrides: Any) -> Settings:
         _env_file=None,
         database_url=f"sqlite:///{folder / 'paperboy.db'}",
         journal_dir=str(folder / "journal"),
+        search_dir=str(folder / "search"),
         secret_keys=("0123456789abcdef" * 2,),
         base_url="https://paperboy.example",
         from_address="digest@paperboy.example",

@@ -170,6 +170,7 @@ def settings(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) 
         smtp_port=relay,
         smtp_security="none",
         journal_dir=str(tmp_path / "journal"),
+        search_dir=str(tmp_path / "search"),
         scheduler=False,
     )
 

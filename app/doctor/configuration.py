@@ -80,16 +80,10 @@ def is_public_domain(domain: str) -> bool:
 
 
 def _check_files(settings: Settings) -> Iterator[Finding]:
-    """Check that the journal can be written to, and that other users cannot read it or the database file."""
-    folder = Path(settings.journal_dir)
-    # A sender creates the folder if it is missing, so check its nearest existing parent.
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if reason := write_error(existing):
-        fix = "let Paperboy write there, or set PAPERBOY_JOURNAL_DIR to another folder: sending needs it"
-        yield error("journal_dir", f"{folder} cannot be written to: {reason}", fix)
-    else:
-        yield ok("journal_dir", f"{folder} can be written to")
-    files = [("journal_dir", folder, "700")]
+    """Check that the folders can be written to, and that other users cannot read journals or the database."""
+    yield _check_folder(settings, "journal_dir", "sending")
+    yield _check_folder(settings, "search_dir", "searching")
+    files = [("journal_dir", Path(settings.journal_dir), "700")]
     url = make_url(settings.database_url)
     if url.get_backend_name() == "sqlite" and url.database:
         paths = (Path(f"{url.database}{ending}") for ending in ("", "-wal", "-shm"))
@@ -98,6 +92,17 @@ def _check_files(settings: Settings) -> Iterator[Finding]:
         # A folder that only its owner can enter protects its contents.
         if path.exists() and _is_open(path) and _is_open(path.absolute().parent):
             yield _readable_by_others(name, path, mode)
+
+
+def _check_folder(settings: Settings, name: str, needed_by: str) -> Finding:
+    folder = Path(getattr(settings, name))
+    # It is created when it is needed, so check its nearest existing parent.
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if reason := write_error(existing):
+        other = f"set PAPERBOY_{name.upper()} to another folder: {needed_by} needs it"
+        fix = f"let Paperboy write there, or {other}"
+        return error(name, f"{folder} cannot be written to: {reason}", fix)
+    return ok(name, f"{folder} can be written to")
 
 
 def _is_open(path: Path) -> bool:

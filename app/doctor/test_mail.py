@@ -88,6 +88,7 @@ def _running(settings: Settings, service: TemporaryService, port: int) -> Iterat
             "database_url": url,
             "secret_keys": (api_keys.new_secret(),),
             "journal_dir": str(Path(folder) / "journal"),
+            "search_dir": str(Path(folder) / "search"),
             "smtp_host": HOST,
             "smtp_port": port,
             "smtp_security": SmtpSecurity.NONE,

@@ -20,6 +20,7 @@ merging               merge two rows, undo a merge
 splitting             split a paper that is really two
 vote_history          the votes for a paper over time, as counted by one source
 queries               read papers for the other packages; find a paper by arXiv id, DOI or URL
+search_feed           read the archive for the search index
 display               PURE: format a paper's authors and summary for e-mails and pages
 llm_summaries         optional one-sentence summaries, written by a language model
 """

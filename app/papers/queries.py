@@ -73,6 +73,7 @@ class VoteRow(NamedTuple):
 
 # A paper that subscribers and visitors may see.
 PUBLIC = (col(Paper.withdrawn_at).is_(None), col(Paper.hidden_at).is_(None))
+SEARCHABLE = (col(Paper.merged_into_id).is_(None), *PUBLIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +355,7 @@ def count(session: Session, only: PaperFilter) -> int:
 
 
 def _conditions(only: PaperFilter) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = [col(Paper.merged_into_id).is_(None), *PUBLIC]
+    conditions: list[ColumnElement[bool]] = [*SEARCHABLE]
     if only.code:
         conditions.append(col(Paper.code_url) != "")
     if only.day or only.source:
@@ -363,26 +364,6 @@ def _conditions(only: PaperFilter) -> list[ColumnElement[bool]]:
         listed = listed.where(Source.name == only.source) if only.source else listed
         conditions.append(col(Paper.id).in_(listed))
     return conditions
-
-
-def texts(session: Session, limit: int) -> list[PaperView]:
-    """Return the most recently listed papers, with only the fields that interests are matched against."""
-    names = ("id", "title", "abstract", "authors", "organization_names", "categories", "last_listed_on")
-    ids = _newest_ids(session, PaperFilter(), limit)
-    columns = select(*(getattr(Paper, name) for name in names))
-    rows = {row[0]: row for row in _rows(session, columns, Paper.id, ids)}
-    return [
-        PaperView(
-            number,
-            title,
-            abstract,
-            authors=tuple(authors),
-            organization_names=tuple(organization),
-            categories=tuple(categories),
-            last_listed_on=day,
-        )
-        for number, title, abstract, authors, organization, categories, day in map(rows.__getitem__, ids)
-    ]
 
 
 def most_voted(session: Session, since: date, until: date, limit: int) -> tuple[list[int], int]:

@@ -20,5 +20,11 @@ user_profile     PURE: likes and dislikes → relevance (Rocchio relevance feedb
 reasons          PURE: the texts on cards that say why a paper is shown
 trending         PURE: votes over time → a score
 trend_notes      PURE: votes over time → a note on a card: “6 → 81 votes since yesterday”
-archive_search   in-memory search over the newest papers in the archive
+scoring          PURE: matrices of words and meaning → relevance, for digests and searches
+search_index     the search index on disk: versions, writing, reading
+index_fields     the fields of the search index; queries as the index understands them
+paper_records    PURE: what ranking needs to know of a paper, as bytes
+index_updates    bring the search index up to date with the archive
+candidate_ranking  find candidates in the search index, and rank them
+archive_search   search the whole archive
 """

@@ -1,4 +1,4 @@
-"""Search the newest papers in the archive, in memory. A query is matched like an interest.
+"""Search the whole archive on an index on disk. A query is matched like an interest.
 
 `queries.find_by_reference` finds a paper by arXiv id, DOI or URL.
 """
@@ -8,28 +8,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from threading import BoundedSemaphore, Lock
+from pathlib import Path
+from threading import BoundedSemaphore, Event, Lock, Thread, main_thread
 
-import numpy as np
-from sqlmodel import Session
+import structlog
+from cachetools import LRUCache
+from sqlmodel import Session, col, select
 
-from app.errors import NotReady
+from app import clock
+from app.errors import DamagedIndex, NotReady
 from app.papers import queries
 from app.papers.queries import PaperFilter
-from app.relevance import matching, model_store
-from app.relevance.model import RelevanceModel
-from app.relevance.model_store import ArchiveFingerprint, ModelStore
+from app.relevance.candidate_ranking import CandidateRanker, RankedPapers
+from app.relevance.index_fields import ListingFilter
+from app.relevance.index_updates import IndexUpdater, mark_damaged
+from app.relevance.model_store import ModelStore
 from app.relevance.query_language import Query
-from app.runtime import interpreter
+from app.relevance.search_index import IndexReader
 from app.storage.database import Database
+from app.storage.models import Source
 from app.types import PaperView
 
-MAX_PAPERS = 10_000  # the newest ones, which need about 300 MB; older ones are on the pages for their days
-MIN_RELEVANCE = 0.1  # far less than a paper needs for a digest
-MIN_SIMILARITY = 0.4  # cosine, for related papers
-MIN_PAPERS_TO_FREEZE = 1_000  # garbage collection of a larger index takes noticeable time
 MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the threads
+FIRST_INDEX_SECONDS = 20.0  # that they wait; the newest papers are indexed first
+REFRESH_SECONDS = 10.0  # that a thread of the web app waits for an update
 CHECK_INTERVAL = timedelta(minutes=1)  # between checks for changes to the archive
+MAX_CACHED_SEARCHES = 100  # each up to 16 kB: for the pages of one search
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,132 +43,170 @@ class SearchPage:
     """A page of search results."""
 
     papers: tuple[PaperView, ...]
-    total: int
-    of_newest: int = 0  # the number of papers searched, or 0 if the whole archive was searched
-    absent_fields: tuple[str, ...] = ()  # what the query requires and none of the searched papers has
-
-
-class SearchIndex:
-    """A snapshot of the newest papers in the archive, indexed for search."""
-
-    def __init__(self, papers: Sequence[PaperView], model: RelevanceModel) -> None:
-        self._index = matching.MatchIndex(papers, model)
-        self._index.filters.build_indexes()
-        self._ids = np.array([paper.id for paper in papers], np.int64)
-        self._row_of = {number: row for row, number in enumerate(self._ids.tolist())}
-        days = [paper.last_listed_on.toordinal() if paper.last_listed_on else 0 for paper in papers]
-        self._days = np.array(days, np.int64)
-        self._vectors = np.array([*self._index.vectors.values()], np.float32)
-
-    def search(self, query: Query) -> list[int]:
-        """Return the ids of the papers that match a query, most relevant first. Ties: newest first."""
-        relevance = self._index.relevance(query)
-        rows = np.flatnonzero((relevance >= MIN_RELEVANCE) & self._index.filters.passing_mask(query))
-        order = np.lexsort((-self._ids[rows], -self._days[rows], -relevance[rows]))
-        ids: list[int] = self._ids[rows[order]].tolist()
-        return ids
-
-    def absent_fields(self, query: Query) -> tuple[str, ...]:
-        """Return what a query requires and no paper has, such as "a category"."""
-        return tuple(self._index.filters.absent_fields(query))
-
-    def similar(self, paper_id: int, limit: int) -> list[int]:
-        """Return the ids of the papers most similar to this one, or [] if the model has no LSA space."""
-        row = self._row_of.get(paper_id)
-        if row is None:
-            return []
-        similarity = self._vectors @ self._vectors[row]
-        similarity[row] = -1
-        nearest = np.argsort(-similarity, kind="stable")[:limit]
-        ids: list[int] = self._ids[nearest[similarity[nearest] >= MIN_SIMILARITY]].tolist()
-        return ids
-
-
-@dataclass(frozen=True, slots=True)
-class _CachedIndex:
-    archive: ArchiveFingerprint  # at the time when the index was built
-    model: RelevanceModel
-    index: SearchIndex
-    of_newest: int  # the number of papers in the index, or 0 if it contains the whole archive
+    total: int  # papers that match
+    listed: int  # the best of them, which the pages show
+    searchable: int = 0  # the number of papers indexed so far, or 0 if all are
+    absent_fields: tuple[str, ...] = ()  # what the query requires and none of the papers has
 
 
 class ArchiveSearch:
-    """Search over the archive. Rebuilding the index takes seconds; meanwhile, searches use the old one."""
+    """Search over the archive. While the index is updated, searches use its last state."""
 
-    def __init__(self, db: Database, models: ModelStore) -> None:
-        self._db, self._models = db, models
-        self._cached: _CachedIndex | None = None
-        self._building, self._waiting = Lock(), BoundedSemaphore(MAX_WAITING)
+    def __init__(self, db: Database, models: ModelStore, folder: Path, stopping: Event) -> None:
+        self._db, self._models, self._stopping = db, models, stopping
+        self._updater = IndexUpdater(db, models, folder, self._is_stopping)
+        self._opened: tuple[IndexReader, CandidateRanker] | None = None
+        self._opening, self._waiting = Lock(), BoundedSemaphore(MAX_WAITING)
+        self._updating, self._usable = Lock(), Event()
         self._next_check_at: datetime | None = None
+        self._results = LRUCache[object, RankedPapers](MAX_CACHED_SEARCHES)
+        self._results_lock = Lock()
 
     def search(self, query: Query | None, only: PaperFilter, start: int, size: int) -> SearchPage:
         """Return the papers that match a query, best first. Without a query, return all papers, newest first.
 
-        Raise NotReady if there is no index yet and MAX_WAITING visitors are already waiting for it.
+        Raise NotReady if there is no index yet, and InvalidInterest if the query has too many phrases.
         """
         if query is None:
             with self._db.read() as session:
                 newest = queries.newest(session, only, size, start)
-                return SearchPage(tuple(newest), queries.count(session, only))
-        # Do not open a session before this: the thread that builds the index needs one while others wait.
-        cached = self._first_index()
-        ids = cached.index.search(query)
+                total = queries.count(session, only)
+                return SearchPage(tuple(newest), total, total)
+        reader, ranker = self._wait_for_index()
+        try:
+            ranked = self._rank(reader, ranker, query, only)
+            absent = ranker.absent_fields(query)
+        except DamagedIndex:
+            self._discard(reader)
+            raise NotReady from None
         with self._db.read() as session:
-            # Papers may have been withdrawn since the index was built.
-            ids = queries.filter_ids(session, only, ids)
+            # Papers may have been withdrawn since the last update.
+            ids = queries.filter_ids(session, only, ranked.ids)
             papers = queries.in_given_order(session, ids[start : start + size])
-        return SearchPage(tuple(papers), len(ids), cached.of_newest, cached.index.absent_fields(query))
+        total = ranked.total - (len(ranked.ids) - len(ids))
+        searchable = 0 if reader.is_complete else reader.papers
+        return SearchPage(tuple(papers), total, len(ids), searchable, absent)
 
     def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
         """Return the most similar papers, or [] if there is no index yet: pages do not wait for it."""
-        ids = self._cached.index.similar(paper_id, limit) if self._cached else []
-        return queries.in_given_order(session, ids)
+        opened = self._open(session)
+        if opened is None:
+            return []
+        try:
+            return queries.in_given_order(session, opened[1].related(paper_id, limit))
+        except DamagedIndex:
+            self._discard(opened[0])
+            return []
 
     def is_outdated(self, session: Session, now: datetime) -> bool:
-        """Return True if the index is missing, or if a check finds that the archive or the model has changed.
+        """Return True if a check finds that the archive or the model has changed, or that there is no index.
 
         Checks are at least `CHECK_INTERVAL` apart. Between them, return False.
         """
-        cached = self._cached
-        if cached is None:
-            return True
         if self._next_check_at is None or self._next_check_at <= now:
             self._next_check_at = now + CHECK_INTERVAL
-            return cached.model is not self._models.current(
-                session
-            ) or cached.archive != model_store.archive_fingerprint(session)
+            return self._updater.is_needed(session, now)
         return False
 
     def refresh(self) -> None:
-        """Rebuild the index if the archive has changed, unless another thread is doing so."""
-        if self._building.acquire(blocking=False):
+        """Bring the index up to date, unless another thread or process is doing so."""
+        if self._updating.acquire(blocking=False):
             try:
-                self._cached = self._build()
+                self._updater.update(clock.utcnow(), self._usable.set)
             finally:
-                self._building.release()
+                self._updating.release()
+                self._usable.set()
 
-    def _first_index(self) -> _CachedIndex:
-        """Return the index. If there is none yet, build it or wait for the thread that is building it."""
-        if self._cached:
-            return self._cached
+    def start_refresh(self) -> Thread:
+        """Bring the index up to date in a thread of its own. A large archive takes minutes."""
+        thread = Thread(target=self._refresh_safely, name="search index")
+        thread.start()
+        return thread
+
+    def refresh_after_response(self) -> None:
+        """Bring the index up to date. Return after REFRESH_SECONDS, even if that takes longer."""
+        self.start_refresh().join(REFRESH_SECONDS)
+
+    def _refresh_safely(self) -> None:
+        try:
+            self.refresh()
+        except Exception:
+            if not self._is_stopping():  # the database may be closed already
+                log.exception("updating the search index failed; the next search tries again")
+
+    def _is_stopping(self) -> bool:
+        return self._stopping.is_set() or not main_thread().is_alive()
+
+    def _wait_for_index(self) -> tuple[IndexReader, CandidateRanker]:
+        """Return the index. If there is none yet, start to build it, and wait a little."""
+        # Do not hold a session while waiting: the thread that builds the index needs one.
+        self._usable.clear()
+        if opened := self._open_current():
+            return opened
         if not self._waiting.acquire(blocking=False):
             raise NotReady
         try:
-            with self._building:
-                self._cached = cached = self._cached or self._build()
-                return cached
+            self.start_refresh()
+            self._usable.wait(FIRST_INDEX_SECONDS)
         finally:
             self._waiting.release()
+        opened = self._open_current()
+        if opened is None:
+            raise NotReady
+        return opened
 
-    def _build(self) -> _CachedIndex:
-        """Return a new index, or the current one if the archive and the model have not changed."""
+    def _open_current(self) -> tuple[IndexReader, CandidateRanker] | None:
         with self._db.read() as session:
-            archive, model = model_store.archive_fingerprint(session), self._models.current(session)
-            cached = self._cached
-            if cached and cached.model is model and cached.archive == archive:
-                return cached
-            papers = queries.texts(session, MAX_PAPERS + 1)
-        index = SearchIndex(papers[:MAX_PAPERS], model)
-        if len(papers) >= MIN_PAPERS_TO_FREEZE:
-            interpreter.freeze_live_objects()  # everything now in memory will stay there for hours
-        return _CachedIndex(archive, model, index, MAX_PAPERS if len(papers) > MAX_PAPERS else 0)
+            return self._open(session)
+
+    def _open(self, session: Session) -> tuple[IndexReader, CandidateRanker] | None:
+        """Return the version of the index in use, as of its last update, or None if there is none."""
+        version = self._updater.folder.version_in_use()
+        if version is None:
+            return None
+        with self._opening:
+            opened = self._opened
+            try:
+                if opened is None or opened[0].version != version:
+                    model = self._updater.model_of(version, self._models.loaded(session))
+                    reader = IndexReader(version, model)
+                    opened = self._opened = reader, CandidateRanker(reader, self._load_papers)
+                opened[0].refresh()
+            except DamagedIndex as error:
+                log.error("the search index cannot be read", error=str(error))
+                self._opened = None
+                mark_damaged(version)
+                return None
+            return opened
+
+    def _discard(self, reader: IndexReader) -> None:
+        """Stop using a damaged version, and build it again."""
+        log.error("the search index is damaged", version=reader.version.name)
+        self._opened = None
+        mark_damaged(reader.version)
+        self.start_refresh()
+
+    def _rank(
+        self, reader: IndexReader, ranker: CandidateRanker, query: Query, only: PaperFilter
+    ) -> RankedPapers:
+        """Return the ranked papers, from memory if they were shown before: for the other pages."""
+        key = reader.version, reader.generation, query, only
+        with self._results_lock:
+            ranked = self._results.get(key)
+        if ranked is None:
+            ranked = ranker.search(query, self._listing_filter(only))
+            with self._results_lock:
+                self._results[key] = ranked
+        return ranked
+
+    def _listing_filter(self, only: PaperFilter) -> ListingFilter:
+        source_id = None
+        if only.source:
+            with self._db.read() as session:
+                of_name = select(Source.id).where(col(Source.name) == only.source)
+                source_id = session.exec(of_name).first() or 0
+        return ListingFilter(only.day, source_id, only.code)
+
+    def _load_papers(self, ids: Sequence[int]) -> Sequence[PaperView]:
+        with self._db.read() as session:
+            return queries.in_given_order(session, ids)

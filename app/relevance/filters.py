@@ -36,10 +36,6 @@ class Filters:
     ) -> None:
         self._papers, self._abbreviations, self._statistics = papers, abbreviations, statistics
 
-    def build_indexes(self) -> None:
-        """Index the papers now, so that the first query does not have to wait."""
-        _ = self._texts, self._authors, self._organizations, self._categories
-
     def passing_mask(self, query: Query) -> Matrix:
         """Return a mask of the papers that meet all requirements of a query and match no exclusion."""
         return ~self._any_of([*self._exclusions(query), *self._unmet_requirements(query)])
@@ -58,11 +54,8 @@ class Filters:
 
         Return [] if there are no papers.
         """
-        fields = [
-            ("an organisation", query.organizations, self._organizations),
-            ("a category", query.categories, self._categories),
-        ]
-        return [name for name, required, index in fields if self._papers and required and not index.numbers]
+        indexes = {"an organisation": self._organizations, "a category": self._categories}
+        return [name for name in required_fields(query) if self._papers and not indexes[name].numbers]
 
     def _exclusions(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.excluded_phrases):
@@ -80,7 +73,7 @@ class Filters:
         for phrase in dict.fromkeys(query.phrases):
             yield "a phrase in quotes is not in it", ~self._texts[0].containing(phrase)
         for name in dict.fromkeys(query.names):
-            if self._belongs_together(name):
+            if belongs_together(name, self._abbreviations, self._statistics):
                 yield "a name with a hyphen is not in it as a whole", ~self._mentioning(name)
         if query.authors:
             yield "it is by other authors", ~self._by_authors(query.authors)
@@ -91,32 +84,12 @@ class Filters:
             yield "no source gives its categories", self._lacking("categories")
             yield "it is filed under other categories", ~self._in_categories(query.categories)
 
-    def _belongs_together(self, stems: Sequence[str]) -> bool:
-        """Return True if words joined by hyphens are a name ("SWE-bench"), not ordinary words ("LLM-based").
-
-        A number makes a name of the word before it ("GPT-5"). Other words belong together if they are
-        neighbours in at least MIN_LIFT times as many papers as would contain both by chance. Words that are
-        too rare to tell are taken for a name.
-        """
-        if any(any(map(str.isdigit, stem)) for stem in stems[1:]):
-            return True
-        folded = self._abbreviations.fold(stems)
-        if not self._statistics:
-            return True
-        papers, total = self._statistics.frequencies, max(1, self._statistics.papers)
-        for first, second in itertools.pairwise(folded):
-            by_chance = papers.get(first, 0) * papers.get(second, 0) / total
-            if by_chance >= 1 and papers.get(f"{first} {second}", 0) < MIN_LIFT * by_chance:
-                return False
-        return True
-
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
         """Return a mask of the papers that contain these stems, as typed or in their short or long form."""
         if len(without_stopwords(phrase)) == 1 < len(phrase):  # without "on", "on-policy" would be any policy
             return self._texts[0].containing(phrase)
         folded = self._abbreviations.fold(without_stopwords(phrase))
-        term = " ".join(folded)
-        implying = [stem for stem, implied in self._abbreviations.expansions.items() if term in implied]
+        implying = self._abbreviations.implied_by.get(" ".join(folded), ())
         as_written, as_folded = self._texts
         return np.asarray(
             as_written.containing(phrase) | as_folded.containing(folded) | as_folded.containing_any(implying)
@@ -169,3 +142,31 @@ class Filters:
     def _categories(self) -> PhraseIndex:
         # A category is a single word here, so it only matches as a whole.
         return PhraseIndex([[category] for category in paper.categories] for paper in self._papers)
+
+
+def required_fields(query: Query) -> list[str]:
+    """Return which fields a query requires that some sources do not give."""
+    fields = {"an organisation": query.organizations, "a category": query.categories}
+    return [name for name, required in fields.items() if required]
+
+
+def belongs_together(
+    stems: Sequence[str], abbreviations: Abbreviations, statistics: TermStatistics | None
+) -> bool:
+    """Return True if words joined by hyphens are a name ("SWE-bench"), not ordinary words ("LLM-based").
+
+    A number makes a name of the word before it ("GPT-5"). Other words belong together if they are
+    neighbours in at least MIN_LIFT times as many papers as would contain both by chance. Words that are
+    too rare to tell are taken for a name.
+    """
+    if any(any(map(str.isdigit, stem)) for stem in stems[1:]):
+        return True
+    folded = abbreviations.fold(stems)
+    if not statistics:
+        return True
+    papers, total = statistics.frequencies, max(1, statistics.papers)
+    for first, second in itertools.pairwise(folded):
+        by_chance = papers.get(first, 0) * papers.get(second, 0) / total
+        if by_chance >= 1 and papers.get(f"{first} {second}", 0) < MIN_LIFT * by_chance:
+            return False
+    return True

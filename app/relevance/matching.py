@@ -14,7 +14,6 @@ How B and P become relevance, and from which relevance papers are sent, is in `c
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -25,45 +24,24 @@ import numpy as np
 from cachetools import LRUCache
 from scipy import sparse
 
-from app.relevance import reasons
-from app.relevance.cut_offs import ALL_WORDS_SHARE, FLOOR_Z, agreement_of, evidence_from
+from app.relevance import reasons, scoring
+from app.relevance.cut_offs import ALL_WORDS_SHARE
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText, Typed, distinct_words
 from app.relevance.model import RelevanceModel
 from app.relevance.organizations import OrganizationNames
-from app.relevance.query_examples import (
-    MAX_Z_SCORE,
-    MIN_Z_SCORE,
-    QueryBatch,
-    QueryExamples,
-    common_terms_in_pairs,
-)
 from app.relevance.query_language import Query
 from app.relevance.vector_space import (
     CLOSE_Z,
     Matrix,
     Terms,
-    count_matrix,
-    indicator_matrix,
+    title_fingerprint,
     with_expansions,
 )
 from app.text.shortening import FUNCTION_WORDS
-from app.text.tokenizer import Token, compound_span, content_stems, tokenise, without_stopwords
+from app.text.tokenizer import Token, compound_span, content_stems, tokenise
 from app.types import CardReason, Marks, PaperView
 
-# Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
-SHORT_TEXT = 3  # terms; P of a text so short counts about half, as few words say little about its meaning
-# Without an LSA space, P is estimated from the words. These numbers fit its average where words are found.
-FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
-# Papers with all words of the interest in the title, in any order, are relevant enough, however common the
-# words. This evidence is added to the rest, so that such papers differ.
-TITLE_RELEVANCE = 0.34
-COMMON_IDF = 0.5  # of a stem in 60 % of all papers, such as "model"
-MAX_PAIRED = 4  # terms of an interest that all form pairs; in a longer one, only neighbours do
-# Minimum relevance: for papers from the organisation that the interest names, and for papers with a phrase
-# that the reader put in quotes.
-ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
-FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
 MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 60_000_000, 5_000  # of matches; of an interest's reasons
 BATCH_SIZE = 500  # interests matched at once, to limit memory
@@ -85,29 +63,6 @@ class MatchDetails:
     # In 0…1, with the minimum for an organisation, a phrase or a filter; 0 if rejected.
     relevance: float
     rejection_reason: str  # why a filter or an exclusion rejects the paper, or ""
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """The scores for a batch of interests, as interests × papers unless stated otherwise."""
-
-    words: Matrix
-    meaning: Matrix
-    share: Matrix  # of the interest's words that the paper contains, by idf
-    in_title: Matrix
-    known_share: Matrix  # one number per interest
-    cut_offs: Matrix  # one number per interest
-    directions: Matrix  # interests × dimensions of the LSA space, if there is one: unit rows
-
-    @cached_property
-    def agreement(self) -> Matrix:
-        return agreement_of(self.words, self.meaning, self.share)
-
-    @cached_property
-    def relevance(self) -> Matrix:
-        evidence = evidence_from(self.agreement, self.cut_offs)
-        evidence -= self.in_title * math.log1p(-TITLE_RELEVANCE)
-        return np.asarray(-np.expm1(-evidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,26 +140,16 @@ class MatchIndex:
         fields = [field for document in documents for field in document]
         expansions = model.abbreviations.expansions
         names = dict.fromkeys(term for field in fields for term in with_expansions(field, expansions))
-        self._terms = Terms.from_names(list(names), model.statistics.idf, expansions)
-        self._impacts = self._terms.impacts(documents, model.statistics.lengths).T.tocsr()
-        idf = np.where(self._terms.is_pair, 0, self._terms.idf).astype(np.float32)
-        self._idf = sparse.csr_matrix(sparse.diags(idf) @ (self._impacts > 0))  # terms × papers
-        titles = count_matrix(
-            (with_expansions(title, expansions) for title, _ in documents), self._terms.columns
-        )
-        self._in_title = (titles > 0).astype(np.float32).T.tocsr()
+        terms = Terms.from_names(list(names), model.statistics.idf, expansions)
         self._tfidf = (
             self._space.stems.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
         )
-        sizes, mean = (
-            np.array([len(title) + len(abstract) for title, abstract in documents]),
-            sum(model.statistics.lengths),
-        )
-        full = mean / (mean + SHORT_TEXT)
-        self._certainty = np.minimum(1, sizes / (sizes + SHORT_TEXT) / full)
         vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._vectors = np.asfortranarray(vectors)  # for `VectorSpace.z_scores`
-        self._examples = QueryExamples(self._space, self._texts, self._vectors) if self._space else None
+        fingerprints = np.array([title_fingerprint(text.paper.title) for text in self._texts], np.int64)
+        self._papers = scoring.PaperMatrices.build(
+            terms, terms.field_counts(documents), self._vectors, fingerprints, model
+        )
         self._matches_by_query = LRUCache[Query, InterestMatches](
             MAX_CACHED_BYTES, lambda matches: matches.size
         )
@@ -243,23 +188,12 @@ class MatchIndex:
                     self._matches_by_query[query] = new
         return [cached for query in queries if (cached := matches[query])]
 
-    def relevance(self, query: Query) -> Matrix:
-        """Return the relevance of each paper in index order, without applying filters and exclusions."""
-        return self._with_minimum(query, self._scores([query]).relevance[0])
+    def _scores(self, queries: Sequence[Query]) -> scoring.Scores:
+        batch = scoring.query_batch(queries, self._papers, self._model)
+        return scoring.score(batch, self._papers, self._model)
 
     def _with_minimum(self, query: Query, relevance: Matrix) -> Matrix:
-        """Return relevance with the minimum for phrases and for the organisation that a query names.
-
-        Return FILTER_RELEVANCE for a query without words.
-        """
-        if not query.terms:
-            return np.full(len(self._texts), FILTER_RELEVANCE)
-        if any(map(without_stopwords, query.phrases)):
-            return np.maximum(relevance, PHRASE_RELEVANCE)
-        if rows := self._organizations.rows_named_by(query):
-            is_named = np.isin(np.arange(len(relevance)), [*rows])
-            return np.where(is_named, np.maximum(relevance, ORGANIZATION_RELEVANCE), relevance)
-        return relevance
+        return scoring.with_minimum(query, relevance, self._organizations.rows_named_by(query))
 
     def _matches(self, query: Query, relevance: Matrix, direction: Matrix) -> InterestMatches:
         """Return the relevant papers that pass filters, phrases and exclusions."""
@@ -278,7 +212,7 @@ class MatchIndex:
         if self._organizations.rows_named_by(query):
             return []
         typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokenise(query.text))}
-        fold, columns = self._model.abbreviations.fold, self._terms.columns
+        fold, columns = self._model.abbreviations.fold, self._papers.terms.columns
         return [typed[stem] for stem in query.terms if columns.keys().isdisjoint([stem, *fold([stem])])]
 
     def details(self, query: Query, paper_id: int) -> MatchDetails:
@@ -376,7 +310,7 @@ class MatchIndex:
         ends = [token for token in tokens if token.stem in sought]
         return _QueryWords(
             typed,
-            self._terms_and_pairs(query)[0],
+            scoring.terms_and_pairs(query, self._model.abbreviations)[0],
             folded,
             frozenset(stem for stem in sought - terms if typed[stem] not in FUNCTION_WORDS),
             query.text[ends[0].start : ends[-1].end] if ends else "",
@@ -416,65 +350,6 @@ class MatchIndex:
                 matches.close_stems[stem] = is_close
             if matches.close_stems[stem] and gains[n] > 0:
                 yield stem
-
-    def _scores(self, queries: Sequence[Query]) -> _Scores:
-        batch = self._batch(queries)
-        counts = np.array([max(1, len(terms)) for terms in batch.terms])
-        in_title = (batch.term_indicators @ self._in_title).toarray() >= counts[:, None]
-        in_title &= common_terms_in_pairs(batch, self._terms.columns, self._in_title)
-        if self._space and self._examples:
-            of = self._examples.meaning(batch)
-            known_share, cut_offs, directions = of.known_share, of.cut_offs, of.directions
-            z_scores = self._space.z_scores(directions, self._vectors)
-            clipped = np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
-            meaning = known_share[:, None] * clipped * self._certainty
-        else:
-            known_share, cut_offs = np.zeros(len(queries)), np.full(len(queries), FLOOR_Z)
-            directions = np.zeros((len(queries), 0))
-            all_words = batch.share >= ALL_WORDS_SHARE
-            guess = (
-                FALLBACK_WORD_WEIGHT * batch.words + FALLBACK_ALL_WORDS_BONUS * all_words + FALLBACK_OFFSET
-            )
-            meaning = np.where(batch.words > 0, guess, 0)
-        return _Scores(batch.words, meaning, batch.share, in_title, known_share, cut_offs, directions)
-
-    def _batch(self, queries: Sequence[Query]) -> QueryBatch:
-        idf, columns = self._model.statistics.idf, self._terms.columns
-        terms, pairs = zip(*map(self._terms_and_pairs, queries), strict=True)
-        total_idf = np.array([sum(map(idf, own)) or 1.0 for own in terms], np.float32)
-        term_indicators, pair_indicators = indicator_matrix(terms, columns), indicator_matrix(pairs, columns)
-        common = [{term for term in own if len(own) > 1 and idf(term) < COMMON_IDF} for own in terms]
-        return QueryBatch(
-            terms,
-            pairs,
-            [
-                [pair for pair in own if not of.isdisjoint(pair.split(" "))]
-                for own, of in zip(pairs, common, strict=True)
-            ],
-            np.array([len(of) for of in common]),
-            term_indicators,
-            total_idf,
-            words=np.asarray(((term_indicators + pair_indicators) @ self._impacts).toarray()),
-            share=(term_indicators @ self._idf).toarray() / total_idf[:, None],
-        )
-
-    def _terms_and_pairs(self, query: Query) -> tuple[list[str], list[str]]:
-        """Return the folded terms of an interest and the pairs that they form, without duplicates.
-
-        The order of the words must not matter, so each pair is in both orders. In a longer run, only
-        neighbours form pairs.
-        """
-        runs = [[*dict.fromkeys(self._model.abbreviations.fold_any_order(run))] for run in query.runs]
-        terms = dict.fromkeys(term for run in runs for term in run)
-        pairs = dict.fromkeys(
-            " ".join(order)
-            for run in runs
-            for pair in (
-                itertools.combinations(run, 2) if len(run) <= MAX_PAIRED else itertools.pairwise(run)
-            )
-            for order in (pair, pair[::-1])
-        )
-        return list(terms), list(pairs)
 
 
 def _joined(text: str, tokens: Iterable[Token]) -> list[str]:

@@ -65,37 +65,46 @@ class TrainingResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _LoadedModel:
+class LoadedModel:
     """The model in use, and the newest stored model at the time it was loaded."""
 
     newest: _ModelKey | None
     key: _ModelKey | None  # None: the bundled model
     model: RelevanceModel
 
+    @property
+    def digest(self) -> str:
+        """Return a text that identifies the model."""
+        return self.key.sha256 if self.key else "bundled"
+
 
 class ModelStore:
     """A cache of the newest valid model. While one thread loads a new model, the others use the old one."""
 
     def __init__(self) -> None:
-        self._loaded: _LoadedModel | None = None
+        self._loaded: LoadedModel | None = None
         self._loading = Lock()
         self._faults: dict[_ModelKey, str] = {}
 
     def current(self, session: Session) -> RelevanceModel:
         """Return the newest valid model, or the bundled one. If nothing has changed, use one small query."""
+        return self.loaded(session).model
+
+    def loaded(self, session: Session) -> LoadedModel:
+        """Return the model of `current` with its digest."""
         newest = next(iter(_model_keys(session, limit=1)), None)
         loaded = self._loaded
         if loaded is None:  # there is no old model to use, so wait if another thread is loading one
             self._loading.acquire()
         elif loaded.newest == newest or not self._loading.acquire(blocking=False):
-            return loaded.model
+            return loaded
         try:
             reloaded = self._loaded = self._reload(session, newest)
-            return reloaded.model
+            return reloaded
         finally:
             self._loading.release()
 
-    def _reload(self, session: Session, newest: _ModelKey | None) -> _LoadedModel:
+    def _reload(self, session: Session, newest: _ModelKey | None) -> LoadedModel:
         loaded = self._loaded
         if loaded and loaded.newest == newest:  # another thread has loaded it in the meantime
             return loaded
@@ -103,10 +112,10 @@ class ModelStore:
             if loaded and loaded.key == key:
                 break
             if model := self._load(session, key):
-                return _LoadedModel(newest, key, model)
+                return LoadedModel(newest, key, model)
         if loaded and loaded.key:  # the last valid one, even if it was deleted from the database
             return replace(loaded, newest=newest)
-        return _LoadedModel(newest, None, RelevanceModel.bundled())
+        return LoadedModel(newest, None, RelevanceModel.bundled())
 
     def _load(self, session: Session, key: _ModelKey) -> RelevanceModel | None:
         """Return a stored model, or None if it is invalid or was deleted. Log each invalid model once."""

@@ -1,11 +1,20 @@
-"""PURE. Recognise the names of organisations that subscribers type as plain words, without `org:`."""
+"""PURE. Recognise the names of organisations that subscribers type as plain words, without `org:`.
+
+An interest names organisations if all of its plain words do: as a whole name in any order ("Meta AI") or
+spelling ("Deep Mind"), as its first words ("Microsoft" for "Microsoft Research"), or as several of these
+("Google DeepMind"). A name is ignored if at least as many papers write it in lower case as come from the
+organisation ("together"). First words that are no whole name must also be rare in the archive ("Alibaba",
+but not "Personalized"), and a single one must not be in another place of other names ("University").
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from app.relevance.query_language import Query
 from app.relevance.vector_space import Idf
@@ -18,15 +27,79 @@ RARE_IDF = 6.2  # the idf of a word that one paper in 500 contains
 _NONE = frozenset[int]()
 
 
-class OrganizationNames:
-    """The names of the organisations that published some papers.
+@dataclass(frozen=True, slots=True)
+class NameParts:
+    """An organisation's name, split for lookups."""
 
-    An interest names organisations if all of its plain words do: as a whole name in any order ("Meta AI") or
-    spelling ("Deep Mind"), as its first words ("Microsoft" for "Microsoft Research"), or as several of these
-    ("Google DeepMind"). A name is ignored if at least as many papers write it in lower case as come from the
-    organisation ("together"). First words that are no whole name must also be rare in the archive ("Alibaba",
-    but not "Personalized"), and a single one must not be in another place of other names ("University").
-    """
+    beginnings: Sequence[tuple[str, str]]  # (key, spelling) of its first words and of the whole name
+    whole: Sequence[str]  # the keys of the whole name
+    inner: Sequence[str]  # the stems of all words but the first
+
+
+class NameTable(Protocol):
+    """The names of the organisations that published some papers."""
+
+    def papers_from(self, key: str) -> int:
+        """Return the number of papers from the organisations whose names begin with a key's words."""
+
+    def is_whole_name(self, key: str) -> bool:
+        """Return True if a name consists of the key's words."""
+
+    def is_inner_word(self, key: str) -> bool:
+        """Return True if a name contains the key as one of its words but the first."""
+
+    def is_written_in_lower_case(self, key: str) -> bool:
+        """Return True if as many papers write the key's words in lower case as `papers_from` counts."""
+
+
+def name_parts(name: str) -> NameParts:
+    """Split an organisation's name for lookups."""
+    words = [token for token in tokenise(name) if without_stopwords([token.stem])]
+    stems = [word.stem for word in words]
+    beginnings = (
+        (key, fold_accents(name[words[0].start : word.end]))
+        for end, word in enumerate(words, 1)
+        for key in _keys(stems[:end])
+    )
+    return NameParts([*beginnings], _keys(stems) if stems else (), stems[1:])
+
+
+def names_in(query: Query, table: NameTable, abbreviations: Abbreviations, idf: Idf) -> tuple[str, ...]:
+    """Return the keys of the organisations that an interest names, or () if not all its words are names."""
+    words = without_stopwords(query.words)
+    if query.phrases or len(words) > MAX_WORDS:
+        return ()
+    return _names_in(words, table, abbreviations, idf)
+
+
+def _names_in(
+    words: Sequence[str], table: NameTable, abbreviations: Abbreviations, idf: Idf
+) -> tuple[str, ...]:
+    """Return the keys of the organisations whose names the words are: one name, or several."""
+    for end in range(len(words), 0, -1):
+        key = _known_key(words[:end], table)
+        if key and _is_name(key, words[:end], table, abbreviations, idf):
+            others = _names_in(words[end:], table, abbreviations, idf)
+            if others or end == len(words):
+                return key, *others
+    return ()
+
+
+def _known_key(words: Sequence[str], table: NameTable) -> str:
+    return next((key for key in _keys(words) if table.papers_from(key)), "")
+
+
+def _is_name(
+    key: str, words: Sequence[str], table: NameTable, abbreviations: Abbreviations, idf: Idf
+) -> bool:
+    is_rare = not table.is_inner_word(key) and any(idf(word) >= RARE_IDF for word in words)
+    if not (table.is_whole_name(key) or is_rare) or key in abbreviations.expansions:
+        return False
+    return not table.is_written_in_lower_case(key)
+
+
+class OrganizationNames:
+    """The names of the organisations that published some papers, in memory."""
 
     def __init__(self, papers: Sequence[PaperView], abbreviations: Abbreviations, idf: Idf) -> None:
         self._papers, self._abbreviations, self._idf = papers, abbreviations, idf
@@ -35,56 +108,45 @@ class OrganizationNames:
         self._whole_names, self._inner_words = set[str](), set[str]()
         for row, paper in enumerate(papers):
             for name in paper.organization_names:
-                self._add(row, name)
-        self._recognised: dict[tuple[str, ...], frozenset[int]] = {}  # by words
+                self._add(row, name_parts(name))
+        self._in_lower_case: dict[str, bool] = {}  # by key
 
-    def _add(self, row: int, name: str) -> None:
-        words = [token for token in tokenise(name) if without_stopwords([token.stem])]
-        stems = [word.stem for word in words]
-        self._inner_words.update(stems[1:])
-        self._whole_names.update(_keys(stems))
-        for end, word in enumerate(words, 1):
-            for key in _keys(stems[:end]):
-                self._rows[key].add(row)
-                self._spellings[key].add(fold_accents(name[words[0].start : word.end]))
+    def _add(self, row: int, name: NameParts) -> None:
+        self._inner_words.update(name.inner)
+        self._whole_names.update(name.whole)
+        for key, spelling in name.beginnings:
+            self._rows[key].add(row)
+            self._spellings[key].add(spelling)
 
     def rows_named_by(self, query: Query) -> frozenset[int]:
         """Return the positions of the papers from the organisations that an interest names."""
-        words = without_stopwords(query.words)
-        return _NONE if query.phrases or len(words) > MAX_WORDS else self._rows_named_by(words)
+        keys = names_in(query, self, self._abbreviations, self._idf)
+        return _NONE.union(*(self._rows[key] for key in keys))
 
-    def _rows_named_by(self, words: Sequence[str]) -> frozenset[int]:
-        """Return the papers from the organisations whose names the words are: one name, or several."""
-        for end in range(len(words), 0, -1):
-            rows = self._rows_of_name(words[:end])
-            others = self._rows_named_by(words[end:]) if rows and end < len(words) else rows
-            if others:
-                return rows | others
-        return _NONE
+    def papers_from(self, key: str) -> int:
+        return len(self._rows.get(key, ()))
 
-    def _rows_of_name(self, words: Sequence[str]) -> frozenset[int]:
-        key, in_any_order = _keys(words)
-        if key not in self._rows:
-            key = in_any_order
-        if key not in self._rows:
-            return _NONE
-        if tuple(words) not in self._recognised:
-            is_rare = key not in self._inner_words and any(self._idf(word) >= RARE_IDF for word in words)
-            is_name = (key in self._whole_names or is_rare) and not self._is_ordinary(key)
-            self._recognised[tuple(words)] = frozenset(self._rows[key]) if is_name else _NONE
-        return self._recognised[tuple(words)]
+    def is_whole_name(self, key: str) -> bool:
+        return key in self._whole_names
 
-    def _is_ordinary(self, key: str) -> bool:
-        """Return True if papers use a name as an ordinary word, or define it as an abbreviation."""
-        if key in self._abbreviations.expansions:
-            return True
-        spellings = (map(re.escape, WORD.findall(spelling)) for spelling in sorted(self._spellings[key]))
-        alternatives = "|".join(map(r"[\s-]+".join, spellings))
-        # Not within an address, such as "github.com/nvidia".
-        written = re.compile(rf"(?<![\w/.@:-])(?:{alternatives})(?![\w/@-]|\.\w)")
-        writing = (paper for paper in self._papers if written.search(f"{paper.title}\n{paper.abstract}"))
-        enough = len(self._rows[key])
-        return len([*itertools.islice(writing, enough)]) == enough
+    def is_inner_word(self, key: str) -> bool:
+        return key in self._inner_words
+
+    def is_written_in_lower_case(self, key: str) -> bool:
+        if key not in self._in_lower_case:
+            texts = (f"{paper.title}\n{paper.abstract}" for paper in self._papers)
+            writing, enough = texts_writing(self._spellings[key], texts), len(self._rows[key])
+            self._in_lower_case[key] = len([*itertools.islice(writing, enough)]) == enough
+        return self._in_lower_case[key]
+
+
+def texts_writing(spellings: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
+    """Yield the texts that write one of the names in lower case, as an ordinary word."""
+    parts = (map(re.escape, WORD.findall(spelling)) for spelling in sorted(spellings))
+    alternatives = "|".join(map(r"[\s-]+".join, parts))
+    # Not within an address, such as "github.com/nvidia".
+    written = re.compile(rf"(?<![\w/.@:-])(?:{alternatives})(?![\w/@-]|\.\w)")
+    return (text for text in texts if written.search(text))
 
 
 def _keys(words: Sequence[str]) -> tuple[str, str]:

@@ -14,8 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from app.relevance.cut_offs import ALL_WORDS_SHARE, agreement_of, estimate_cut_offs
-from app.relevance.highlights import PaperText
-from app.relevance.vector_space import Matrix, VectorSpace, indicator_matrix, title_fingerprint
+from app.relevance.vector_space import Matrix, VectorSpace, indicator_matrix
 
 # Each example is weighted by (its value / the highest value)² / √rank.
 EXAMPLES_PER_INTEREST = 40
@@ -50,13 +49,10 @@ class QueryMeaning:
 class QueryExamples:
     """The papers that show the meaning of interests: the model's examples, and candidates not among them."""
 
-    def __init__(self, space: VectorSpace, texts: Sequence[PaperText], vectors: Matrix) -> None:
-        fingerprints = set(space.fingerprints.tolist())
+    def __init__(self, space: VectorSpace, fingerprints: Matrix, vectors: Matrix) -> None:
         self._space = space
-        self._newer_rows = [
-            row for row, text in enumerate(texts) if title_fingerprint(text.paper.title) not in fingerprints
-        ]
-        self._vectors = np.concatenate([space.examples, vectors[self._newer_rows]])
+        self._newer_rows = np.flatnonzero(~space.contains_examples(fingerprints))
+        self._newer_vectors = vectors[self._newer_rows]
 
     def meaning(self, batch: QueryBatch) -> QueryMeaning:
         """Return the directions, known shares and cut-offs of interests."""
@@ -65,7 +61,7 @@ class QueryExamples:
         indicators = term_indicators + indicator_matrix(batch.pairs, columns)
         known = sparse.csr_matrix(indicators @ self._space.impacts_with_idf)
         found = known
-        if self._newer_rows:
+        if len(self._newer_rows):
             newer = (batch.words + 1j * batch.share * batch.total_idf[:, None])[:, self._newer_rows]
             found = sparse.hstack([known, sparse.csr_matrix(newer.astype(np.complex64))], format="csr")
         share = found.data.imag / np.repeat(batch.total_idf, np.diff(found.indptr))
@@ -77,8 +73,11 @@ class QueryExamples:
         weights = np.concatenate(
             [RANK_WEIGHTS[: len(own)] * (scores[own] / scores[own[:1]]) ** 2 for own in best]
         )
-        chosen = sparse.csr_matrix((weights, found.indices[entries], ends), (len(best), len(self._vectors)))
-        directions = np.asarray(chosen @ self._vectors, np.float32)
+        chosen = sparse.csr_matrix((weights, found.indices[entries], ends), found.shape)
+        number = len(self._space.examples)
+        directions = np.asarray(chosen[:, :number] @ self._space.examples, np.float32)
+        if len(self._newer_rows):
+            directions += chosen[:, number:] @ self._newer_vectors
         directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-9)
         weighted_share = np.bincount(row, weights * share[entries], len(best))
         total_weight = np.bincount(row, weights, len(best))

@@ -124,7 +124,7 @@ class Candidates:
     def _vectorize(self, papers: Sequence[PaperView | Feedback]) -> tuple[sparse.csr_matrix, Matrix]:
         """Return papers × terms and papers × LSA dimensions, both as unit rows."""
         documents = [self._model.document(paper.title, paper.abstract) for paper in papers]
-        impacts = self._columns.impacts(documents, self._model.statistics.lengths)
+        impacts = self._columns.impacts(self._columns.field_counts(documents), self._model.statistics.lengths)
         terms = _unit_rows_without_pair_weight(impacts, self.space.terms.is_pair)
         return terms, self.space.vectors(documents)
 

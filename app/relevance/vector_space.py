@@ -73,6 +73,14 @@ def indicator_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int])
 
 
 @dataclass(frozen=True)
+class FieldCounts:
+    """How often documents contain terms. Each tuple has the titles first, then the abstracts."""
+
+    counts: tuple[sparse.csr_matrix, sparse.csr_matrix]  # documents × terms, with implied terms
+    sizes: tuple[Matrix, Matrix]  # of each document, in terms, without implied terms
+
+
+@dataclass(frozen=True)
 class Terms:
     """The columns of a matrix of impacts: each term's idf, and whether it is a pair of stems."""
 
@@ -95,19 +103,29 @@ class Terms:
         """Return the terms in column order."""
         return list(self.columns)
 
-    def impacts(self, documents: Sequence[Document], lengths: tuple[float, float]) -> sparse.csr_matrix:
+    def field_counts(self, documents: Sequence[Document]) -> FieldCounts:
+        """Return how often the fields of documents contain the terms."""
+        fields = [[document[field] for document in documents] for field in (0, 1)]
+        titles, abstracts = (
+            count_matrix((with_expansions(text, self.expansions) for text in texts), self.columns)
+            for texts in fields
+        )
+        title_sizes, abstract_sizes = (np.array([*map(len, texts)], np.float64) for texts in fields)
+        return FieldCounts((titles, abstracts), (title_sizes, abstract_sizes))
+
+    def impacts(self, fields: FieldCounts, lengths: tuple[float, float]) -> sparse.csr_matrix:
         """Return documents × terms: the impact of each term.
 
         `lengths` are the mean lengths of titles and abstracts in the archive, in terms.
         """
         # BM25F's weighted frequencies: the sum over both fields, each normalised by its length.
-        fields = []
-        for field, (factor, mean) in enumerate(zip((TITLE_WEIGHT, 1.0), lengths, strict=True)):
-            texts = [document[field] for document in documents]
-            sizes = np.array([len(text) for text in texts], np.float64)
-            counts = count_matrix((with_expansions(text, self.expansions) for text in texts), self.columns)
-            fields.append(sparse.diags(factor / (1 - B + B * sizes / mean)) @ counts)
-        weighted = sparse.csr_matrix(fields[0] + fields[1])
+        titles, abstracts = (
+            sparse.diags(factor / (1 - B + B * sizes / mean)) @ counts
+            for factor, counts, sizes, mean in zip(
+                (TITLE_WEIGHT, 1.0), fields.counts, fields.sizes, lengths, strict=True
+            )
+        )
+        weighted = sparse.csr_matrix(titles + abstracts)
 
         is_pair = self.is_pair[weighted.indices]
         k1 = np.where(is_pair, PAIR_K1, K1)
@@ -168,7 +186,7 @@ class VectorSpace:
             np.asarray(directions.T / np.maximum(singular, 1e-6) ** WHITEN, np.float32)
         )
         vectors = _rounded_to_16_bits(_unit_rows(rows @ projection))
-        impacts = sparse.csr_matrix(terms.impacts(documents[:max_examples], lengths).T)
+        impacts = sparse.csr_matrix(terms.impacts(terms.field_counts(documents[:max_examples]), lengths).T)
         impacts.data = _rounded_to_16_bits(impacts.data)
         return cls(
             stems,
@@ -243,6 +261,16 @@ class VectorSpace:
         idf = np.where(self.terms.is_pair, 0, self.terms.idf).astype(np.float32)
         data = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)
         return sparse.csr_matrix((data, self.impacts.indices, self.impacts.indptr), self.impacts.shape)
+
+    @cached_property
+    def _sorted_fingerprints(self) -> Matrix:
+        return np.sort(self.fingerprints)
+
+    def contains_examples(self, fingerprints: Matrix) -> Matrix:
+        """Return a mask of the papers that are examples, given the fingerprints of their titles."""
+        examples = self._sorted_fingerprints
+        places = np.minimum(np.searchsorted(examples, fingerprints), len(examples) - 1)
+        return np.asarray(examples[places] == fingerprints)
 
     @cached_property
     def sample(self) -> Matrix:

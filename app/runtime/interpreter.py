@@ -48,18 +48,6 @@ def tuned_for_throughput() -> Iterator[None]:
                 sys.setswitchinterval(_saved[1])
 
 
-def freeze_live_objects() -> None:
-    """Collect all garbage, then exempt the remaining objects from later collections.
-
-    Used for data that lives for hours and takes long to scan, such as the search index. Frozen objects that
-    become cyclic garbage are collected by the next call.
-    """
-    with _lock:
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
-
-
 def limit_malloc_arenas() -> None:
     """Limit glibc to ARENAS memory arenas for all threads, instead of eight per core.
 

@@ -165,7 +165,7 @@ class Paper(Row, table=True):
     first_listed_on: date | None = Field(default=None, index=True)
     last_listed_on: date | None = Field(default=None, index=True)
     created_at: datetime = Field(sa_type=UtcDateTime)
-    updated_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 
 class Listing(Row, table=True):

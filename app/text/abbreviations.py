@@ -175,6 +175,15 @@ class Abbreviations:
         return pairs_of | {short: tuple(sorted(terms)) for short, terms in implied.items()}
 
     @cached_property
+    def implied_by(self) -> Mapping[str, Sequence[str]]:
+        """Return, for each implied term, the folded terms that imply it."""
+        implied_by = defaultdict[str, list[str]](list)
+        for term, implied in self.expansions.items():
+            for other in implied:
+                implied_by[other].append(term)
+        return dict(implied_by)
+
+    @cached_property
     def _passes(self) -> Sequence[tuple[Table, Starts]]:
         """Return the replacement tables in order of use, each with its runs grouped by their first two stems.
 

@@ -25,6 +25,7 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column('pinned_until', sa.DateTime(timezone=True), nullable=True))
         batch_op.create_index('ix_paper_hidden_at', ['hidden_at'], unique=False)
         batch_op.create_index('ix_paper_pinned_until', ['pinned_until'], unique=False)
+        batch_op.create_index('ix_paper_updated_at', ['updated_at'], unique=False)
     op.create_table('source_poll',
     sa.Column('id', sa.Integer(), nullable=False),
     sa.Column('source_id', sa.Integer(), nullable=False),
@@ -91,6 +92,7 @@ def downgrade() -> None:
     op.drop_table('operator_alert')
     op.drop_table('source_poll')
     with op.batch_alter_table('paper', schema=None) as batch_op:
+        batch_op.drop_index('ix_paper_updated_at')
         batch_op.drop_index('ix_paper_pinned_until')
         batch_op.drop_index('ix_paper_hidden_at')
         batch_op.drop_column('pinned_until')

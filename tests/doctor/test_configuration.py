@@ -64,14 +64,15 @@ def test_unknown_setting_is_shown_without_its_value(tmp_path: Path) -> None:
 # --- folders and keys
 
 
-def test_unwritable_journal_folder(settings: Settings, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["journal_dir", "search_dir"])
+def test_unwritable_folder(settings: Settings, tmp_path: Path, name: str) -> None:
     """A folder that does not exist yet is fine, and the doctor does not create it."""
     (tmp_path / "file").write_text("")
-    blocked = run_check(settings, journal_dir=str(tmp_path / "file" / "journal"))["journal_dir"]
-    assert (blocked.level, "PAPERBOY_JOURNAL_DIR" in blocked.fix) == (Level.ERROR, True)
+    blocked = run_check(settings, **{name: str(tmp_path / "file" / "journal")})[name]
+    assert (blocked.level, f"PAPERBOY_{name.upper()}" in blocked.fix) == (Level.ERROR, True)
     (tmp_path / "other").write_text("")
-    assert run_check(settings, journal_dir=str(tmp_path / "other"))["journal_dir"].level is Level.ERROR
-    assert run_check(settings, journal_dir=str(tmp_path / "new" / "journal"))["journal_dir"].level is Level.OK
+    assert run_check(settings, **{name: str(tmp_path / "other")})[name].level is Level.ERROR
+    assert run_check(settings, **{name: str(tmp_path / "new" / "journal")})[name].level is Level.OK
     assert not (tmp_path / "new").exists()
 
 

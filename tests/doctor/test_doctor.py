@@ -90,6 +90,7 @@ def test_healthy_service_has_only_good_findings(
         "base_url",
         "from_address",
         "journal_dir",
+        "search_dir",
         "dkim key s1",
         "compose_ahead_minutes",
         "database",

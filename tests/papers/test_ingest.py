@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 
 from app.application import Application
 from app.errors import Conflict, NotFound
-from app.papers import ingest, merging, queries
+from app.papers import ingest, merging, queries, search_feed
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
 
@@ -130,7 +130,8 @@ def test_organization_is_kept_by_sources_that_do_not_name_it(app: Application, n
     newer = replace(nvidia, listed_on=DAY + timedelta(days=2), organization_names=("NVIDIA Research",))
     assert store(app, now, newer).changed == 1
     with app.db.write() as session:
-        [text], [view] = queries.texts(session, 9), queries.newest(session, queries.PaperFilter(), 9)
+        [view] = queries.newest(session, queries.PaperFilter(), 9)
+        [(text, *_)] = search_feed.load(session, [view.id])
         assert text.organization_names == view.organization_names == ("NVIDIA Research",)
         assert text.organization == "NVIDIA Research"
         merging.undo_merge(session, _merge_ids(session)[0], now)

@@ -1,33 +1,38 @@
-"""Test the archive search: it matches queries like interests, and caches its index."""
+"""Test the archive search: it follows the archive, survives damage, and waits for nobody."""
 
 from __future__ import annotations
 
-import gc
+import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import suppress
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from threading import Event
 
 import pytest
-from fastapi.testclient import TestClient
-from sqlmodel import Session
+import time_machine
+from sqlmodel import Session, col, delete
 
-from app import main
+from app import clock, main
 from app.application import Application
-from app.errors import NotReady
-from app.papers import queries
+from app.errors import InvalidInterest, NotReady
+from app.papers import merging, queries, search_feed
 from app.papers.queries import PaperFilter
-from app.relevance import archive_search, matching, query_language
-from app.relevance.archive_search import MIN_RELEVANCE, ArchiveSearch, SearchIndex
-from app.relevance.matching import MatchIndex
-from app.relevance.model import RelevanceModel
-from app.runtime import interpreter
-from app.storage.models import Paper
-from app.types import PaperView
+from app.papers.search_feed import SearchablePaper
+from app.relevance import archive_search, candidate_ranking, index_updates, model_store, query_language
+from app.relevance.archive_search import ArchiveSearch
+from app.relevance.search_index import IndexFolder, IndexReader, IndexWriter
+from app.storage.models import Listing, Paper, VoteCount
 from tests.conftest import NOW
 from tests.support import factories, sample_archive
 
 DAY = NOW.date()
+
+
+def new_search(app: Application) -> ArchiveSearch:
+    """Return the search of a process that has just started."""
+    return ArchiveSearch(app.db, app.models, Path(app.settings.search_dir), app.stopping)
 
 
 def add_papers(app: Application, *titles: str, day: date = DAY, **fields: object) -> list[int]:
@@ -52,42 +57,11 @@ def search(
     return [paper.id for paper in library.search(query_language.parse(text), only, 0, 20).papers]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "offline policies of an actor",
-        '"machine translation"',
-        "RL -bandit",
-        'speech -"protein folding" author:turing',
-        "author:lovelace -cat:cs",
-        'cat:math "we study" -RL -author:"ada lovelace"',
-        "-MT retrieval",
-    ],
-)
-def test_search_matches_like_an_interest(text: str) -> None:
-    """The search index returns the papers that an interest matches, from MIN_RELEVANCE on."""
-    papers = [
-        replace(
-            paper,
-            authors=(("Lovelace, Ada", "Alan Turing"), ("Grace Hopper",))[paper.id % 2],
-            categories=(("cs.CL",), ("math.PR", "cs.LG"), ("math",))[paper.id % 3],
-        )
-        for paper in sample_archive.papers()
-    ]
-    model = RelevanceModel.train([(paper.title, paper.abstract) for paper in papers])
-    query = query_language.parse(text)
-    (hits,) = MatchIndex(papers, model).match([query])
-    assert set(SearchIndex(papers, model).search(query)) == {
-        n for n, relevance in hits.items() if relevance >= MIN_RELEVANCE
-    }
-    assert hits
-
-
 def test_equal_matches_are_sorted_newest_first(app: Application) -> None:
     """Of papers listed on the same day, the one added last comes first."""
     older = add_papers(app, "Zebra stripes", day=DAY - timedelta(days=1))
     newer = add_papers(app, "Zebra herds", "Zebra foals")
-    assert search(ArchiveSearch(app.db, app.models), app, '"zebra"') == [newer[1], newer[0], *older]
+    assert search(new_search(app), app, '"zebra"') == [newer[1], newer[0], *older]
 
 
 def test_search_filters(app: Application) -> None:
@@ -95,7 +69,7 @@ def test_search_filters(app: Application) -> None:
     (plain,) = add_papers(app, "Zebra stripes")
     (coded,) = add_papers(app, "Zebra herds", code_url="https://example.org/herds")
     (old,) = add_papers(app, "Zebra foals", day=DAY - timedelta(days=1), code_url="https://example.org/foals")
-    library = ArchiveSearch(app.db, app.models)
+    library = new_search(app)
     assert set(search(library, app, "zebra")) == {plain, coded, old}
     assert set(search(library, app, "zebra", PaperFilter(code=True))) == {coded, old}
     assert set(search(library, app, "zebra", PaperFilter(day=DAY))) == {plain, coded}
@@ -112,14 +86,14 @@ def test_search_without_words_lists_all_papers(app: Application) -> None:
     with app.db.write() as session:
         session.get_one(Paper, withdrawn).withdrawn_at = NOW
         session.get_one(Paper, merged).merged_into_id = new
-    result = ArchiveSearch(app.db, app.models).search(None, PaperFilter(), 0, 2)
+    result = new_search(app).search(None, PaperFilter(), 0, 2)
     assert [paper.id for paper in result.papers] == [new, *old]
     assert result.total == 3
 
 
 def test_new_papers_are_found_within_a_minute(app: Application) -> None:
     """The archive is checked for changes once a minute, not for every visitor."""
-    library, (first,) = ArchiveSearch(app.db, app.models), add_papers(app, "Zebra stripes")
+    library, (first,) = new_search(app), add_papers(app, "Zebra stripes")
     assert search(library, app, "zebra") == [first]
     search(library, app, "zebra", now=NOW + timedelta(seconds=1))
     (second,) = add_papers(app, "Zebra herds")
@@ -129,7 +103,7 @@ def test_new_papers_are_found_within_a_minute(app: Application) -> None:
 
 def test_withdrawn_papers_disappear_immediately(app: Application) -> None:
     """It is missing from the results and the total, before the index is rebuilt."""
-    library = ArchiveSearch(app.db, app.models)
+    library = new_search(app)
     remaining, withdrawn = add_papers(app, "Zebra stripes", "Zebra herds")
     assert set(search(library, app, "zebra")) == {remaining, withdrawn}
     with app.db.write() as session:
@@ -141,33 +115,19 @@ def test_withdrawn_papers_disappear_immediately(app: Application) -> None:
     assert result.total == 1
 
 
-def test_search_covers_the_newest_papers_of_a_large_archive(
-    app: Application, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The papers listed last are searched, and the page says how many they are."""
-    monkeypatch.setattr(archive_search, "MAX_PAPERS", 2)
-    newer = add_papers(app, "Zebra stripes", "Zebra herds")
-    everything = ArchiveSearch(app.db, app.models).search(query_language.parse("zebra"), PaperFilter(), 0, 20)
-    assert everything.of_newest == 0
-    add_papers(app, "Zebra foals", day=DAY - timedelta(days=400))
-    result = ArchiveSearch(app.db, app.models).search(query_language.parse("zebra"), PaperFilter(), 0, 20)
-    assert {paper.id for paper in result.papers} == set(newer)
-    assert result.of_newest == 2
-
-
 def test_few_searches_wait_for_the_index(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others get NotReady at once, so that they hold no thread and no connection."""
     monkeypatch.setattr(archive_search, "MAX_WAITING", 1)
     (zebra,) = add_papers(app, "Zebra stripes")
-    library, reading, go_on = ArchiveSearch(app.db, app.models), Event(), Event()
-    texts = queries.texts
+    library, reading, go_on = new_search(app), Event(), Event()
+    load = search_feed.load
 
-    def waiting(session: Session, limit: int) -> list[PaperView]:
+    def waiting(session: Session, ids: Sequence[int]) -> list[SearchablePaper]:
         reading.set()
         assert go_on.wait(10)
-        return texts(session, limit)
+        return load(session, ids)
 
-    monkeypatch.setattr(queries, "texts", waiting)
+    monkeypatch.setattr(search_feed, "load", waiting)
     with ThreadPoolExecutor(1) as visitors:
         first = visitors.submit(library.search, query_language.parse("zebra"), PaperFilter(), 0, 20)
         assert reading.wait(10)
@@ -175,7 +135,47 @@ def test_few_searches_wait_for_the_index(app: Application, monkeypatch: pytest.M
             library.search(query_language.parse("zebra"), PaperFilter(), 0, 20)
         go_on.set()
     assert [paper.id for paper in first.result().papers] == [zebra]
-    assert library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
+
+
+def test_waiting_searches_hold_no_database_connection(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the thread that builds the index could wait for a connection that waiting threads hold."""
+    add_papers(app, "Zebra stripes")
+    checked_out: list[int] = []
+    load = search_feed.load
+
+    def counting(session: Session, ids: Sequence[int]) -> list[SearchablePaper]:
+        checked_out.append(app.db.engine.pool.checkedout())  # type: ignore[attr-defined]
+        return load(session, ids)
+
+    monkeypatch.setattr(search_feed, "load", counting)
+    new_search(app).search(query_language.parse("zebra"), PaperFilter(), 0, 20)
+    assert checked_out == [0]
+
+
+def test_unfinished_index_is_searched(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest papers come first, and the page says how many can be searched so far."""
+    old, new = add_papers(app, "Zebra stripes", "Zebra herds")
+    monkeypatch.setattr(index_updates, "PAPERS_PER_BATCH", 1)
+    monkeypatch.setattr(index_updates, "FIRST_PAPERS", 1)
+    monkeypatch.setattr(index_updates, "WINDOW", 1)
+    library = new_search(app)
+    updates = library._updater
+    update_window = updates._update_window
+
+    def stopping_after_the_first(writer: IndexWriter, window: int) -> None:
+        update_window(writer, window)
+        app.stopping.set()
+
+    monkeypatch.setattr(updates, "_update_window", stopping_after_the_first)
+    library.refresh()
+    page = library.search(query_language.parse("zebra"), PaperFilter(), 0, 20)
+    assert ([paper.id for paper in page.papers], page.searchable) == ([new], 1)
+    app.stopping.clear()
+    assert set(search(new_search(app), app, "zebra")) == {old, new}
+    page = library.search(query_language.parse("zebra"), PaperFilter(), 0, 20)
+    assert ({paper.id for paper in page.papers}, page.searchable) == ({old, new}, 0)
 
 
 def test_warm_up(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,43 +183,146 @@ def test_warm_up(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     zebra, *_ = add_papers(app, "Zebra stripes")
     site = main.create_app(app)
     main.warm_up(site)
-    monkeypatch.setattr(archive_search, "SearchIndex", None)
-    monkeypatch.setattr(matching, "MatchIndex", None)
-    page = site.state.archive_search.search(query_language.parse("zebra -horse"), PaperFilter(), 0, 20)
+    library = site.state.archive_search
+    page = library.search(query_language.parse("zebra -horse"), PaperFilter(), 0, 20)
     assert [paper.id for paper in page.papers] == [zebra]
+    monkeypatch.setattr(search_feed, "load", None)
     add_papers(app, "Zebra herds")
-    main.warm_up(site)  # cannot rebuild the index
-    assert site.state.archive_search.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
+    library.refresh_after_response()
+    assert library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
 
 
-def test_index_is_excluded_from_garbage_collection(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objects of a large index are frozen, so that garbage collection skips them."""
+def test_changed_papers(app: Application) -> None:
+    """An update follows edits, hidden and withdrawn papers, merges, listings and deleted rows."""
+    edited, hidden, withdrawn, survivor, absorbed, listed, deleted = add_papers(
+        app, *(f"Zebra {name}" for name in ("stripes", "herds", "foals", "eyes", "ears", "tails", "hooves"))
+    )
+    library = new_search(app)
+    assert len(search(library, app, "zebra")) == 7
+    later = NOW + timedelta(hours=2)
+    with app.db.write() as session:
+        papers = {number: session.get_one(Paper, number) for number in (edited, hidden, withdrawn, survivor)}
+        papers[edited].title, papers[edited].updated_at = "Pigeon stripes", later
+        papers[hidden].hidden_at = papers[hidden].updated_at = later
+        papers[withdrawn].withdrawn_at = papers[withdrawn].updated_at = later
+        merging.merge(session, papers[survivor], session.get_one(Paper, absorbed), "same title", later)
+        other = factories.add_source(session, NOW, "another source")
+        session.add(Listing(paper_id=listed, original_paper_id=listed, source_id=other.id, listed_on=DAY))
+        for table in (Listing, VoteCount):
+            session.execute(delete(table).where(col(table.paper_id) == deleted))
+        session.execute(delete(Paper).where(col(Paper.id) == deleted))
+    assert set(search(library, app, "zebra", now=later)) == {survivor, listed}
+    assert search(library, app, "pigeon", now=later) == [edited]
+    assert search(library, app, "zebra", PaperFilter(source="another source"), now=later) == [listed]
+    with app.db.write() as session:
+        merging.undo_merge(session, 1, later + timedelta(hours=2))
+        session.get_one(Paper, hidden).hidden_at = None
+        session.get_one(Paper, hidden).updated_at = later + timedelta(hours=2)
+    found = search(library, app, "zebra", now=later + timedelta(hours=3))
+    assert set(found) == {survivor, absorbed, listed, hidden}
+
+
+def test_all_papers_are_compared_once_a_day(app: Application) -> None:
+    """So even a change without a time is found, and a paper whose row was deleted is removed."""
+    changed, deleted = add_papers(app, "Zebra stripes", "Zebra herds")
+    library = new_search(app)
+    search(library, app, "zebra")
+    with app.db.write() as session:
+        session.get_one(Paper, changed).last_listed_on = DAY - timedelta(days=1)
+        for table in (Listing, VoteCount):
+            session.execute(delete(table).where(col(table.paper_id) == deleted))
+        session.execute(delete(Paper).where(col(Paper.id) == deleted))
+    with time_machine.travel(clock.utcnow() + timedelta(days=2)):
+        library.refresh()
+    with app.db.read() as session:
+        current = app.models.current(session)
+    reader = IndexReader(library._updater.folder.version_in_use(), current)
+    ids, records = reader.records([changed, deleted])
+    assert ids == [changed]
+    assert records.days.tolist() == [(DAY - timedelta(days=1)).toordinal()]
+    assert reader.papers == 1
+
+
+def test_index_of_an_older_model(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is used and updated until its age justifies a new one. Then the new one replaces it."""
+    monkeypatch.setattr(model_store, "MIN_PAPERS", 100)
+    (zebra,) = add_papers(app, "Zebra stripes")
+    with app.db.write() as session:
+        factories.add_unlisted_papers(session, 1000, NOW)
+    library = new_search(app)
+    assert search(library, app, "zebra") == [zebra]
+    first = library._updater.folder.version_in_use()
+    add_papers(app, "Pigeon herds")
+    assert app.models.train(app.db, NOW).model_id
+    library = new_search(app)
+    library.refresh()
+    assert library._updater.folder.version_in_use() == first
+    assert library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
+    assert library.search(query_language.parse("pigeon"), PaperFilter(), 0, 20).total == 1
+    with time_machine.travel(clock.utcnow() + timedelta(days=1)):
+        library.refresh()
+    second = library._updater.folder.version_in_use()
+    assert first != second
+    assert [path for path in second.parent.iterdir() if path.is_dir()] == [second]
+    assert library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
+
+
+@pytest.mark.parametrize("part", ["papers.db", "meta.json", ".idx", ".term", ".fast", "model.npz"])
+def test_damaged_index_is_built_again(app: Application, part: str) -> None:
+    """The next search notices the damage, or finds the paper in what is still readable."""
+    (zebra,) = add_papers(app, "Zebra stripes")
+    assert search(new_search(app), app, "zebra") == [zebra]
+    for file in Path(app.settings.search_dir).rglob(f"*{part}"):
+        file.write_bytes(b"\x00damaged\xff" * 20)
+    library = new_search(app)
+    with suppress(NotReady):
+        library.search(query_language.parse("zebra"), PaperFilter(), 0, 20)
+    library.refresh()
+    assert search(library, app, "zebra") == [zebra]
+
+
+def test_missing_index_is_built_again(app: Application) -> None:
+    (zebra,) = add_papers(app, "Zebra stripes")
+    library = new_search(app)
+    assert search(library, app, "zebra") == [zebra]
+    shutil.rmtree(app.settings.search_dir)
+    assert search(library, app, "zebra") == [zebra]
+
+
+def test_another_process_writes(app: Application) -> None:
+    """While it does, searches use the last state, and nothing is written twice."""
     add_papers(app, "Zebra stripes")
-    monkeypatch.setattr(archive_search, "MIN_PAPERS_TO_FREEZE", 1)
-    try:
-        ArchiveSearch(app.db, app.models).refresh()
-        with interpreter.tuned_for_throughput():
-            pass
-        assert gc.get_freeze_count(), "sending does not unfreeze it"
-    finally:
-        gc.unfreeze()
+    library, other = new_search(app), new_search(app)
+    assert len(search(library, app, "zebra")) == 1
+    (second,) = add_papers(app, "Zebra herds")
+    with IndexFolder(Path(app.settings.search_dir)).lock() as acquired:
+        assert acquired
+        library.refresh()
+        assert library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
+    other.refresh()
+    assert second in {
+        p.id for p in library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).papers
+    }
 
 
-def test_waiting_searches_hold_no_database_connection(
-    app: Application, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise the thread that builds the index could wait for a connection that waiting threads hold."""
-    checked_out: list[int] = []
-    texts = queries.texts
+def test_total_counts_papers_that_are_not_listed(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the best papers are listed, but the total is that of the archive."""
+    for name in ("MAX_RESULTS", "ANY_WORD", "ALL_WORDS", "IN_TITLE", "NEAR"):
+        monkeypatch.setattr(candidate_ranking, name, 2)
+    add_papers(app, "Zebra stripes", "Zebra herds", "Zebra foals")
+    library = new_search(app)
+    library.refresh()
+    page = library.search(query_language.parse("zebra"), PaperFilter(), 0, 20)
+    assert (len(page.papers), page.listed, page.total) == (2, 2, 3)
+    assert library.search(query_language.parse("zebra"), PaperFilter(), 1000, 20).papers == ()
 
-    def counting(session: Session, limit: int) -> list[PaperView]:
-        checked_out.append(app.db.engine.pool.checkedout())  # type: ignore[attr-defined]
-        return texts(session, limit)
 
-    monkeypatch.setattr(queries, "texts", counting)
-    client = TestClient(main.create_app(app))
-    assert client.get("/search?q=zebra").status_code == 200
-    assert checked_out == [1]
+def test_too_many_phrases_are_refused(app: Application) -> None:
+    library = new_search(app)
+    query = query_language.parse(" ".join(f'"of the {letter}"' for letter in "abcdefghijkl"))
+    library.refresh()
+    with pytest.raises(InvalidInterest, match="at most 10 phrases"):
+        library.search(query, PaperFilter(), 0, 20)
 
 
 def test_related_papers(app: Application) -> None:
@@ -230,7 +333,7 @@ def test_related_papers(app: Application) -> None:
             session.add(Paper(title=paper.title, abstract=paper.abstract, **fields))
         factories.add_unlisted_papers(session, 100, NOW)
     app.models.train(app.db, NOW)
-    library = ArchiveSearch(app.db, app.models)
+    library = new_search(app)
     with app.db.read() as session:
         (paper,) = queries.newest(session, PaperFilter(), 1, offset=339)
         assert library.related_papers(session, paper.id, 5) == []

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidInterest
-from app.relevance import cut_offs, matching
+from app.relevance import cut_offs, matching, scoring
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
 from app.text.tokenizer import content_stems
@@ -107,7 +107,7 @@ def test_relevance_of_fields() -> None:
 
 @pytest.mark.parametrize(
     ("interest", "paper", "least"),
-    [("image", 3, matching.TITLE_RELEVANCE), ('"diffusion models"', 3, matching.PHRASE_RELEVANCE)],
+    [("image", 3, scoring.TITLE_RELEVANCE), ('"diffusion models"', 3, scoring.PHRASE_RELEVANCE)],
 )
 def test_minimum_relevance_of_exact_matches(interest: str, paper: int, least: float) -> None:
     """An interest in a title and a phrase in quotes have a minimum relevance."""

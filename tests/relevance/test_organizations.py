@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.relevance import cut_offs, matching
+from app.relevance import cut_offs, matching, scoring
 from app.relevance.model import RelevanceModel
 from app.relevance.organizations import MAX_WORDS, OrganizationNames
 from app.relevance.query_language import parse
@@ -112,8 +112,7 @@ def test_matching_by_organization() -> None:
     for model in (RelevanceModel.bundled(), sample_archive.trained_model()):
         index = matching.MatchIndex(PAPERS, model)
         query = parse("Microsoft")
-        assert papers_sent(index, "Microsoft") == dict.fromkeys((2, 3), matching.ORGANIZATION_RELEVANCE)
-        assert index.relevance(query)[2] == matching.ORGANIZATION_RELEVANCE
+        assert papers_sent(index, "Microsoft") == dict.fromkeys((2, 3), scoring.ORGANIZATION_RELEVANCE)
         assert index.reason(query, 3).text == "from Microsoft Research"
         assert index.details(query, 3).from_organization
         assert not index.details(query, 4).from_organization

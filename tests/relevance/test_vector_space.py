@@ -31,7 +31,7 @@ def test_term_and_bigram_counts() -> None:
 def test_impacts_follow_bm25f() -> None:
     """They are computed by hand: a title of one word, with a mean length of two words in both fields."""
     terms = Terms.from_names(["cat", "cat cat"], lambda _: 3.0)
-    (impacts,) = terms.impacts([(["cat"], ["cat", "cat"])], (2.0, 2.0)).toarray().tolist()
+    (impacts,) = terms.impacts(terms.field_counts([(["cat"], ["cat", "cat"])]), (2.0, 2.0)).toarray().tolist()
     weight = vector_space.TITLE_WEIGHT / (1 - vector_space.B + vector_space.B / 2) + 2.0
     assert impacts[0] == pytest.approx(
         3.0 * weight * (vector_space.K1 + 1) / (weight + vector_space.K1), rel=1e-5

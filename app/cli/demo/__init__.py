@@ -70,6 +70,7 @@ def build(folder: Path, smtp_port: int, base_url: str) -> Application:
         postal_address="Paperboy, 1 Example Street, Springfield",
         secret_keys=(secrets.token_hex(32),),
         database_url=f"sqlite:///{folder.resolve() / 'paperboy.db'}",
+        search_dir=str(folder.resolve() / "search"),
         smtp_host=HOST,
         smtp_port=smtp_port,
         smtp_username="",

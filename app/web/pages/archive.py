@@ -157,7 +157,7 @@ def search(
 def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Response:
     archive: ArchiveSearch = request.app.state.archive_search
     capacity: Capacity = request.app.state.capacity
-    results, missing = SearchPage((), 0), ""
+    results, missing = SearchPage((), 0, 0), ""
     first = (form.number - 1) * RESULTS_PER_PAGE
     if form.q.strip():
         capacity.search_limit.hit(visitor(request))
@@ -173,12 +173,15 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
             _renew_if_outdated(request, session, later)
     if not (parsed.problems or missing):
         with capacity.searches.take():
-            results = archive.search(parsed.query, parsed.paper_filter, first, RESULTS_PER_PAGE)
+            try:
+                results = archive.search(parsed.query, parsed.paper_filter, first, RESULTS_PER_PAGE)
+            except InvalidInterest as error:
+                parsed.problems["q"] = str(error)
     return _search_page(
         request, form, 422 if parsed.problems else 200, problems=parsed.problems, missing=missing,
         empty=empty, sources=sources, results=results, first=first + 1,
         cards=paper_cards.cards(results.papers, clock.utcnow()),
-        pages=math.ceil(results.total / RESULTS_PER_PAGE),
+        pages=math.ceil(results.listed / RESULTS_PER_PAGE),
     )  # fmt: skip
 
 
@@ -191,10 +194,10 @@ def _search_page(request: Request, form: SearchForm, status: int, **values: Any)
 
 
 def _renew_if_outdated(request: Request, session: Session, later: BackgroundTasks) -> None:
-    """If the archive has changed, rebuild the search index after the response. That takes seconds."""
+    """If the archive has changed, update the search index after the response."""
     search: ArchiveSearch = request.app.state.archive_search
     if search.is_outdated(session, clock.utcnow()):
-        later.add_task(search.refresh)
+        later.add_task(search.refresh_after_response)
 
 
 @router.get("/day")

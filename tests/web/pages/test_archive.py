@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 from html import unescape
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -13,8 +14,7 @@ from sqlmodel import select
 from app import clock
 from app.application import Application
 from app.relevance import archive_search
-from app.relevance.archive_search import ArchiveSearch
-from app.relevance.model_store import ModelStore
+from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.storage.models import GeneratedSummary, Listing, Paper, Source, VoteCount
 from app.text import sanitize
 from app.types import PaperRecord, VoteSample
@@ -352,11 +352,34 @@ def test_search_is_unavailable_while_the_index_is_built(
 ) -> None:
     """The page has a Retry-After header."""
     monkeypatch.setattr(archive_search, "MAX_WAITING", 0)
-    client.app.state.archive_search = ArchiveSearch(client.app.state.paperboy.db, ModelStore())  # type: ignore[attr-defined]
+    app = client.app.state.paperboy  # type: ignore[attr-defined]
+    missing = Path(app.settings.search_dir) / "missing"
+    client.app.state.archive_search = ArchiveSearch(app.db, app.models, missing, app.stopping)  # type: ignore[attr-defined]
     answer = client.get("/search?q=zebra")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
     assert "The service is starting" in answer.text
     assert client.get("/search").status_code == 200
+
+
+def test_search_says_what_it_covers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says how many papers are indexed so far, and how many of the matching ones are listed."""
+    partial = SearchPage((), total=1234, listed=1000, searchable=2000)
+    monkeypatch.setattr(ArchiveSearch, "search", lambda *arguments: partial)
+    text = client.get("/search?q=zebra&page=2").text
+    assert "1,234 papers" in text
+    assert "of which the best 1,000 are listed" in text
+    assert "only the newest 2,000 papers were searched" in text
+    monkeypatch.setattr(ArchiveSearch, "search", lambda *arguments: SearchPage((), total=3, listed=3))
+    text = client.get("/search?q=zebra").text
+    assert "are listed" not in text
+    assert "were searched" not in text
+
+
+def test_search_with_too_many_phrases(client: TestClient) -> None:
+    """The form says so."""
+    answer = client.get("/search", params={"q": " ".join(f'"of {word}"' for word in "abcdefghijk")})
+    assert answer.status_code == 422
+    assert "A search can have at most 10 phrases and exclusions." in answer.text
 
 
 def test_search_in_an_empty_archive(client: TestClient) -> None:

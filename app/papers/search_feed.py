@@ -1,0 +1,95 @@
+"""Read the archive for the search index: which papers have changed, and what is indexed of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import NamedTuple
+
+from sqlalchemy import select as sql_select
+from sqlmodel import Session, col, func, select
+
+from app.papers import queries
+from app.storage.models import Listing, Paper
+from app.types import PaperView
+
+_TEXT_COLUMNS = ("id", "title", "abstract", "authors", "organization_names", "categories", "last_listed_on")
+
+
+class ArchiveMarks(NamedTuple):
+    """Values that change whenever papers or listings are added or changed."""
+
+    changed_at: datetime | None  # the last change of a paper
+    listing_id: int  # the newest
+
+
+class SearchablePaper(NamedTuple):
+    """A paper with all that can be searched for, and nothing else."""
+
+    view: PaperView
+    with_code: bool
+    listings: Sequence[tuple[date, int]]  # days and sources
+
+
+def marks(session: Session) -> ArchiveMarks:
+    """Return the marks of the archive as it is now. This reads two index entries."""
+    changed_at = session.exec(select(func.max(Paper.updated_at))).one()
+    return ArchiveMarks(changed_at, session.exec(select(func.max(Listing.id))).one() or 0)
+
+
+def newest_id(session: Session) -> int:
+    """Return the highest id of a paper, or 0."""
+    return session.exec(select(func.max(Paper.id))).one() or 0
+
+
+def changed_windows(session: Session, since: datetime | None, after_listing: int, size: int) -> set[int]:
+    """Return the numbers of the windows of `size` ids with changes.
+
+    They have papers that changed or were merged since a time, or with newer listings.
+    """
+    recently = [col(Paper.updated_at) >= since] if since else []
+    window = col(Paper.id) // size
+    changed = sql_select(window).where(*recently)
+    survivors = select(Paper.id).where(*recently)
+    absorbed = sql_select(window).where(col(Paper.merged_into_id).in_(survivors))
+    listed = sql_select(col(Listing.paper_id) // size).where(col(Listing.id) > after_listing)
+    windows = (changed, absorbed, listed)
+    return {number for own in windows for number in session.execute(own.distinct()).scalars()}
+
+
+def versions(session: Session, first: int, last: int) -> dict[int, str]:
+    """Return {id: version} of the searchable papers with ids from `first` to `last`.
+
+    A version changes with everything that is indexed of a paper.
+    """
+    listings = select(func.count()).where(col(Listing.paper_id) == Paper.id).scalar_subquery()
+    columns = sql_select(col(Paper.id), col(Paper.updated_at), col(Paper.last_listed_on), listings)
+    rows = session.execute(columns.where(*queries.SEARCHABLE, col(Paper.id).between(first, last)))
+    return {number: f"{changed.isoformat()} {day} {count}" for number, changed, day, count in rows}
+
+
+def load(session: Session, ids: Sequence[int]) -> list[SearchablePaper]:
+    """Return these papers, except those that are not searchable."""
+    listings: dict[int, list[tuple[date, int]]] = defaultdict(list)
+    columns = sql_select(col(Listing.paper_id), col(Listing.listed_on), col(Listing.source_id))
+    for paper_id, day, source_id in session.execute(columns.where(col(Listing.paper_id).in_(ids))):
+        listings[paper_id].append((day, source_id))
+    texts = sql_select(*(getattr(Paper, name) for name in (*_TEXT_COLUMNS, "code_url")))
+    rows = session.execute(texts.where(*queries.SEARCHABLE, col(Paper.id).in_(ids)))
+    return [
+        SearchablePaper(
+            PaperView(
+                row.id,
+                row.title,
+                row.abstract,
+                authors=tuple(row.authors),
+                organization_names=tuple(row.organization_names),
+                categories=tuple(row.categories),
+                last_listed_on=row.last_listed_on,
+            ),
+            bool(row.code_url),
+            listings[row.id],
+        )
+        for row in rows
+    ]

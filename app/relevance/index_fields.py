@@ -1,0 +1,276 @@
+"""The fields of the search index: papers → tantivy documents, and queries → tantivy queries.
+
+Texts are stored as our own stems, so that accents, endings and abbreviations match as in digests. The filters
+have the meaning of `filters`, which checks the same requirements and exclusions for digests.
+
+    text     title (twice, because titles count double) and abstract, long forms folded into short forms
+    title    the folded title
+    written  title and abstract as written, with stop words
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+import numpy as np
+import tantivy
+from tantivy import Occur
+
+from app.errors import InvalidInterest
+from app.papers.search_feed import SearchablePaper
+from app.relevance import organizations
+from app.relevance.filters import belongs_together
+from app.relevance.highlights import words_of_name, words_of_organization
+from app.relevance.model import RelevanceModel
+from app.relevance.query_language import Query
+from app.relevance.vector_space import Document, Matrix
+from app.text.tokenizer import without_stopwords
+
+INDEX_FORMAT = 1  # increase it when a field or a record changes its meaning
+MAX_PHRASES = 10  # phrases, exclusions and names in a search; each may take a tenth of a second
+CLOSE_STEMS = 16  # of the archive, that stand for the meaning of a query
+_BREAK = "|"  # between texts, so that phrases do not span two of them; no stem contains it
+_ID_BITS = 32
+
+TantivyQuery = tantivy.Query
+
+
+@dataclass(frozen=True, slots=True)
+class ListingFilter:
+    """A filter of a search, besides the query."""
+
+    day: date | None = None
+    source_id: int | None = None
+    code: bool = False
+
+
+def schema() -> tantivy.Schema:
+    """Return the schema of the index."""
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field("id", indexed=True, fast=True)
+    builder.add_unsigned_field("newest", fast=True)  # sorts by day, then by id
+    for name in ("text", "title", "written", "authors", "organizations"):
+        builder.add_text_field(name, tokenizer_name="stems", index_option="position")
+    for name in ("categories", "labels", "organization_keys"):
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
+    return builder.build()
+
+
+def register_tokenizer(index: tantivy.Index) -> None:
+    """Register the tokenizer of the texts, which are stems already. An index does not store it."""
+    stems = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+    index.register_tokenizer("stems", stems)
+
+
+def document(
+    searchable: SearchablePaper, written: Document, folded: Document, model: RelevanceModel
+) -> tantivy.Document:
+    """Return a paper as a document of the index.
+
+    `written` are the stems of its title and abstract, `folded` their terms.
+    """
+    paper, new = searchable.view, tantivy.Document()
+    day = paper.last_listed_on.toordinal() if paper.last_listed_on else 0
+    new.add_unsigned("id", paper.id)
+    new.add_unsigned("newest", day << _ID_BITS | paper.id)
+    title, abstract = folded
+    implied_in_title, implied = (_implied(text, model) for text in folded)
+    new.add_text("title", _joined([title, *implied_in_title]))
+    new.add_text("text", _joined([title, title, abstract, *implied_in_title, *implied_in_title, *implied]))
+    new.add_text("written", _joined(written))
+    new.add_text("authors", _joined(map(words_of_name, paper.authors)))
+    new.add_text("organizations", _joined(map(words_of_organization, paper.organization_names)))
+    for category in _with_parents(paper.categories):
+        new.add_text("categories", category)
+    for label in _labels(searchable):
+        new.add_text("labels", label)
+    for key in _organization_keys(paper.organization_names):
+        new.add_text("organization_keys", key)
+    return new
+
+
+def _implied(text: Sequence[str], model: RelevanceModel) -> list[list[str]]:
+    expansions = model.abbreviations.expansions
+    return [[_token(implied)] for term in text if term in expansions for implied in expansions[term]]
+
+
+def _token(term: str) -> str:
+    """Return a term or a pair as one token."""
+    return term.replace(" ", "_")
+
+
+def _joined(texts: Iterable[Sequence[str]]) -> str:
+    return f" {_BREAK} ".join(" ".join(text) for text in texts)
+
+
+def _with_parents(categories: Iterable[str]) -> set[str]:
+    """Return categories with those that contain them: "cs.cl" and "cs"."""
+    parts = [category.casefold().split(".") for category in categories]
+    return {".".join(own[:end]) for own in parts for end in range(1, len(own) + 1)}
+
+
+def _labels(searchable: SearchablePaper) -> set[str]:
+    paper = searchable.view
+    labels = {"code"} if searchable.with_code else set[str]()
+    labels |= {"organization"} if paper.organization_names else set()
+    labels |= {"category"} if paper.categories else set()
+    for day, source_id in searchable.listings:
+        labels |= {_listing_label(day), _listing_label(None, source_id), _listing_label(day, source_id)}
+    return labels
+
+
+def _listing_label(day: date | None = None, source_id: int | None = None) -> str:
+    return f"listed {day or 'any day'} {source_id or 'anywhere'}"
+
+
+def _organization_keys(names: Iterable[str]) -> set[str]:
+    keys = set[str]()
+    for name in names:
+        parts = organizations.name_parts(name)
+        keys |= {key_of_beginning(key) for key, _ in parts.beginnings}
+        keys |= {key_of_whole_name(key) for key in parts.whole} | {key_of_inner_word(w) for w in parts.inner}
+    return keys
+
+
+def key_of_beginning(key: str) -> str:
+    return f"begins {key}"
+
+
+def key_of_whole_name(key: str) -> str:
+    return f"is {key}"
+
+
+def key_of_inner_word(stem: str) -> str:
+    return f"contains {stem}"
+
+
+@dataclass(frozen=True)
+class QueryBuilder:
+    """Builds the queries of one search on an index."""
+
+    schema: tantivy.Schema
+    model: RelevanceModel
+    clauses: Sequence[tuple[Occur, TantivyQuery]] = field(default=())  # filters and exclusions
+
+    def with_filters(self, query: Query, only: ListingFilter) -> QueryBuilder:
+        """Return a builder of queries for papers that pass the filters.
+
+        Raise InvalidInterest if there are too many phrases.
+        """
+        phrases = *query.phrases, *query.names, *query.excluded_phrases
+        if len(phrases) > MAX_PHRASES:
+            raise InvalidInterest(f"A search can have at most {MAX_PHRASES} phrases and exclusions.", "q")
+        musts = [*self._requirements(query), *self._listings(only)]
+        must_nots = [*self._exclusions(query)]
+        clauses = [(Occur.Must, _unscored(must)) for must in musts]
+        clauses += [(Occur.MustNot, _unscored(must_not)) for must_not in must_nots]
+        return QueryBuilder(self.schema, self.model, clauses)
+
+    @property
+    def has_requirements(self) -> bool:
+        """Return whether papers must pass a filter, besides exclusions."""
+        return any(occur is Occur.Must for occur, _ in self.clauses)
+
+    def any_of(self, terms: Iterable[str]) -> TantivyQuery:
+        """Return a query for papers with one of the terms; those with more and rarer ones come first."""
+        return self._filtered([(Occur.Should, self._term("text", _token(term))) for term in terms])
+
+    def all_of(self, terms: Iterable[str], field_name: str) -> TantivyQuery:
+        """Return a query for papers with all terms in a field."""
+        return self._filtered([(Occur.Must, self._term(field_name, _token(term))) for term in terms])
+
+    def everything(self) -> TantivyQuery:
+        """Return a query for all papers that pass the filters."""
+        return self._filtered([] if self.has_requirements else [(Occur.Must, TantivyQuery.all_query())])
+
+    def from_organizations(self, keys: Iterable[str]) -> TantivyQuery:
+        """Return a query for papers from organisations whose names begin with these keys."""
+        begins = [*map(key_of_beginning, keys)]
+        keyed = TantivyQuery.term_set_query(self.schema, "organization_keys", begins)
+        return self._filtered([(Occur.Must, keyed)])
+
+    def near(self, direction: Matrix) -> TantivyQuery | None:
+        """Return a query for papers near a direction of the LSA space, by the stems that are nearest to it.
+
+        The cosine of a paper and a direction is a sum over the paper's stems, so that few stems with the
+        largest weights approximate it. Return None if no stem is near.
+        """
+        if not self.model.space:
+            return None
+        stems = self.model.space.stems
+        weights = stems.idf * (self.model.space.projection @ direction)
+        nearest = np.argpartition(-weights, min(CLOSE_STEMS, len(weights) - 1))[:CLOSE_STEMS]
+        shoulds = [
+            (Occur.Should, TantivyQuery.boost_query(self._term("text", stems.names[n]), float(weights[n])))
+            for n in nearest.tolist()
+            if weights[n] > 0
+        ]
+        return self._filtered(shoulds) if shoulds else None
+
+    def written(self, stems: Sequence[str]) -> TantivyQuery:
+        """Return a query for papers that contain these stems next to each other."""
+        return self._phrase("written", stems)
+
+    def label(self, name: str) -> TantivyQuery:
+        return self._term("labels", name)
+
+    def _filtered(self, clauses: Sequence[tuple[Occur, TantivyQuery]]) -> TantivyQuery:
+        return TantivyQuery.boolean_query([*clauses, *self.clauses])
+
+    def _term(self, field_name: str, term: str) -> TantivyQuery:
+        return TantivyQuery.term_query(self.schema, field_name, term, "freq")
+
+    def _phrase(self, field_name: str, words: Sequence[str]) -> TantivyQuery:
+        """Return a query for a phrase. An empty phrase matches no paper."""
+        if len(words) < 2:
+            return self._term(field_name, words[0]) if words else TantivyQuery.empty_query()
+        return TantivyQuery.phrase_query(self.schema, field_name, [*words])
+
+    def _requirements(self, query: Query) -> Iterable[TantivyQuery]:
+        yield from (self.written(phrase) for phrase in dict.fromkeys(query.phrases))
+        abbreviations, statistics = self.model.abbreviations, self.model.statistics
+        for name in dict.fromkeys(query.names):
+            if belongs_together(name, abbreviations, statistics):
+                yield self._mentioning(name)
+        yield from self._fields(query.authors, query.organizations, query.categories)
+
+    def _exclusions(self, query: Query) -> Iterable[TantivyQuery]:
+        yield from map(self._mentioning, dict.fromkeys(query.excluded_phrases))
+        excluded = query.excluded_authors, query.excluded_organizations, query.excluded_categories
+        yield from self._fields(*excluded)
+
+    def _fields(
+        self, authors: Sequence[str], names: Sequence[str], categories: Sequence[str]
+    ) -> Iterable[TantivyQuery]:
+        if authors:
+            yield _any([self._phrase("authors", words_of_name(name)) for name in authors])
+        if names:
+            yield _any([self._phrase("organizations", words_of_organization(name)) for name in names])
+        if categories:
+            yield _any([self._term("categories", name) for name in categories])
+
+    def _listings(self, only: ListingFilter) -> Iterable[TantivyQuery]:
+        if only.code:
+            yield self.label("code")
+        if only.day or only.source_id is not None:
+            yield self.label(_listing_label(only.day, only.source_id))
+
+    def _mentioning(self, phrase: Sequence[str]) -> TantivyQuery:
+        """Return a query for papers that contain these stems, as typed or in their short or long form."""
+        written, content = self.written(phrase), without_stopwords(phrase)
+        if len(content) == 1 < len(phrase):  # without "on", "on-policy" would be any policy
+            return written
+        folded = self.model.abbreviations.fold(content)
+        implying = self.model.abbreviations.implied_by.get(" ".join(folded), ())
+        texts = [written, self._phrase("text", folded), *(self._term("text", term) for term in implying)]
+        return _any(texts)
+
+
+def _any(queries: Sequence[TantivyQuery]) -> TantivyQuery:
+    return TantivyQuery.boolean_query([(Occur.Should, query) for query in queries])
+
+
+def _unscored(query: TantivyQuery) -> TantivyQuery:
+    return TantivyQuery.const_score_query(query, 0.0)

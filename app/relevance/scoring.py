@@ -1,0 +1,176 @@
+"""PURE. Score papers for interests: matrices of words and meaning → relevance. `matching` explains B and P.
+
+Digests and the archive search share this module, so both rank in the same way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from app.relevance.cut_offs import ALL_WORDS_SHARE, FLOOR_Z, agreement_of, evidence_from
+from app.relevance.model import RelevanceModel
+from app.relevance.query_examples import (
+    MAX_Z_SCORE,
+    MIN_Z_SCORE,
+    QueryBatch,
+    QueryExamples,
+    QueryMeaning,
+    common_terms_in_pairs,
+)
+from app.relevance.query_language import Query
+from app.relevance.vector_space import FieldCounts, Matrix, Terms, indicator_matrix
+from app.text.abbreviations import Abbreviations
+from app.text.tokenizer import without_stopwords
+
+# Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
+SHORT_TEXT = 3  # terms; P of a text so short counts about half, as few words say little about its meaning
+# Without an LSA space, P is estimated from the words. These numbers fit its average where words are found.
+FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
+# Papers with all words of the interest in the title, in any order, are relevant enough, however common the
+# words. This evidence is added to the rest, so that such papers differ.
+TITLE_RELEVANCE = 0.34
+COMMON_IDF = 0.5  # of a stem in 60 % of all papers, such as "model"
+MAX_PAIRED = 4  # terms of an interest that all form pairs; in a longer one, only neighbours do
+# Minimum relevance: for papers from the organisation that the interest names, and for papers with a phrase
+# that the reader put in quotes.
+ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
+FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
+
+
+@dataclass(frozen=True)
+class PaperMatrices:
+    """Papers as numbers. The rows of the sparse matrices are terms, the columns papers."""
+
+    terms: Terms
+    impacts: sparse.csr_matrix
+    idf: sparse.csr_matrix  # of each stem that a paper contains
+    in_title: sparse.csr_matrix  # 1 for each term in a title
+    certainty: Matrix  # how far P counts, by the length of the text
+    vectors: Matrix  # papers × dimensions: unit rows, or no columns without an LSA space
+    examples: QueryExamples | None  # None without an LSA space
+
+    @classmethod
+    def build(
+        cls, terms: Terms, fields: FieldCounts, vectors: Matrix, fingerprints: Matrix, model: RelevanceModel
+    ) -> PaperMatrices:
+        """Return the matrices of papers, given how often they contain the terms."""
+        lengths = model.statistics.lengths
+        impacts = terms.impacts(fields, lengths).T.tocsr()
+        idf = np.where(terms.is_pair, 0, terms.idf).astype(np.float32)
+        sizes, mean = sum(fields.sizes), sum(lengths)
+        full = mean / (mean + SHORT_TEXT)
+        return cls(
+            terms,
+            impacts,
+            sparse.csr_matrix(sparse.diags(idf) @ (impacts > 0)),
+            (fields.counts[0] > 0).astype(np.float32).T.tocsr(),
+            np.minimum(1, sizes / (sizes + SHORT_TEXT) / full),
+            vectors,
+            QueryExamples(model.space, fingerprints, vectors) if model.space else None,
+        )
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores for a batch of interests, as interests × papers unless stated otherwise."""
+
+    words: Matrix
+    meaning: Matrix
+    share: Matrix  # of the interest's words that the paper contains, by idf
+    in_title: Matrix
+    known_share: Matrix  # one number per interest
+    cut_offs: Matrix  # one number per interest
+    directions: Matrix  # interests × dimensions of the LSA space, if there is one: unit rows
+
+    @cached_property
+    def agreement(self) -> Matrix:
+        return agreement_of(self.words, self.meaning, self.share)
+
+    @cached_property
+    def relevance(self) -> Matrix:
+        evidence = evidence_from(self.agreement, self.cut_offs)
+        evidence -= self.in_title * math.log1p(-TITLE_RELEVANCE)
+        return np.asarray(-np.expm1(-evidence))
+
+
+def score(
+    batch: QueryBatch, papers: PaperMatrices, model: RelevanceModel, meaning: QueryMeaning | None = None
+) -> Scores:
+    """Return the scores of papers. Without `meaning`, learn what the interests mean from the examples."""
+    counts = np.array([max(1, len(terms)) for terms in batch.terms])
+    in_title = (batch.term_indicators @ papers.in_title).toarray() >= counts[:, None]
+    in_title &= common_terms_in_pairs(batch, papers.terms.columns, papers.in_title)
+    if model.space and papers.examples:
+        of = meaning or papers.examples.meaning(batch)
+        known_share, cut_offs, directions = of.known_share, of.cut_offs, of.directions
+        z_scores = model.space.z_scores(directions, papers.vectors)
+        clipped = np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
+        closeness = known_share[:, None] * clipped * papers.certainty
+    else:
+        known_share, cut_offs = np.zeros(len(batch.terms)), np.full(len(batch.terms), FLOOR_Z)
+        directions = np.zeros((len(batch.terms), 0))
+        all_words = batch.share >= ALL_WORDS_SHARE
+        guess = FALLBACK_WORD_WEIGHT * batch.words + FALLBACK_ALL_WORDS_BONUS * all_words + FALLBACK_OFFSET
+        closeness = np.where(batch.words > 0, guess, 0)
+    return Scores(batch.words, closeness, batch.share, in_title, known_share, cut_offs, directions)
+
+
+def query_batch(queries: Sequence[Query], papers: PaperMatrices, model: RelevanceModel) -> QueryBatch:
+    """Return a batch of interests with their word scores."""
+    idf, columns = model.statistics.idf, papers.terms.columns
+    terms, pairs = zip(*(terms_and_pairs(query, model.abbreviations) for query in queries), strict=True)
+    total_idf = np.array([sum(map(idf, own)) or 1.0 for own in terms], np.float32)
+    term_indicators, pair_indicators = indicator_matrix(terms, columns), indicator_matrix(pairs, columns)
+    common = [{term for term in own if len(own) > 1 and idf(term) < COMMON_IDF} for own in terms]
+    return QueryBatch(
+        terms,
+        pairs,
+        [
+            [pair for pair in own if not of.isdisjoint(pair.split(" "))]
+            for own, of in zip(pairs, common, strict=True)
+        ],
+        np.array([len(of) for of in common]),
+        term_indicators,
+        total_idf,
+        words=np.asarray(((term_indicators + pair_indicators) @ papers.impacts).toarray()),
+        share=(term_indicators @ papers.idf).toarray() / total_idf[:, None],
+    )
+
+
+def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[str], list[str]]:
+    """Return the folded terms of an interest and the pairs that they form, without duplicates.
+
+    The order of the words must not matter, so each pair is in both orders. In a longer run, only neighbours
+    form pairs.
+    """
+    runs = [[*dict.fromkeys(abbreviations.fold_any_order(run))] for run in query.runs]
+    terms = dict.fromkeys(term for run in runs for term in run)
+    pairs = dict.fromkeys(
+        " ".join(order)
+        for run in runs
+        for pair in (itertools.combinations(run, 2) if len(run) <= MAX_PAIRED else itertools.pairwise(run))
+        for order in (pair, pair[::-1])
+    )
+    return list(terms), list(pairs)
+
+
+def with_minimum(query: Query, relevance: Matrix, rows_named_by_query: Collection[int]) -> Matrix:
+    """Return relevance with the minimum for phrases and for the organisation that a query names.
+
+    Return FILTER_RELEVANCE for a query without words.
+    """
+    if not query.terms:
+        return np.full(len(relevance), FILTER_RELEVANCE)
+    if any(map(without_stopwords, query.phrases)):
+        return np.maximum(relevance, PHRASE_RELEVANCE)
+    if rows_named_by_query:
+        is_named = np.isin(np.arange(len(relevance)), [*rows_named_by_query])
+        return np.where(is_named, np.maximum(relevance, ORGANIZATION_RELEVANCE), relevance)
+    return relevance

@@ -1,0 +1,308 @@
+"""The search index on disk: a tantivy index of the texts, and an SQLite file with the papers' records.
+
+A version of the index is a folder. It belongs to one model and one format, and has its own copy of the model.
+A file names the version in use, so that a new one replaces it at once. One process of a machine writes, under
+a file lock; any number of processes read. Texts are committed before records, and a paper without a record
+is no candidate. So a writer that is killed leaves a usable index, and the next one repeats its last papers.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+
+import numpy as np
+import tantivy
+
+from app.errors import CorruptModel, DamagedIndex
+from app.papers.search_feed import SearchablePaper
+from app.relevance import index_fields, paper_records
+from app.relevance.index_fields import INDEX_FORMAT
+from app.relevance.model import FORMAT, RelevanceModel
+from app.relevance.paper_records import PaperRecords
+from app.text.tokenizer import stem_all, without_stopwords
+
+WRITER_BYTES = 60_000_000  # new documents in memory before they are written
+PAPERS_PER_COMMIT = 20_000
+_NO_DAMAGE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY)
+_DISK_FULL = os.strerror(errno.ENOSPC)
+_TABLES = """
+CREATE TABLE IF NOT EXISTS paper (id INTEGER PRIMARY KEY, version TEXT NOT NULL, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedPaper:
+    """A paper to be indexed."""
+
+    paper: SearchablePaper
+    version: str  # changes whenever the paper must be indexed again
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Papers that a query finds in the index, best first, and the number of papers that match it."""
+
+    ids: Sequence[int]
+    total: int
+
+
+def version_name(digest: str) -> str:
+    """Return the name of the version of the index for a model."""
+    return f"{INDEX_FORMAT}.{FORMAT}-{digest[:16]}"
+
+
+class IndexFolder:
+    """The folder with the versions of the index, on one machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def version_in_use(self) -> Path | None:
+        """Return the version that searches use. Return None if there is none of this release's format."""
+        try:
+            name = (self.path / "current").read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return None
+        version = self.path / name
+        is_readable = name.startswith(version_name("")) and "/" not in name and version.is_dir()
+        return version if is_readable else None
+
+    def use(self, version: Path) -> None:
+        """Make searches use a version, and delete all others."""
+        new = self.path / "current.new"
+        new.write_text(version.name, encoding="utf-8")
+        with new.open() as file:
+            os.fsync(file.fileno())
+        new.replace(self.path / "current")
+        for other in self.path.iterdir():
+            if other.is_dir() and other != version:
+                shutil.rmtree(other, ignore_errors=True)
+
+    @contextmanager
+    def lock(self) -> Iterator[bool]:
+        """Yield True if no other process or thread is writing. The system releases it if the process dies."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+
+def _connect(version: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(version / "papers.db", check_same_thread=False, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+def _open_texts(version: Path) -> tantivy.Index:
+    index = tantivy.Index(index_fields.schema(), path=str(version / "texts"))
+    index_fields.register_tokenizer(index)
+    return index
+
+
+def read_state(version: Path) -> dict[str, str]:
+    """Return the notes about a version. Return {} if they cannot be read."""
+    try:
+        connection = sqlite3.connect(f"{(version / 'papers.db').absolute().as_uri()}?mode=ro", uri=True)
+        with closing(connection):
+            return dict(connection.execute("SELECT name, value FROM state"))
+    except sqlite3.DatabaseError:
+        return {}
+
+
+def read_model(version: Path) -> RelevanceModel:
+    """Return the copy of its model that a version has. Raise DamagedIndex if it cannot be read."""
+    with _damage_reported():
+        return RelevanceModel.decode((version / "model.npz").read_bytes())
+
+
+class IndexWriter:
+    """Writes a version of the index. Only one may exist at a time; hold the folder's lock."""
+
+    def __init__(self, version: Path, model: RelevanceModel) -> None:
+        """Open a version, or create it. Raise DamagedIndex if it cannot be read."""
+        self.version, self._model = version, model
+        (version / "texts").mkdir(parents=True, exist_ok=True)
+        copy = version / "model.npz"
+        if not copy.exists():
+            copy.with_suffix(".new").write_bytes(model.encode())
+            copy.with_suffix(".new").replace(copy)
+        with _damage_reported():
+            self._texts = _open_texts(version)
+            self._writer = self._texts.writer(WRITER_BYTES, 1)
+            self._records = _connect(version)
+            self._records.executescript(_TABLES)
+            self._records.execute("BEGIN IMMEDIATE")
+        self._uncommitted = 0
+        self.indexed = 0  # papers since it was opened
+
+    def __enter__(self) -> IndexWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self._writer.rollback()
+            self._records.rollback()
+        self._writer.wait_merging_threads()
+        self._records.close()
+
+    def put(self, papers: Sequence[IndexedPaper]) -> None:
+        """Index papers, replacing what is indexed of them."""
+        model = self._model
+        views = [indexed.paper.view for indexed in papers]
+        written = [(stem_all(view.title), stem_all(view.abstract)) for view in views]
+        fold = model.abbreviations.fold
+        folded = [
+            (fold(without_stopwords(title)), fold(without_stopwords(abstract))) for title, abstract in written
+        ]
+        vectors = model.space.vectors(folded) if model.space else np.zeros((len(papers), 0))
+        self._delete_texts([view.id for view in views])
+        rows = []
+        for indexed, stems, terms, vector in zip(papers, written, folded, vectors, strict=True):
+            view = indexed.paper.view
+            self._writer.add_document(index_fields.document(indexed.paper, stems, terms, model))
+            rows.append((view.id, indexed.version, paper_records.encode(view, terms, vector)))
+        self._records.executemany("INSERT OR REPLACE INTO paper VALUES (?, ?, ?)", rows)
+        self.indexed += len(papers)
+        self._uncommitted += len(papers)
+        if self._uncommitted >= PAPERS_PER_COMMIT:
+            self.commit()
+
+    def delete(self, ids: Sequence[int]) -> None:
+        """Remove papers. Ids that are not in the index are ignored."""
+        self._delete_texts(ids)
+        self._records.executemany("DELETE FROM paper WHERE id = ?", [(paper_id,) for paper_id in ids])
+        self._uncommitted += len(ids)
+
+    def _delete_texts(self, ids: Sequence[int]) -> None:
+        # Deleting by a term does not find numbers (tantivy 0.27).
+        self._writer.delete_documents_by_query(tantivy.Query.term_set_query(self._texts.schema, "id", [*ids]))
+
+    def versions(self, first: int, last: int) -> dict[int, str]:
+        """Return the versions of the indexed papers with ids from `first` to `last`, by id."""
+        with _damage_reported():
+            rows = self._records.execute(
+                "SELECT id, version FROM paper WHERE id BETWEEN ? AND ?", (first, last)
+            )
+            return dict(rows)
+
+    def count(self) -> int:
+        """Return the number of indexed papers."""
+        (count,) = self._records.execute("SELECT count(*) FROM paper").fetchone()
+        return int(count)
+
+    def state(self) -> dict[str, str]:
+        """Return the notes that `set_state` stored."""
+        return dict(self._records.execute("SELECT name, value FROM state"))
+
+    def set_state(self, **notes: str) -> None:
+        """Store notes about the index, with the next commit."""
+        self._records.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", [*notes.items()])
+
+    def commit(self) -> None:
+        """Make all changes visible to readers, the texts before the records."""
+        if self._uncommitted:
+            self._writer.commit()
+            self._uncommitted = 0
+        self._records.commit()
+        self._records.execute("BEGIN IMMEDIATE")
+
+
+class IndexReader:
+    """Reads a version of the index, as of its last commit. Thread-safe."""
+
+    def __init__(self, version: Path, model: RelevanceModel) -> None:
+        """Open a version, which belongs to this model. Raise DamagedIndex if it cannot be read."""
+        self.version, self.model = version, model
+        self._dimensions = model.space.projection.shape[1] if model.space else 0
+        with _damage_reported():
+            self._texts = _open_texts(version)
+            self._texts.config_reader("manual")
+            self._records = _connect(version)
+        self.schema = self._texts.schema
+        self._lock = Lock()  # of the connection
+        self.generation = -1
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Read the last commit. Return whether there was a new one."""
+        with self._lock, _damage_reported():
+            (generation,) = self._records.execute("PRAGMA data_version").fetchone()
+            if generation == self.generation:
+                return False
+            self._texts.reload()
+            self._searcher = self._texts.searcher()
+            self.generation = generation
+            self.state: Mapping[str, str] = dict(self._records.execute("SELECT name, value FROM state"))
+            return True
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the whole archive has been indexed once."""
+        return "compared_at" in self.state
+
+    @property
+    def papers(self) -> int:
+        """Return the number of indexed papers."""
+        return int(self._searcher.num_docs)
+
+    def find(self, query: tantivy.Query, limit: int, *, count: bool = False, newest: bool = False) -> Hits:
+        """Return the best papers for a query, or the newest, and with `count` the number of all."""
+        order = "newest" if newest else None
+        with _damage_reported():
+            searcher = self._searcher
+            result = searcher.search(query, limit, count=count, order_by_field=order)
+            ids = searcher.fast_field_values("id", [address for _, address in result.hits])
+        total = getattr(result, "count", None) or 0  # its type stub lacks it
+        return Hits([int(paper_id or 0) for paper_id in ids], total)
+
+    def papers_with(self, field_name: str, term: str) -> int:
+        """Return the number of papers with a term in a field. It may include papers removed recently."""
+        return int(self._searcher.doc_freq(field_name, term))
+
+    def records(self, ids: Iterable[int]) -> tuple[list[int], PaperRecords]:
+        """Return the papers that have a record, by ascending id, and their records."""
+        with self._lock, _damage_reported():
+            rows = self._records.execute(
+                "SELECT id, record FROM paper WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
+                (json.dumps(sorted(set(ids))),),
+            ).fetchall()
+        return [paper_id for paper_id, _ in rows], PaperRecords.decode(
+            [record for _, record in rows], self._dimensions
+        )
+
+
+@contextmanager
+def _damage_reported() -> Iterator[None]:
+    """Raise DamagedIndex instead of the libraries' errors, except if the disk is full or the file locked."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, CorruptModel, ValueError, OSError) as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+        if code in _NO_DAMAGE or getattr(error, "errno", None) == errno.ENOSPC or _DISK_FULL in str(error):
+            raise
+        raise DamagedIndex(f"The search index cannot be read: {error}") from error
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # tantivy stopped in a damaged file
+            raise DamagedIndex(f"The search index cannot be read: {error}") from error
+        raise
