@@ -34,7 +34,7 @@ HEARTBEAT_SECONDS, STALLED_SECONDS = 10.0, 30.0  # of each lane; stalled: withou
 MAX_RETRIES = 2  # of a job whose process died, and of a failed nightly job
 RETRY_SECONDS = 600
 KEEP_FAILED_HOURS = 24
-FALLBACK_SECONDS = 30.0  # between looks for jobs, for retries and lost notifications
+FALLBACK_SECONDS = 5.0  # between looks for jobs: a notification during a look is lost, and retries send none
 RESTART_SECONDS = 5.0  # after a lane lost the database
 CONNECTIONS = 4  # besides one for the notifications of each lane
 
