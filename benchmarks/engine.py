@@ -7,12 +7,14 @@ Both engines send the same mails, in turns, from the same ledger to a relay that
 start of a round, APScheduler starts `send` in every process, and procrastinate in one, which recruits others.
 
 The CPU time includes the workers and all processes of PostgreSQL, but not the relay. `idle` is what two
-workers use in a minute without work. Jobs that would use the network are left out.
+workers use in a minute without work. An empty job does nothing, and is deferred by the one before. Jobs that
+would use the network are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import statistics
@@ -31,6 +33,8 @@ from sqlmodel import col, func, select
 
 from app import jobs, pipeline
 from app import main as application
+from app.application import Application
+from app.delivery.ledger.claims import BATCH_SIZE
 from app.digests import planning
 from app.jobs import scheduler, worker
 from app.storage import schema, workers
@@ -41,6 +45,7 @@ from benchmarks import endtoend, scale, sending, workload
 ENGINES = ("apscheduler", "procrastinate")
 LOCAL_JOBS = (pipeline.send, pipeline.plan, pipeline.sign_ahead, pipeline.answer_requests)
 SETTLE_SECONDS = 3.0
+EMPTY_JOBS = 300
 _RESET = text("""
     UPDATE delivery SET state = 'pending', next_attempt_at = now(), give_up_at = NULL, sent_at = NULL,
         attempts = 0, lease_owner = '', lease_until = NULL
@@ -50,19 +55,33 @@ _RESET = text("""
 # --- a worker process
 
 
+def do_nothing(_app: Application, _now: datetime) -> None:
+    """Wait until the next job is deferred: see `_any_left`."""
+    time.sleep(0.02)
+
+
+_left = itertools.count(EMPTY_JOBS - 1, -1)
+
+
+def _any_left(_app: Application, _now: datetime) -> bool:
+    """Return whether to defer `do_nothing` once more, as a process does that recruits another."""
+    return next(_left) > 0
+
+
 def _work(engine: str, settings: dict[str, Any], orders: Connection) -> None:
     structlog.configure(processors=[endtoend._drop])
     defaults = workload.settings(Path(settings["journal_dir"]))
     app = application.build(defaults.model_copy(update=settings))
-    jobs.JOBS = tuple(job for job in jobs.JOBS if job.work in LOCAL_JOBS)
+    empty = jobs.Job(do_nothing, "0", "0", lane=jobs.Lane.SEND, is_shared=True, has_more=_any_left)
+    jobs.JOBS = (*(job for job in jobs.JOBS if job.work in LOCAL_JOBS), empty)
     running: Any = {"apscheduler": scheduler, "procrastinate": worker}[engine].running
     with workers.registered(app.db), running(app) as background:
         orders.send("ready")
-        while orders.recv() == "send":
+        while (name := orders.recv()) != "stop":
             if engine == "procrastinate":
-                background.defer("send")
+                background.defer(name)
             else:
-                background.modify_job("send", next_run_time=datetime.now(UTC))
+                background.modify_job(name, next_run_time=datetime.now(UTC))
     app.db.dispose()
     orders.send("ended")
 
@@ -82,10 +101,10 @@ class Fleet:
         for pipe in self._pipes:
             pipe.recv()
 
-    def send(self) -> None:
-        """Start `send` as the engine does at a full minute."""
+    def order(self, name: str) -> None:
+        """Start a job as the engine does at a full minute."""
         for pipe in self._pipes if self.engine == "apscheduler" else self._pipes[:1]:
-            pipe.send("send")
+            pipe.send(name)
 
     def stop(self) -> None:
         for pipe in self._pipes:
@@ -130,7 +149,7 @@ def measure_round(db: Database, fleet: Fleet, server: int) -> dict[str, float]:
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE delivery"))
     before, database_before, began = fleet.cpu(), scale.server_cpu(server), time.monotonic()
-    fleet.send()
+    fleet.order("send")
     while _anything_unsent(db):
         time.sleep(0.2)
     seconds = time.monotonic() - began
@@ -175,6 +194,26 @@ def _summarize(measured: list[dict[str, float]]) -> dict[str, float]:
     return medians | {"lowest_us": round(min(totals), 1), "highest_us": round(max(totals), 1)}
 
 
+def measure_jobs(db: Database, settings: dict[str, Any], server: int) -> list[dict[str, Any]]:
+    """Return the CPU of a job that does nothing, and what that is a mail if each job sends one batch."""
+    with run_fleet("procrastinate", 1, settings) as fleet:
+        before, database_before = fleet.cpu(), scale.server_cpu(server)
+        deferred = text("SELECT last_value FROM procrastinate_jobs_id_seq")
+        with db.read() as session:
+            first = session.execute(deferred).scalar_one()
+        fleet.order("do_nothing")
+        last = first
+        while last < first + EMPTY_JOBS:
+            time.sleep(0.2)
+            with db.read() as session:
+                last = session.execute(deferred).scalar_one()
+        workers_us = (fleet.cpu() - before) / EMPTY_JOBS * 1e6
+        server_us = (scale.server_cpu(server) - database_before) / EMPTY_JOBS * 1e6
+    total = workers_us + server_us
+    row = {"workers_us": workers_us, "server_us": server_us, "a_mail_us": total / BATCH_SIZE}
+    return [{name: round(value, 1) for name, value in row.items()}]
+
+
 def measure_idle(settings: dict[str, Any], server: int, seconds: int) -> list[dict[str, Any]]:
     """Return the CPU milliseconds that two workers and the server use in a minute without work."""
     rows = []
@@ -211,6 +250,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             db = Database(url)
             result = {
                 "rounds": compare(db, settings, server, arguments.workers, arguments.rounds),
+                "empty job": measure_jobs(db, settings, server),
                 "idle": measure_idle(settings, server, arguments.idle) if arguments.idle else [],
             }
             db.dispose()
