@@ -1,7 +1,8 @@
 """Run the jobs on PostgreSQL, shared among the processes of the fleet. The only file that uses procrastinate.
 
 Every process defers each job at its times. The database keeps one of them and notifies the processes, and one
-process runs it. A process that finds more work than it can do alone defers the same job once more.
+process runs it. A process that finds more work than it can do alone defers the same job once more, at most as
+often as there are other processes: a job that fails at once is not repeated without end.
 
 A job names no mails: the ledger and the other tables decide what is left to do. It may therefore be lost, or
 run twice. When a process dies, another one retries its jobs as soon as its heartbeat is missing.
@@ -28,6 +29,7 @@ from sqlalchemy.engine import URL
 from app import clock, jobs
 from app.application import Application
 from app.jobs import Job, Lane
+from app.storage import workers
 
 UPKEEP_JOBS = 4  # of the upkeep lane, that a process runs side by side
 HEARTBEAT_SECONDS, STALLED_SECONDS = 10.0, 30.0  # of each lane; stalled: without a heartbeat
@@ -79,9 +81,12 @@ class Worker:
         self._thread.join()
         self._app.on_shard_planned.clear()
 
-    def defer(self, name: str) -> None:
-        """Have a process run a job now, unless it is waiting already. May be called from any thread."""
-        asyncio.run_coroutine_threadsafe(self._defer(name), self._loop)
+    def defer(self, name: str, recruited: int = 0) -> None:
+        """Have a process run a job now, unless it is waiting already. May be called from any thread.
+
+        `recruited`: how many processes were recruited for it before, including this one.
+        """
+        asyncio.run_coroutine_threadsafe(self._defer(name, recruited), self._loop)
 
     def _send_soon(self) -> None:
         self.defer("send")
@@ -89,16 +94,22 @@ class Worker:
     # --- tasks
 
     def _add(self, job: Job) -> Any:
-        def work(timestamp: int = 0) -> None:
+        def work(timestamp: int = 0, recruited: int = 0) -> None:
             now = clock.utcnow()
-            if job.has_more and job.has_more(self._app, now):
-                self.defer(job.name)
+            if job.has_more and self._may_recruit(recruited) and job.has_more(self._app, now):
+                self.defer(job.name, recruited + 1)
             jobs.run(self._app, job, now)
 
         lock = None if job.is_shared else job.name
         retry = procrastinate.RetryStrategy(max_attempts=MAX_RETRIES, wait=RETRY_SECONDS)
         cron = f"{job.minute} {job.hour} * * *"
         return self._add_periodic(work, job.name, cron, job.lane, lock, retry if job.once_a_day else False)
+
+    def _may_recruit(self, recruited: int) -> bool:
+        """Return whether more processes are registered than work on a job already."""
+        with self._app.db.read() as session:
+            alive = [status for status in workers.statuses(session) if not status.lost]
+        return recruited + 1 < len(alive)
 
     def _add_periodic(
         self,
@@ -114,13 +125,13 @@ class Worker:
         task = engine.task(name=name, queue=lane.value, lock=lock, queueing_lock=name, retry=retry)(work)
         return engine.periodic(cron=cron)(task)
 
-    async def _defer(self, name: str) -> None:
+    async def _defer(self, name: str, recruited: int) -> None:
         """Defer a job. If this fails, the job still runs at its next time."""
         task = self._tasks[name]
         try:
             # Asked first, because PostgreSQL would log an error for each duplicate.
             if not await task.blueprint.job_manager.list_jobs_async(queueing_lock=name, status="todo"):
-                await task.defer_async()
+                await task.defer_async(**({"recruited": recruited} if recruited else {}))
         except AlreadyEnqueued:
             pass
         except (ConnectorException, PostgresError) as error:

@@ -19,6 +19,7 @@ from app.application import Application
 from app.jobs import Job, Lane, worker
 from app.settings import Settings
 from app.storage import workers
+from app.storage.models import WorkerRow
 from tests.support.postgres_server import PostgresServer
 
 PATIENCE = 60.0  # seconds
@@ -95,10 +96,41 @@ def count_deferred(app: Application) -> int:
         return session.execute(text("SELECT count(*) FROM procrastinate_periodic_defers")).scalar_one()
 
 
+def register(app: Application, count: int) -> None:
+    """Register workers, as if each application were a process of its own."""
+    with app.db.write() as session:
+        now = datetime.now(UTC)
+        session.add_all(
+            WorkerRow(name=f"mail{number}:1:a", started_at=now, seen_at=now) for number in range(count)
+        )
+
+
+def test_failing_job_does_not_recruit_without_end(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It always has more work, and fails at once: each registered process runs it once."""
+    calls: list[int] = []
+
+    def fail(_app: Application, _now: datetime) -> None:
+        calls.append(1)
+        raise ConnectionError("the relay is away")
+
+    job = Job(fail, "0", "0", lane=Lane.SEND, is_shared=True, has_more=lambda *_: True)
+    monkeypatch.setattr(jobs, "JOBS", (job,))
+    apps = [build() for _ in range(2)]
+    register(apps[0], 4)
+    with ExitStack() as stack:
+        started = [stack.enter_context(worker.running(app)) for app in apps]
+        started[0].defer("fail")
+        wait_until(lambda: len(calls) == 4)
+        time.sleep(1)  # enough for hundreds
+    assert len(calls) == 4
+
+
 def test_job_with_more_work_recruits_other_processes(
     build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All three processes work at once. When none is left, the job waits."""
+    """All three processes work at once."""
     meeting = threading.Barrier(3, timeout=PATIENCE)
     busy: list[Application] = []
 
@@ -113,6 +145,7 @@ def test_job_with_more_work_recruits_other_processes(
     job = Job(share, "0", "0", lane=Lane.SEND, is_shared=True, has_more=has_more)
     monkeypatch.setattr(jobs, "JOBS", (job,))
     apps = [build() for _ in range(3)]
+    register(apps[0], 3)
     with ExitStack() as stack:
         started = [stack.enter_context(worker.running(app)) for app in apps]
         started[0].defer("share")
