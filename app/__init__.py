@@ -28,6 +28,7 @@ Modules:
 
     pipeline       one function for each step from papers to mails
     maintenance    import of subscribers, pruning, backup, restore, move to another database
+    webhooks       events → the URLs that operators registered
     application    the application context, built once at startup
     main           composition root: `build(settings)`, `create_app(application)`
     settings       settings from the environment; .env.example explains them
@@ -71,6 +72,7 @@ Where to find limits, weights and intervals:
     how long links work (LIFETIMES)             links.py
     how many e-mails a mailbox may request      subscribers/form_submissions.py
     how many forms a network may send           settings.py, web/proof_of_work.py
+    how long an event is sent again             storage/webhook_endpoints.py
     rate and work limits of the web app         settings.py, web/rate_limits.py, web/connection_limits.py
     how long rows are kept                      settings.py, delivery/ledger/retention.py
 """

@@ -36,6 +36,7 @@ from app.storage import (
     live_processes,
     schema,
     uploads,
+    webhook_endpoints,
 )
 from app.storage.backup import Manifest
 from app.storage.database import BUSY_TIMEOUT_MS, Database, wait_for_locks
@@ -129,6 +130,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < old_run))
             run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
             run.counts["polls"] += source_history.prune(session, old_run)
+            run.counts["webhook_messages"] += webhook_endpoints.prune(session, old_run)
             run.counts["cards"] += ledger.prune_snapshots(session, old)
             subscribers.expire_changes(session, now)
             run.counts["requests"] += subscribers.prune_form_submissions(session, now)

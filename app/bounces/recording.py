@@ -19,8 +19,9 @@ from app.bounces.notices import Notice
 from app.delivery import suppression
 from app.errors import LinkForged
 from app.links import LinkSigner
+from app.storage import webhook_endpoints
 from app.storage.database import insert_or_ignore
-from app.storage.models import Delivery, DeliveryState, Event, Subscriber
+from app.storage.models import Delivery, DeliveryState, Event, Subscriber, WebhookEvent
 from app.storage.models import SubscriberState as State
 from app.subscribers import repository
 from app.text import sanitize
@@ -28,6 +29,12 @@ from app.types import SendOutcome, SendResult
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
 COMPLAINT, OPT_OUT, SENDER_REJECTION = "complaint", "opt_out", "refused_us"
+# The events that operators may have sent to their URLs.
+_EMITTED: dict[str, tuple[WebhookEvent, dict[str, bool]]] = {
+    HARD: (WebhookEvent.BOUNCED, {"permanent": True}),
+    SOFT: (WebhookEvent.BOUNCED, {"permanent": False}),
+    COMPLAINT: (WebhookEvent.COMPLAINED, {}),
+}
 _MAILED_STATES = (State.PENDING, State.ACTIVE, State.PAUSED)
 
 
@@ -177,6 +184,10 @@ def _record_event(
         detail=sanitize.redact_addresses(diagnostic),
         key=f"{kind}:{delivery_id}",
     )
+    if row is not None and kind in _EMITTED:
+        event, facts = _EMITTED[kind]
+        subject = {"subscriber_id": subscriber_id, "delivery_id": delivery_id}
+        webhook_endpoints.emit(session, event, subject | facts, now)
     return row is not None
 
 

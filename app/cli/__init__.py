@@ -26,6 +26,7 @@ report        show the daily report, or mail it to the operators
 settings      show the settings in effect, without secrets
 backup        backup, restore, move
 keys          key create, list, rotate, revoke, secret, dkim
+webhooks      webhooks list, add, test, messages, rotate, enable, disable, resend, remove
 bounces       parse bounce mails
 suppressions  suppressions list, add, lift
 output        functions that all commands use: options, tables, JSON, errors
@@ -62,6 +63,7 @@ from app.cli import (
     sources,
     subscribers,
     suppressions,
+    webhooks,
     worker,
     workers,
 )
@@ -103,6 +105,7 @@ cli.add_typer(subscribers.group, name="subscribers")
 cli.add_typer(model.models, name="model")
 cli.add_typer(suppressions.suppressions, name="suppressions")
 cli.add_typer(keys.keys, name="key")
+cli.add_typer(webhooks.webhooks, name="webhooks")
 
 
 @cli.command("demo")

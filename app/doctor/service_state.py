@@ -1,4 +1,7 @@
-"""Check the database and its records: sources, jobs, late digests, the ledger, pauses, keys and models."""
+"""Check the database and its records.
+
+Sources, jobs, late digests, the ledger, pauses, keys, webhooks and models.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from app.errors import ClockError
 from app.papers import poll_schedule, source_history, source_registry
 from app.relevance import model_store
 from app.settings import Settings
-from app.storage import api_keys, job_runs, schema, workers
+from app.storage import api_keys, job_runs, schema, webhook_endpoints, workers
 from app.storage.database import Database
 from app.storage.models import SendingPause
 
@@ -80,7 +83,20 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
                     f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
                 )
             yield warning(f"key {key.name}", message, fix)
+        yield from _check_webhooks(session)
         yield from _check_models(session, models)
+
+
+def _check_webhooks(session: Session) -> Iterator[Finding]:
+    for endpoint in webhook_endpoints.all_endpoints(session):
+        name = f"webhook {endpoint.url}"
+        if endpoint.disabled_at and endpoint.error:
+            message = f"was disabled at {endpoint.disabled_at:%Y-%m-%d %H:%M} UTC: {endpoint.error}"
+            fix = f"find out why, then run `paperboy webhooks enable {endpoint.id}`, or remove it"
+            yield warning(name, message, fix, urgent=True)
+        elif endpoint.error:
+            fix = "look at what receives the events; they are sent again for three days"
+            yield warning(name, f"did not accept the last event: {endpoint.error}", fix)
 
 
 def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from app import maintenance, pipeline
+from app import maintenance, pipeline, webhooks
 from app.application import Application
 from app.doctor import operator_mail
 from app.storage import locks
@@ -58,6 +58,8 @@ JOBS = (
     # Each source stores the time of its own next poll, and only one process polls it at a time.
     Job(pipeline.refresh, "*/5", is_shared=True),
     Job(pipeline.read_bounces, "*/5"),
+    Job(webhooks.send_events, "*"),
+    Job(webhooks.report_editions, "*/10"),
     Job(pipeline.summarise, "*/15"),
     Job(operator_mail.send_alerts, "*/5"),
     Job(operator_mail.send_daily_report, "10"),

@@ -11,6 +11,7 @@ hit_counters    rate-limit counters that all processes share
 job_runs        the record of each run of a job
 audit_log       changes that operators made
 idempotency_keys  requests that are carried out once, with their answers
+webhook_endpoints  the URLs to which events are sent, and the events that wait
 api_keys        keys of the admin API: scoped, hashed, revocable
 uploads         uploaded files that wait for a confirmation
 admin_sessions  operators who are signed in to the admin pages

@@ -80,6 +80,25 @@ class Scope(StrEnum):
     BOUNCES = "bounces"  # for a relay's webhook, which may only report bounces
 
 
+class WebhookEvent(StrEnum):
+    """The events that operators can have sent to their own URLs."""
+
+    CONFIRMED = "subscriber.confirmed"
+    UNSUBSCRIBED = "subscriber.unsubscribed"
+    ERASED = "subscriber.erased"
+    BOUNCED = "delivery.bounced"
+    COMPLAINED = "delivery.complained"
+    EDITION_SENT = "edition.sent"
+    SOURCE_FAILED = "source.failed"
+    PAUSED = "sending.paused"
+
+
+class WebhookState(StrEnum):
+    PENDING = "pending"
+    ACCEPTED = "accepted"
+    FAILED = "failed"  # given up
+
+
 class Source(Row, table=True):
     """An upstream that is polled, or a name for imported files."""
 
@@ -541,6 +560,50 @@ class AuditEntry(Row, table=True):
     action: str = Field(max_length=60)
     subject: str = Field(default="", sa_type=Text, index=True)
     detail: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+
+
+class WebhookEndpoint(Row, table=True):
+    """A URL to which events are sent. Its secret signs them, so it cannot be stored as a hash."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    url: str = Field(unique=True, max_length=2000)
+    events: list[str] = Field(default_factory=list, sa_type=JSON)
+    include_addresses: bool = False
+    secret: str = Field(max_length=100)
+    previous_secret: str = Field(default="", max_length=100)  # signs as well until `previous_until`
+    previous_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    accepted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the last event it accepted
+    disabled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    error: str = Field(default="", sa_type=Text)  # of the last attempt; empty if it was accepted
+
+
+class WebhookMessage(Row, table=True):
+    """The outbox: an event for an endpoint, stored in the transaction of the event, and its attempts.
+
+    It contains no address: that is looked up when it is sent.
+    """
+
+    __table_args__ = (
+        UniqueConstraint("endpoint_id", "key"),
+        Index("ix_webhook_message_endpoint_id", "endpoint_id", "id"),
+        _partial_index("ix_webhook_message_due", "next_attempt_at IS NOT NULL", "next_attempt_at"),
+    )
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
+    endpoint_id: int = Field(foreign_key="webhook_endpoint.id", ondelete="CASCADE")
+    message_id: str = Field(max_length=40)  # the same for all attempts
+    event: str = Field(max_length=40)
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
+    data: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    key: str | None = Field(default=None, max_length=60)  # so that an event is not stored twice
+    state: WebhookState = Field(default=WebhookState.PENDING, sa_type=enum_type(WebhookState))
+    attempts: int = 0
+    attempted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    give_up_at: datetime = Field(sa_type=UtcDateTime)
+    status: int | None = None  # of the last answer
+    error: str = Field(default="", sa_type=Text)
 
 
 class OperatorAlert(Row, table=True):

@@ -12,7 +12,8 @@ from sqlmodel import Session, col, func, select
 
 from app.delivery import ledger
 from app.errors import Conflict, NotFound
-from app.storage.models import Delivery, Event, Subscriber, SubscriberState
+from app.storage import webhook_endpoints
+from app.storage.models import Delivery, Event, Subscriber, SubscriberState, WebhookEvent
 from app.subscribers import schedule
 from app.subscribers.preferences import Preferences, normalise_address
 from app.subscribers.stored_interests import interests_of, store
@@ -70,8 +71,18 @@ def require_not_erased(subscriber: Subscriber) -> None:
 def record_event(
     session: Session, kind: str, subscriber: Subscriber | None, now: datetime, detail: str = ""
 ) -> None:
-    """Record an event, for a subscriber if there is one."""
+    """Record an event, for a subscriber if there is one. Operators may have it sent to their URLs."""
     session.add(Event(at=now, kind=kind, subscriber_id=subscriber.id if subscriber else None, detail=detail))
+    if subscriber and kind in _EMITTED:
+        webhook_endpoints.emit(session, _EMITTED[kind], {"subscriber_id": subscriber.id}, now)
+
+
+_EMITTED = {
+    "confirmed": WebhookEvent.CONFIRMED,
+    "came_back": WebhookEvent.CONFIRMED,  # after having unsubscribed
+    "unsubscribed": WebhookEvent.UNSUBSCRIBED,
+    "erased": WebhookEvent.ERASED,
+}
 
 
 def preferences_of(session: Session, subscriber: Subscriber) -> Preferences:

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, jobs, main, maintenance, pipeline
+from app import clock, jobs, main, maintenance, pipeline, webhooks
 from app.application import Application
 from app.digests import planning
 from app.doctor import operator_mail
@@ -35,6 +35,8 @@ def test_job_times(app: Application) -> None:
             "plan": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
             "sign_ahead": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
             "answer_requests": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
+            "send_events": datetime(2026, 11, 20, 9, 31, tzinfo=UTC),
+            "report_editions": datetime(2026, 11, 20, 9, 40, tzinfo=UTC),
             "refresh": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
             "read_bounces": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
             "send_alerts": datetime(2026, 11, 20, 9, 35, tzinfo=UTC),
@@ -48,7 +50,7 @@ def test_job_times(app: Application) -> None:
 
 
 def test_jobs_are_functions_of_the_pipeline() -> None:
-    """Every job is a public function of the pipeline, or mails the operators."""
+    """Every job is a public function of the pipeline, or tells the operators or their programs."""
     verbs = [
         pipeline.send,
         pipeline.plan,
@@ -56,6 +58,8 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
         pipeline.answer_requests,
         pipeline.refresh,
         pipeline.read_bounces,
+        webhooks.send_events,
+        webhooks.report_editions,
         pipeline.summarise,
         operator_mail.send_alerts,
         operator_mail.send_daily_report,

@@ -10,8 +10,9 @@ from sqlmodel import Session, col, delete, select
 
 from app.delivery.ledger.claims import ALL_EDITIONS
 from app.errors import Conflict, NotFound
+from app.storage import webhook_endpoints
 from app.storage.database import insert_or_ignore
-from app.storage.models import Delivery, DigestContent, SendingPause
+from app.storage.models import Delivery, DigestContent, SendingPause, WebhookEvent
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
 
@@ -29,9 +30,17 @@ def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITI
     Such a pause may end with the import (see `end_import_pause`), and must not if there is another reason.
     """
     values = {"reason": reason, "since": now}
-    if insert_or_ignore(session, SendingPause, ["edition"], edition=edition, **values) is None:
-        by_import = col(SendingPause.edition) == edition, col(SendingPause.reason) == IMPORTED
-        session.execute(update(SendingPause).where(*by_import).values(**values))
+    if insert_or_ignore(session, SendingPause, ["edition"], edition=edition, **values) is not None:
+        facts = {"edition": _name(edition), "reason": reason}
+        webhook_endpoints.emit(session, WebhookEvent.PAUSED, facts, now)
+        return
+    by_import = col(SendingPause.edition) == edition, col(SendingPause.reason) == IMPORTED
+    session.execute(update(SendingPause).where(*by_import).values(**values))
+
+
+def _name(edition: str) -> str | None:
+    """Return the name of an edition for events. It is None for all sending."""
+    return None if edition == ALL_EDITIONS else edition
 
 
 def end_import_pause(session: Session, since: datetime) -> bool:

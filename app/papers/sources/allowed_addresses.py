@@ -33,7 +33,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")  # how a network without IPv4 reaches IPv4
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The private hosts and networks from which feeds may be fetched, as configured by the operator."""
+    """The private hosts and networks that may be reached by HTTP, as configured by the operator."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
@@ -59,6 +59,13 @@ class Allowed:
             return host in self.hosts or self.permits(host)
         except ValueError:
             return host != "localhost" and not host.endswith(".localhost")
+
+    def names(self, host: str) -> bool:
+        """Return whether a host, or an address, is one that the operator listed."""
+        try:
+            return host in self.hosts or any(ip_address(host) in network for network in self.networks)
+        except ValueError:
+            return False
 
     def permits(self, address: str) -> bool:
         """Return whether an address is public or in an allowed network."""

@@ -11,6 +11,7 @@ host is resolved once. All its addresses are checked, and the connection is made
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 import time
@@ -35,6 +36,7 @@ TIMEOUT = httpx.Timeout(30, connect=10)  # seconds without receiving a byte
 ANSWER_SECONDS = 60.0  # for a whole response, including connection, headers and body
 CONCURRENT_REQUESTS = 10  # each may use up to MAX_RESPONSE_BYTES of memory
 MAX_RESPONSE_BYTES = 20_000_000
+MAX_EXCERPT_BYTES = 1000
 MAX_ADDRESSES = 4  # tried per host
 MAX_REDIRECTS = 5
 ATTEMPTS = 3
@@ -68,6 +70,15 @@ class HttpResponse:
     changed: bool = True
     etag: str | None = None
     last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A response to `deliver`, whatever its status."""
+
+    status: int
+    excerpt: str  # of the text of an error
+    wait: timedelta | None  # that the host asked for
 
 
 class _TransientError(Exception):
@@ -133,10 +144,12 @@ class Client:
         Raise SourceError unless the response is successful.
         """
         _check_scheme(url)
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Content-Type": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         try:
             response, body = await self._exchange(
-                self.http, "POST", _normalized_url(url, None), headers, content
+                self.http, "POST", _normalized_url(url, None), headers, json.dumps(content).encode()
             )
         except _TransientError as fault:
             raise SourceError(_without_token(token, str(fault))) from None
@@ -144,6 +157,22 @@ class Client:
             return HttpResponse(body, response.headers)
         message = f"{service_of(url)}: HTTP {response.status_code}. {_excerpt(body)}".strip()
         raise SourceError(_without_token(token, message))
+
+    async def deliver(self, url: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """Send a POST request to a host that must be public or allowed, once, without following redirects.
+
+        Raise SourceError if there is no response in time.
+        """
+        _check_scheme(url)
+        allowed = (urlsplit(url).hostname or "").lower() in self.allowed.hosts
+        sent = {**headers, "Accept-Encoding": "identity"}
+        try:
+            response, answer = await self._exchange(
+                self.http if allowed else self.checked, "POST", url, sent, body, _read_beginning
+            )
+        except _TransientError as fault:
+            raise SourceError(str(fault)) from None
+        return Reply(response.status_code, _excerpt(answer), retry_after(response.headers, clock.utcnow()))
 
     def _after(self, wait: timedelta) -> datetime:
         """Return the end of a wait that begins now.
@@ -183,10 +212,11 @@ class Client:
         http: httpx.AsyncClient,
         method: str,
         url: str,
-        headers: dict[str, str],
-        content: dict[str, object] | None = None,
+        headers: Mapping[str, str],
+        content: bytes | None = None,
+        read: Callable[[httpx.Response], Awaitable[bytes]] | None = None,
     ) -> tuple[httpx.Response, bytes]:
-        """Return a response and its body.
+        """Return a response and its body, or what `read` returns of it.
 
         Raise _TransientError after a transport error, SourceError after a timeout or another HTTP error.
         """
@@ -195,9 +225,9 @@ class Client:
             async with (
                 self._slots,
                 asyncio.timeout(timeout),
-                http.stream(method, url, headers=headers, json=content) as response,
+                http.stream(method, url, headers=headers, content=content) as response,
             ):
-                return response, await _read_body(response)
+                return response, await (read or _read_body)(response)
         except TimeoutError:
             raise SourceError(
                 f"{service_of(url)}: no complete response within {timeout:g} seconds."
@@ -340,6 +370,15 @@ async def _read_body(response: httpx.Response) -> bytes:
         if response.is_success:
             raise
         return b""
+
+
+async def _read_beginning(response: httpx.Response) -> bytes:
+    """Return the first bytes of the body of an error. The rest, and the body of a success, is not read."""
+    if response.is_success:
+        return b""
+    async for chunk in response.aiter_raw(MAX_EXCERPT_BYTES):
+        return chunk
+    return b""
 
 
 def _without_token(token: str, text: str) -> str:

@@ -10,6 +10,7 @@ sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver, suppressed addresses
 records         runs of jobs, changes by operators, settings
 keys            create, rotate and revoke keys
+webhooks        add, change, test and remove webhooks; their events
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from app.web.admin import (
     sources,
     subscriber_files,
     subscribers,
+    webhooks,
 )
 
 # `subscriber_files` must precede `subscribers`, whose paths match any name.
@@ -41,6 +43,7 @@ PAGES = (
     deliverability,
     records,
     keys,
+    webhooks,
 )
 
 

@@ -10,7 +10,7 @@ audit_log     changes made by operators
 docs          the HTML documentation
 
 The resources: deliveries, digests, editions, interests, keys, papers, paper_changes, relevance_models,
-runs, settings, sources, statistics, subscribers, subscriber_files, suppressions, workers.
+runs, settings, sources, statistics, subscribers, subscriber_files, suppressions, webhooks, workers.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from app.web.api import (
     subscribers,
     suppressions,
     values,
+    webhooks,
     workers,
 )
 from app.web.rate_limits import Capacity
@@ -64,6 +65,7 @@ RESOURCES = (
     workers,
     audit_log,
     keys,
+    webhooks,
     settings,
     statistics,
 )

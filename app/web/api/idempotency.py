@@ -80,7 +80,7 @@ def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datet
         return
     if answer.body is None:
         reason = (
-            "it contained a key, which is shown once"
+            "it contained a secret, which is shown once"
             if _is_secret(request.scope)
             else "it was lost or erased"
         )

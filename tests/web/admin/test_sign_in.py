@@ -40,6 +40,7 @@ def routes() -> Iterator[tuple[str, str]]:
         "source_id": 1,
         "paper_id": 1,
         "run_id": 1,
+        "webhook_id": 1,
         "delivery_id": 1,
         "edition": "2026-11-20",
         "name": "a-file",
@@ -59,8 +60,8 @@ def scope_of(method: str, path: str) -> Scope:
     """Return the scope that a route should need: reading, sending, or else writing."""
     if method == "GET":
         return Scope.READ
-    is_of_source = path.startswith(f"{HOME}/sources")
-    return Scope.SEND if any(part in path for part in SEND_ONLY) and not is_of_source else Scope.WRITE
+    sends_no_mail = path.startswith((f"{HOME}/sources", f"{HOME}/webhooks"))
+    return Scope.SEND if any(part in path for part in SEND_ONLY) and not sends_no_mail else Scope.WRITE
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def test_guide_runs_as_written(live_server: Live, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PAPERBOY_KEY", key)
     monkeypatch.setenv("PAPERBOY_URL", live_server.url)
     blocks = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-    assert len(blocks) == 11
+    assert len(blocks) == 13
     names: dict[str, object] = {}
     try:
         for block in blocks:

@@ -190,7 +190,7 @@ def test_answers_with_a_key_are_not_stored(post: Post, app: Application) -> None
     """Repeating the request creates no second key, and says where to look."""
     created = post("/keys", {"name": "grafana", "scopes": ["read"]}).json()
     refused = post("/keys", {"name": "grafana", "scopes": ["read"]})
-    assert (refused.status_code, "a key, which is shown once" in refused.json()["detail"]) == (409, True)
+    assert (refused.status_code, "a secret, which is shown once" in refused.json()["detail"]) == (409, True)
     rotate = f"/keys/{created['id']}/rotate"
     assert [post(rotate, key="again").status_code for _ in range(2)] == [201, 409]
     assert "pb_" not in str([row.model_dump() for row in rows(app)])

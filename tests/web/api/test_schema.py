@@ -34,6 +34,7 @@ _CURSOR = "a cursor is opaque: only one that the list gave is accepted"
 _PREFERENCES = "interests have words, numbers have bounds, and zones exist"
 _ADDRESS = "an address is one that mail can be sent to"
 _VERSION = "If-Match names the current version"
+_URL = "a webhook has a URL that begins with https://"
 _CONFIG = "each kind of source has its own configuration"
 # Operations that refuse valid requests with 422, each with the rule that the schema cannot express.
 DELIBERATE = {
@@ -50,9 +51,11 @@ DELIBERATE = {
     "GET /v1/subscribers": _CURSOR,
     "GET /v1/subscribers/{subscriber_id}/explain/{paper}": "a day lies between 1991 and 2199",
     "GET /v1/suppressions": _CURSOR,
+    "GET /v1/webhooks/{webhook_id}/messages": _CURSOR,
     "PATCH /v1/papers/{paper_id}": "a title is not empty, and links lead to web pages",
     "PATCH /v1/sources/{source_id}": _CONFIG,
     "PATCH /v1/subscribers/{subscriber_id}": _PREFERENCES,
+    "PATCH /v1/webhooks/{webhook_id}": _URL,
     "POST /v1/backtests": _PREFERENCES,
     "POST /v1/editions/{edition}/cancel": _VERSION,
     "POST /v1/editions/{edition}/resume": _VERSION,
@@ -66,6 +69,7 @@ DELIBERATE = {
     "POST /v1/subscribers/{subscriber_id}/test-send": _ADDRESS,
     "POST /v1/suppressions": _ADDRESS,
     "POST /v1/suppressions/lift": _ADDRESS,
+    "POST /v1/webhooks": _URL,
 }
 ACCEPTED = ["2xx", "3xx", "401", "403", "404", "409", "412", "422", "429"]
 

@@ -1,0 +1,145 @@
+"""webhooks: the URLs to which events are sent: list, add, test, rotate, enable, disable, resend, remove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from sqlmodel import Session, col, select
+
+from app import clock
+from app import webhooks as sending
+from app.cli import output
+from app.storage import audit_log, webhook_endpoints
+from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage
+
+webhooks = typer.Typer(no_args_is_help=True, help="Send events to URLs of your own.")
+
+Number = Annotated[int, typer.Argument(help="The number of the webhook, as `list` shows it.")]
+
+
+@webhooks.command("list")
+def list_webhooks(as_json: output.AsJson = False) -> None:
+    """List the webhooks, without their secrets."""
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        rows = webhook_endpoints.all_endpoints(session)
+    if as_json:
+        secret = {"secret", "previous_secret", "previous_until"}
+        output.print_json([row.model_dump(mode="json", exclude=secret) for row in rows])
+        return
+    cells = []
+    for row in rows:
+        state = "disabled" if row.disabled_at else "failing" if row.error else "ok"
+        accepted = output.format_time(row.accepted_at)
+        cells.append((row.id, row.url, " ".join(row.events), state, accepted, row.error))
+    output.table(["number", "URL", "events", "state", "last accepted", "error"], cells)
+
+
+@webhooks.command()
+def add(
+    url: Annotated[str, typer.Argument(help="The URL, which begins with https://.")],
+    event: Annotated[
+        list[WebhookEvent] | None,
+        typer.Option(help="An event to send. Repeat the option for more; without it, all are sent."),
+    ] = None,
+    addresses: Annotated[
+        bool, typer.Option("--addresses", help="Send the subscriber's address with events about one.")
+    ] = False,
+) -> None:
+    """Add a webhook. Its secret is printed once; it verifies the signatures of events."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app:
+        sending.check_url(app.settings, url)
+        with app.db.write() as session:
+            row = webhook_endpoints.add(session, url, event or list(WebhookEvent), addresses, now)
+            audit_log.record(session, output.ACTOR, "webhook.add", row.id, now, url=row.url)
+            _print_secret(row)
+
+
+@webhooks.command()
+def rotate(number: Number) -> None:
+    """Replace the secret of a webhook. For one more day, events are signed by both."""
+    with _changing(number, "rotate") as (session, row, now):
+        webhook_endpoints.rotate(session, row, now)
+        _print_secret(row)
+
+
+def _print_secret(row: WebhookEndpoint) -> None:
+    typer.echo(row.secret)
+    output.err().print(f"Webhook {row.id}. Save the secret now: it is not shown again.")
+
+
+@webhooks.command()
+def test(number: Number) -> None:
+    """Send the event “webhook.test” now. Exit with code 1 if it is not accepted."""
+    with output.open_application(needs_secret=False) as app:
+        row = sending.send_test(app, number, clock.utcnow())
+    if row.error:
+        output.fail(f"not accepted: {row.error}")
+    output.out().print(f"Accepted: HTTP {row.status}.")
+
+
+@webhooks.command()
+def messages(
+    number: Number,
+    limit: Annotated[int, typer.Option(help="The maximum number of events.", min=1, max=10_000)] = 20,
+    as_json: output.AsJson = False,
+) -> None:
+    """List the events for a webhook, newest first, with the outcome of their last attempt."""
+    newest = select(WebhookMessage).where(WebhookMessage.endpoint_id == number)
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        webhook_endpoints.get(session, number)
+        rows = session.exec(newest.order_by(col(WebhookMessage.id).desc()).limit(limit)).all()
+    if as_json:
+        output.print_json([row.model_dump(mode="json") for row in rows])
+        return
+    cells = []
+    for row in rows:
+        times = output.format_time(row.at), output.format_time(row.next_attempt_at)
+        cells.append((row.event, times[0], row.state, row.attempts, times[1], row.error))
+    output.table(["event", "at", "state", "attempts", "next attempt", "error"], cells)
+
+
+@webhooks.command()
+def enable(number: Number) -> None:
+    """Enable a webhook again. `resend` sends the events that were given up."""
+    with _changing(number, "enable") as (session, row, _now):
+        webhook_endpoints.change(session, row, enabled=True)
+    output.out().print(f"Webhook {number} is enabled.")
+
+
+@webhooks.command()
+def disable(number: Number) -> None:
+    """Disable a webhook. The events that wait for it are given up."""
+    with _changing(number, "disable") as (session, row, now):
+        webhook_endpoints.change(session, row, enabled=False, now=now)
+    output.out().print(f"Webhook {number} is disabled.")
+
+
+@webhooks.command()
+def resend(number: Number) -> None:
+    """Send all events again that were given up."""
+    with _changing(number, "resend") as (session, row, now):
+        count = webhook_endpoints.resend_failed(session, row, now)
+    output.out().print(f"{count} events are sent again.")
+
+
+@webhooks.command()
+def remove(number: Number) -> None:
+    """Remove a webhook and its events."""
+    with _changing(number, "remove") as (session, row, _now):
+        webhook_endpoints.remove(session, row)
+    output.out().print(f"Webhook {number} is removed.")
+
+
+@contextmanager
+def _changing(number: int, change: str) -> Iterator[tuple[Session, WebhookEndpoint, datetime]]:
+    """Yield a webhook and the session in which it is changed, and record the change."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        row = webhook_endpoints.get(session, number)
+        audit_log.record(session, output.ACTOR, f"webhook.{change}", row.id, now, url=row.url)
+        yield session, row, now

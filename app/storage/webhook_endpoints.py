@@ -1,0 +1,253 @@
+"""The URLs to which events are sent, and the outbox: the events that wait, with their attempts.
+
+`emit` stores an event in the transaction that causes it, so that both are committed or neither is.
+`app.webhooks` sends it.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, update
+from sqlmodel import Session, col, delete, select
+
+from app.errors import Conflict, InvalidInput, NotFound
+from app.storage.database import insert_many_or_ignore
+from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
+
+MAX_ENDPOINTS = 20
+GIVE_UP_AFTER = timedelta(days=3)
+FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=1), timedelta(hours=6)
+OVERLAP = timedelta(days=1)  # for which the previous secret still signs after a rotation
+TEST = "webhook.test"
+DISABLED = "the endpoint was disabled"
+GONE = 410  # the status by which an endpoint says that it wants no more events
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The outcome of an attempt. `error` is empty if the endpoint accepted the event."""
+
+    status: int | None = None
+    error: str = ""
+    wait: timedelta | None = None  # that the endpoint asked for
+
+
+def new_secret() -> str:
+    """Return a new secret in the form of Standard Webhooks."""
+    return f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
+
+
+def add(
+    session: Session, url: str, events: Iterable[str], include_addresses: bool, now: datetime
+) -> WebhookEndpoint:
+    """Add an endpoint. Raise InvalidInput if an argument is invalid, or Conflict if the URL is in use."""
+    if session.exec(select(func.count()).select_from(WebhookEndpoint)).one() >= MAX_ENDPOINTS:
+        raise Conflict(f"there are {MAX_ENDPOINTS} webhooks already: remove one first")
+    row = WebhookEndpoint(url="", include_addresses=include_addresses, secret=new_secret(), created_at=now)
+    change(session, row, url=url, events=events)
+    return row
+
+
+def change(
+    session: Session,
+    row: WebhookEndpoint,
+    *,
+    url: str | None = None,
+    events: Iterable[str] | None = None,
+    include_addresses: bool | None = None,
+    enabled: bool | None = None,
+    now: datetime | None = None,
+) -> None:
+    """Change an endpoint. Raise InvalidInput if a value is invalid, or Conflict if the URL is in use."""
+    if url is not None:
+        row.url = _check_url(session, url, row.id)
+    if events is not None:
+        row.events = sorted({WebhookEvent(event).value for event in events})
+        if not row.events:
+            raise InvalidInput("choose at least one event", field="events")
+    if include_addresses is not None:
+        row.include_addresses = include_addresses
+    if enabled is True:
+        row.disabled_at, row.error = None, ""
+    session.add(row)
+    session.flush()
+    if enabled is False and row.disabled_at is None and now is not None:
+        _disable(session, row, now)
+
+
+def _check_url(session: Session, url: str, own_id: int | None) -> str:
+    """Return a URL of printable ASCII. Whether its host may be reached is checked with each request."""
+    url = url.strip()
+    if not re.fullmatch(r"https?://[^/?#@\s]+([/?][!-\"$-~]*)?", url, re.ASCII) or len(url) > 2000:
+        raise InvalidInput("a webhook's URL begins with https://, and has no user, password or #", "url")
+    same = select(WebhookEndpoint.id).where(WebhookEndpoint.url == url)
+    if session.exec(same).first() not in (None, own_id):
+        raise Conflict("there is a webhook with this URL already")
+    return url
+
+
+def get(session: Session, endpoint_id: int) -> WebhookEndpoint:
+    """Return an endpoint. Raise NotFound if there is none with this id."""
+    row = session.get(WebhookEndpoint, endpoint_id)
+    if row is None:
+        raise NotFound(f"there is no webhook {endpoint_id}")
+    return row
+
+
+def all_endpoints(session: Session) -> Sequence[WebhookEndpoint]:
+    return session.exec(select(WebhookEndpoint).order_by(col(WebhookEndpoint.id))).all()
+
+
+def remove(session: Session, row: WebhookEndpoint) -> None:
+    """Remove an endpoint and its events."""
+    session.execute(delete(WebhookMessage).where(col(WebhookMessage.endpoint_id) == row.id))
+    session.delete(row)
+
+
+def rotate(session: Session, row: WebhookEndpoint, now: datetime) -> None:
+    """Replace an endpoint's secret. Until OVERLAP has passed, each event has signatures by both."""
+    row.previous_secret, row.previous_until = row.secret, now + OVERLAP
+    row.secret = new_secret()
+    session.add(row)
+
+
+def secrets_of(row: WebhookEndpoint, now: datetime) -> list[str]:
+    """Return the secrets that sign now, the newest first."""
+    both = row.previous_until is not None and now < row.previous_until
+    return [row.secret, row.previous_secret] if both else [row.secret]
+
+
+def emit(
+    session: Session, event: WebhookEvent, data: Mapping[str, Any], now: datetime, key: str | None = None
+) -> None:
+    """Store an event for each endpoint that listens to it. With a `key`, each endpoint gets it once.
+
+    `data` must contain no address: if an endpoint is to get them, the one of `subscriber_id` is added later.
+    """
+    rows = listeners(session, event)
+    messages = [message(row.id or 0, event, now, data) | {"key": key} for row in rows]
+    insert_many_or_ignore(session, WebhookMessage, ["endpoint_id", "key"], messages)
+
+
+def listeners(session: Session, event: WebhookEvent) -> list[WebhookEndpoint]:
+    """Return the endpoints that listen to an event."""
+    enabled = select(WebhookEndpoint).where(col(WebhookEndpoint.disabled_at).is_(None))
+    return [row for row in session.exec(enabled) if event in row.events]
+
+
+def is_stored(session: Session, key: str) -> bool:
+    """Return whether an event with this key was stored for any endpoint."""
+    return session.exec(select(WebhookMessage.id).where(WebhookMessage.key == key)).first() is not None
+
+
+def message(endpoint_id: int, event: str, now: datetime, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of an event that is due now."""
+    return {
+        "endpoint_id": endpoint_id, "message_id": f"msg_{secrets.token_hex(16)}", "event": event, "at": now,
+        "data": dict(data), "state": WebhookState.PENDING, "attempts": 0, "next_attempt_at": now,
+        "give_up_at": now + GIVE_UP_AFTER, "error": "",
+    }  # fmt: skip
+
+
+def due_endpoints(session: Session, now: datetime) -> list[int]:
+    """Return the ids of the endpoints with events that are due."""
+    due = select(WebhookMessage.endpoint_id).where(col(WebhookMessage.next_attempt_at) <= now)
+    return sorted(session.exec(due.distinct()))
+
+
+def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequence[int]:
+    """Return the ids of an endpoint's events that are due, oldest first."""
+    ids = select(col(WebhookMessage.id)).where(
+        WebhookMessage.endpoint_id == endpoint_id, col(WebhookMessage.next_attempt_at) <= now
+    )
+    return [number or 0 for number in session.exec(ids.order_by(col(WebhookMessage.id)).limit(limit))]
+
+
+def record(session: Session, message_id: int, attempt: Attempt, now: datetime) -> None:
+    """Record an attempt: the event's state or its next attempt. Disable an endpoint that keeps failing.
+
+    An endpoint is disabled if an event is given up and no later one was accepted, or if it answers GONE.
+    """
+    row = session.get(WebhookMessage, message_id)
+    endpoint = session.get(WebhookEndpoint, row.endpoint_id) if row else None
+    if row is None or endpoint is None:  # the endpoint was removed in the meantime
+        return
+    note(row, endpoint, attempt, now)
+    if attempt.error:
+        row.next_attempt_at = now + max(retry_delay(row.attempts, message_id), attempt.wait or timedelta())
+        if row.next_attempt_at >= row.give_up_at:
+            row.state, row.next_attempt_at = WebhookState.FAILED, None
+    session.add_all([row, endpoint])
+    session.flush()
+    unused = endpoint.accepted_at is None or endpoint.accepted_at < row.at
+    if attempt.status == GONE or (row.state is WebhookState.FAILED and unused):
+        _disable(session, endpoint, now)
+
+
+def note(row: WebhookMessage, endpoint: WebhookEndpoint, attempt: Attempt, now: datetime) -> None:
+    """Note the outcome of an attempt on both rows."""
+    row.attempts, row.attempted_at = row.attempts + 1, now
+    row.status, row.error = attempt.status, attempt.error
+    endpoint.error = attempt.error
+    if not attempt.error:
+        row.state, row.next_attempt_at = WebhookState.ACCEPTED, None
+        endpoint.accepted_at = now
+
+
+def retry_delay(attempts: int, number: int) -> timedelta:
+    """Return the delay after the n-th attempt. It grows fourfold, and varies by id to spread the load."""
+    spread: float = 0.75 + 0.5 * (number * 2654435761 % 2**32) / 2**32
+    return min(FIRST_DELAY * (1 << 2 * min(attempts - 1, 8)), LONGEST_DELAY) * spread
+
+
+def _disable(session: Session, row: WebhookEndpoint, now: datetime) -> None:
+    row.disabled_at = now
+    session.add(row)
+    waiting = update(WebhookMessage).where(
+        col(WebhookMessage.endpoint_id) == row.id, col(WebhookMessage.next_attempt_at).is_not(None)
+    )
+    values = {"state": WebhookState.FAILED, "next_attempt_at": None, "error": DISABLED}
+    session.execute(waiting.values(**values))
+
+
+def resend_failed(session: Session, row: WebhookEndpoint, now: datetime) -> int:
+    """Make the failed events of an endpoint due again, and return their number.
+
+    Raise Conflict if the endpoint is disabled.
+    """
+    if row.disabled_at:
+        raise Conflict("this webhook is disabled: enable it first")
+    failed = update(WebhookMessage).where(
+        col(WebhookMessage.endpoint_id) == row.id,
+        col(WebhookMessage.state) == WebhookState.FAILED,
+        col(WebhookMessage.event) != TEST,
+    )
+    values = {"state": WebhookState.PENDING, "attempts": 0, "next_attempt_at": now}
+    values["give_up_at"] = now + GIVE_UP_AFTER
+    return session.execute(failed.values(**values)).rowcount  # type: ignore[attr-defined, no-any-return]
+
+
+def count_by_state(session: Session, ids: Collection[int]) -> dict[int, dict[str, int]]:
+    """Count the stored events of these endpoints by state."""
+    counts: dict[int, dict[str, int]] = {number: dict.fromkeys(WebhookState, 0) for number in ids}
+    columns = col(WebhookMessage.endpoint_id), col(WebhookMessage.state)
+    rows = select(*columns, func.count()).where(columns[0].in_(ids)).group_by(*columns)
+    for number, state, count in session.exec(rows):
+        counts[number][WebhookState(state)] = count
+    return counts
+
+
+def prune(session: Session, before: datetime) -> int:
+    """Delete the events from before a time that are not waiting, and return their number."""
+    outdated = delete(WebhookMessage).where(
+        col(WebhookMessage.at) < before, col(WebhookMessage.next_attempt_at).is_(None)
+    )
+    return session.execute(outdated).rowcount  # type: ignore[attr-defined, no-any-return]

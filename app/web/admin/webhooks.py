@@ -1,0 +1,155 @@
+"""The webhooks: add, change, test and remove them; see their events. A secret is shown once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request, Response
+from pydantic import ValidationError
+
+from app import clock
+from app.application import Application
+from app.errors import Conflict, InvalidInput
+from app.storage.models import WebhookEvent
+from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
+from app.web.api import webhooks
+from app.web.api.auth import Id
+from app.web.api.pagination import PageWindow, window_of
+from app.web.forms import Text
+from app.web.request_bodies import FormRoute
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+PATH = "/admin/webhooks"
+SHOWN = 50  # events per page
+Events = Annotated[list[str] | None, Form()]
+MESSAGES = {
+    "removed": "Removed.",
+    "changed": "Saved.",
+    "enabled": "Enabled. “Send failed events again” also sends what was given up.",
+    "disabled": "Disabled. It gets no more events.",
+    "resent": "They are sent within a minute.",
+    "accepted": "The test event was accepted.",
+}
+
+
+@router.get(PATH)
+def list_webhooks(request: Request, operator: Reader, done: str = "") -> Response:
+    return _list(request, operator, message=MESSAGES.get(done, ""))
+
+
+@router.post(PATH)
+def add_webhook(
+    request: Request, operator: Writer, url: Text = "", event: Events = None, addresses: Text = ""
+) -> Response:
+    """Add a webhook, and show its secret."""
+    app: Application = request.app.state.paperboy
+    try:
+        body = webhooks.NewWebhook(url=url, events=_events(event), include_addresses=bool(addresses))
+        created = webhooks.add_webhook(app, operator.key, clock.utcnow(), body)
+    except (InvalidInput, Conflict, ValidationError) as error:
+        return _list(request, operator, problem=_problem(error), typed=url, status=422)
+    return _one(request, operator, created.id, secret=created.secret)
+
+
+def _events(names: list[str] | None) -> list[WebhookEvent]:
+    return [event for event in WebhookEvent if event in (names or ())]
+
+
+def _problem(error: Exception) -> str:
+    text = "choose at least one event" if isinstance(error, ValidationError) else str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+@router.get(PATH + "/{webhook_id}")
+def show_webhook(
+    request: Request, operator: Reader, webhook_id: Id, done: str = "", cursor: str | None = None
+) -> Response:
+    """Show a webhook and its events."""
+    window = window_of(limit=SHOWN, cursor=cursor)
+    return _one(request, operator, webhook_id, window=window, message=MESSAGES.get(done, ""))
+
+
+@router.post(PATH + "/{webhook_id}")
+def change_webhook(
+    request: Request, operator: Writer, webhook_id: Id, url: Text = "", event: Events = None,
+    addresses: Text = "",
+) -> Response:  # fmt: skip
+    app: Application = request.app.state.paperboy
+    try:
+        body = webhooks.WebhookChange(url=url, events=_events(event), include_addresses=bool(addresses))
+        webhooks.change_webhook(app, operator.key, clock.utcnow(), webhook_id, body)
+    except (InvalidInput, Conflict, ValidationError) as error:
+        return _one(request, operator, webhook_id, problem=_problem(error), status=422)
+    return back_to(f"{PATH}/{webhook_id}", "changed")
+
+
+@router.post(PATH + "/{webhook_id}/test")
+def test_webhook(request: Request, operator: Writer, webhook_id: Id) -> Response:
+    """Send a test event, and show whether it was accepted."""
+    app: Application = request.app.state.paperboy
+    sent = webhooks.test_webhook(app, operator.key, clock.utcnow(), webhook_id)
+    if sent.error:
+        return _one(request, operator, webhook_id, problem=f"The test event was not accepted: {sent.error}")
+    return back_to(f"{PATH}/{webhook_id}", "accepted")
+
+
+@router.post(PATH + "/{webhook_id}/rotate")
+def rotate_secret(request: Request, operator: Writer, webhook_id: Id) -> Response:
+    """Replace the secret, and show the new one."""
+    app: Application = request.app.state.paperboy
+    created = webhooks.rotate_secret(app, operator.key, clock.utcnow(), webhook_id)
+    return _one(request, operator, webhook_id, secret=created.secret)
+
+
+@router.post(PATH + "/{webhook_id}/enable")
+def enable(request: Request, operator: Writer, webhook_id: Id) -> Response:
+    return _switch(request, operator, webhook_id, enabled=True)
+
+
+@router.post(PATH + "/{webhook_id}/disable")
+def disable(request: Request, operator: Writer, webhook_id: Id) -> Response:
+    return _switch(request, operator, webhook_id, enabled=False)
+
+
+def _switch(request: Request, operator: Operator, webhook_id: int, *, enabled: bool) -> Response:
+    app: Application = request.app.state.paperboy
+    change = webhooks.WebhookChange(enabled=enabled)
+    webhooks.change_webhook(app, operator.key, clock.utcnow(), webhook_id, change)
+    return back_to(f"{PATH}/{webhook_id}", "enabled" if enabled else "disabled")
+
+
+@router.post(PATH + "/{webhook_id}/resend")
+def resend_failed(request: Request, operator: Writer, webhook_id: Id) -> Response:
+    webhooks.resend_failed(request.app.state.paperboy, operator.key, clock.utcnow(), webhook_id)
+    return back_to(f"{PATH}/{webhook_id}", "resent")
+
+
+@router.post(PATH + "/{webhook_id}/remove")
+def remove_webhook(request: Request, operator: Writer, webhook_id: Id) -> Response:
+    webhooks.remove_webhook(request.app.state.paperboy, operator.key, clock.utcnow(), webhook_id)
+    return back_to(PATH, "removed")
+
+
+def _list(
+    request: Request, operator: Operator, *, message: str = "", problem: str = "", typed: str = "",
+    status: int = 200,
+) -> Response:  # fmt: skip
+    listed = webhooks.list_webhooks(request.app.state.paperboy, operator.key)
+    return page(
+        request, "admin/webhooks.html", operator, status=status, webhooks=listed.items, message=message,
+        problem=problem, typed=typed, events=list(WebhookEvent),
+    )  # fmt: skip
+
+
+def _one(
+    request: Request, operator: Operator, webhook_id: int, *, window: PageWindow | None = None,
+    secret: str = "", message: str = "", problem: str = "", status: int = 200,
+) -> Response:  # fmt: skip
+    app: Application = request.app.state.paperboy
+    webhook = webhooks.get_webhook(app, operator.key, webhook_id)
+    sent = webhooks.list_messages(app, operator.key, webhook_id, window or PageWindow(SHOWN, None))
+    return page(
+        request, "admin/webhook.html", operator, status=status, webhook=webhook, sent=sent, secret=secret,
+        message=message, problem=problem, events=list(WebhookEvent), days=app.settings.run_retention_days,
+    )  # fmt: skip

@@ -1,0 +1,222 @@
+"""Webhooks: the URLs to which events are sent. Add, change, test and remove them; list their events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from sqlmodel import col, select
+
+from app import webhooks
+from app.errors import Conflict
+from app.storage import audit_log, webhook_endpoints
+from app.storage.api_keys import ApiKeyIdentity
+from app.storage.models import Scope, WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
+from app.web.api import problems
+from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.idempotency import SecretAnswer
+from app.web.api.pagination import Page, Paging, newest_first
+
+router = APIRouter(prefix="/webhooks", tags=["webhooks"])
+
+Url = Annotated[str, Field(max_length=2000, examples=["https://crm.example.org/hooks/paperboy"])]
+Events = Annotated[list[WebhookEvent], Field(min_length=1, max_length=len(WebhookEvent))]
+Addresses = Annotated[
+    bool, Field(description="Whether events about a subscriber contain their address, as `email`.")
+]
+
+
+class WebhookOut(BaseModel):
+    """A webhook, without its secret."""
+
+    id: int
+    url: Url
+    events: list[WebhookEvent]
+    include_addresses: Addresses
+    created_at: datetime
+    accepted_at: datetime | None = Field(description="When it last accepted an event.")
+    disabled_at: datetime | None = Field(description="Since when no events are sent; null if it is enabled.")
+    error: str = Field(description="Why the last attempt failed; empty if it did not.", examples=[""])
+    messages: dict[WebhookState, int] = Field(description="The number of its stored events by state.")
+
+
+class WebhookList(BaseModel):
+    """All webhooks, oldest first."""
+
+    items: list[WebhookOut]
+
+
+class WebhookWithSecret(WebhookOut, SecretAnswer):
+    """A webhook with a new secret, which is shown only here."""
+
+    secret: str = Field(description="Signs each event, by Standard Webhooks.", examples=["whsec_…"])
+
+
+class NewWebhook(BaseModel):
+    """A webhook to add."""
+
+    model_config = ConfigDict(extra="forbid")
+    url: Url
+    events: Events
+    include_addresses: Addresses = False
+
+
+class WebhookChange(BaseModel):
+    """Changes to a webhook."""
+
+    model_config = ConfigDict(extra="forbid")
+    url: Url | None = None
+    events: Events | None = None
+    include_addresses: Addresses | None = None
+    enabled: bool | None = Field(default=None, description="A disabled webhook gets no events.")
+
+
+class MessageOut(BaseModel):
+    """An event for a webhook, and the outcome of its last attempt."""
+
+    id: int
+    message_id: str = Field(examples=["msg_5f2b8c3e"], description="The header `webhook-id`.")
+    event: str = Field(examples=["subscriber.confirmed"])
+    at: datetime
+    data: dict[str, Any] = Field(description="As it is sent, without addresses.")
+    state: WebhookState
+    attempts: int
+    attempted_at: datetime | None
+    next_attempt_at: datetime | None
+    status: int | None = Field(description="The status of the last answer.", examples=[204])
+    error: str
+
+
+class Resent(BaseModel):
+    """The number of events that are sent again."""
+
+    messages: int
+
+
+@router.get("")
+def list_webhooks(app: Paperboy, _key: CanRead) -> WebhookList:
+    """List all webhooks."""
+    with app.db.read() as session:
+        rows = webhook_endpoints.all_endpoints(session)
+        counts = webhook_endpoints.count_by_state(session, [row.id or 0 for row in rows])
+    return WebhookList(items=[_to_out(row, counts) for row in rows])
+
+
+@router.post("", status_code=201, responses=problems.responses(409))
+def add_webhook(app: Paperboy, key: CanWrite, now: Now, body: NewWebhook) -> WebhookWithSecret:
+    """Add a webhook. The key must also have the scope `read`, because events are data.
+
+    The URL must begin with https:// and its host must have a public address, except for hosts that
+    PAPERBOY_ALLOW_PRIVATE_SOURCES lists.
+    """
+    _require_read(key)
+    webhooks.check_url(app.settings, body.url)
+    with app.db.write() as session:
+        row = webhook_endpoints.add(session, body.url, body.events, body.include_addresses, now)
+        _record(session, key, "add", row, now)
+        return _with_secret(row)
+
+
+@router.get("/{webhook_id}", responses=problems.responses(404))
+def get_webhook(app: Paperboy, _key: CanRead, webhook_id: Id) -> WebhookOut:
+    """Return a webhook."""
+    with app.db.read() as session:
+        row = webhook_endpoints.get(session, webhook_id)
+        return _to_out(row, webhook_endpoints.count_by_state(session, [webhook_id]))
+
+
+@router.patch("/{webhook_id}", responses=problems.responses(404, 409))
+def change_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, body: WebhookChange) -> WebhookOut:
+    """Change the fields that the body contains. Disabling a webhook gives up the events that wait for it.
+
+    The key must also have the scope `read`.
+    """
+    _require_read(key)
+    if body.url is not None:
+        webhooks.check_url(app.settings, body.url)
+    with app.db.write() as session:
+        row = webhook_endpoints.get(session, webhook_id)
+        webhook_endpoints.change(session, row, **body.model_dump(), now=now)
+        _record(session, key, "change", row, now)
+        return _to_out(row, webhook_endpoints.count_by_state(session, [webhook_id]))
+
+
+@router.delete("/{webhook_id}", status_code=204, responses=problems.responses(404))
+def remove_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> None:
+    """Remove a webhook and its stored events."""
+    with app.db.write() as session:
+        row = webhook_endpoints.get(session, webhook_id)
+        _record(session, key, "remove", row, now)
+        webhook_endpoints.remove(session, row)
+
+
+@router.post("/{webhook_id}/rotate", status_code=201, responses=problems.responses(404, 409))
+def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> WebhookWithSecret:
+    """Replace the secret. For one more day, events are signed by both.
+
+    The key must also have the scope `read`.
+    """
+    with app.db.write() as session:
+        row = webhook_endpoints.get(session, webhook_id)
+        _require_read(key)
+        webhook_endpoints.rotate(session, row, now)
+        _record(session, key, "rotate", row, now)
+        return _with_secret(row, webhook_endpoints.count_by_state(session, [webhook_id]))
+
+
+@router.post("/{webhook_id}/test", responses=problems.responses(404))
+def test_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> MessageOut:
+    """Send the event `webhook.test` now, once, and return the outcome. A disabled webhook gets it, too."""
+    with app.db.write() as session:
+        _record(session, key, "test", webhook_endpoints.get(session, webhook_id), now)
+    return _message_out(webhooks.send_test(app, webhook_id, now))
+
+
+@router.post("/{webhook_id}/resend", responses=problems.responses(404, 409))
+def resend_failed(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Resent:
+    """Send all stored events again that were given up."""
+    with app.db.write() as session:
+        row = webhook_endpoints.get(session, webhook_id)
+        number = webhook_endpoints.resend_failed(session, row, now)
+        _record(session, key, "resend", row, now)
+    return Resent(messages=number)
+
+
+@router.get("/{webhook_id}/messages", responses=problems.responses(404))
+def list_messages(
+    app: Paperboy,
+    _key: CanRead,
+    webhook_id: Id,
+    window: Paging,
+    state: Annotated[WebhookState | None, Query()] = None,
+) -> Page[MessageOut]:
+    """List the stored events of a webhook, newest first."""
+    with app.db.read() as session:
+        webhook_endpoints.get(session, webhook_id)
+        of_endpoint = select(WebhookMessage).where(WebhookMessage.endpoint_id == webhook_id)
+        rows, cursor = newest_first(session, of_endpoint, col(WebhookMessage.id), window, state=state)
+    return Page(items=list(map(_message_out, rows)), next_cursor=cursor)
+
+
+def _require_read(key: ApiKeyIdentity) -> None:
+    if Scope.READ not in key.scopes:
+        raise Conflict("this key lacks the scope “read”, without which it cannot have events sent")
+
+
+def _record(session: Any, key: ApiKeyIdentity, change: str, row: WebhookEndpoint, now: datetime) -> None:
+    audit_log.record(session, key.name, f"webhook.{change}", row.id, now, url=row.url)
+
+
+def _to_out(row: WebhookEndpoint, counts: dict[int, dict[str, int]]) -> WebhookOut:
+    return WebhookOut.model_validate(row.model_dump() | {"messages": counts[row.id or 0]})
+
+
+def _with_secret(row: WebhookEndpoint, counts: dict[int, dict[str, int]] | None = None) -> WebhookWithSecret:
+    shown = _to_out(row, counts or {row.id or 0: dict.fromkeys(WebhookState, 0)})
+    return WebhookWithSecret(**shown.model_dump(), secret=row.secret)
+
+
+def _message_out(row: WebhookMessage) -> MessageOut:
+    return MessageOut.model_validate(row.model_dump())

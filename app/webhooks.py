@@ -1,0 +1,235 @@
+"""Send events to the URLs that operators registered, signed by the convention of Standard Webhooks.
+
+The events are rows of the outbox (`storage.webhook_endpoints`). Each is sent at least once, with the same id
+in all attempts. See https://www.standardwebhooks.com.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlmodel import Session
+
+from app.application import Application
+from app.delivery import ledger
+from app.digests import reconciliation
+from app.errors import InvalidInput, SourceError
+from app.papers import polling
+from app.papers.sources import deadlines, http_client
+from app.papers.sources.allowed_addresses import Allowed
+from app.settings import Settings
+from app.storage import job_runs, locks, webhook_endpoints
+from app.storage.models import (
+    DeliveryState,
+    Subscriber,
+    SubscriberState,
+    WebhookEndpoint,
+    WebhookEvent,
+    WebhookMessage,
+    WebhookState,
+)
+from app.storage.webhook_endpoints import Attempt
+
+ANSWER_SECONDS = 15.0  # for a whole response
+RUN_SECONDS = 45.0  # after which a run starts no more attempts: the job runs every minute
+MAX_MESSAGES = 500  # per endpoint and run
+LEASE = timedelta(minutes=5)
+RECENT = timedelta(days=3)  # editions that may still be reported as sent
+DAY = timedelta(days=1)
+_OPEN = (DeliveryState.PENDING, DeliveryState.CLAIMED, DeliveryState.COMMITTING, DeliveryState.DEFERRED)
+
+
+def check_url(settings: Settings, url: str) -> None:
+    """Raise InvalidInput for a private host that is not allowed, or for http:// to any other host."""
+    try:
+        parts = urlsplit(url.strip())
+        host = (parts.hostname or "").lower()
+    except ValueError:
+        raise InvalidInput("this is not a URL", field="url") from None
+    allowed = Allowed.parse(settings.allow_private_sources)
+    hint = "add it to PAPERBOY_ALLOW_PRIVATE_SOURCES"
+    if not allowed.may_permit_host(host):
+        raise InvalidInput(f"{host} is a private address: to allow it, {hint}", field="url")
+    if parts.scheme == "http" and not allowed.names(host):
+        raise InvalidInput(f"the URL must begin with https://; for a host of your own, {hint}", field="url")
+
+
+def send_events(app: Application, now: datetime) -> Counter[str]:
+    """Send the events that are due. Return their number by outcome. Only one process does so at a time.
+
+    Each endpoint gets its events one after the other. After one that fails, the others wait for the next
+    run. No job run is recorded if nothing is due. Must not be called from a running event loop.
+    """
+    app.schema.require()
+    with app.db.read() as session:
+        if not webhook_endpoints.due_endpoints(session, now):
+            return Counter()
+    with locks.hold(app.db, "webhooks", now, LEASE) as acquired:
+        if not acquired:
+            return Counter()
+        with app.db.read() as session:
+            endpoints = webhook_endpoints.due_endpoints(session, now)
+        with job_runs.record(app.db, "webhooks", now) as run:
+            run.add(deadlines.run(_send_to_all(app, endpoints, now)))
+    return run.counts
+
+
+async def _send_to_all(app: Application, endpoints: Sequence[int], now: datetime) -> Counter[str]:
+    async with _client_of(app, now) as client:
+        counted = await asyncio.gather(*(_send_to(app, client, number, now) for number in endpoints))
+    return sum(counted, Counter())
+
+
+async def _send_to(app: Application, client: http_client.Client, number: int, now: datetime) -> Counter[str]:
+    """Send the due events of an endpoint in their order, until one fails or the time is over."""
+    counts, deadline = Counter[str](), monotonic() + RUN_SECONDS
+    for message_id in await asyncio.to_thread(_due, app, number, now):
+        if app.stopping.is_set() or monotonic() > deadline:
+            break
+        attempt = await asyncio.to_thread(_load, app, message_id)
+        if attempt is None:
+            break
+        outcome = await _attempt(client, *attempt, now)
+        await asyncio.to_thread(_record, app, message_id, outcome, now)
+        counts["failed" if outcome.error else "accepted"] += 1
+        if outcome.error:
+            break
+    return counts
+
+
+def _due(app: Application, number: int, now: datetime) -> Sequence[int]:
+    with app.db.read() as session:
+        return webhook_endpoints.due(session, number, now, MAX_MESSAGES)
+
+
+def _load(app: Application, message_id: int) -> tuple[WebhookEndpoint, WebhookMessage, str] | None:
+    """Return an event, its endpoint and the address that it may name, or None if it is no longer due."""
+    with app.db.read() as session:
+        row = session.get(WebhookMessage, message_id)
+        if row is None or row.next_attempt_at is None:
+            return None
+        endpoint = session.get_one(WebhookEndpoint, row.endpoint_id)
+        return endpoint, row, _address(session, endpoint, row.data)
+
+
+def _address(session: Session, endpoint: WebhookEndpoint, data: Mapping[str, Any]) -> str:
+    """Return the address of the subscriber of an event, if the endpoint is to get addresses."""
+    subscriber = session.get(Subscriber, data.get("subscriber_id", 0)) if endpoint.include_addresses else None
+    return "" if subscriber is None or subscriber.state is SubscriberState.ERASED else subscriber.email
+
+
+def _record(app: Application, message_id: int, outcome: Attempt, now: datetime) -> None:
+    with app.db.write() as session:
+        webhook_endpoints.record(session, message_id, outcome, now)
+
+
+def send_test(app: Application, endpoint_id: int, now: datetime) -> WebhookMessage:
+    """Send a test event to an endpoint, once, also if it is disabled. Return it with its outcome.
+
+    Raise NotFound if there is no such endpoint. Must not be called from a running event loop.
+    """
+    with app.db.read() as session:
+        endpoint = webhook_endpoints.get(session, endpoint_id)
+    row = WebhookMessage(**webhook_endpoints.message(endpoint_id, webhook_endpoints.TEST, now, {}))
+    outcome = deadlines.run(_attempt_once(app, endpoint, row, now))
+    with app.db.write() as session:
+        webhook_endpoints.note(row, webhook_endpoints.get(session, endpoint_id), outcome, now)
+        row.state = WebhookState.FAILED if outcome.error else WebhookState.ACCEPTED
+        row.next_attempt_at = None
+        session.add(row)
+        session.flush()
+        session.refresh(row)
+    return row
+
+
+async def _attempt_once(
+    app: Application, endpoint: WebhookEndpoint, row: WebhookMessage, now: datetime
+) -> Attempt:
+    async with _client_of(app, now) as client:
+        return await _attempt(client, endpoint, row, "", now)
+
+
+def _client_of(app: Application, now: datetime) -> AbstractAsyncContextManager[http_client.Client]:
+    quick = replace(app.http, answer_seconds=ANSWER_SECONDS)
+    return polling.client_of(replace(app.poll_context, http=quick), now)
+
+
+async def _attempt(
+    client: http_client.Client, endpoint: WebhookEndpoint, row: WebhookMessage, email: str, now: datetime
+) -> Attempt:
+    """Send an event, and return the outcome. Only a status 2xx means that it was accepted."""
+    body = body_of(row, email)
+    secrets = webhook_endpoints.secrets_of(endpoint, now)
+    headers = sign(secrets, row.message_id, now, body) | {"Content-Type": "application/json"}
+    try:
+        reply = await client.deliver(endpoint.url, body, headers)
+    except SourceError as error:
+        return Attempt(error=str(error))
+    if 200 <= reply.status < 300:
+        return Attempt(reply.status)
+    return Attempt(reply.status, f"HTTP {reply.status}. {reply.excerpt}".strip(), reply.wait)
+
+
+def body_of(row: WebhookMessage, email: str = "") -> bytes:
+    """Return the JSON document of an event."""
+    data = row.data | ({"email": email} if email else {})
+    content = {"type": row.event, "timestamp": row.at.astimezone(UTC).isoformat(), "data": data}
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def sign(secrets: Sequence[str], message_id: str, now: datetime, body: bytes) -> dict[str, str]:
+    """Return the headers that sign a message with each of these secrets."""
+    timestamp = str(int(now.timestamp()))
+    signed = b".".join((message_id.encode(), timestamp.encode(), body))
+    signatures = []
+    for secret in secrets:
+        digest = hmac.new(base64.b64decode(secret.removeprefix("whsec_")), signed, hashlib.sha256).digest()
+        signatures.append(f"v1,{base64.b64encode(digest).decode()}")
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": " ".join(signatures),
+    }
+
+
+def report_editions(app: Application, now: datetime) -> None:
+    """Store an event for each recent edition whose digests have all been sent, skipped or given up.
+
+    That is so when no digest of it waits and nobody is still due, in any time zone.
+    """
+    now = app.timeline(now).start
+    with app.db.read() as session:
+        listeners = webhook_endpoints.listeners(session, WebhookEvent.EDITION_SENT)
+        since = max(now - RECENT, min((each.created_at for each in listeners), default=now))
+        names = ledger.editions(session, RECENT.days + 2) if listeners else []
+        names = [name for name in names if _end_of(name) > since]
+        unreported = [name for name in names if not webhook_endpoints.is_stored(session, _key(name))]
+        totals = ledger.digest_totals_by_edition(session, unreported)
+        done = [name for name in unreported if not any(totals[name][state] for state in _OPEN)]
+        balances = {name: reconciliation.reconcile(session, _end_of(name), name) for name in done}
+    with app.db.write() as session:
+        for name, balance in balances.items():
+            if not balance.unplanned:
+                counts = {"edition": name, **balance.as_dict()}
+                webhook_endpoints.emit(session, WebhookEvent.EDITION_SENT, counts, now, _key(name))
+
+
+def _key(edition: str) -> str:
+    return f"{WebhookEvent.EDITION_SENT} {edition}"
+
+
+def _end_of(edition: str) -> datetime:
+    """Return when a local day has ended everywhere."""
+    return datetime.fromisoformat(edition).replace(tzinfo=UTC) + DAY + timedelta(hours=12)

@@ -1,0 +1,428 @@
+"""Test webhooks: events are stored with what causes them, signed, retried as data, and given up."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from sqlmodel import Session, col, select
+
+from app import bounces, maintenance, pipeline, subscribers, webhooks
+from app.application import Application
+from app.delivery import ledger
+from app.doctor import service_state
+from app.errors import Conflict, InvalidInput
+from app.papers import poll_schedule
+from app.storage import webhook_endpoints
+from app.storage.models import (
+    Delivery,
+    DeliveryState,
+    Subscriber,
+    WebhookEndpoint,
+    WebhookEvent,
+    WebhookMessage,
+    WebhookState,
+)
+from app.storage.webhook_endpoints import Attempt
+from app.subscribers import Preferences, SignUp
+from app.types import Interest, SendOutcome, SendResult
+from tests.support import factories
+from tests.support.mail_server import MailServer
+from tests.support.webhook_receiver import WebhookReceiver
+
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+ALL = list(WebhookEvent)
+AGENTS = Preferences(interests=(Interest("agents"),))
+# The example of the specification: https://github.com/standard-webhooks/standard-webhooks
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+SIGNED = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+@pytest.fixture
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as server:
+        yield server
+
+
+@pytest.fixture
+def app(app: Application) -> Application:
+    """Return the application, which may reach the receiver on this machine."""
+    return replace(app, settings=app.settings.model_copy(update={"allow_private_sources": ("127.0.0.0/8",)}))
+
+
+@pytest.fixture
+def add(app: Application, receiver: WebhookReceiver, now: datetime) -> Callable[..., WebhookEndpoint]:
+    """Return a function that adds a webhook at the receiver."""
+
+    def add_endpoint(*events: WebhookEvent, addresses: bool = False) -> WebhookEndpoint:
+        with app.db.write() as session:
+            return webhook_endpoints.add(session, receiver.url, events or ALL, addresses, now - DAY)
+
+    return add_endpoint
+
+
+def messages(app: Application) -> list[WebhookMessage]:
+    with app.db.read() as session:
+        return list(session.exec(select(WebhookMessage).order_by(col(WebhookMessage.id))))
+
+
+def endpoint(app: Application) -> WebhookEndpoint:
+    with app.db.read() as session:
+        return session.exec(select(WebhookEndpoint)).one()
+
+
+def emit(app: Application, now: datetime, count: int = 1) -> None:
+    with app.db.write() as session:
+        for number in range(count):
+            webhook_endpoints.emit(session, WebhookEvent.PAUSED, {"number": number}, now)
+
+
+def add_alice(session: Session, now: datetime) -> int:
+    return factories.add_subscriber(session, "alice@example.org", ["language agents"], now)
+
+
+def test_signature_of_the_specification() -> None:
+    """The signature is that of the example in the Standard Webhooks specification."""
+    at = datetime.fromtimestamp(1614265330).astimezone()
+    headers = webhooks.sign([SECRET], "msg_p5jXN8AQM9LWM0D4loKWxJek", at, b'{"test": 2432232314}')
+    assert headers["webhook-signature"] == SIGNED
+    assert headers["webhook-timestamp"] == "1614265330"
+
+
+def test_confirmation_reaches_the_receiver(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """A subscriber signs up, confirms and leaves: two signed events, with an id and no address."""
+    secret = add().secret
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp("alice@example.org", AGENTS), "", now)
+        alice = session.exec(select(Subscriber.id)).one() or 0
+    assert webhooks.send_events(app, now) == {}
+    with app.db.write() as session:
+        subscribers.confirm(session, alice, "", now)
+        subscribers.unsubscribe(session, alice, now)
+    assert webhooks.send_events(app, now) == {"accepted": 2}
+    confirmed, left = receiver.received
+    assert confirmed.event == {
+        "type": "subscriber.confirmed", "timestamp": "2026-11-20T09:30:00+00:00",
+        "data": {"subscriber_id": alice},
+    }  # fmt: skip
+    assert left.event["type"] == "subscriber.unsubscribed"
+    assert confirmed.headers["content-type"] == "application/json"
+    assert confirmed.headers["webhook-id"] != left.headers["webhook-id"]
+    assert all(request.is_signed_by(secret) for request in receiver.received)
+    assert not confirmed.is_signed_by(webhook_endpoints.new_secret())
+    assert webhooks.send_events(app, now + DAY) == {}
+    assert [row.state for row in messages(app)] == [WebhookState.ACCEPTED] * 2
+
+
+def test_addresses_are_sent_only_on_request(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """The address is looked up when the event is sent, so none is left after an erasure."""
+    add(addresses=True)
+    with app.db.write() as session:
+        alice = add_alice(session, now)
+        subscribers.unsubscribe(session, alice, now)
+    assert "alice" not in repr(messages(app))
+    webhooks.send_events(app, now)
+    with app.db.write() as session:
+        subscribers.erase(session, alice, now)
+    webhooks.send_events(app, now)
+    left, erased = [request.event for request in receiver.received]
+    assert left["data"] == {"subscriber_id": alice, "email": "alice@example.org"}
+    assert erased == {
+        "type": "subscriber.erased",
+        "timestamp": left["timestamp"],
+        "data": {"subscriber_id": 1},
+    }
+
+
+def test_bounces_and_complaints_are_sent_once(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """A notice that is reported twice causes one event."""
+    add(WebhookEvent.BOUNCED, WebhookEvent.COMPLAINED)
+    with app.db.write() as session:
+        alice = add_alice(session, now)
+        facts = {"subscriber_id": alice, "edition": "2026-11-20", "due_at": now, "created_at": now}
+        session.add(Delivery(**facts, state=DeliveryState.SENT, id=7))
+        session.flush()
+        for _ in range(2):
+            refusal = SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user")
+            bounces.record_refusal(session, 7, alice, refusal, now)
+            bounces.record_complaint(session, 7, alice, "spam", now)
+    webhooks.send_events(app, now)
+    about = {"subscriber_id": alice, "delivery_id": 7}
+    assert [(each.event["type"], each.event["data"]) for each in receiver.received] == [
+        ("delivery.bounced", about | {"permanent": True}),
+        ("delivery.complained", about),
+    ]
+
+
+def test_failing_source_and_pause(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """A source is reported after its third failure in a row; a pause once, until it has ended."""
+    add(WebhookEvent.SOURCE_FAILED, WebhookEvent.PAUSED)
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        for _ in range(5):
+            poll_schedule.record_failure(session, source, "HTTP 500.", now, None)
+        ledger.pause(session, "the relay moves", now)
+        ledger.pause(session, "again", now)
+        ledger.pause(session, "look at it", now, "2026-11-20")
+    webhooks.send_events(app, now)
+    failed, *paused = [request.event["data"] for request in receiver.received]
+    assert (failed["failures"], failed["error"], failed["source_id"]) == (3, "HTTP 500.", source.id)
+    assert paused == [
+        {"edition": None, "reason": "the relay moves"},
+        {"edition": "2026-11-20", "reason": "look at it"},
+    ]
+
+
+def test_event_is_rolled_back_with_its_cause(
+    app: Application, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """An event that did not happen is not sent."""
+    add()
+    with pytest.raises(ZeroDivisionError), app.db.write() as session:  # noqa: PT012 - both must be rolled back
+        ledger.pause(session, "a mistake", now)
+        assert 1 / 0
+    assert messages(app) == []
+
+
+def test_edition_is_reported_when_all_have_got_it(
+    app: Application,
+    receiver: WebhookReceiver,
+    add: Callable[..., WebhookEndpoint],
+    mail_server: MailServer,
+    now: datetime,
+) -> None:
+    """Once, with its counts, and not while somebody in a later time zone is still due."""
+    add(WebhookEvent.EDITION_SENT)
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Language Agents that Plan", now.date(), now, abstract="Plans.")
+        midnight = now.replace(hour=0, minute=0)
+        for name, interest, hour in (("alice", "language agents", 9), ("bob", "quantum chess", 18)):
+            due = midnight + hour * HOUR
+            factories.add_subscriber(
+                session, f"{name}@example.org", [interest], due, hour=hour, due_since=due
+            )
+    pipeline.send_due(app, now)
+    webhooks.report_editions(app, now)
+    assert messages(app) == []
+    pipeline.send_due(app, now + 9 * HOUR)
+    for _ in range(2):
+        webhooks.report_editions(app, now + 9 * HOUR)
+    assert webhooks.send_events(app, now + 9 * HOUR) == {"accepted": 1}
+    (request,) = receiver.received
+    facts = request.event["data"]
+    assert (facts["edition"], facts["due"], facts["sent"], facts["skipped"]) == ("2026-11-20", 2, 1, 1)
+    assert facts["consistent"]
+
+
+def test_failed_event_is_sent_again_with_growing_delays(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """With the same id. The next attempt is data, so it survives a restart."""
+    add()
+    emit(app, now)
+    receiver.status, receiver.answer = 500, b"out of order"
+    delays, at = [], now
+    for _ in range(4):
+        assert webhooks.send_events(app, at) == {"failed": 1}
+        assert webhooks.send_events(app, at + 30 * timedelta(seconds=1)) == {}
+        (row,) = messages(app)
+        assert row.next_attempt_at
+        delays.append(row.next_attempt_at - at)
+        at = row.next_attempt_at
+    assert MINUTE / 2 < delays[0] < 2 * MINUTE
+    assert all(3 < later / earlier < 5 for earlier, later in itertools.pairwise(delays))
+    assert (row.status, row.error, row.attempts) == (500, "HTTP 500. out of order", 4)
+    assert endpoint(app).error == "HTTP 500. out of order"
+    receiver.status = 200
+    assert webhooks.send_events(app, at) == {"accepted": 1}
+    assert len({request.headers["webhook-id"] for request in receiver.received}) == 1
+    assert len({request.headers["webhook-timestamp"] for request in receiver.received}) == 5
+    assert endpoint(app).error == ""
+
+
+def test_others_wait_after_a_failure(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """An endpoint that is down gets one request per run, not one for each event that waits."""
+    add()
+    emit(app, now, 5)
+    receiver.status = 503
+    receiver.headers = {"Retry-After": "7200"}
+    assert webhooks.send_events(app, now) == {"failed": 1}
+    first, second, *_ = messages(app)
+    assert first.next_attempt_at == now + 2 * HOUR
+    assert (second.attempts, second.next_attempt_at) == (0, now)
+
+
+def test_endpoint_is_disabled_after_three_days(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """Then the doctor says so, and an operator can enable it and have its events sent again."""
+    add()
+    emit(app, now)
+    receiver.status = 404
+    at, attempts = now, 0
+    while (row := messages(app)[0]).next_attempt_at:
+        at, attempts = row.next_attempt_at, attempts + 1
+        assert webhooks.send_events(app, at) == {"failed": 1}
+    assert (row.state, row.next_attempt_at) == (WebhookState.FAILED, None)
+    assert 2.5 * DAY < at - now < 3 * DAY
+    assert 10 < attempts < 20
+    assert endpoint(app).disabled_at == at
+    emit(app, at)
+    assert len(messages(app)) == 1
+    findings = {each.check: each for each in service_state.check(app.db, app.models, at)}
+    finding = findings[f"webhook {receiver.url}"]
+    assert finding.urgent
+    assert "was disabled at 2026-11-2" in finding.message
+    assert "HTTP 404" in finding.message
+
+    receiver.status = 200
+    with app.db.write() as session:
+        stored = session.exec(select(WebhookEndpoint)).one()
+        with pytest.raises(Conflict):
+            webhook_endpoints.resend_failed(session, stored, at)
+        webhook_endpoints.change(session, stored, enabled=True)
+        assert webhook_endpoints.resend_failed(session, stored, at) == 1
+    assert webhooks.send_events(app, at) == {"accepted": 1}
+    assert not any(
+        each.startswith("webhook") for each in (f.check for f in service_state.check(app.db, app.models, at))
+    )
+
+
+def test_endpoint_that_works_stays_enabled(
+    app: Application, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """An event that it never accepts is given up, and others go on."""
+    add()
+    emit(app, now, 2)
+    refused, other = messages(app)
+    with app.db.write() as session:
+        webhook_endpoints.record(session, other.id or 0, Attempt(200), now + HOUR)
+        webhook_endpoints.record(session, refused.id or 0, Attempt(422, "HTTP 422."), now + 3 * DAY)
+    assert [row.state for row in messages(app)] == [WebhookState.FAILED, WebhookState.ACCEPTED]
+    assert endpoint(app).disabled_at is None
+
+
+def test_endpoint_that_is_gone_is_disabled_at_once(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    add()
+    emit(app, now, 2)
+    receiver.status = 410
+    webhooks.send_events(app, now)
+    assert endpoint(app).disabled_at == now
+    assert {(row.state, row.next_attempt_at) for row in messages(app)} == {(WebhookState.FAILED, None)}
+
+
+def test_old_secret_signs_for_one_more_day(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    old = add().secret
+    with app.db.write() as session:
+        row = session.exec(select(WebhookEndpoint)).one()
+        webhook_endpoints.rotate(session, row, now)
+        new = row.secret
+    for at in (now, now + 25 * HOUR):
+        emit(app, at)
+        webhooks.send_events(app, at)
+    both, only_new = receiver.received
+    assert (both.is_signed_by(old), both.is_signed_by(new)) == (True, True)
+    assert (only_new.is_signed_by(old), only_new.is_signed_by(new)) == (False, True)
+
+
+def test_test_event_is_sent_once(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """Also to a disabled endpoint. A failure is reported, not repeated."""
+    number = add().id or 0
+    with app.db.write() as session:
+        webhook_endpoints.change(session, webhook_endpoints.get(session, number), enabled=False, now=now)
+    sent = webhooks.send_test(app, number, now)
+    assert (sent.state, sent.status) == (WebhookState.ACCEPTED, 204)
+    assert receiver.received[0].event == {
+        "type": "webhook.test", "timestamp": "2026-11-20T09:30:00+00:00", "data": {},
+    }  # fmt: skip
+    receiver.status = 401
+    failed = webhooks.send_test(app, number, now)
+    assert (failed.state, failed.error, failed.next_attempt_at) == (WebhookState.FAILED, "HTTP 401.", None)
+    assert endpoint(app).disabled_at == now
+
+
+@pytest.mark.parametrize("url", ["https://10.0.0.7/x", "https://localhost/x", "http://93.184.215.14/x"])
+@pytest.mark.once
+def test_private_and_unencrypted_urls_are_refused(app: Application, url: str) -> None:
+    with pytest.raises(InvalidInput, match="PAPERBOY_ALLOW_PRIVATE_SOURCES"):
+        webhooks.check_url(app.settings, url)
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://a.test/", "https://user:word@a.test/", "https://a.test/#x", "https://"]
+)
+def test_malformed_urls_are_refused(app: Application, now: datetime, url: str) -> None:
+    with pytest.raises(InvalidInput), app.db.write() as session:
+        webhook_endpoints.add(session, url, ALL, False, now)
+
+
+def test_private_address_is_refused_when_it_is_sent(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """A name may resolve to a private address later. No request reaches it. Redirects are not followed."""
+    add()
+    emit(app, now)
+    closed = replace(app, settings=app.settings.model_copy(update={"allow_private_sources": ()}))
+    assert webhooks.send_events(closed, now) == {"failed": 1}
+    assert receiver.received == []
+    assert "private address" in messages(app)[0].error
+    receiver.status, receiver.headers = 302, {"Location": receiver.url}
+    assert webhooks.send_events(app, now + HOUR) == {"failed": 1}
+    assert len(receiver.received) == 1
+
+
+def test_slow_endpoint_does_not_delay_others(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Each endpoint has its own queue, and an answer has a time limit."""
+    add()
+    closed_port = "http://127.0.0.1:1/hook"
+    with app.db.write() as session:
+        webhook_endpoints.add(session, closed_port, ALL, False, now - DAY)
+    emit(app, now, 3)
+    assert webhooks.send_events(app, now) == {"accepted": 3, "failed": 1}
+
+
+def test_events_of_removed_endpoints_and_old_events_are_deleted(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """An event that still waits is kept, however old it is."""
+    add()
+    emit(app, now - 400 * DAY)
+    webhooks.send_events(app, now)
+    emit(app, now - 400 * DAY)
+    maintenance.prune(app, now)
+    (waiting,) = messages(app)
+    assert waiting.state is WebhookState.PENDING
+    with app.db.write() as session:
+        webhook_endpoints.remove(session, session.exec(select(WebhookEndpoint)).one())
+    assert messages(app) == []
+
+
+def test_number_of_endpoints_is_limited(app: Application, now: datetime) -> None:
+    with app.db.write() as session:
+        for number in range(webhook_endpoints.MAX_ENDPOINTS):
+            webhook_endpoints.add(session, f"https://a.test/{number}", ALL, False, now)
+        with pytest.raises(Conflict):
+            webhook_endpoints.add(session, "https://a.test/more", ALL, False, now)

@@ -1,0 +1,61 @@
+"""Test the pages of webhooks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from app.application import Application
+from app.settings import Settings
+from app.storage import webhook_endpoints
+from tests.support.webhook_receiver import WebhookReceiver
+from tests.web.admin.conftest import Desk
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Return settings that allow a receiver on this machine."""
+    return settings.model_copy(update={"allow_private_sources": ("127.0.0.1",)})
+
+
+@pytest.fixture
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as server:
+        yield server
+
+
+def test_operator_adds_and_tests_a_webhook(
+    app: Application, sign_in: Callable[..., Desk], receiver: WebhookReceiver
+) -> None:
+    """The secret is on the page after the form, and on no other."""
+    desk = sign_in()
+    added = desk.post("/admin/webhooks", url=receiver.url, event="sending.paused", addresses="yes").text
+    (secret,) = re.findall(r"whsec_[\w+/=]+", added)
+    at = "/admin/webhooks/1"
+    assert desk.post(f"{at}/test").headers["location"] == f"{at}?done=accepted"
+    assert receiver.received[0].is_signed_by(secret)
+    receiver.status, receiver.answer = 500, b"<b>broken</b> <i>pipes</i>"
+    assert "not accepted: HTTP 500" in desk.post(f"{at}/test").text
+    shown = desk.get(at).text
+    assert "whsec_" not in shown
+    assert "webhook.test" in shown
+    assert "<b>broken" not in shown
+    assert desk.post(f"{at}/rotate").text.count("whsec_") == 1
+    assert desk.post(at, url=receiver.url, event="edition.sent").headers["location"] == f"{at}?done=changed"
+    with app.db.read() as session:
+        row = webhook_endpoints.get(session, 1)
+    assert (row.events, row.include_addresses) == (["edition.sent"], False)
+    for action in ("disable", "enable", "resend", "remove"):
+        assert desk.post(f"{at}/{action}").status_code == 303
+    assert "None yet." in desk.get("/admin/webhooks").text
+
+
+def test_problems_are_shown_on_the_form(sign_in: Callable[..., Desk]) -> None:
+    """What was typed stays."""
+    refused = sign_in().post("/admin/webhooks", url="http://a.test/", event="sending.paused")
+    assert refused.status_code == 422
+    assert "must begin with https://" in refused.text
+    assert 'value="http://a.test/"' in refused.text
+    assert "Choose at least one event." in sign_in().post("/admin/webhooks", url="https://a.test/").text
