@@ -100,7 +100,8 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.pause(session, reason, now, edition)
         audit_log.record(session, output.ACTOR, audit_log.SENDING_PAUSED, edition, now, reason=reason)
-    output.out().print(f"{_named(edition)} is paused.")
+    others = " Confirmations and links wait, too." if edition == ledger.ALL_EDITIONS else ""
+    output.out().print(f"{_named(edition)} is paused.{others}")
 
 
 @sending.command()

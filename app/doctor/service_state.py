@@ -60,9 +60,10 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
             everything = pause.edition == ledger.ALL_EDITIONS
             scope = "all sending" if everything else f"edition {pause.edition}"
             option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
+            others = "; confirmations and links wait, too" if everything else ""
             yield warning(
                 "sending" if everything else f"sending {pause.edition}",
-                f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}",
+                f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
                 f"run `paperboy sending resume{option}` when the reason no longer applies",
                 urgent=True,
             )

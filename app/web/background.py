@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from app import clock, pipeline
 from app.application import Application
+from app.delivery import ledger
 from app.errors import TooManyRequests
 from app.web.rate_limits import Capacity, WorkSlots
 
@@ -38,6 +39,13 @@ async def answer_form(request: Request, request_id: int) -> None:
     await run_in_threadpool(
         _with_mail_slot, request, lambda: pipeline.answer_requests(app, clock.utcnow(), [request_id])
     )
+
+
+def is_paused(request: Request) -> bool:
+    """Return whether mails that are requested now wait, because all sending is paused."""
+    app: Application = request.app.state.paperboy
+    with app.db.read() as session:
+        return ledger.is_paused(session)
 
 
 def run_job(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request, Response
 from sqlmodel import col, select
 
 from app import clock
 from app.application import Application
 from app.delivery import ledger
-from app.storage.models import Delivery, DeliveryState
+from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 from app.types import MailKind
 from app.web.admin.sign_in import Reader, Sender, back_to, page
 from app.web.api import deliveries, editions
 from app.web.api.auth import Id
-from app.web.api.pagination import window_of
+from app.web.api.pagination import newest_first, window_of
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
 
@@ -23,6 +26,7 @@ EDITIONS_SHOWN, MAILS_SHOWN = 30, 50
 IN_TROUBLE = (DeliveryState.FAILED, DeliveryState.UNCERTAIN, DeliveryState.DEFERRED)
 MESSAGES = {
     "paused": "Paused. Mails that are being sent right now still go out.",
+    "all_paused": "Paused, also confirmations and links. Mails that are being sent right now still go out.",
     "resumed": "Resumed.",
     "cancelled": "All unsent mails of this edition are cancelled.",
     "all_resent": "The uncertain mails will be sent again within a minute.",
@@ -58,6 +62,33 @@ def show_edition(request: Request, operator: Reader, edition: editions.Name, don
         request, "admin/edition.html", operator, edition=current, mails=mails, sample=sample,
         awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
         message=MESSAGES.get(done, ""),
+    )  # fmt: skip
+
+
+@router.get("/admin/editions/{edition}/readers")
+def list_readers(
+    request: Request,
+    operator: Reader,
+    edition: editions.Name,
+    state: Annotated[list[str] | None, Query()] = None,
+    cursor: str | None = None,
+) -> Response:
+    """List the subscribers whose digests of an edition are in these states, with the reasons."""
+    app: Application = request.app.state.paperboy
+    states = [each for each in DeliveryState if each in (state or ())]
+    digests = select(Delivery).where(Delivery.edition == edition, Delivery.kind == MailKind.DIGEST)
+    if states:
+        digests = digests.where(col(Delivery.state).in_(states))
+    with app.db.read() as session:
+        window = window_of(MAILS_SHOWN, cursor)
+        rows, following = newest_first(session, digests, col(Delivery.id), window)
+        ids = [row.subscriber_id for row in rows]
+        named = select(Subscriber).where(col(Subscriber.id).in_(ids))
+        people = [each for each in session.exec(named) if each.state is not SubscriberState.ERASED]
+    return page(
+        request, "admin/readers.html", operator, edition=edition, rows=rows, states=states,
+        addresses={each.id: each.email for each in people}, known=list(DeliveryState),
+        next_cursor=following, query=urlencode([("state", each.value) for each in states]),
     )  # fmt: skip
 
 
@@ -99,7 +130,7 @@ def resend(request: Request, operator: Sender, delivery_id: Id) -> Response:
 def pause_sending(request: Request, operator: Sender, reason: Text = "") -> Response:
     body = editions.PauseRequest(reason=operator.reason(reason))
     editions.pause_sending(request.app.state.paperboy, operator.key, clock.utcnow(), body)
-    return back_to("/admin/editions", "paused")
+    return back_to("/admin/editions", "all_paused")
 
 
 @router.post("/admin/sending/resume")

@@ -10,6 +10,7 @@ import structlog
 from fastapi import APIRouter, BackgroundTasks, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
+from sqlalchemy import func
 from sqlmodel import col, select
 from starlette.datastructures import UploadFile
 
@@ -20,6 +21,7 @@ from app.storage import job_runs, uploads
 from app.storage.models import Subscriber, SubscriberState
 from app.web.admin.sign_in import Importer, ImportSubmitter, Operator, Reader, back_to, check_form_token, page
 from app.web.api import subscriber_files as api
+from app.web.api.pagination import newest_first, window_of
 from app.web.forms import Text
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
@@ -29,7 +31,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/subscribers"
 SKIPPED_SHOWN = 200
-NEWEST_SHOWN = 20  # whose next digests are shown
+PREVIEWS_SHOWN = 20  # per page; each page takes a second
 HOLDS = {"": None, "yes": True, "no": False}  # None: if no digest was ever sent
 
 log = structlog.get_logger(__name__)
@@ -43,16 +45,27 @@ def export_subscribers(request: Request, _operator: Reader) -> Response:
 
 
 @router.get(PATH + "/next")
-def show_next_digests(request: Request, operator: Reader) -> Response:
-    """Show what the newest active subscribers would get now, to check an import before sending resumes."""
+def show_next_digests(
+    request: Request, operator: Reader, due: str = "", cursor: str | None = None
+) -> Response:
+    """Show what all active subscribers, or those who are `due`, would get now, newest subscribers first."""
     app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
-    newest = select(Subscriber.id).where(Subscriber.state == SubscriberState.ACTIVE)
+    now = clock.utcnow()
+    active = select(Subscriber).where(Subscriber.state == SubscriberState.ACTIVE)
+    if due:
+        active = active.where(col(Subscriber.next_due_at) <= now)
     with app.db.read() as session:
-        ids = session.exec(newest.order_by(col(Subscriber.id).desc()).limit(NEWEST_SHOWN)).all()
+        count = session.exec(select(func.count()).select_from(active.subquery())).one()
+        window = window_of(PREVIEWS_SHOWN, cursor)
+        rows, following = newest_first(session, active, col(Subscriber.id), window)
     with capacity.analyses.take():
-        previews = [*pipeline.preview_due(app, clock.utcnow(), filter(None, ids))]
-    return page(request, "admin/next_digests.html", operator, previews=previews)
+        previews = [*pipeline.preview_due(app, now, [row.id or 0 for row in rows])]
+    previews.sort(key=lambda preview: preview.subscriber_id, reverse=True)
+    return page(
+        request, "admin/next_digests.html", operator, previews=previews, count=count, due=bool(due),
+        next_cursor=following,
+    )  # fmt: skip
 
 
 @router.get(PATH + "/import")

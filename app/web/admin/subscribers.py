@@ -31,6 +31,7 @@ MESSAGES = {
     "unsubscribed": "Unsubscribed. They can sign up again themselves.",
     "links": "New links are being mailed. The earlier ones no longer work.",
     "tested": "The test digest was handed to the relay.",
+    "interests": "The interests are saved. They apply from the next digest on.",
     "address": "Links were mailed to confirm the new address, first to the old one.",
     "moved": "The address was changed.",
     "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
@@ -58,11 +59,10 @@ def add_subscriber(
     app: Application = request.app.state.paperboy
     typed = {"email": email, "interests": interests, "consent": consent}
     try:
-        texts = [text for line in interests.splitlines() if (text := line.strip())]
         body = api.NewSubscriber(
             email=email.strip(),
             consent=consent.strip(),
-            interests=[api.InterestIn(text=text) for text in texts],
+            interests=[api.InterestIn(text=text) for text in _lines(interests)],
         )
         added = api.add_subscriber(app, operator.key, clock.utcnow(), body)
     except ValidationError:
@@ -177,6 +177,27 @@ def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Res
     return back_to(f"{PATH}/{subscriber_id}", "links")
 
 
+@router.post(PATH + "/{subscriber_id}/interests")
+def change_interests(request: Request, operator: Writer, subscriber_id: Id, interests: Text = "") -> Response:
+    """Replace the interests. Those that stay keep their weights and quotas."""
+    app: Application = request.app.state.paperboy
+    now = clock.utcnow()
+    before = {each.text: each for each in api.get_subscriber(app, operator.key, now, subscriber_id).interests}
+    try:
+        wanted = [before.get(text) or api.InterestIn(text=text) for text in _lines(interests)]
+        body = api.SubscriberPatch(interests=wanted)
+        api.change_subscriber(app, operator.key, now, subscriber_id, body)
+    except (InvalidInput, Conflict, ValidationError) as error:
+        problem = "There are too many interests, or one is too long."
+        problem = problem if isinstance(error, ValidationError) else str(error)
+        return _page(request, operator, subscriber_id, problem=problem, interests=interests, status=422)
+    return back_to(f"{PATH}/{subscriber_id}", "interests")
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
 @router.post(PATH + "/{subscriber_id}/address")
 def change_address(
     request: Request, operator: Writer, subscriber_id: Id, email: Text = "", confirmed: Text = ""
@@ -220,6 +241,7 @@ def _page(
     explanation: Explanation | None = None,
     new_address: str = "",
     to: str = "",
+    interests: str | None = None,
     status: int = 200,
 ) -> Response:
     app: Application = request.app.state.paperboy
@@ -231,4 +253,5 @@ def _page(
         request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=mails,
         events=events, message=message, problem=problem, paper=paper, explanation=explanation,
         new_address=new_address, to=to,
+        interests="\n".join(each.text for each in subscriber.interests) if interests is None else interests,
     )  # fmt: skip

@@ -180,7 +180,8 @@ def _accepted(
     # Close the connection: a second request on it would wait until the message is sent, and so reveal
     # whether there was one.
     headers = {**PUBLIC_REFERRER, "Connection": "close"}
-    return page(request, template, headers=headers, **values)
+    paused = background.is_paused(request)
+    return page(request, template, headers=headers, paused=paused, **values)
 
 
 def _front_page(

@@ -52,7 +52,8 @@ def mail_link(request: Request, grant: Subscription, later: BackgroundTasks) -> 
         stored = subscribers.request_link(session, subscriber.email, client_ip(request), clock.utcnow())
         masked = masked_address(subscriber)
     later.add_task(background.answer_form, request, stored)
-    return page(request, "link_sent.html", masked_address=masked)
+    paused = background.is_paused(request)
+    return page(request, "link_sent.html", masked_address=masked, paused=paused)
 
 
 @router.get("/view/{token}")

@@ -29,6 +29,7 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip
+from app.web.admin import editions, subscriber_files
 from app.web.rate_limits import WorkSlots
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
@@ -48,7 +49,7 @@ def people(app: Application) -> list[int]:
 
 def counts(page: str) -> dict[str, int]:
     """Return the numbers that a page shows as a list of counts. The first of a name counts."""
-    found = re.findall(r"<dt>(\w+)</dt><dd>(\d+)</dd>", page)
+    found = re.findall(r"<dt>(\w+)</dt><dd>(?:<a [^>]*>)?(\d+)", page)
     return {name: int(number) for name, number in reversed(found)}
 
 
@@ -82,7 +83,7 @@ def test_overview_adds_up_and_says_why(
     page = sign_in().get("/admin").text
     shown = counts(page)
     assert (shown["due"], shown["skipped"], shown["sent"]) == (2, 2, 0)
-    assert re.search(r"none of the … new papers matched your interests.</td><td[^>]*>2<", page)
+    assert re.search(r"none of the … new papers matched your interests.</td><td[^>]*><a [^>]*>2<", page)
     assert "the relay is being moved" in page
     assert 'action="/admin/sending/resume"' in page
     assert "there are no sources" in page
@@ -412,3 +413,87 @@ def test_limited_forms_keep_what_was_typed(
         assert f"Please wait {then}." in answer.text
         assert f'value="{typed}"' in answer.text
         assert 0 < int(answer.headers["retry-after"]) <= 3600
+
+
+def test_states_of_an_edition_lead_to_its_readers(
+    app: Application, sign_in: Callable[..., Desk], people: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each number is a link to the subscribers behind it, in pages, with the reason of each."""
+    monkeypatch.setattr(editions, "MAILS_SHOWN", 1)
+    now = clock.utcnow()
+    with app.db.write() as session:
+        why = (Skip("no new <papers>."), Skip("nothing matched."))
+        entries = [ledger.Entry(who, "2026-11-20", now, why) for who, why in zip(people, why, strict=True)]
+        ledger.add_entries(session, entries, now)
+    desk = sign_in()
+    links = set[str]()
+    for page in ("/admin/editions", "/admin/editions/2026-11-20"):
+        links |= set(re.findall(r'href="(/admin/editions/2026-11-20/readers[^"]*)">2<', desk.get(page).text))
+    assert links == {"/admin/editions/2026-11-20/readers?state=skipped"}
+    first = desk.get(links.pop()).text
+    assert (BOB in first, ALICE in first, "nothing matched." in first) == (True, False, True)
+    (older,) = re.findall(r'href="([^"]+)" rel="next"', first)
+    second = desk.get(f"/admin/editions/2026-11-20/readers{html.unescape(older)}").text
+    assert (BOB in second, ALICE in second, "no new &lt;papers&gt;." in second) == (False, True, True)
+    assert 'rel="next"' not in second
+    for query in ("?state=sent", "?state=pending&state=deferred"):
+        assert "None." in desk.get(f"/admin/editions/2026-11-20/readers{query}").text
+    with app.db.write() as session:
+        subscribers.erase(session, people[0], now)
+    assert (
+        f'/admin/subscribers/{people[0]}">{people[0]}<'
+        in desk.get(f"/admin/editions/2026-11-20/readers{html.unescape(older)}").text
+    )
+
+
+def test_next_digests_of_all_subscribers(
+    app: Application, sign_in: Callable[..., Desk], people: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pages, newest first, or only of those who are due."""
+    monkeypatch.setattr(subscriber_files, "PREVIEWS_SHOWN", 1)
+    with app.db.write() as session:
+        alice = subscribers.get(session, people[0])
+        alice.next_due_at = clock.utcnow() + timedelta(days=1)
+        session.add(alice)
+    desk = sign_in()
+    first = desk.get("/admin/subscribers/next").text
+    assert (BOB in first, ALICE in first, "2 active subscribers" in first) == (True, False, True)
+    (older,) = re.findall(r'href="([^"]+)" rel="next"', first)
+    second = desk.get(f"/admin/subscribers/next{html.unescape(older)}").text
+    assert (BOB in second, ALICE in second, 'rel="next"' in second) == (False, True, False)
+    due = desk.get("/admin/subscribers/next?due=yes").text
+    assert (BOB in due, "1 due subscriber would" in due, 'rel="next"' in due) == (True, True, False)
+
+
+def test_operator_changes_interests(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """Interests that stay keep their weight and quota. A refused text stays in the form."""
+    chosen = replace(WANTED, interests=(Interest("diffusion models", 2.0, 3), Interest("robotics")))
+    with app.db.write() as session:
+        subscribers.change(session, people[0], chosen, clock.utcnow())
+    desk, at = sign_in(), f"/admin/subscribers/{people[0]}"
+    assert ">diffusion models\nrobotics</textarea>" in desk.get(at).text
+    saved = desk.post(f"{at}/interests", interests="speech\n\n diffusion models \n")
+    assert saved.headers["location"] == f"{at}?done=interests"
+    with app.db.read() as session:
+        after = subscribers.preferences_of(session, subscribers.get(session, people[0])).interests
+    assert after == (Interest("speech"), Interest("diffusion models", 2.0, 3))
+    refused = desk.post(f"{at}/interests", interests='"unclosed')
+    assert refused.status_code == 422
+    assert "&#34;unclosed</textarea>" in refused.text
+    assert ("desk 0", "subscriber.change") in actions(app)
+
+
+def test_paused_sending_says_that_confirmations_wait(
+    app: Application, sign_in: Callable[..., Desk], visitor: TestClient
+) -> None:
+    """On the admin pages, and to those who request a link."""
+    desk = sign_in()
+    paused = "paused all its e-mail for now"
+    form = {"email": "carol@example.org"}
+    assert paused not in visitor.post("/manage", data=form).text
+    desk.post("/admin/sending/pause", reason="the relay moves")
+    assert "Confirmations and links that people request wait, too" in desk.get("/admin/editions").text
+    assert "confirmations and links wait, too" in desk.get("/admin").text
+    assert paused in visitor.post("/manage", data=form).text
