@@ -58,6 +58,7 @@ Where to find limits, weights and intervals:
     the facts on a card, and their order        mail/card_facts.py
     how long texts on a card may be             mail/text_limits.py
     when a digest is held or skipped            digests/compose.py
+    how many interests a subscriber may have    settings.py
     defaults of a new subscriber                settings.py, subscribers/preferences.py
     notes and headings in a digest              digests/wording.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
@@ -69,7 +70,7 @@ Where to find limits, weights and intervals:
     when soft bounces suppress an address       bounces/soft_bounce_score.py
     how often a bounce counts                   bounces/recording.py
     how a relay's replies are understood        delivery/smtp/responses/classify.py, phrases.py
-    how long links work (LIFETIMES)             links.py
+    how long links work (LIFETIMES)             settings.py, links.py
     how many e-mails a mailbox may request      subscribers/form_submissions.py
     how many forms a network may send           settings.py, web/proof_of_work.py
     how long an event is sent again             storage/webhook_endpoints.py

@@ -28,7 +28,7 @@ import hashlib
 import hmac
 import re
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -84,17 +84,13 @@ LIFETIMES = {
     Purpose.ADDRESS: timedelta(days=2),
     Purpose.EXPORT: timedelta(hours=2),
     Purpose.ERASE: timedelta(hours=2),
-}  # other links work until the subscriber's link epoch is incremented
+}  # by default; other links work until the subscriber's link epoch is incremented
 
 
-def lifetime_in_words(purpose: Purpose) -> str:
+def lifetime_in_words(lifetime: timedelta) -> str:
     """Return how long a link works, as shown on pages and in mail: "7 days", "2 hours"."""
-    lifetime = LIFETIMES[purpose]
     count, unit = (lifetime.days, "day") if lifetime.days else (lifetime.seconds // 3600, "hour")
     return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
-
-
-LIFETIMES_IN_WORDS = {purpose.value: lifetime_in_words(purpose) for purpose in LIFETIMES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +114,12 @@ class Grant:
 class LinkSigner:
     """A signer and verifier of tokens. The first key signs; all keys verify."""
 
-    def __init__(self, keys: Sequence[str], base_url: str) -> None:
+    def __init__(
+        self, keys: Sequence[str], base_url: str, lifetimes: Mapping[Purpose, timedelta] = LIFETIMES
+    ) -> None:
         self._keys = [_Key(key) for key in keys]
         self._base_url = base_url
+        self.lifetimes = lifetimes
 
     def token(
         self, purpose: Purpose, subscriber_id: int, issued: datetime, *, epoch: int = 0, argument: int = 0
@@ -162,7 +161,7 @@ class LinkSigner:
         """Return the content of a token. Raise LinkForged or LinkExpired if it is not valid."""
         payload = self._decrypt(purpose, _LINK_STREAM, _decode(token))
         subscriber_id, argument, second, epoch = _PAYLOAD.unpack(payload)
-        issued, lifetime = datetime.fromtimestamp(second, UTC), LIFETIMES.get(purpose)
+        issued, lifetime = datetime.fromtimestamp(second, UTC), self.lifetimes.get(purpose)
         if lifetime and issued + lifetime < now:
             raise LinkExpired
         return Grant(purpose, subscriber_id, argument, epoch, issued)

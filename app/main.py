@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -13,7 +14,7 @@ from fastapi.middleware.gzip import GZipMiddleware
 from app import clock, jobs
 from app.application import Application
 from app.jobs import scheduler
-from app.links import LinkSigner
+from app.links import LIFETIMES, LinkSigner, Purpose
 from app.mail.composer import Composer
 from app.mail.render import Renderer
 from app.papers.sources.http_client import HttpTransport
@@ -66,7 +67,11 @@ log = structlog.get_logger(__name__)
 def build(settings: Settings) -> Application:
     """Build the application. The caller must call `app.db.dispose()` when it is no longer needed."""
     interpreter.limit_malloc_arenas()
-    signer = LinkSigner(settings.secret_keys, settings.base_url)
+    lifetimes = {
+        Purpose.CONFIRM: timedelta(days=settings.confirm_link_days),
+        Purpose.PREFERENCES: timedelta(days=settings.preferences_link_days),
+    }
+    signer = LinkSigner(settings.secret_keys, settings.base_url, LIFETIMES | lifetimes)
     renderer = Renderer(settings, signer)
     return Application(
         settings=settings,

@@ -24,6 +24,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.digests import restoring
 from app.errors import Conflict, InvalidInput
+from app.links import Purpose
 from app.papers import source_history
 from app.settings import Settings
 from app.storage import (
@@ -133,7 +134,9 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["webhook_messages"] += webhook_endpoints.prune(session, old_run)
             run.counts["cards"] += ledger.prune_snapshots(session, old)
             subscribers.expire_changes(session, now)
-            run.counts["requests"] += subscribers.prune_form_submissions(session, now)
+            run.counts["requests"] += subscribers.prune_form_submissions(
+                session, now, app.signer.lifetimes[Purpose.CONFIRM]
+            )
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             hit_counters.prune(session, now)
             admin_sessions.prune(session, now)

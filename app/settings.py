@@ -137,8 +137,14 @@ class Settings(BaseSettings):
     searches_per_minute: int = Field(default=30, ge=1, le=10_000)
     previews_per_minute: int = Field(default=60, ge=1, le=10_000)
     feeds_per_minute: int = Field(default=30, ge=1, le=10_000)
+    first_digests_per_hour: int = Field(default=10, ge=1, le=10_000)
+    test_sends_per_hour: int = Field(default=20, ge=1, le=1000)  # per key
+    max_interests: int = Field(default=20, ge=1, le=50)  # of a subscriber
+    confirm_link_days: int = Field(default=7, ge=1, le=30)
+    preferences_link_days: int = Field(default=30, ge=1, le=365)
+    admin_idle_minutes: int = Field(default=60, ge=5, le=720)
     source_timeout_seconds: int = Field(default=60, ge=5, le=600)  # for one response
-    unconfirmed_days: int = Field(default=30, ge=7, le=365)  # the link to confirm works for 7
+    unconfirmed_days: int = Field(default=30, ge=1, le=365)  # as long as the link to confirm works
     run_retention_days: int = Field(default=90, ge=7, le=3650)
 
     @field_validator(
@@ -271,6 +277,14 @@ class Settings(BaseSettings):
     def _name_the_model(self) -> Settings:
         if self.summary_url and not self.summary_model:
             raise ValueError("PAPERBOY_SUMMARY_URL is set, but PAPERBOY_SUMMARY_MODEL is not: set both")
+        return self
+
+    @model_validator(mode="after")
+    def _keep_the_unconfirmed(self) -> Settings:
+        if self.unconfirmed_days < self.confirm_link_days:
+            raise ValueError(
+                "PAPERBOY_UNCONFIRMED_DAYS is less than PAPERBOY_CONFIRM_LINK_DAYS: links would lead nowhere"
+            )
         return self
 
     @model_validator(mode="after")

@@ -88,7 +88,7 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("pages_per_minute", "0"),
         ("api_requests_per_minute", "many"),
         ("source_timeout_seconds", "601"),
-        ("unconfirmed_days", "6"),
+        ("unconfirmed_days", "0"),
     ],
 )
 def test_error_names_the_environment_variable(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:

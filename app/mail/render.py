@@ -22,7 +22,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from markupsafe import Markup, escape
 
 from app.errors import DeliveryError
-from app.links import DIGEST_ACTIONS, LIFETIMES_IN_WORDS, LinkSigner, Purpose
+from app.links import DIGEST_ACTIONS, LinkSigner, Purpose, lifetime_in_words
 from app.mail import card_facts, headers, marks, subject_line
 from app.mail.text_limits import (
     LIMIT_STEPS,
@@ -81,6 +81,9 @@ class Renderer:
     def __init__(self, settings: Settings, signer: LinkSigner) -> None:
         self.settings = settings
         self._signer = signer
+        self._lifetimes = {
+            purpose.value: lifetime_in_words(lifetime) for purpose, lifetime in signer.lifetimes.items()
+        }
         self._templates = template_environment(FOLDER)
         self._site = {
             "name": settings.site_name,
@@ -99,7 +102,7 @@ class Renderer:
             return mail
         values = {
             "site": self._site, "reader": request.email, "links": self._links(request),
-            "works_for": LIFETIMES_IN_WORDS,
+            "works_for": self._lifetimes,
         }  # fmt: skip
         subject = safe_line(self._render(f"{request.kind}/subject.txt", values))
         return RenderedMail(

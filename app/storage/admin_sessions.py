@@ -11,13 +11,13 @@ import hmac
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete
-from sqlmodel import Session, col, or_, select
+from sqlmodel import Session, col, select
 
 from app.storage import api_keys
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import AdminSession, ApiKey
 
-IDLE, LONGEST = timedelta(hours=1), timedelta(hours=12)  # a session ends after this time unused, and at all
+LONGEST = timedelta(hours=12)  # after which a session ends, even if it is used
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `used_at` is not written on every request
 
 
@@ -28,13 +28,13 @@ def create(session: Session, key: ApiKeyIdentity, now: datetime) -> str:
     return secret
 
 
-def find(session: Session, secret: str, now: datetime) -> tuple[ApiKeyIdentity, bool] | None:
+def find(session: Session, secret: str, now: datetime, idle: timedelta) -> tuple[ApiKeyIdentity, bool] | None:
     """Return the holder of a session, and whether `touch` should be called.
 
-    Return None if the session has ended, or its key is revoked or expired.
+    Return None if the session has ended, was unused for `idle`, or its key is revoked or expired.
     """
     row = _find(session, secret)
-    if row is None or row.used_at <= now - IDLE or row.created_at <= now - LONGEST:
+    if row is None or row.used_at <= now - idle or row.created_at <= now - LONGEST:
         return None
     key = api_keys.identity_of(session.get_one(ApiKey, row.key_id), now)
     return (key, now - row.used_at >= _TOUCH_INTERVAL) if key else None
@@ -54,7 +54,7 @@ def close(session: Session, secret: str) -> None:
 
 def prune(session: Session, now: datetime) -> None:
     """Delete the sessions that have ended."""
-    ended = or_(col(AdminSession.used_at) <= now - IDLE, col(AdminSession.created_at) <= now - LONGEST)
+    ended = col(AdminSession.created_at) <= now - LONGEST
     session.connection().execute(delete(AdminSession).where(ended))
 
 

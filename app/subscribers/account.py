@@ -14,7 +14,7 @@ from app.relevance import query_language
 from app.storage.models import Delivery, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import schedule
-from app.subscribers.preferences import Preferences, check
+from app.subscribers.preferences import MAX_INTERESTS, Preferences, check
 from app.subscribers.repository import (
     get_for_update,
     preferences_of,
@@ -43,7 +43,9 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
     return subscriber
 
 
-def follow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:
+def follow(
+    session: Session, subscriber_id: int, author: str, now: datetime, max_interests: int = MAX_INTERESTS
+) -> None:
     """Add an author to a subscriber's interests. Raise InvalidPreference if there would be too many.
 
     A subscriber without interests still gets trending papers alongside the author's.
@@ -54,8 +56,8 @@ def follow(session: Session, subscriber_id: int, author: str, now: datetime) -> 
         return
     if not preferences.interests:
         preferences = replace(preferences, max_trending=preferences.max_papers)
-    interests = (*preferences.interests, Interest(text))
-    change(session, subscriber_id, replace(preferences, interests=interests), now)
+    preferences = replace(preferences, interests=(*preferences.interests, Interest(text)))
+    change(session, subscriber_id, check(preferences, max_interests), now)
 
 
 def unfollow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:

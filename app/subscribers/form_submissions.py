@@ -31,7 +31,6 @@ MAX_MAILS = (
 )
 HISTORY = max(span for span, _ in MAX_MAILS)
 DECLINE_LASTS = timedelta(days=90)
-CHOICES_KEPT = LIFETIMES[Purpose.CONFIRM]  # they cannot be confirmed after that
 GIVE_UP = timedelta(days=1)  # older submissions are no longer processed
 
 
@@ -212,13 +211,13 @@ def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
     ]
 
 
-def prune(session: Session, now: datetime) -> int:
-    """Delete choices older than `CHOICES_KEPT` and rows that are no longer needed for limits or declines.
+def prune(session: Session, now: datetime, confirmable: timedelta = LIFETIMES[Purpose.CONFIRM]) -> int:
+    """Delete choices that cannot be confirmed any more, and rows that no limit or decline needs.
 
     A row that was not processed within `GIVE_UP` never will be: of its personal data, only the hash is kept.
     Return the number of deleted rows.
     """
-    _close(session, col(FormSubmission.created_at) < now - CHOICES_KEPT)
+    _close(session, col(FormSubmission.created_at) < now - confirmable)
     late = (col(FormSubmission.created_at) < now - GIVE_UP, col(FormSubmission.processed_at).is_(None))
     _close(session, and_(*late))
     useless = (

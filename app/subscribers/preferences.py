@@ -13,7 +13,7 @@ from app.settings import Settings
 from app.subscribers import schedule
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
-MAX_INTERESTS = 20
+MAX_INTERESTS = 50  # PAPERBOY_MAX_INTERESTS is the limit for subscribers themselves
 MAX_PAPERS = 30  # with more, a mail would exceed the 100 kB at which mailbox providers clip it
 MAX_WEIGHT = 3.0
 MAX_MUTED = 50
@@ -46,7 +46,7 @@ def default_preferences(settings: Settings) -> Preferences:
     )
 
 
-def problems(preferences: Preferences) -> dict[str, str]:
+def problems(preferences: Preferences, max_interests: int = MAX_INTERESTS) -> dict[str, str]:
     """Return error messages by field (`interests.0` is the first interest); empty if all values are valid."""
     least, most = preferences.min_papers, preferences.max_papers
     bounds = f"Choose a number from 1 to {MAX_PAPERS}."
@@ -72,8 +72,8 @@ def problems(preferences: Preferences) -> dict[str, str]:
         ),
         (
             "interests",
-            len(preferences.interests) <= MAX_INTERESTS,
-            f"You can have at most {MAX_INTERESTS} interests. Fewer, more specific interests work better.",
+            len(preferences.interests) <= max_interests,
+            f"You can have at most {max_interests} interests. Fewer, more specific interests work better.",
         ),
         (
             "interests",
@@ -95,12 +95,12 @@ def problems(preferences: Preferences) -> dict[str, str]:
     return by_field
 
 
-def check(preferences: Preferences) -> Preferences:
+def check(preferences: Preferences, max_interests: int = MAX_INTERESTS) -> Preferences:
     """Return the preferences with interests and muted texts normalised and deduplicated.
 
     Raise InvalidPreference, which names the first field with an invalid value.
     """
-    for field, problem in problems(preferences).items():
+    for field, problem in problems(preferences, max_interests).items():
         raise InvalidPreference(problem, field)
     muted: dict[str, str] = {}
     for text in map(query_language.normalise, preferences.muted):

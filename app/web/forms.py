@@ -76,11 +76,12 @@ class PreferencesForm:
     liked: str = ""  # pasted papers
     original_texts: tuple[str, ...] = ()  # interests and muted words when the form was opened
     problems: dict[str, str] = field(default_factory=dict)
+    max_interests: int = MAX_INTERESTS
 
     @property
     def rows_with_spare(self) -> tuple[InterestInput, ...]:
         """Return the rows, followed by some empty ones."""
-        spare = min(SPARE_ROWS, MAX_INTERESTS - len(self.rows))
+        spare = min(SPARE_ROWS, self.max_interests - len(self.rows))
         return self.rows + (InterestInput(),) * max(spare, 0)
 
     @property
@@ -131,8 +132,11 @@ class PauseForm:
         return "text" if self.typed and not _DAY.fullmatch(self.typed) else "date"
 
 
-def filled_form(chosen: Preferences) -> PreferencesForm:
-    """Return the form that shows stored preferences."""
+def filled_form(chosen: Preferences, max_interests: int) -> PreferencesForm:
+    """Return the form that shows stored preferences.
+
+    Subscribers to whom an operator gave more than `max_interests` keep them.
+    """
     rows = (
         InterestInput(interest.text, f"{interest.weight:g}", str(interest.quota or ""))
         for interest in chosen.interests
@@ -146,6 +150,7 @@ def filled_form(chosen: Preferences) -> PreferencesForm:
         muted="\n".join(chosen.muted),
         paper_updates=chosen.paper_updates,
         original_texts=(*(interest.text for interest in chosen.interests), *chosen.muted),
+        max_interests=max(max_interests, len(chosen.interests)),
         **numbers,
     )
 
@@ -195,7 +200,7 @@ def non_empty_lines(text: str) -> str:
 def add_interest(form: PreferencesForm, text: str) -> PreferencesForm:
     """Add an interest to the typed ones, if it is not among them and the form has room."""
     rows = interest_rows([text])
-    if len(form.rows) >= MAX_INTERESTS or any(row.text == text for row in form.rows):
+    if len(form.rows) >= form.max_interests or any(row.text == text for row in form.rows):
         return form
     return replace(form, rows=(*form.rows, *rows))
 
@@ -204,8 +209,8 @@ def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
     """Split an interest that looks like several, if the form has room for the parts."""
     text = query_language.normalise(text[:MAX_INTEREST_CHARS])
     pieces = query_language.split_suggestion(text)
-    lines = [query_language.normalise(row.text) for row in form.rows[:MAX_INTERESTS]]
-    if not pieces or text not in lines or len(form.rows) - 1 + len(pieces) > MAX_INTERESTS:
+    lines = [query_language.normalise(row.text) for row in form.rows[: form.max_interests]]
+    if not pieces or text not in lines or len(form.rows) - 1 + len(pieces) > form.max_interests:
         return form
     at = lines.index(text)
     parts = (replace(form.rows[at], text=piece) for piece in pieces)
@@ -224,7 +229,7 @@ def replace_interest(form: PreferencesForm, change: str) -> PreferencesForm:
 
 def validated(form: PreferencesForm) -> PreferencesForm:
     """Validate the content fields of a form for its preview."""
-    problems = subscribers.problems(form.to_preferences())
+    problems = subscribers.problems(form.to_preferences(), form.max_interests)
     previewed = ("interests", *_CONTENT_FIELDS)
     return replace(
         form, problems={name: text for name, text in problems.items() if name.startswith(previewed)}

@@ -17,7 +17,7 @@ from app.digests.builder import DigestBuilder
 from app.errors import TooManyRequests
 from app.relevance import query_language
 from app.relevance.suggestions import InterestHint
-from app.subscribers import AMOUNTS, MAX_INTERESTS, Preferences
+from app.subscribers import AMOUNTS, Preferences
 from app.types import Digest, Interest, Skip
 from app.web import forms
 from app.web.forms import PreferencesForm
@@ -111,7 +111,7 @@ class Previews:
             builder, interests = self._current_builder(now), subscribers.deduplicate(preferences.interests)
             self._matched.update(interest.text for interest in interests)
             digest = builder.preview(now.date().isoformat(), preferences)
-            max_parts = MAX_INTERESTS - len(interests) + 1  # of one interest that is split
+            max_parts = self._app.settings.max_interests - len(interests) + 1  # of one interest that is split
             muted = builder.muted_papers(preferences.muted)
             interest_previews = tuple(
                 preview_interest(builder, interest, days, muted, max_parts) for interest in interests

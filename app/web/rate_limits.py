@@ -30,7 +30,6 @@ RETRY_AFTER = 2  # seconds
 
 MINUTE, HOUR = 60, 3600  # seconds
 WRONG_KEYS_A_MINUTE = 20  # per visitor
-FIRST_DIGESTS_AN_HOUR = 10  # per visitor: each subscriber can request only one
 SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; the limit per operator is counted in the database
 PASTES_AN_HOUR = 20  # per subscriber: parsing a file full of LaTeX may take six seconds
 
@@ -150,7 +149,7 @@ class Capacity:
         self.preview_limit = RateLimiter(settings.previews_per_minute, MINUTE)
         self.search_limit = RateLimiter(settings.searches_per_minute, MINUTE)
         self.feed_limit = RateLimiter(settings.feeds_per_minute, MINUTE)
-        self.first_digest_limit = RateLimiter(FIRST_DIGESTS_AN_HOUR, HOUR)
+        self.first_digest_limit = RateLimiter(settings.first_digests_per_hour, HOUR)
         self.sign_in_link_limit = RateLimiter(SIGN_IN_LINKS_AN_HOUR, HOUR)
         self.paste_limit = RateLimiter(PASTES_AN_HOUR, HOUR)
 

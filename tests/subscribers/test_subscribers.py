@@ -77,7 +77,7 @@ def enqueue_digest(session: Session, identity: int, edition: str, due_at: dateti
         (replace(WANTED, muted=("fine", "the")), "muted"),
         (replace(WANTED, muted=tuple(f"word {n}" for n in range(51))), "muted"),
         (replace(WANTED, interests=()), "interests"),
-        (replace(WANTED, interests=tuple(Interest(f"topic {n}") for n in range(21))), "interests"),
+        (replace(WANTED, interests=tuple(Interest(f"topic {n}") for n in range(51))), "interests"),
         (replace(WANTED, interests=(Interest("ok"), Interest("x" * 10_000))), "interests.1"),
         (replace(WANTED, interests=(Interest("?!… — *"),)), "interests.0"),
         (replace(WANTED, interests=(Interest("ok", weight=0),)), "interests.0"),
@@ -363,9 +363,9 @@ def test_follow_and_unfollow_an_author(app: Application, now: datetime) -> None:
         subscribers.unfollow(session, alice, "Nobody", now)
         followed = subscribers.preferences_of(session, subscribers.get(session, alice))
         assert followed.interests == (Interest("robots"), Interest("author:Li"))
-        full = replace(WANTED, interests=tuple(Interest(f"topic {n}") for n in range(20)))
+        full = replace(WANTED, interests=tuple(Interest(f"topic {n}") for n in range(50)))
         subscribers.change(session, alice, full, now)
-        with pytest.raises(InvalidPreference, match="at most 20"):
+        with pytest.raises(InvalidPreference, match="at most 50"):
             subscribers.follow(session, alice, "Ada Lovelace", now)
 
 

@@ -70,8 +70,9 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
     """Return the operator. Raise SignInNeeded without a session, HTTPException (403) without the scope."""
     app: Application = request.app.state.paperboy
     secret, now = request.cookies.get(COOKIE, ""), clock.utcnow()
+    idle = timedelta(minutes=app.settings.admin_idle_minutes)
     with app.db.read() as session:
-        opened = admin_sessions.find(session, secret, now) if secret else None
+        opened = admin_sessions.find(session, secret, now, idle) if secret else None
     if opened is None:
         raise SignInNeeded
     key, is_stale = opened

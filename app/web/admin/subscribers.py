@@ -66,7 +66,7 @@ def add_subscriber(
         )
         added = api.add_subscriber(app, operator.key, clock.utcnow(), body)
     except ValidationError:
-        problem = "An address, up to 20 interests, and how they agreed are needed."
+        problem = "An address, interests, and how they agreed are needed."
         return _list(request, operator, typed=typed, problem=problem)
     except (InvalidInput, Conflict) as error:
         return _list(request, operator, typed=typed, problem=str(error))

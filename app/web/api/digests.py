@@ -27,7 +27,6 @@ from app.web.api.values import FROM_JSON, Day, Integer, Moment
 router = APIRouter(tags=["digests"])
 
 HOUR = timedelta(hours=1)
-TESTS_AN_HOUR = 20  # per key, so that a leaked one cannot send bulk mail
 TESTS_TO_A_MAILBOX = 5  # an hour
 
 PaperName = Annotated[
@@ -140,7 +139,9 @@ def preview(app: Paperboy, _key: CanRead, now: Now, body: PreviewRequest, _slot:
         max_trending=app.settings.default_max_trending if body.max_trending is None else body.max_trending,
         muted=tuple(body.muted),
     )
-    digest, hints = pipeline.preview_with_hints(app, subscribers.check(chosen), now, day=body.day)
+    digest, hints = pipeline.preview_with_hints(
+        app, subscribers.check(chosen, app.settings.max_interests), now, day=body.day
+    )
     response = _preview_out(app, digest, (body.day or now.date()).isoformat(), now)
     return response.model_copy(update={"hints": [HintOut.of(hint) for hint in hints]})
 
@@ -201,7 +202,7 @@ def send_test(
     if isinstance(digest, Skip):
         raise Conflict(f"there would be no digest: {digest.reason}")
     with app.db.write() as session:
-        hit_counters.limit(session, f"tests of key {key.id}", TESTS_AN_HOUR, now, HOUR)
+        hit_counters.limit(session, f"tests of key {key.id}", app.settings.test_sends_per_hour, now, HOUR)
         hit_counters.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
         audit_log.record(session, key.name, "digest.test", subscriber_id, now, to=to)
     result = pipeline.send_test(app, digest, to, now)

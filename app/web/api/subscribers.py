@@ -222,7 +222,8 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
         if add is subscribers.invite:
             most = app.settings.invitations_per_hour
             hit_counters.limit(session, f"invitations of key {key.id}", most, now, HOUR)
-        number = add(session, body.email, body.applied_to(subscribers.default_preferences(app.settings)), now)
+        chosen = body.applied_to(subscribers.default_preferences(app.settings))
+        number = add(session, body.email, subscribers.check(chosen, app.settings.max_interests), now)
         audit_log.record(session, key.name, "subscriber.add", number, now, consent=body.consent)
         return _to_out(session, [subscribers.get(session, number)])[0]
 
@@ -253,7 +254,8 @@ def change_subscriber(
         before = subscribers.preferences_of(session, subscriber)
         after = body.applied_to(before)
         if body.email is None or after != before:
-            subscribers.change(session, subscriber_id, after, now)
+            most = max(app.settings.max_interests, len(before.interests))
+            subscribers.change(session, subscriber_id, subscribers.check(after, most), now)
             audit_log.record(session, key.name, "subscriber.change", subscriber_id, now)
         if body.email is not None:
             change_address(session, key, subscriber_id, body.email, now, confirmed=body.email_confirmed)

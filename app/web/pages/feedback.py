@@ -179,10 +179,10 @@ def change_author(
     request: Request, grant: Change, follow: Text = "", aside: Text = "", again: Text = ""
 ) -> Response:
     """Follow an author of liked papers, ignore them, or stop ignoring them."""
-    subscriber = grant.subscriber_id
+    subscriber, most = grant.subscriber_id, request.app.state.paperboy.settings.max_interests
     with db(request).write() as session:
         if follow:
-            subscribers.follow(session, subscriber, follow, clock.utcnow())
+            subscribers.follow(session, subscriber, follow, clock.utcnow(), most)
             return redirect_to_preferences(request, "followed")
         change = subscribers.ignore_author if aside else subscribers.unignore_author
         change(session, subscriber, aside or again)

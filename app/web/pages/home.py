@@ -35,7 +35,10 @@ def front(request: Request, interest: Annotated[list[str], Query()] = []) -> Res
     """Show the sign-up form and the newest papers. Other pages link here with interests to fill in."""
     settings = request.app.state.paperboy.settings
     rows = forms.interest_rows(interest)
-    form = PreferencesForm(rows=rows, zone=settings.default_zone, hour=str(settings.default_hour))
+    form = PreferencesForm(
+        rows=rows, zone=settings.default_zone, hour=str(settings.default_hour),
+        max_interests=settings.max_interests,
+    )  # fmt: skip
     if rows:
         capacity: Capacity = request.app.state.capacity
         capacity.page_limit.hit(visitor(request))
@@ -62,10 +65,11 @@ def sign_up_form(
 ) -> PreferencesForm:
     rows = forms.interest_rows(interest)
     empty = EmptyDigestPolicy.SKIP if rows else EmptyDigestPolicy.TRENDING
-    max_trending = str(request.app.state.paperboy.settings.default_max_trending)
+    settings = request.app.state.paperboy.settings
     return PreferencesForm(
-        email, rows, cadence, weekday, hour, zone, when_empty=empty, max_trending=max_trending, liked=liked
-    )
+        email, rows, cadence, weekday, hour, zone, when_empty=empty,
+        max_trending=str(settings.default_max_trending), liked=liked, max_interests=settings.max_interests,
+    )  # fmt: skip
 
 
 @router.post("/subscribe", dependencies=[Depends(same_site)])
@@ -78,7 +82,7 @@ def subscribe(
     """Store a sign-up. The response and its time are the same for known and unknown addresses."""
     preferences = form.to_preferences()
     problems = forms.problems_of("email", subscribers.normalise_address, form.email)
-    problems |= subscribers.problems(preferences)
+    problems |= subscribers.problems(preferences, form.max_interests)
     problems |= forms.problems_of("liked", bibliography.check_size, form.liked)
     if problems:
         return _front_page(request, replace(form, problems=problems), status=422)

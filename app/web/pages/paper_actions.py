@@ -90,11 +90,13 @@ def follow(
 ) -> Response:
     """Follow one of the paper's authors, chosen or typed, or stop following them."""
     try:
-        change = subscribers.unfollow if action == "undo" else subscribers.follow
         with db(request).write() as session:
-            if action != "undo":
+            if action == "undo":
+                subscribers.unfollow(session, grant.subscriber_id, author, clock.utcnow())
+            else:
                 author = _find_author(_paper(session, paper), other.strip() or author)
-            change(session, grant.subscriber_id, author, clock.utcnow())
+                most = request.app.state.paperboy.settings.max_interests
+                subscribers.follow(session, grant.subscriber_id, author, clock.utcnow(), most)
     except InvalidInput as error:
         return _follow_page(request, grant, paper, problem=str(error), typed=other, status=422)
     if action == "undo":

@@ -15,7 +15,7 @@ from app import clock, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.errors import InvalidAddress, InvalidPreference
-from app.links import Grant, Purpose, lifetime_in_words
+from app.links import LIFETIMES, Grant, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
 from app.storage.models import AddressChange, DeliveryState, Subscriber
 from app.web import background, feedback_overview, forms, preview
@@ -42,11 +42,12 @@ MESSAGES = {
     "resumed": "Your digests have resumed.",
     "back": "Welcome back. You are subscribed again.",
     "exporting": "We sent you an e-mail with a link to download your data. "
-    f"It works for {lifetime_in_words(Purpose.EXPORT)}. We send this e-mail at most once an hour.",
+    f"It works for {lifetime_in_words(LIFETIMES[Purpose.EXPORT])}. We send this e-mail at most once an hour.",
     "address": "We send an e-mail to your current address, at most once an hour. Press the button in it, "
-    f"then the one in the e-mail to your new address. Each works for {lifetime_in_words(Purpose.ADDRESS)}.",
+    "then the one in the e-mail to your new address. Each works for "
+    f"{lifetime_in_words(LIFETIMES[Purpose.ADDRESS])}.",
     "erasing": "We sent you an e-mail with a link to erase your data. "
-    f"It works for {lifetime_in_words(Purpose.ERASE)}. We send this e-mail at most once an hour.",
+    f"It works for {lifetime_in_words(LIFETIMES[Purpose.ERASE])}. We send this e-mail at most once an hour.",
 }
 
 
@@ -185,6 +186,7 @@ def preferences(request: Request, grant: Change, done: str = "") -> Response:
 
 
 def preferences_form(
+    request: Request,
     interest: Texts = [],  # noqa: B006 - FastAPI copies it
     weight: Texts = [],  # noqa: B006
     quota: Texts = [],  # noqa: B006
@@ -204,7 +206,10 @@ def preferences_form(
     chosen = (cadence, weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, muted)
     # A box that is not checked sends nothing, so a hidden field before it says "no".
     wants_updates = paper_updates[-1:] != ["no"]
-    return PreferencesForm("", rows, *chosen, paper_updates=wants_updates, original_texts=tuple(had))
+    return PreferencesForm(
+        "", rows, *chosen, paper_updates=wants_updates, original_texts=tuple(had),
+        max_interests=request.app.state.paperboy.settings.max_interests,
+    )  # fmt: skip
 
 
 @router.post("/preferences/{token}")
@@ -214,11 +219,18 @@ def change(
     with db(request).read() as session:
         stored = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
     merged = forms.merge_concurrent_changes(form, stored)
-    if problems := subscribers.problems(merged):
+    most = max(form.max_interests, len(stored.interests))
+    if problems := subscribers.problems(merged, most):
         return _preferences_page(request, grant, form=replace(form, problems=problems), status=422)
     with db(request).write() as session:
         subscribers.change(session, grant.subscriber_id, merged, clock.utcnow())
     return redirect_to_preferences(request, "saved")
+
+
+def _stored_form(request: Request, session: Session, subscriber: Subscriber) -> PreferencesForm:
+    app: Application = request.app.state.paperboy
+    chosen = subscribers.preferences_of(session, subscriber)
+    return forms.filled_form(chosen, app.settings.max_interests)
 
 
 @router.get("/preferences/{token}/preview")
@@ -226,7 +238,7 @@ def preview_stored(request: Request, grant: Change) -> Response:
     """Preview the digest for the stored preferences. Other pages link here."""
     with db(request).read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
-        form = forms.filled_form(subscribers.preferences_of(session, subscriber))
+        form = _stored_form(request, session, subscriber)
     form, digest_preview = preview.validate_and_preview(request, form)
     return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
 
@@ -366,7 +378,7 @@ def _preferences_page(
     now = clock.utcnow()
     with app.db.read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
-        form = form or forms.filled_form(subscribers.preferences_of(session, subscriber))
+        form = form or _stored_form(request, session, subscriber)
         history = subscribers.history(session, grant.subscriber_id)
         stored = ledger.stored_digests(session, [delivery.id for delivery in history])
         overview = feedback_overview.overview(session, grant.subscriber_id)

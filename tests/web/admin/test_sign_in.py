@@ -86,7 +86,7 @@ def test_every_route_is_protected(
         api_keys.revoke(session, "desk 0", clock.utcnow())
         key = next(key for key in api_keys.list_keys(session) if key.id == rows[1].key_id)
         key.expires_at = clock.utcnow()
-        rows[2].used_at -= admin_sessions.IDLE
+        rows[2].used_at -= timedelta(minutes=app.settings.admin_idle_minutes)
         rows[3].created_at -= admin_sessions.LONGEST
         session.add_all([key, *rows])
     desks += [Desk(visitor, ""), Desk(TestClient(visitor.app, cookies={COOKIE: "x" * 43}), "")]

@@ -24,7 +24,7 @@ from app.application import Application
 from app.papers.sources.http_client import HttpTransport
 from app.storage import api_keys
 from app.storage.models import Scope
-from app.web import api, rate_limits
+from app.web import rate_limits
 from tests.conftest import NOW
 from tests.support import factories, running_app
 
@@ -78,8 +78,7 @@ ACCEPTED = ["2xx", "3xx", "401", "403", "404", "409", "412", "422", "429"]
 def site(app: Application, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """Return the application without rate limits. It has one paper and the subscriber alice."""
     monkeypatch.setattr(rate_limits, "WRONG_KEYS_A_MINUTE", 10**9)
-    endless = dict.fromkeys(("api_requests_per_minute", "invitations_per_hour"), 10**9)
-    monkeypatch.setattr(api.digests, "TESTS_AN_HOUR", 10**9)
+    endless = dict.fromkeys(("api_requests_per_minute", "invitations_per_hour", "test_sends_per_hour"), 10**9)
     monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: None)  # no source is polled
     upstream = httpx.MockTransport(lambda _request: httpx.Response(404))  # for trials of sources
     app = replace(app, http=HttpTransport(upstream))

@@ -33,7 +33,6 @@ from app.storage.models import (
     Suppression,
 )
 from app.types import EmptyDigestPolicy, MailKind, Skip
-from app.web import rate_limits
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 from tests.web.conftest import ALICE, BOB, WANTED, Link
@@ -668,9 +667,11 @@ def test_first_digest_is_left_to_scheduler_while_clocks_disagree(
         assert subscribers.get(session, alice).next_due_at <= clock.utcnow() + timedelta(seconds=1)  # type: ignore[operator]
 
 
-def test_requests_for_first_digests_are_limited(client: TestClient, alice: int, link: Link) -> None:
+def test_requests_for_first_digests_are_limited(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
     path = link(Purpose.PREFERENCES, alice) + "/first"
-    answers = [client.post(path) for _ in range(rate_limits.FIRST_DIGESTS_AN_HOUR + 1)]
+    answers = [client.post(path) for _ in range(app.settings.first_digests_per_hour + 1)]
     assert answers[-1].status_code == 429
     assert "wait" in answers[-1].text
     assert {answer.status_code for answer in answers[:-1]} == {200}
