@@ -13,6 +13,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from app.links import RETURN_PATH_DIGITS, TOKEN_CHARS
+from app.runtime import tracing
 from app.settings import Settings
 from app.text import sanitize
 
@@ -39,6 +40,7 @@ def configure(settings: Settings, level: str | None = None) -> None:
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _with_trace,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
@@ -72,6 +74,11 @@ def _log_retry(details: stamina.instrumentation.RetryDetails) -> None:
     """Log why a request is repeated, without its URL, which may contain a secret."""
     error, wait = str(details.caused_by), round(details.wait_for, 1)
     structlog.get_logger(__name__).warning("request failed; retrying", error=error, wait_seconds=wait)
+
+
+def _with_trace(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Add the ids of the current trace and span, if there are any. A structlog processor."""
+    return {**event, **tracing.current_ids()}
 
 
 def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:

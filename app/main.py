@@ -19,7 +19,7 @@ from app.mail.composer import Composer
 from app.mail.render import Renderer
 from app.papers.sources.http_client import HttpTransport
 from app.relevance.archive_search import ArchiveSearch
-from app.runtime import interpreter
+from app.runtime import interpreter, tracing
 from app.settings import Settings
 from app.storage import workers
 from app.storage.database import Database
@@ -67,6 +67,7 @@ log = structlog.get_logger(__name__)
 def build(settings: Settings) -> Application:
     """Build the application. The caller must call `app.db.dispose()` when it is no longer needed."""
     interpreter.limit_malloc_arenas()
+    tracing.configure(settings.otel_endpoint)
     lifetimes = {
         Purpose.CONFIRM: timedelta(days=settings.confirm_link_days),
         Purpose.PREFERENCES: timedelta(days=settings.preferences_link_days),

@@ -1,5 +1,6 @@
-"""The process: its interpreter settings and its child processes.
+"""The process: its interpreter settings, its child processes and its traces.
 
 interpreter  garbage collection, thread switching and memory arenas
 sandbox      run a parser in a child process, with limits on CPU time and memory
+tracing      spans of OpenTelemetry
 """

@@ -16,6 +16,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.errors import PaperboyError
+from app.runtime import tracing
 from app.storage.database import Database
 from app.storage.models import JobRun
 from app.types import Rejection
@@ -97,20 +98,29 @@ def record(db: Database, job: str, now: datetime, run_id: int | None = None) -> 
     """
     recorder = JobRunRecorder(begin(db, job, now) if run_id is None else run_id)
     began = time.monotonic()  # so that the duration is real, even if `now` is simulated
-    try:
-        yield recorder
-    except BaseException as error:
-        prefix = "" if isinstance(error, PaperboyError) else f"{type(error).__name__}: "
-        recorder.errors.append(f"{prefix}{error}")
-        raise
-    finally:
-        message = "\n".join(recorder.errors)
-        with db.write() as session:
-            row = session.get_one(JobRun, recorder.id)
-            row.ended_at, row.error = now + timedelta(seconds=time.monotonic() - began), message
-            row.counts, row.rejections = dict(recorder.counts), recorder.rejections
-            session.add(row)
-        if message:
-            log.error("run failed", job=job, run=recorder.id, error=message)
-        else:
-            log.info("run ended", job=job, run=recorder.id, counts=dict(recorder.counts))
+    with tracing.span(f"job {job}", {"job": job, "run": recorder.id}) as span:
+        try:
+            yield recorder
+        except BaseException as error:
+            prefix = "" if isinstance(error, PaperboyError) else f"{type(error).__name__}: "
+            recorder.errors.append(f"{prefix}{error}")
+            raise
+        finally:
+            _finish(db, recorder, job, now + timedelta(seconds=time.monotonic() - began), span)
+
+
+def _finish(db: Database, recorder: JobRunRecorder, job: str, ended: datetime, span: Any) -> None:
+    """Store the outcome of a run, and log it with the ids of its span."""
+    message = "\n".join(recorder.errors)
+    with db.write() as session:
+        row = session.get_one(JobRun, recorder.id)
+        row.ended_at, row.error = ended, message
+        row.counts, row.rejections = dict(recorder.counts), recorder.rejections
+        session.add(row)
+    if span is not None:
+        span.set_attributes({f"counts.{name}": count for name, count in recorder.counts.items()})
+    if message:
+        tracing.fail(span, "the run failed")
+        log.error("run failed", job=job, run=recorder.id, error=message)
+    else:
+        log.info("run ended", job=job, run=recorder.id, counts=dict(recorder.counts))

@@ -91,7 +91,9 @@ def test_lifetimes_of_links(app: Application, mail_server: MailServer) -> None:
     with app.db.write() as session:
         request = subscribers.request_sign_up(session, SignUp("alice@example.org", interests(1)), "", now)
     pipeline.answer_requests(app, now, [request])
-    assert "The link works for 1 day." in mail_server.wait_for(1)[0].parsed().get_body(("plain",)).get_content()
+    assert (
+        "The link works for 1 day." in mail_server.wait_for(1)[0].parsed().get_body(("plain",)).get_content()
+    )
     for purpose, lasting in ((Purpose.CONFIRM, DAY), (Purpose.PREFERENCES, 3 * DAY)):
         token = app.signer.token(purpose, 1, now)
         app.signer.verify(purpose, token, now + lasting - MINUTE)

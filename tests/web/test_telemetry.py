@@ -27,9 +27,3 @@ def test_endpoint_without_the_extra_raises_an_error(
     new_settings = settings.model_copy(update={"otel_endpoint": "http://127.0.0.1:4318/v1/traces"})
     with pytest.raises(InvalidSettings, match=r"\.\[otel\]"):
         telemetry.install(FastAPI(), new_settings)
-
-
-@pytest.mark.parametrize("set_to", ["http://collector:4318", "http://collector:4318/v1/traces"])
-def test_spans_are_posted_to_the_collector_path(set_to: str) -> None:
-    """The endpoint may be given with or without the path."""
-    assert telemetry.traces_url(set_to) == "http://collector:4318/v1/traces"

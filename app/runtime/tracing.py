@@ -1,0 +1,86 @@
+"""Spans of OpenTelemetry, if PAPERBOY_OTEL_ENDPOINT is set. They need the extra `otel`.
+
+Without a provider, the API of OpenTelemetry does nothing. It may also be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from app.errors import InvalidSettings
+
+try:
+    from opentelemetry import trace
+except ImportError:
+    trace = None  # type: ignore[assignment]
+
+NAME = "paperboy"
+
+
+@cache
+def configure(endpoint: str) -> Any:
+    """Send the spans of this process to a collector, and return the provider, or None without an endpoint.
+
+    Raise InvalidSettings if the packages of the extra `otel` are not installed.
+    """
+    if not endpoint:
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise InvalidSettings(
+            "PAPERBOY_OTEL_ENDPOINT is set, but its packages are not installed: "
+            ".venv/bin/pip install -e '.[otel]'"
+        ) from None
+    provider = TracerProvider(resource=Resource.create({"service.name": NAME}))
+    # The exporter appends a path to an endpoint from the environment, but not to this one.
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=traces_url(endpoint))))
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+def traces_url(collector: str) -> str:
+    """Return the URL for sending spans to a collector (OTLP/HTTP)."""
+    return collector.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
+
+
+@contextmanager
+def span(name: str, attributes: Mapping[str, int | str]) -> Iterator[Any]:
+    """Run the block in a span, and yield the span, or None without OpenTelemetry.
+
+    Exceptions are marked, but not recorded, because their messages may contain addresses.
+    """
+    if trace is None:
+        yield None
+        return
+    tracer = trace.get_tracer(NAME)
+    with tracer.start_as_current_span(
+        name, attributes=attributes, record_exception=False, set_status_on_exception=False
+    ) as current:
+        try:
+            yield current
+        except BaseException as error:
+            fail(current, type(error).__name__)
+            raise
+
+
+def fail(current: Any, reason: str) -> None:
+    """Mark a span as failed."""
+    if current is not None:
+        current.set_status(trace.Status(trace.StatusCode.ERROR, reason))
+
+
+def current_ids() -> dict[str, str]:
+    """Return the ids of the current trace and span, in hexadecimal digits, or nothing outside of a span."""
+    context = trace.get_current_span().get_span_context() if trace is not None else None
+    if context is None or not context.is_valid:
+        return {}
+    return {
+        "trace_id": trace.format_trace_id(context.trace_id), "span_id": trace.format_span_id(context.span_id),
+    }  # fmt: skip
