@@ -39,6 +39,7 @@ def run() -> None:
             compare_type=True,
             render_item=_render_type,
             include_name=_include_name,
+            transactional_ddl=True,  # also on SQLite, where Alembic would commit each revision
         )
         with context.begin_transaction():
             if connection.dialect.name == "postgresql":  # several processes may start at once

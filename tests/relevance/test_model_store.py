@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -414,3 +419,38 @@ def test_invalid_models_older_than_the_one_in_use_are_not_reported(trained_app: 
     pipeline.train(fresh, NOW + HOUR)
     with fresh.db.read() as session:
         assert model_store.rejected_versions(fresh.models.versions(session)) == []
+
+
+KILLED = """
+    import os, signal
+    from sqlalchemy import Engine, event
+    from app import main, pipeline
+    from app.relevance import model_store
+    from app.settings import Settings
+    from tests.conftest import MIN_PAPERS, NOW
+
+    model_store.MIN_PAPERS = MIN_PAPERS
+
+    @event.listens_for(Engine, "after_cursor_execute")
+    def kill(connection, cursor, statement, *_):
+        if "INSERT INTO trained_model" in statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    app = main.build(Settings.model_validate_json(os.environ["SETTINGS"]))
+    pipeline.train(app, NOW)
+"""
+
+
+def test_killed_training_leaves_the_previous_model(app: Application) -> None:
+    """A model is stored whole or not at all, and the next run trains at once."""
+    fill(app, 0, MIN_PAPERS)
+    environment = {**os.environ, "SETTINGS": app.settings.model_dump_json()}
+    killed = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", textwrap.dedent(KILLED)], env=environment, check=False, timeout=100
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert versions(app) == []
+    assert current_model(app).statistics == BUNDLED
+    result = pipeline.train(app, NOW + timedelta(seconds=1))
+    assert (result.model_id is not None, result.papers) == (True, MIN_PAPERS)
+    assert versions(app) == [(MIN_PAPERS, True, True)]

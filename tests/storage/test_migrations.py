@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +19,7 @@ from sqlalchemy import create_engine, inspect, text
 from sqlmodel import col, select
 
 from app.delivery import ledger
+from app.storage import schema
 from app.storage.database import ROOT, Database
 from app.storage.models import DigestContent, Paper
 from app.types import Digest, Marks, Section
@@ -139,3 +142,41 @@ def test_concurrent_migrations(database_url: str, tmp_path: Path) -> None:
     ]
     assert [process.wait() for process in started] == [0, 0, 0]
     assert tables_of(database_url) == before
+
+
+KILLED = """
+    import os, signal, sys
+    from sqlalchemy import Engine, event
+    from app.storage import schema
+
+    @event.listens_for(Engine, "after_cursor_execute")
+    def kill(connection, cursor, statement, *_):
+        if statement.lstrip().upper().startswith("CREATE") and sys.argv[2] in statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    schema.migrate(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("table", ["source_poll", "idempotency_key", "webhook_message"])
+def test_killed_migration_changes_nothing(database_url: str, tmp_path: Path, table: str) -> None:
+    """All revisions are one transaction. The next start repeats it, and no row is lost."""
+    command.downgrade(config_of(database_url), "0001")
+    before, engine = tables_of(database_url), create_engine(database_url)
+    insert = text("INSERT INTO lock (name, holder, until, edition) VALUES ('a row', '', :at, '')")
+    with engine.begin() as connection:
+        connection.execute(insert, {"at": "2026-11-20 09:30:00"})
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    killed = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", textwrap.dedent(KILLED), database_url, table],
+        env=environment, cwd=tmp_path, check=False, timeout=60,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL
+    db = Database(database_url)
+    assert (schema.revisions(db)[0], tables_of(database_url)) == ("0001", before)
+    schema.migrate(database_url)
+    assert (schema.revision_fault(db), schema.table_fault(db)) == ("", "")
+    db.dispose()
+    with engine.connect() as connection:
+        assert connection.scalars(text("SELECT name FROM lock")).all() == ["a row"]
+    engine.dispose()

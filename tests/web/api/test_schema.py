@@ -40,7 +40,7 @@ _CONFIG = "each kind of source has its own configuration"
 DELIBERATE = {
     "DELETE /v1/sources/{source_id}": _VERSION,
     "DELETE /v1/subscribers/{subscriber_id}": _VERSION,
-    "GET /v1/changes": _CURSOR,
+    "GET /v1/audit-log": _CURSOR,
     "GET /v1/deliveries": _CURSOR,
     "GET /v1/editions": _CURSOR,
     "GET /v1/interests": _CURSOR,
