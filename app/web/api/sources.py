@@ -174,14 +174,14 @@ def list_polls(app: Paperboy, _key: CanRead, source_id: Id) -> PollList:
     return PollList(items=[PollOut.model_validate(poll.model_dump()) for poll in polls])
 
 
-@router.get("/{source_id}", responses=problems.responses(404))
+@router.get("/{source_id:int}", responses=problems.responses(404))
 def get_source(app: Paperboy, _key: CanRead, source_id: Id) -> SourceOut:
     """Return a source."""
     with app.db.read() as session:
         return _to_out(source_registry.get(session, source_id))
 
 
-@router.patch("/{source_id}", responses=problems.responses(404, 409, 412))
+@router.patch("/{source_id:int}", responses=problems.responses(404, 409, 412))
 def change_source(
     app: Paperboy, key: CanWrite, now: Now, source_id: Id, body: SourceChange, if_match: IfMatch = None
 ) -> SourceOut:
@@ -194,7 +194,7 @@ def change_source(
         return _to_out(source)
 
 
-@router.delete("/{source_id}", status_code=204, responses=problems.responses(404, 412))
+@router.delete("/{source_id:int}", status_code=204, responses=problems.responses(404, 412))
 def remove_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, if_match: IfMatch = None) -> None:
     """Remove a source. Its papers and their votes remain. If it is added again by name, it continues."""
     with app.db.write() as session:

@@ -228,14 +228,14 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
         return _to_out(session, [subscribers.get(session, number)])[0]
 
 
-@router.get("/{subscriber_id}", responses=problems.responses(404))
+@router.get("/{subscriber_id:int}", responses=problems.responses(404))
 def get_subscriber(app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id) -> SubscriberDetail:
     """Return a subscriber with their feedback on papers."""
     with app.db.read() as session:
         return _to_detail(session, subscriber_id, now)
 
 
-@router.patch("/{subscriber_id}", responses=problems.responses(404, 409, 412))
+@router.patch("/{subscriber_id:int}", responses=problems.responses(404, 409, 412))
 def change_subscriber(
     app: Paperboy,
     key: CanWrite,
@@ -338,7 +338,7 @@ def forget_feedback(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -
         audit_log.record(session, key.name, "subscriber.delete_feedback", subscriber_id, now)
 
 
-@router.delete("/{subscriber_id}", status_code=204, responses=problems.responses(404, 412))
+@router.delete("/{subscriber_id:int}", status_code=204, responses=problems.responses(404, 412))
 def erase_subscriber(
     app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, if_match: IfMatch = None
 ) -> None:

@@ -1,0 +1,16 @@
+"""Test that a method that a path does not have is refused as such, and not taken for another path's."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.storage.models import Scope
+from tests.web.api.conftest import Call
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+@pytest.mark.parametrize("path", ["/sources/trial", "/subscribers/import", "/subscribers/export"])
+def test_named_paths_are_not_ids(method: str, path: str, call: Call) -> None:
+    """`PATCH /sources/trial` was refused because “trial” is no number, with 422."""
+    assert call(method, path, json={}, scope=Scope.WRITE).status_code == 405
