@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import NamedTuple
 
 from app.papers import display
 from app.relevance.vector_space import Idf
@@ -30,11 +31,19 @@ from app.types import PaperView, Spans
 MAX_HIGHLIGHTS = 3  # per field
 MAX_CLOSE_WORDS = 3  # per reason, besides the highlights
 
-Field = tuple[str, str, list[Token]]  # the field's name, its text and the words in the text
 Typed = Mapping[str, str]  # stems → the words of an interest, as typed
 Highlights = list[tuple[str, list[str]]]  # the name of a field, and excerpts from it
 _ANY_FORM: Typed = MappingProxyType({})
 _BOUNDARY = re.compile(r"[.,:;!?()\[\]]")  # highlights do not cross it
+
+
+class Field(NamedTuple):
+    """The title or the abstract of a paper, and its words."""
+
+    name: str
+    text: str
+    tokens: list[Token]
+    positions: Mapping[str, list[int]] | None = None  # of each stem among `tokens`, if they were indexed
 
 
 @dataclass(frozen=True)
@@ -53,20 +62,25 @@ class PaperText:
     def fields(self) -> tuple[Field, ...]:
         """Return the title and the abstract, each with its words."""
         texts = (("title", self.paper.title), ("abstract", self.paper.abstract))
-        return tuple((name, text, tokenise(text)) for name, text in texts)
+        return tuple(Field(name, text, tokenise(text)) for name, text in texts)
 
     @cached_property
     def _folded_fields(self) -> tuple[Field, ...]:
         """Return the fields with long forms folded into short forms."""
-        fold = self.abbreviations.fold_tokens
-        return tuple((name, text, fold(tokens)) for name, text, tokens in self.fields)
+        folded = []
+        for name, text, tokens, _ in self.fields:
+            own, positions = self.abbreviations.fold_tokens(tokens), defaultdict[str, list[int]](list)
+            for position, token in enumerate(own):
+                positions[token.stem].append(position)
+            folded.append(Field(name, text, own, positions))
+        return tuple(folded)
 
     @cached_property
     def _tokens_by_term(self) -> Mapping[str, Mapping[str, list[Token]]]:
         """Return the folded words of each field by what they are and by what they may imply."""
         expansions = self.abbreviations.expansions
         tokens_by_term = {}
-        for name, _, tokens in self._folded_fields:
+        for name, _, tokens, _ in self._folded_fields:
             own = tokens_by_term[name] = defaultdict[str, list[Token]](list)
             for token in tokens:
                 own[token.stem].append(token)
@@ -109,20 +123,20 @@ class PaperText:
         not count. A term that is a stop word counts only beside another term.
         """
 
-        fields = self._fields_with(terms, typed)
-        runs_by_field = {name: _distinct_runs(text, tokens, terms, idf) for name, text, tokens in fields}
+        fields, idf = self._fields_with(terms, typed), _weights(terms, idf)
+        runs_by_field = {field.name: _distinct_runs(field, terms, idf) for field in fields}
 
         def heaviest(field: Field) -> float:
-            runs = runs_by_field[field[0]]
+            runs = runs_by_field[field.name]
             return max((_weight(run, idf) for run in runs if len(run) > 1), default=0.0)
 
         used, highlights = set[str](), []
-        for name, text, tokens in sorted(fields, key=heaviest, reverse=True):
-            runs = _distinct_runs(text, tokens, terms - used, idf) if used else runs_by_field[name]
+        for field in sorted(fields, key=heaviest, reverse=True):
+            runs = _distinct_runs(field, terms - used, idf) if used else runs_by_field[field.name]
             used |= {token.stem for run in runs[:MAX_HIGHLIGHTS] for token in run}
             if runs:
-                excerpts = [text[run[0].start : run[-1].end] for run in runs[:MAX_HIGHLIGHTS]]
-                highlights.append((name, excerpts))
+                excerpts = [field.text[run[0].start : run[-1].end] for run in runs[:MAX_HIGHLIGHTS]]
+                highlights.append((field.name, excerpts))
         return highlights
 
     def marks(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> tuple[Spans, Spans, Set[str]]:
@@ -130,9 +144,8 @@ class PaperText:
 
         Mark each term once in a text, where the most other terms are next to it.
         """
-        title, abstract = (
-            _distinct_runs(text, tokens, terms, idf) for _, text, tokens in self._fields_with(terms, typed)
-        )
+        idf = _weights(terms, idf)
+        title, abstract = (_distinct_runs(field, terms, idf) for field in self._fields_with(terms, typed))
         in_title = {token.stem for run in title for token in run}
         abstract = [run for run in abstract if not in_title.issuperset(token.stem for token in run)]
         marked = in_title.union(token.stem for run in abstract for token in run)
@@ -142,16 +155,21 @@ class PaperText:
         """Return True if each of the other terms stands beside one of the terms somewhere."""
         runs = [
             {token.stem for token in run}
-            for _, text, tokens in self._fields_with(terms | others, _ANY_FORM)
-            for run in _runs(text, tokens, terms | others)
+            for field in self._fields_with(terms | others, _ANY_FORM)
+            for run in _runs(field, terms | others)
         ]
         return all(any(other in run for run in runs) for other in others)
 
     @cached_property
-    def _has_expansions(self) -> bool:
-        """Return True if a folded word implies other terms."""
-        expansions = self.abbreviations.expansions
-        return any(token.stem in expansions for _, _, tokens in self._folded_fields for token in tokens)
+    def _stems_in_folded_words(self) -> Set[str]:
+        """The terms that folded words imply, and the words within these."""
+        expansions, stems = self.abbreviations.expansions, set[str]()
+        for field in self._folded_fields:
+            for token in field.tokens:
+                if token.stem in expansions:
+                    within = self._words_within(token, field.name)
+                    stems.update(expansions[token.stem], (word.stem for word in within))
+        return stems
 
     def _fields_with(self, terms: Set[str], typed: Typed) -> list[Field]:
         """Return the folded fields, with words that only imply one of the terms relabelled as that term.
@@ -159,10 +177,10 @@ class PaperText:
         Prefer the words of the long form if the paper writes it out; otherwise relabel the short form.
         """
         fields = self._fields_with_forms(terms, typed)
-        if not self._has_expansions:
+        if self._stems_in_folded_words.isdisjoint(terms):
             return fields
         expansions = self.abbreviations.expansions
-        for number, (name, text, own) in enumerate(fields):
+        for number, (name, text, own, _) in enumerate(fields):
             unfolded: list[Token] = []
             for token in own:
                 if token.stem in terms or token.stem not in expansions:
@@ -170,17 +188,17 @@ class PaperText:
                     continue
                 within = [word for word in self._words_within(token, name) if word.stem in terms]
                 unfolded += [word for word in within if _is_form(word, text, typed)] or [token]
-            fields[number] = name, text, unfolded
-        missing = terms - {token.stem for _, _, own in fields for token in own}
-        for name, text, own in fields if missing else ():
+            fields[number] = Field(name, text, unfolded)
+        missing = terms - {token.stem for field in fields for token in field.tokens}
+        for name, text, own, _ in fields if missing else ():
             for position, token in enumerate(own):
                 if implied := missing & self._implied(token, name, text, typed):
-                    own[position] = replace(token, stem=min(implied))
+                    own[position] = token._replace(stem=min(implied))
         return fields
 
     def _words_within(self, token: Token, field: str) -> list[Token]:
         """Return the words of a folded token."""
-        tokens = next(tokens for name, _, tokens in self.fields if name == field)
+        tokens = next(each.tokens for each in self.fields if each.name == field)
         first = bisect_left(tokens, token.start, key=lambda word: word.start)
         within = itertools.takewhile(lambda word: word.end <= token.end, tokens[first:])
         return [*within]
@@ -201,16 +219,16 @@ class PaperText:
     def _fields_with_forms(self, terms: Set[str], typed: Typed) -> list[Field]:
         """Return the folded fields with the stop words among the terms, without stems of other words."""
         little, fields = terms - {*without_stopwords(terms)}, list[Field]()
-        for (name, text, tokens), (_, _, folded) in zip(self.fields, self._folded_fields, strict=True):
-            own = [*folded]
+        for (name, text, tokens, _), folded in zip(self.fields, self._folded_fields, strict=True):
+            own = folded.tokens
             tokens_by_term = self._tokens_by_term[name]
             same_stem = (token for stem in typed for token in tokens_by_term.get(stem, ()))
             if others := {token for token in same_stem if not _is_form(token, text, typed)}:
-                own = [replace(token, stem="") if token in others else token for token in folded]
+                own = [token._replace(stem="") if token in others else token for token in own]
             if little:
-                own += [token for token in tokens if token.stem in little]
+                own = [*own, *(token for token in tokens if token.stem in little)]
                 own.sort(key=lambda token: token.start)
-            fields.append((name, text, own))
+            fields.append(folded if own is folded.tokens else Field(name, text, own))
         return fields
 
     def surface_form(self, term: str, typed: Typed = _ANY_FORM) -> str:
@@ -236,7 +254,7 @@ class PaperText:
         return first
 
     def _spelling(self, term: str, field: str, typed: Typed) -> str:
-        _, text, tokens = self.fields[field != "title"]
+        _, text, tokens, _ = self.fields[field != "title"]
         if " " in term:
             for first, second in itertools.pairwise(tokens):
                 if f"{first.stem} {second.stem}" == term and text[first.end : second.start] in (" ", "-"):
@@ -302,15 +320,20 @@ def _padded(words: Sequence[str]) -> str:
     return f" {' '.join(words)} "
 
 
-def _distinct_runs(text: str, tokens: Sequence[Token], terms: Set[str], idf: Idf) -> list[list[Token]]:
-    """Return runs of terms that together contain each term of the text, heaviest first; ties in order."""
+def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[list[Token]]:
+    """Return runs of terms that together contain each term of the field, heaviest first; ties in order."""
     used, distinct = set[str](), list[list[Token]]()
-    for run in sorted(_runs(text, tokens, terms), key=lambda run: (-_weight(run, idf), run[0].start)):
+    for run in sorted(_runs(field, terms), key=lambda run: (-_weight(run, idf), run[0].start)):
         stems = {token.stem for token in run}
         if not stems <= used:
             distinct.append(run)
             used |= stems
     return distinct
+
+
+def _weights(terms: Set[str], idf: Idf) -> Idf:
+    """Return the idf of these terms as a function that does not compute it again for each run."""
+    return {term: idf(term) for term in terms}.__getitem__
 
 
 def _spans(runs: Iterable[Sequence[Token]]) -> Spans:
@@ -321,12 +344,16 @@ def _weight(run: Sequence[Token], idf: Idf) -> float:
     return sum(idf(token.stem) for token in run)
 
 
-def _runs(text: str, tokens: Sequence[Token], terms: Set[str]) -> list[list[Token]]:
+def _runs(field: Field, terms: Set[str]) -> list[list[Token]]:
     """Return the runs of neighbouring terms. Runs do not cross brackets or the end of a sentence."""
     runs: list[list[Token]] = []
     last = -2
-    # Few of the words are terms, so the others are passed over in a comprehension, which is faster.
-    for position in [n for n, token in enumerate(tokens) if token.stem in terms]:
+    _, text, tokens, index = field
+    if index is None:
+        positions = [position for position, token in enumerate(tokens) if token.stem in terms]
+    else:
+        positions = sorted(itertools.chain.from_iterable(index.get(term, ()) for term in terms))
+    for position in positions:
         token = tokens[position]
         is_next = position == last + 1 and not _BOUNDARY.search(text, tokens[last].end, token.start)
         if is_next and token.stem not in {t.stem for t in runs[-1]}:

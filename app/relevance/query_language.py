@@ -61,6 +61,9 @@ class Query:
     excluded_organizations: tuple[str, ...] = ()
     excluded_categories: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:  # of the fields that differ most: queries are keys of caches
+        return hash((self.text, self.words, self.excluded_phrases))
+
     @cached_property
     def terms(self) -> tuple[str, ...]:
         """Return the stems that count towards the score, in order, without duplicates or stop words."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from app.text import openings
-from app.text.tokenizer import tokenise, without_stopwords
+from app.text.tokenizer import content_stems
 
 LIMIT = 320  # characters of a summary
 BRIEF = 100  # characters; a shorter sentence is joined with the next one if both fit into LIMIT
@@ -115,7 +115,7 @@ def features(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
 
 
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(without_stopwords(token.stem for token in tokenise(text)))
+    return frozenset(content_stems(text))
 
 
 def sentences(text: str) -> list[str]:

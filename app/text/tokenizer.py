@@ -6,8 +6,8 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import Stemmer
 
@@ -31,8 +31,7 @@ _AMERICAN = {"is": "iz", "our": "or"}
 _stemmer = Stemmer.Stemmer("english")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """The stem of a word and the word's position in the text."""
 
     stem: str
@@ -113,6 +112,7 @@ def _bases(word: str) -> frozenset[str]:
     return frozenset(bases | {base[:-1] for base in bases if base[-2:-1] == base[-1:]})  # "planning"
 
 
+@lru_cache(maxsize=50_000)
 def is_same_word(first: str, second: str) -> bool:
     """Return True if two words of the same stem are forms of one noun or verb, so that both mean the same.
 
