@@ -6,10 +6,11 @@ OutgoingMail → SendResult
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+import itertools
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date, datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class SourceKind(StrEnum):
@@ -268,7 +269,10 @@ class CardReason:
 
 @dataclass(frozen=True, slots=True)
 class DigestItem:
-    """A paper in a digest, with everything that its card shows. It is fixed when the digest is composed."""
+    """A paper in a digest, with everything that its card shows. It is fixed when the digest is composed.
+
+    All subscribers who get a paper for the same reason share one object.
+    """
 
     paper_id: int
     title: str
@@ -282,7 +286,6 @@ class DigestItem:
     project_url: str = ""
     published_on: str = ""  # ISO day
     comments: int = 0
-    score: float = 0.0
     summary_by: str = ""  # the language model that wrote the summary; empty if from a source or the abstract
     organization: str = ""
     short_authors: str = ""  # "Ada Lovelace +6"
@@ -299,6 +302,12 @@ class Section:
     interest: str
     picks: tuple[DigestItem, ...]
     heading: str = ""  # if `interest` is empty, and the items are not there because they are trending
+    scores: tuple[float, ...] = ()  # of the items, for this subscriber; empty: all are 0
+
+    @property
+    def scored(self) -> list[tuple[DigestItem, float]]:
+        """The items, each with its score."""
+        return list(zip(self.picks, self.scores or itertools.repeat(0.0), strict=False))
 
 
 class UpdateKind(StrEnum):
@@ -331,6 +340,14 @@ class Digest:
     def picks(self) -> tuple[DigestItem, ...]:
         """Return the items of all sections, in order."""
         return tuple(item for section in self.sections for item in section.picks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the digest as plain values, with each score in its item."""
+        values = asdict(self)
+        for section, own in zip(values["sections"], self.sections, strict=True):
+            del section["scores"]
+            section["picks"] = tuple(asdict(item) | {"score": score} for item, score in own.scored)
+        return values
 
 
 @dataclass(frozen=True, slots=True)

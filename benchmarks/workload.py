@@ -107,11 +107,10 @@ def digest(reader: int, sections: int = 3) -> Digest:
     filled = []
     for interest in draw.sample(range(INTERESTS), sections):
         new = [pick for pick in _matching_papers(interest) if pick.paper_id not in used]
-        chosen = tuple(
-            replace(pick, score=round(draw.random(), 4)) for pick in draw.sample(new, min(5, len(new)))
-        )
+        chosen = tuple(draw.sample(new, min(5, len(new))))
+        scores = tuple(round(draw.random(), 4) for _ in chosen)
         used.update(pick.paper_id for pick in chosen)
-        filled.append(Section(_interest_text(interest), chosen))
+        filled.append(Section(_interest_text(interest), chosen, scores=scores))
     return Digest(NOW.date().isoformat(), tuple(filled), considered=PAPERS)
 
 

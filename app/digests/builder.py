@@ -27,12 +27,13 @@ from app.relevance.model_store import ModelStore
 from app.relevance.suggestions import InterestHint
 from app.settings import Settings
 from app.storage.database import Database
-from app.storage.models import Source, Subscriber
+from app.storage.models import Source, Subscriber, SubscriberState
 from app.subscribers import schedule
 from app.types import (
     Cadence,
     CardReason,
     Digest,
+    EmptyDigestPolicy,
     Feedback,
     Interest,
     PaperUpdate,
@@ -46,16 +47,34 @@ log = structlog.get_logger(__name__)
 WEEKLY_DAYS = 8  # days a weekly digest looks back: one more than a week, for papers listed late
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a shard
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
-MAX_CACHED_REASONS = 50_000  # shared by all subscribers with the same interest
 MAX_MATCHED = 2_000  # interests, besides those of a shard; each takes eight bytes per paper
 _NO_PAPERS = np.array([], np.int32)
+
+
+class DueSubscriber(NamedTuple):
+    """The columns of a subscriber that planning uses. Loading plain rows is several times as fast."""
+
+    id: int
+    state: SubscriberState
+    cadence: Cadence
+    weekday: int
+    hour: int
+    zone: str
+    min_papers: int
+    max_papers: int
+    when_empty: EmptyDigestPolicy
+    max_trending: int
+    paper_updates: bool
+    muted: Sequence[str]
+    next_due_at: datetime | None
+    consent_version: str
 
 
 @dataclass(frozen=True, slots=True)
 class DigestRequest:
     """A subscriber, their interests and feedback, and the papers that they must not be sent again."""
 
-    subscriber: Subscriber
+    subscriber: Subscriber | DueSubscriber
     interests: Sequence[Interest] = ()
     feedback: Sequence[Feedback] = ()
     already_promised: frozenset[int] = frozenset()
@@ -113,7 +132,6 @@ class DigestBuilder:
         self._queries: dict[str, query_language.Query] = {}
         self._read_as: dict[str, str] = {}  # an interest → what it most likely means, or ""
         self._matched_as_read: dict[str, set[int]] = {}  # papers that match what an interest was read as
-        self._reasons: dict[tuple[str, int], CardReason] = {}
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
         self._profiles = FIFOCache[tuple[Feedback, ...], ProfileScores](MAX_CACHED_PROFILES)
         self._set_moment(now, today, self._all)
@@ -194,7 +212,7 @@ class DigestBuilder:
 
     def digests(
         self,
-        editions: Iterable[tuple[Subscriber, str]],
+        editions: Iterable[tuple[Subscriber | DueSubscriber, str]],
         all_ranked: Sequence[ranking.Ranked | Skip],
         news: Mapping[int, tuple[PaperUpdate, ...]],
     ) -> list[Digest | Skip]:
@@ -215,7 +233,7 @@ class DigestBuilder:
 
     def digest(
         self,
-        subscriber: Subscriber,
+        subscriber: Subscriber | DueSubscriber,
         edition: str,
         ranked: ranking.Ranked | Skip,
         updates: tuple[PaperUpdate, ...] = (),
@@ -231,13 +249,12 @@ class DigestBuilder:
             digest = compose.compose(edition, ranked, selected_ahead)
         except Exception as error:
             return _log_failure(subscriber, error, edition)
-        return digest if isinstance(digest, Skip) else replace(digest, updates=updates)
+        return replace(digest, updates=updates) if updates and isinstance(digest, Digest) else digest
 
     def close(self) -> None:
         """Release the memory of the run at once: the pool refers to its builder, and the builder to it."""
         self._pool = None
         self._matches = ranking.EvidenceMatrix(())
-        self._reasons.clear()
 
     @property
     def added_note(self) -> str:
@@ -345,6 +362,8 @@ class DigestBuilder:
         queries: dict[str, query_language.Query] = {}
         errors: dict[str, InvalidInterest] = {}
         new_texts = [interest.text for interest in interests if interest.text not in self._matches.row_of]
+        if not new_texts:
+            return errors
         for text in dict.fromkeys(new_texts):
             try:
                 queries[text] = self._query(text)
@@ -456,14 +475,6 @@ class DigestBuilder:
         return self._queries[text]
 
     def _reason(self, text: str, paper_id: int) -> CardReason:
-        reason = self._reasons.get((text, paper_id))
-        if reason is None:
-            if len(self._reasons) >= MAX_CACHED_REASONS:
-                self._reasons.clear()
-            reason = self._reasons[text, paper_id] = self._new_reason(text, paper_id)
-        return reason
-
-    def _new_reason(self, text: str, paper_id: int) -> CardReason:
         if paper_id not in self._matched_as_read.get(text, ()):
             return self._index.reason(self._query(text), paper_id)
         read = self.read_as(text)
@@ -483,6 +494,6 @@ def _first_day(days: int, last: date) -> date:
     return last - timedelta(days=days - 1)
 
 
-def _log_failure(subscriber: Subscriber, error: Exception, edition: str = "") -> Skip:
+def _log_failure(subscriber: Subscriber | DueSubscriber, error: Exception, edition: str = "") -> Skip:
     log.exception("digest not composed", subscriber=subscriber.id, edition=edition)
     return Skip(f"something went wrong on our side, and we have logged it ({type(error).__name__})")

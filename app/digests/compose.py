@@ -14,7 +14,9 @@ from app.digests.ranking import CandidatePool, Ranked
 from app.digests.selection import BY_PROFILE, SelectedPaper, Selection
 from app.papers import display
 from app.relevance import reasons
-from app.types import CardReason, Digest, DigestItem, EmptyDigestPolicy, Section, Skip
+from app.types import CardReason, Digest, DigestItem, EmptyDigestPolicy, PaperView, Section, Skip
+
+MAX_SHARED_ITEMS = 50_000  # of a run
 
 
 def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = None) -> Digest | Skip:
@@ -30,21 +32,26 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
     expires = any((choice.paper.last_listed_on or today) < request.expires_on for choice in selected)
     if len(selected) < request.min_papers and not expires:
         return Skip(wording.too_few_papers(len(selected), request))
-    by_interest: dict[str, list[DigestItem]] = {interest.text: [] for interest in request.interests}
+    by_interest: dict[str, list[SelectedPaper]] = {interest.text: [] for interest in request.interests}
     by_interest[BY_PROFILE.text] = []
     for choice in selected:
-        text = choice.interest.text
-        by_interest[text].append(_item(choice, ranked.pool, ranked.reason(text, choice.paper.id)))
+        by_interest[choice.interest.text].append(choice)
     sections = [
-        Section(text, tuple(items), "" if text else wording.LIKED_HEADING)
-        for text, items in by_interest.items()
-        if items
+        Section(
+            text,
+            tuple([_item_for(ranked, choice) for choice in choices]),
+            "" if text else wording.LIKED_HEADING,
+            tuple([round(choice.score, 4) for choice in choices]),
+        )
+        for text, choices in by_interest.items()
+        if choices
     ]
     # The paper with the highest score is the first one that the subscriber sees, and the subject names it.
-    sections.sort(key=lambda section: -section.picks[0].score)
+    sections.sort(key=lambda section: -section.scores[0])
     if beyond := selection.select_beyond_interests(ranked, selected):
         items = tuple(
-            _item(paper, ranked.pool, _reason_beyond_interests(paper, ranked.pool)) for paper in beyond
+            _item(choice.paper, ranked.pool, _reason_beyond_interests(choice, ranked.pool))
+            for choice in beyond
         )
         sections.append(Section("", items))
     note = wording.join(wording.skipped_editions_note(request), wording.invalid_interests_note(request))
@@ -54,10 +61,9 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
 def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | Skip:
     """Compose a digest of trending papers, for a subscriber with no interests or none that match."""
     request, pool = ranked.request, ranked.pool
-    items = tuple(
-        _item(trending, pool, _trending_reason(trending, pool))
-        for trending in itertools.islice(selection.select_trending(ranked), request.max_papers)
-    )
+    choices = list(itertools.islice(selection.select_trending(ranked), request.max_papers))
+    items = tuple(_item(choice.paper, pool, _trending_reason(choice, pool)) for choice in choices)
+    scores = tuple(round(choice.score, 4) for choice in choices)
     if not items:
         return Skip(wording.nothing_matched(ranked, considered))
     heading = "" if request.interests else wording.TRENDING_HEADING
@@ -66,7 +72,7 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
         wording.skipped_editions_note(request),
         wording.invalid_interests_note(request),
     )
-    return Digest(edition, (Section("", items, heading),), note, considered)
+    return Digest(edition, (Section("", items, heading, scores),), note, considered)
 
 
 def _reason_beyond_interests(selected: SelectedPaper, pool: CandidatePool) -> CardReason:
@@ -81,9 +87,21 @@ def _trending_reason(selected: SelectedPaper, pool: CandidatePool) -> CardReason
     return reasons.trending_reason(pool.trend(selected.paper), selected.paper.upvotes)
 
 
-def _item(selected: SelectedPaper, pool: CandidatePool, reason: CardReason) -> DigestItem:
+def _item_for(ranked: Ranked, selected: SelectedPaper) -> DigestItem:
+    """Return the card of a paper under an interest, which subscribers share unless it names their likes."""
+    paper, text = selected.paper, selected.interest.text
+    if paper.id in ranked.profile:
+        return _item(paper, ranked.pool, ranked.reason(text, paper.id))
+    key = text, paper.id
+    if key not in ranked.pool.items:
+        if len(ranked.pool.items) >= MAX_SHARED_ITEMS:
+            ranked.pool.items.clear()
+        ranked.pool.items[key] = _item(paper, ranked.pool, ranked.reason(text, paper.id))
+    return ranked.pool.items[key]
+
+
+def _item(paper: PaperView, pool: CandidatePool, reason: CardReason) -> DigestItem:
     """Return a card. Fields that are the same for every subscriber are computed once per paper."""
-    paper = selected.paper
     fields = pool.card_fields.get(paper.id)
     if fields is None:
         trend = pool.trend(paper)
@@ -106,4 +124,4 @@ def _item(selected: SelectedPaper, pool: CandidatePool, reason: CardReason) -> D
             "trend_note": trend.note,
             "stars": paper.stars,
         }
-    return DigestItem(reason=reason.text, marks=reason.marks, score=round(selected.score, 4), **fields)
+    return DigestItem(reason=reason.text, marks=reason.marks, **fields)

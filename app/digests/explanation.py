@@ -31,7 +31,7 @@ from app.relevance.cut_offs import FLOOR
 from app.storage.models import Delivery, Listing, Paper, Source, Subscriber
 from app.subscribers import schedule
 from app.text import sanitize
-from app.types import Digest, DigestItem, MailKind, Match, PaperView, Skip
+from app.types import Digest, MailKind, Match, PaperView, Skip
 
 MAX_HIGHER_RANKED = 10  # higher-scored papers that are listed
 
@@ -60,7 +60,11 @@ def explain(
     [ranked] = ranking.rank(builder.pool, [request])
     digest = compose.compose(schedule.edition(row.zone, planning.newest_due(row, now)), ranked)
     sections = digest.sections if isinstance(digest, Digest) else ()
-    cards = [(section.interest, item) for section in sections for item in section.picks]
+    cards = {
+        item.paper_id: Card(section.interest, item.reason, item.trend, score)
+        for section in sections
+        for item, score in section.scored
+    }
     interests = []
     for interest in request.interests:
         details = builder.match_details(interest.text, view)
@@ -79,7 +83,7 @@ def explain(
         profile=Match(profile[view.id], request.profile_reason(view.id)) if view.id in profile else None,
         ineligible_reason=ineligible_reason,
         rank=None if ineligible_reason else _rank_position(ranked, builder.pool.papers[view.id]),
-        card=next((_card(interest, item) for interest, item in cards if item.paper_id == view.id), None),
+        card=cards.get(view.id),
         skip_reason=digest.reason if isinstance(digest, Skip) else "",
     )
     return replace(facts, verdict=explanation_text.summarize(facts))
@@ -155,17 +159,13 @@ def _past_deliveries(
             next_attempt_at=row.next_attempt_at,
             created_at=row.created_at,
             sent_at=row.sent_at,
-            **asdict(_card(section.interest, item)),
+            **asdict(Card(section.interest, item.reason, item.trend, score)),
         )
         for row, restored in zip(rows, restored_digests, strict=True)
         for section in restored.digest.sections
-        for item in section.picks
+        for item, score in section.scored
         if contained(item.paper_id, row.created_at)
     )
-
-
-def _card(interest: str, item: DigestItem) -> Card:
-    return Card(interest, item.reason, item.trend, item.score)
 
 
 def _ineligible_reason(

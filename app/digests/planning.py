@@ -12,18 +12,21 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from operator import attrgetter
+from functools import lru_cache
+from typing import Any, cast
 
 import structlog
-from sqlalchemy import inspect, text
-from sqlmodel import Session, col, func, select, update
+from sqlalchemy import Select, Table, bindparam, inspect, text
+from sqlalchemy import select as sql_select
+from sqlalchemy import update as sql_update
+from sqlmodel import Session, col, func, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app import subscribers
 from app.delivery import ledger
 from app.delivery.ledger import Entry
 from app.digests import updates, wording
-from app.digests.builder import DigestBuilder, DigestContext, DigestRequest
+from app.digests.builder import DigestBuilder, DigestContext, DigestRequest, DueSubscriber
 from app.digests.updates import RecentUpdates
 from app.errors import ClockError
 from app.papers import queries
@@ -31,10 +34,10 @@ from app.runtime import interpreter
 from app.storage.database import in_array, skew
 from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.subscribers import schedule
-from app.types import Digest, Skip
+from app.types import Cadence, Digest, Skip
 
-SHARD = 250  # subscribers planned in one transaction
-MANY = 8 * SHARD  # due subscribers from which a second process is worth loading the papers
+SHARD = 500  # subscribers planned in one transaction
+MANY = 4 * SHARD  # due subscribers from which a second process is worth loading the papers
 TRY_AGAIN = timedelta(hours=1)  # after a subscriber could not be planned
 CLOCKS_MAY_DIFFER = timedelta(minutes=1)
 CLOCK_MAY_GO_BACK = timedelta(days=1)
@@ -46,7 +49,13 @@ _SET_NEXT_DUE = text("""
     FROM unnest(CAST(:ids AS bigint[]), CAST(:times AS timestamptz[])) AS due(id, at)
     WHERE subscriber.id = due.id AND subscriber.id = ANY(CAST(:ids AS bigint[]))
 """)
-_columns_of = attrgetter(*inspect(Subscriber).columns.keys())
+_SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
+_SET_NEXT_DUE_OF_ONE = (
+    sql_update(_SUBSCRIBERS)
+    .where(_SUBSCRIBERS.c.id == bindparam("of_id"))
+    .values(next_due_at=bindparam("at"))
+)
+_COLUMNS = [_SUBSCRIBERS.c[name] for name in DueSubscriber._fields]
 
 log = structlog.get_logger(__name__)
 
@@ -139,8 +148,10 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
 def _match_ahead(context: DigestContext, builder: DigestBuilder, due: SelectOfScalar[Subscriber]) -> None:
     """Match the next shard's interests, feedback and muted words, which is slow, before locking any rows.
 
-    SQLite locks none, but digests of subscribers who change while they are composed are thrown away.
+    SQLite locks none.
     """
+    if not context.db.locks_rows:
+        return
     with context.db.read() as session:
         shard = due.with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
         muted = {row.id: row.muted for row in session.execute(shard)}
@@ -179,16 +190,20 @@ def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None
             in_shard = select(Subscriber).where(in_array(session, col(Subscriber.id), shard))
             rows = session.exec(in_shard.order_by(col(Subscriber.id))).all()
             requests = digest_requests(session, rows, builder.earliest_possible_delivery)
+            addresses = {row.id: row.email for row in rows}
             news = updates.for_digests(session, recent, requests)
         for request, ranked in zip(requests, builder.ranked(requests), strict=True):
             subscriber = request.subscriber
             edition = schedule.edition(subscriber.zone, newest_due(subscriber, now))
             digest = builder.digest(subscriber, edition, ranked, news.get(subscriber.id or 0, ()))
-            yield DigestPreview(subscriber.id or 0, subscriber.email, edition, digest)
+            yield DigestPreview(subscriber.id or 0, addresses[subscriber.id], edition, digest)
 
 
 def digest_requests(
-    session: Session, rows: Iterable[Subscriber], since: datetime, until: datetime | None = None
+    session: Session,
+    rows: Iterable[Subscriber | DueSubscriber],
+    since: datetime,
+    until: datetime | None = None,
 ) -> list[DigestRequest]:
     """Load each subscriber's interests, feedback up to `until`, and papers promised from `since` to `until`.
 
@@ -216,14 +231,23 @@ def digest_requests(
     ]
 
 
-def newest_due(subscriber: Subscriber, by: datetime) -> datetime:
+def newest_due(subscriber: Subscriber | DueSubscriber, by: datetime) -> datetime:
     """Return the latest time up to `by` at which a subscriber was due; if none, the next due time."""
-    due = subscriber.next_due_at or by
-    if due > by:
-        return due
-    return schedule.last_due(
-        subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone, due, by
-    )
+    cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
+    return _due_times(*cadence, subscriber.next_due_at or by, by)[1]
+
+
+@lru_cache(maxsize=5_000)
+def _due_times(
+    cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, by: datetime
+) -> tuple[str, datetime, datetime]:
+    """Return the edition, the latest time up to `by` at which it is due, and when the next one is due.
+
+    Cached: time zones are slow, and many subscribers have the same hour.
+    """
+    due = due if due > by else schedule.last_due(cadence, weekday, hour, zone, due, by)
+    following_due = schedule.next_edition_due(cadence, weekday, hour, zone, due)
+    return schedule.edition(zone, due), due, following_due
 
 
 def _plan_shard(
@@ -249,21 +273,20 @@ def _plan_shard(
         requests, entries = _compose(session, builder, recent, due, soon)
     with context.db.write() as session:
         ids = [request.subscriber.id or 0 for request in requests]
-        rows = session.exec(select(Subscriber).where(in_array(session, col(Subscriber.id), ids))).all()
+        rows = _load(session, sql_select(*_COLUMNS).where(in_array(session, _SUBSCRIBERS.c.id, ids)))
         reloaded = digest_requests(session, rows, builder.earliest_possible_delivery)
         current = {request.subscriber.id: request for request in reloaded}
         # Leave out subscribers who changed their preferences, left, or were planned by another process.
-        unchanged = [
-            before
-            for before in requests
-            if (after := current.get(before.subscriber.id))
-            and _columns_of(before.subscriber) == _columns_of(after.subscriber)
-            and replace(before, subscriber=after.subscriber) == after
-        ]
+        unchanged = [before for before in requests if before == current.get(before.subscriber.id)]
         unchanged_ids = {request.subscriber.id for request in unchanged}
         entries = [entry for entry in entries if entry.subscriber_id in unchanged_ids]
         _hold_for_approval(context, session, entries, now)
         return _write_down(session, builder, recent, unchanged, entries, now, soon)
+
+
+def _load(session: Session, rows: Select[Any]) -> list[DueSubscriber]:
+    """Return the subscribers that a query of _COLUMNS selects."""
+    return [*map(DueSubscriber._make, session.connection().execute(rows))]
 
 
 def _hold_for_approval(
@@ -284,23 +307,22 @@ def _compose(
 
     Subscribers whose row is invalid are logged and get no entry.
     """
-    rows = session.exec(all_due.limit(SHARD).with_for_update(skip_locked=True)).all()
+    shard = all_due.with_only_columns(*_COLUMNS).limit(SHARD).with_for_update(skip_locked=True)
+    rows = _load(session, shard)
     requests = digest_requests(session, rows, builder.earliest_possible_delivery)
     due_requests, due_times = list[DigestRequest](), list[tuple[str, datetime, datetime]]()
     for request in requests:
         subscriber = request.subscriber
         try:
-            due = newest_due(subscriber, soon)
-            following_due = schedule.next_edition_due(
-                subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone, due
-            )
-            due_times.append((schedule.edition(subscriber.zone, due), due, following_due))
+            cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
+            edition, due, following_due = _due_times(*cadence, subscriber.next_due_at or soon, soon)
+            due_times.append((edition, due, following_due))
         except Exception:
             log.exception("planning failed for a subscriber", subscriber=subscriber.id)
         else:
             due_requests.append(replace(request, following_due=following_due))
     entries = []
-    added = {row.id or 0 for row in rows if row.consent_version == subscribers.CONSENT_GIVEN_ELSEWHERE}
+    added = {row.id for row in rows if row.consent_version == subscribers.CONSENT_GIVEN_ELSEWHERE}
     not_welcomed = added - ledger.with_digest(session, added)
     news = updates.for_digests(session, recent, due_requests)
     editions = (
@@ -335,8 +357,8 @@ def _write_down(
     if ids and session.get_bind().dialect.name == "postgresql":
         session.connection().execute(_SET_NEXT_DUE, {"ids": ids, "times": times})
     elif ids:
-        rows = [{"id": number, "next_due_at": at} for number, at in zip(ids, times, strict=True)]
-        session.execute(update(Subscriber), rows)
+        rows = [{"of_id": number, "at": at} for number, at in zip(ids, times, strict=True)]
+        session.connection().execute(_SET_NEXT_DUE_OF_ONE, rows)
     return Counter(outcomes.get(number, "not_planned") for number in ids)
 
 

@@ -18,12 +18,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from cachetools import LRUCache
 from scipy import sparse
 
 from app.relevance import reasons
 from app.relevance.cut_offs import FLOOR
-from app.types import CardReason, EmptyDigestPolicy, Interest, PaperView, SkippedEdition, Trend
+from app.types import CardReason, DigestItem, EmptyDigestPolicy, Interest, PaperView, SkippedEdition, Trend
 
 Vector = np.ndarray[Any, Any]
 Matrix = np.ndarray[Any, Any]
@@ -128,6 +127,7 @@ class CandidatePool:
     missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # an interest's words in no paper
     absent_fields_note: Callable[[str], str] = lambda text: ""  # what an interest requires and no paper has
     card_fields: dict[int, dict[str, Any]] = field(default_factory=dict)  # by paper, cached by `compose`
+    items: dict[tuple[str, int], DigestItem] = field(default_factory=dict)  # by interest and paper, likewise
     pinned: frozenset[int] = frozenset()  # papers that an operator puts first
 
     def trend(self, paper: PaperView) -> Trend:
@@ -173,6 +173,8 @@ class CandidatePool:
         """Return the columns that an interest would select by itself, best first; equal scores by id."""
         key = text, weight
         if key not in self._orders:
+            if len(self._orders) >= MAX_CACHED_ORDERS:
+                self._orders.clear()
             row = self.matches.evidence[self.matches.row_of[text]] * weight
             columns = np.flatnonzero(row >= ENOUGH)
             scores = relevance_of(row[columns]) * self.score_factors[columns] + self.bonuses[columns]
@@ -180,8 +182,8 @@ class CandidatePool:
         return self._orders[key]
 
     @cached_property
-    def _orders(self) -> LRUCache[tuple[str, float], Vector]:
-        return LRUCache(MAX_CACHED_ORDERS)
+    def _orders(self) -> dict[tuple[str, float], Vector]:
+        return {}
 
     @cached_property
     def has_all_vectors(self) -> bool:

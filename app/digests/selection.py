@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,7 @@ CONSIDERED = 4  # candidates considered per place in a digest, if no interest ha
 BY_PROFILE = Interest("")  # stands for the subscriber's profile, for papers that fit no interest
 
 
-@dataclass(frozen=True)
-class SelectedPaper:
+class SelectedPaper(NamedTuple):
     """A selected paper, the interest it is listed under, and its score."""
 
     paper: PaperView
@@ -75,11 +75,10 @@ def select_for_all(all_ranked: Sequence[Ranked]) -> list[Selection]:
     one subscriber as for a hundred.
     """
     together = [ranked for ranked in all_ranked if ranked.pool.has_all_vectors and not _has_quota(ranked)]
-    picks = iter(_select_columns(together) if together else ())
+    selections = iter(_selections(together, _select_columns(together)) if together else ())
     is_together = set(map(id, together))
     return [
-        _selection(ranked, *next(picks)) if id(ranked) in is_together else _select_by_quota(ranked)
-        for ranked in all_ranked
+        next(selections) if id(ranked) in is_together else _select_by_quota(ranked) for ranked in all_ranked
     ]
 
 
@@ -128,7 +127,8 @@ def _places_to_consider(ranked: Ranked) -> tuple[list[int], int, int]:
 
     The numbers are where the pinned ones end, and where the best ones end.
     """
-    pinned = np.flatnonzero(ranked.pool.bonuses[ranked.columns]).tolist()
+    bonuses = ranked.pool.bonuses
+    pinned = np.flatnonzero(bonuses[ranked.columns]).tolist() if ranked.pool.pinned else []
     best = {int((ranked.columns == column).argmax()) for column in _best_columns(ranked).values()}
     first = [*pinned, *sorted(best.difference(pinned))]
     most = CONSIDERED * ranked.request.max_papers
@@ -165,27 +165,57 @@ def _select_group(
         similarity[rows] = np.maximum(similarity[rows], to_selected)
 
 
-def _selection(ranked: Ranked, places: Sequence[int], first: Sequence[int]) -> Selection:
-    """Return these selected places as papers, each listed under the interest that it fits best."""
-    columns, scores = ranked.columns[places], ranked.scores[places].tolist()
-    numbers = ranked.pool.matches.ids[columns].tolist()
-    interests = sorted((*ranked.request.interests, BY_PROFILE), key=lambda interest: interest.text)
-    papers = ranked.pool.papers
-    selected = [
-        SelectedPaper(papers[number], interests[row], score)
-        for number, row, score in zip(numbers, _best_fits(ranked, columns, interests), scores, strict=True)
+def _selections(
+    all_ranked: Sequence[Ranked], picks: Sequence[tuple[Sequence[int], Sequence[int]]]
+) -> list[Selection]:
+    """Return each subscriber's selected places as papers, each listed under the interest that it fits best.
+
+    `picks` has the selected places in `ranked.columns` of each subscriber, and those selected first.
+    """
+    all_columns = [ranked.columns[places] for ranked, (places, _) in zip(all_ranked, picks, strict=True)]
+    all_interests = [
+        sorted((BY_PROFILE, *ranked.request.interests), key=lambda interest: interest.text)
+        for ranked in all_ranked
     ]
-    selected.sort(key=lambda choice: (-choice.score, choice.paper.id))
-    best = ranked.pool.matches.ids[ranked.columns[list(first)]].tolist()
-    return Selection(ranked, selected, frozenset(best))
+    all_fits = _best_fits(all_ranked, all_columns, all_interests)
+    pool, selections = all_ranked[0].pool, []
+    papers, ids = pool.papers, pool.matches.ids
+    for ranked, (places, first), columns, interests, fits in zip(
+        all_ranked, picks, all_columns, all_interests, all_fits, strict=True
+    ):
+        numbers, scores = ids[columns].tolist(), ranked.scores[places].tolist()
+        selected = [
+            SelectedPaper(papers[number], interests[row], score)
+            for number, row, score in zip(numbers, fits, scores, strict=False)
+        ]
+        selected.sort(key=lambda choice: (-choice.score, choice.paper.id))
+        selections.append(Selection(ranked, selected, frozenset(ids[ranked.columns[first]].tolist())))
+    return selections
 
 
-def _best_fits(ranked: Ranked, columns: Vector, interests: Sequence[Interest]) -> list[int]:
-    """Return the row of the interest to list each column under. See `_best_interest_with_room`."""
-    evidence = ranked.evidence_of(interests, columns)
-    weights = np.array([interest.weight for interest in interests])
-    least = np.minimum(evidence.max(0) / 2, ENOUGH)
-    fits: list[int] = np.where(evidence >= least, evidence / weights[:, None], -np.inf).argmax(0).tolist()
+def _best_fits(
+    all_ranked: Sequence[Ranked], all_columns: Sequence[Vector], all_interests: Sequence[Sequence[Interest]]
+) -> list[list[int]]:
+    """Return, for each subscriber, the row of the interest to list each column under, padded at the end.
+
+    See `_best_interest_with_room`. The arrays are subscribers × interests × columns, padded with zeros.
+    """
+    matches = all_ranked[0].pool.matches
+    most = max(map(len, all_interests)), max(map(len, all_columns))
+    rows, weights = (np.zeros((len(all_ranked), most[0]), kind) for kind in (np.intp, float))
+    columns = np.zeros((len(all_ranked), most[1]), np.intp)
+    for n, (own, interests) in enumerate(zip(all_columns, all_interests, strict=True)):
+        columns[n, : len(own)] = own
+        matched = interests[1:]  # the first one is the profile
+        rows[n, 1 : len(interests)] = [matches.row_of[interest.text] for interest in matched]
+        weights[n, 1 : len(interests)] = [interest.weight for interest in matched]
+    evidence = matches.evidence[rows[:, :, None], columns[:, None, :]] * weights[:, :, None]
+    for n, ranked in enumerate(all_ranked):
+        if ranked.profile:
+            evidence[n, 0] = matches.evidence_row(ranked.profile)[columns[n]]
+    least = np.minimum(evidence.max(1, keepdims=True) / 2, ENOUGH)
+    by_weight = evidence / np.where(weights, weights, 1.0)[:, :, None]
+    fits: list[list[int]] = np.where(evidence >= least, by_weight, -np.inf).argmax(1).tolist()
     return fits
 
 
@@ -289,9 +319,11 @@ def select_beyond_interests(ranked: Ranked, selected: Sequence[SelectedPaper]) -
     0, so that the highest-scored paper in a digest is always one that fits the subscriber.
     """
     room = min(ranked.request.max_trending, ranked.request.max_papers - len(selected))
+    if room <= 0:
+        return []
     relevant = set(ranked.papers)
     well_voted = (
-        replace(choice, score=0.0)
+        choice._replace(score=0.0)
         for choice in select_trending(ranked)
         if choice.paper.id not in relevant
         and (choice.paper.id in ranked.pool.pinned or trending.is_well_voted(ranked.pool.trend(choice.paper)))

@@ -28,6 +28,7 @@ from sqlalchemy import (
     inspect,
     literal,
     select,
+    text,
 )
 from sqlalchemy import DateTime as SqlDateTime
 from sqlalchemy.dialects import postgresql, sqlite
@@ -192,14 +193,37 @@ def insert_many_or_ignore(
 ) -> list[int | None]:
     """Insert many rows and return their ids, with None for each row that already exists.
 
-    The rows must differ in their unique columns.
+    The rows must differ in their unique columns. The ids are reserved first: a statement that returned them
+    would take ten times as long on SQLite.
     """
+    if not values:
+        return []
     rows = inspect(table).local_table
-    columns = (*rows.primary_key, *(rows.c[name] for name in unique))
-    statement = _insert_or_ignore(session, rows, unique).returning(*columns)
+    key = rows.primary_key.columns[0]
     session.flush()
-    ids = {tuple(key): number for number, *key in session.execute(statement, values)} if values else {}
-    return [ids.get(tuple(row[name] for name in unique)) for row in values]
+    ids = [*reserve_ids(session, table, len(values))]
+    new = [{key.name: number, **row} for number, row in zip(ids, values, strict=True)]
+    if _insert_all_or_ignore(session, rows, new, unique) == len(new):
+        return [*ids]
+    inserted = set(session.execute(select(key).where(in_array(session, key, ids))).scalars())
+    return [number if number in inserted else None for number in ids]
+
+
+def _insert_all_or_ignore(
+    session: Session, rows: Table, values: Sequence[Mapping[str, Any]], unique: Sequence[str]
+) -> int:
+    """Insert the rows that do not exist yet, and return their number.
+
+    On PostgreSQL, this is one statement with an array for each column: a statement for each row takes longer
+    than the row.
+    """
+    connection = session.connection()
+    if connection.dialect.name == "sqlite":
+        return connection.execute(_insert_or_ignore(session, rows, unique), list(values)).rowcount
+    columns = [rows.c[name] for name in values[0]]
+    arrays = (literal([row[each.name] for row in values], postgresql.ARRAY(each.type)) for each in columns)
+    insert = postgresql.insert(rows).from_select(columns, select(*map(func.unnest, arrays)))
+    return connection.execute(insert.on_conflict_do_nothing(index_elements=unique)).rowcount
 
 
 def _insert_or_ignore(
@@ -220,6 +244,9 @@ def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator
     key = inspect(table).local_table.primary_key.columns[0]
     if session.get_bind().dialect.name == "sqlite":
         last = session.execute(select(func.max(key))).scalar() or 0
+        if key.table.dialect_options["sqlite"]["autoincrement"]:  # then no id is used again
+            highest = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
+            last = max(last, session.execute(highest, {"table": key.table.name}).scalar() or 0)
         return iter(range(last + 1, last + 1 + count))
     sequence = func.pg_get_serial_sequence(key.table.name, key.name)
     ids = select(func.nextval(sequence)).select_from(func.generate_series(1, count))

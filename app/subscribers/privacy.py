@@ -126,7 +126,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
     ids = [row.pop("id") for row in rows]
     stored = ledger.stored_digests(session, ids)
     restored = ledger.SnapshotStore().restore(session, list(stored.values()))
-    digests = {number: asdict(item.digest) for number, item in zip(stored, restored, strict=True)}
+    digests = {number: item.digest.as_dict() for number, item in zip(stored, restored, strict=True)}
     rated = feedback.all_feedback(session, [subscriber_id]).get(subscriber_id, ())
     return {
         "subscriber": subscriber.model_dump(mode="json", exclude=_INTERNAL_FIELDS["subscriber"]),

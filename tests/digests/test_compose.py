@@ -84,7 +84,9 @@ def test_sections_come_in_the_order_of_their_best_papers() -> None:
     on = build_pool({"agents": {1: 0.5}, "video": {2: 0.9, 3: 0.4}, "traps": {4: 0.5}})
     result = composed_digest(RankingRequest((TRAPS, AGENTS, VIDEO)), on)
     assert [*paper_ids(result).items()] == [("video", [2, 3]), ("traps", [4]), ("agents", [1])]
-    assert result.picks[0].score == max(item.score for item in result.picks)
+    assert result.sections[0].scores[0] == max(
+        score for section in result.sections for _, score in section.scored
+    )
 
 
 def test_papers_already_sent_are_excluded() -> None:
@@ -226,7 +228,7 @@ def test_trending_papers_fill_free_places() -> None:
     result = composed_digest(reader, on)
     assert paper_ids(result) == {"agents": [1], "": [3, 2]}
     well_voted = ("more votes than most papers of its day", 0.0)
-    assert [(item.reason, item.score) for item in result.picks[1:]] == [well_voted, well_voted]
+    assert [(item.reason, score) for item, score in result.sections[1].scored] == [well_voted, well_voted]
     assert result.sections[-1].heading == ""
     assert paper_ids(composed_digest(replace(reader, max_trending=1), on)) == {"agents": [1], "": [3]}
     assert paper_ids(composed_digest(replace(reader, max_trending=0), on)) == {"agents": [1]}
@@ -383,7 +385,9 @@ def test_invariants_of_composing(
     assert len(set(selected)) == len(selected)
     assert least <= len(selected) <= most
     assert not set(selected) & sent
-    assert result.picks[0].score == max(item.score for item in result.picks)
+    assert result.sections[0].scores[0] == max(
+        score for section in result.sections for _, score in section.scored
+    )
     assert len(paper_ids(result).get("agents", ())) <= (quota or most)
     for number in selected:
         lacking = math.prod(1 - each.get(number, 0.0) for each in (*hits, profile))

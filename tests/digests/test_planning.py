@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import delete, update
 from sqlmodel import Session, col, select
 
 from app import pipeline, subscribers
@@ -14,11 +16,19 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.digests import planning, reconciliation
 from app.digests.builder import DigestBuilder, DigestRequest
-from app.storage.models import Delivery, DeliveryState, DigestContent, Paper, Source, Subscriber
+from app.storage.models import (
+    Delivery,
+    DeliveryState,
+    DigestContent,
+    InterestRow,
+    Paper,
+    Source,
+    Subscriber,
+)
 from app.subscribers import Preferences
-from app.types import Cadence, Interest, Skip
+from app.types import Cadence, Digest, EmptyDigestPolicy, Interest, Skip
 from tests.conftest import NOW
-from tests.support import factories
+from tests.support import factories, sample_archive
 from tests.support.mail_server import MailServer
 
 HOUR = NOW.replace(hour=8, minute=0)
@@ -322,3 +332,55 @@ def test_preferences_changed_while_composing_are_used(
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 2}
     assert sorted(titles(app)) == [[AGENTS], [VIDEO]]
     assert calls[:2] == [2, 1]
+
+
+def test_digests_of_a_shard_equal_those_planned_one_by_one(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning shares all it can between the readers of a shard. None of this may change a digest."""
+    monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
+    add_varied_readers(app, 40)
+    whole = plan_two_days(app)
+    with app.db.write() as session:
+        session.execute(delete(Delivery))
+        session.execute(update(Subscriber).values(next_due_at=HOUR))
+    monkeypatch.setattr(planning, "SHARD", 1)
+    one_by_one = plan_two_days(app)
+    assert one_by_one == whole
+    assert len({digest.picks for digest in whole if isinstance(digest, Digest)}) > 20
+
+
+def add_varied_readers(app: Application, count: int) -> None:
+    """Add a hundred papers, and readers whose interests, limits, muted words and feedback differ."""
+    draw = random.Random(3)  # noqa: S311
+    with app.db.write() as session:
+        source = factories.add_source(session, NOW, "Archive")
+        papers = [
+            factories.add_paper(
+                session, source, paper.title, NOW.date() - DAY * draw.randint(0, 4), NOW, draw.randint(0, 50),
+                abstract=paper.abstract,
+            )
+            for paper in draw.sample(sample_archive.papers(), 100)
+        ]  # fmt: skip
+        for number in range(count):
+            subject, *_ = interests = draw.sample([*sample_archive.SUBJECTS], draw.randint(1, 4))
+            reader = factories.add_subscriber(
+                session, f"reader{number}@example.org", [*interests, f"{subject} -robot"], HOUR,
+                min_papers=draw.choice([1, 1, 4]), max_papers=draw.randint(1, 12),
+                max_trending=draw.choice([0, 0, 3]), muted=draw.choice([[], [], ["model"]]),
+                when_empty=draw.choice([*EmptyDigestPolicy]),
+            )  # fmt: skip
+            for row in session.exec(select(InterestRow).where(InterestRow.subscriber_id == reader)):
+                row.weight, row.quota = draw.choice([0.5, 1.0, 3.0]), draw.choice([None, None, None, 2])
+            for paper in draw.sample(papers, draw.choice([0, 0, 6])):
+                subscribers.set_feedback(session, reader, paper, draw.random() < 0.7, NOW)
+
+
+def plan_two_days(app: Application) -> list[Digest | str]:
+    """Return the digests of two days, or why there is none, by reader and day."""
+    for day in range(2):
+        planning.plan(app.digest_context, AHEAD + DAY * day)
+    with app.db.read() as session:
+        order = col(Delivery.subscriber_id), col(Delivery.edition)
+        rows = session.exec(select(Delivery).order_by(*order)).all()
+    return [row.reason or factories.load_digest(app, row) for row in rows]

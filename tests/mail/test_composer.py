@@ -220,7 +220,6 @@ PICKS = some.builds(
     code_url=LINKS,
     published_on=some.one_of(some.just(""), some.dates().map(str)),
     comments=some.integers(0, 10**6),
-    score=some.floats(allow_nan=False),
     summary_by=WORDS,
 )
 DIGESTS = some.builds(

@@ -140,7 +140,7 @@ def test_the_subject_names_the_first_papers(renderer: Renderer, now: datetime) -
     """They come first in both parts. The preview text names the next two."""
     mail = renderer.render(mail_request(now, sample_digest.digest()))
     assert mail.subject == "Read or Retrieve? When Long Context Beats a Small Retriever + 7 more"
-    picks = [sample_digest.pick(n, f"Paper {n}: A Title", score=n) for n in range(1, 6)]
+    picks = [sample_digest.pick(n, f"Paper {n}: A Title") for n in range(1, 6)]
     mail = render_digest(renderer, now, *picks)
     assert mail.subject == "Paper 1, Paper 2 + 3 more"
     assert "Also in this digest: Paper 3: A Title · Paper 4: A Title<" in mail.html
@@ -187,9 +187,7 @@ def test_subject_is_one_short_line(renderer: Renderer, now: datetime, title: str
 )
 def test_titles_are_escaped(renderer: Renderer, now: datetime, title: str) -> None:
     """No title becomes markup, and none is changed."""
-    mail = render_digest(
-        renderer, now, sample_digest.pick(1, title), sample_digest.pick(2, "Another", score=1)
-    )
+    mail = render_digest(renderer, now, sample_digest.pick(1, title), sample_digest.pick(2, "Another"))
     outline = HtmlOutline(mail.html)
     assert title in outline.words
     assert title in " ".join(mail.text.split())

@@ -45,7 +45,6 @@ def digest(edition: str = "2026-11-20") -> Digest:
             comments=12,
             stars=2207,
             code_url="https://github.com/example/read-or-retrieve",
-            score=0.94,
         ),
         pick(
             2,
@@ -84,7 +83,6 @@ def digest(edition: str = "2026-11-20") -> Digest:
             comments=1,
             code_url="https://github.com/example/foldlight",
             project_url="https://foldlight.example.org",
-            score=0.7,
         ),
         pick(
             5,
@@ -127,8 +125,8 @@ def digest(edition: str = "2026-11-20") -> Digest:
     return Digest(
         edition=edition,
         sections=(
-            Section("retrieval augmented generation", retrieval),
-            Section("“protein structure”", protein),
+            Section("retrieval augmented generation", retrieval, scores=(0.94, 0.0, 0.0)),
+            Section("“protein structure”", protein, scores=(0.7, *[0.0] * (len(protein) - 1))),
             Section("", trending),
         ),
         note="Yesterday brought too little for a mail of its own, so its papers are in this one.",

@@ -148,7 +148,7 @@ def _load_rows(session: Session, ids: Collection[int]) -> Sequence[Any]:
 def _mail_requests(
     session: Session, rows: Sequence[Any], snapshots: SnapshotStore
 ) -> tuple[MailRequest, ...]:
-    restored = snapshots.restore(session, [row.digest or {} for row in rows], scored=False)
+    restored = snapshots.restore(session, [row.digest or {} for row in rows])
     requests = []
     for row, content in zip(rows, restored, strict=True):
         # Unpacking is faster than looking up each value by name.

@@ -8,7 +8,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from app.delivery.ledger.signatures import NOT_AHEAD
-from app.delivery.ledger.snapshots import COLUMNS, paper_ids, paper_updates
+from app.delivery.ledger.snapshots import COLUMNS, is_readable, paper_ids, paper_updates
 from app.delivery.ledger.transitions import set_state
 from app.storage.database import in_array
 from app.storage.models import Delivery, DigestContent, PaperSnapshot
@@ -77,7 +77,7 @@ def _without(stored: Mapping[str, Any], papers: Collection[int]) -> dict[str, An
         return dict(stored)
     remaining = []
     for section in sections:
-        if not _is_readable(section):
+        if not is_readable(section):
             remaining.append(section)
             continue
         left = [place for place, paper in enumerate(section["papers"]) if paper not in papers]
@@ -92,10 +92,3 @@ def _news_without(stored: Any, papers: Collection[int]) -> Any:
     if not isinstance(stored, list):
         return stored
     return [news for news in stored if _papers_of({"updates": [news]}).isdisjoint(papers)]
-
-
-def _is_readable(section: Any) -> bool:
-    """Return whether a section has all columns, of equal length."""
-    columns = [section.get(name) for name in COLUMNS] if isinstance(section, dict) else [None]
-    lengths = {len(column) if isinstance(column, list) else None for column in columns}
-    return len(lengths) == 1 and None not in lengths

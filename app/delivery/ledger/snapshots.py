@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlmodel import Session, col, delete, select
 
@@ -32,14 +32,10 @@ from app.storage.database import in_array, insert_many_or_ignore
 from app.storage.models import PaperSnapshot
 from app.types import Digest, DigestItem, Marks, PaperUpdate, Section, UpdateKind
 
-PER_SUBSCRIBER_FIELDS = (
-    "paper_id",
-    "reason",
-    "marks",
-    "score",
-)  # of an item; stored with the delivery itself
+OWN_FIELDS = ("paper_id", "reason", "marks")  # of an item; not among the fields of its snapshot
+REASON_FIELDS = ("reason", "marks")
 COLUMNS = ("cards", "papers", "why", "marks", "scores")
-SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in PER_SUBSCRIBER_FIELDS)
+SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in OWN_FIELDS)
 A_DAY = timedelta(days=1)
 MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 30_000, 50_000  # some ten megabytes of memory
 
@@ -47,9 +43,9 @@ MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 30_000, 50_000  # some ten megabytes of
 SnapshotValues = tuple[Any, ...]
 SnapshotFields = Mapping[str, Any]
 _ReasonText = tuple[int, str, str]  # paper id, reason, marks
+_ItemColumns = tuple[int, int, int | str, str]  # snapshot id, paper id, reason (or its id), marks
 _StoredItem = tuple[Any, Any, Any, Any, Any]  # snapshot id, paper id, reason (or its id), marks, score
 _StoredSection = tuple[str, str, list[_StoredItem]]  # interest, heading, items
-_Value = TypeVar("_Value", bound=Hashable)
 _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
 
 
@@ -58,63 +54,80 @@ _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
 
 def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[dict[str, Any]]:
     """Store snapshots that are new today. Return the `DigestContent.digest` for each digest, in order."""
-    day = f"{now:%Y%m%d}"
-    cards = {values: _key(day, values) for values in _distinct(map(_snapshot_values, _items(digests)))}
-    # A reason that only one subscriber gets may tell about them, so it is deleted with their digest.
-    texts = {
-        text: _key(f"{day}-why", text)
-        for text, count in Counter(map(_reason_text, _items(digests))).items()
-        if count > 1 and text[1]
-    }
-    fields_by_key = {
-        key: (values[0], dict(zip(SHARED_FIELDS, values[1:], strict=True))) for values, key in cards.items()
-    } | {key: (number, {"reason": why, "marks": marks}) for (number, why, marks), key in texts.items()}
-    ids = _store_snapshots(session, fields_by_key, now)
-    card_ids = {values: ids[key] for values, key in cards.items()}
-    text_ids = {text: ids[key] for text, key in texts.items()}
+    stored = _store_items(session, digests, now)
     return [
         {
             "edition": digest.edition,
             "note": digest.note,
             "considered": digest.considered,
-            "sections": [_store_section(section, card_ids, text_ids) for section in digest.sections],
+            "sections": [_section_columns(section, stored) for section in digest.sections],
             **({"updates": [list(news) for news in digest.updates]} if digest.updates else {}),
         }
         for digest in digests
     ]
 
 
+def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> dict[int, _ItemColumns]:
+    """Store the snapshots of all items. Return what a digest stores of each, by the identity of the object.
+
+    Subscribers share these objects, so the values of each are encoded only once.
+    """
+    day, items = f"{now:%Y%m%d}", {id(item): item for item in _items(digests)}
+    uses, readers = Counter(map(id, _items(digests))), Counter[_ReasonText]()
+    values = {number: _snapshot_values(item) for number, item in items.items()}
+    texts = {number: _reason_text(item) for number, item in items.items()}
+    for number, text in texts.items():
+        readers[text] += uses[number]
+    # A reason that only one subscriber gets may tell about them, so it is deleted with their digest.
+    text_keys = {text: _key(f"{day}-why", text) for text, count in readers.items() if count > 1 and text[1]}
+    card_keys = {card: _key(day, card) for card in values.values()}
+    by_key = {key: card for card, key in card_keys.items()} | {key: why for why, key in text_keys.items()}
+    ids = _store_snapshots(session, by_key, now)
+    columns = {}
+    for number, card in values.items():
+        paper_id, reason, marks = text = texts[number]
+        own = (ids[text_keys[text]], "") if text in text_keys else (reason, marks)
+        columns[number] = ids[card_keys[card]], paper_id, *own
+    return columns
+
+
 def _store_snapshots(
-    session: Session, fields_by_key: Mapping[str, tuple[int, SnapshotFields]], now: datetime
+    session: Session, by_key: Mapping[str, SnapshotValues | _ReasonText], now: datetime
 ) -> dict[str, int]:
     """Store the snapshots that are new. Return the ids of all of them by key."""
-    ids = _ids_by_key(session, fields_by_key)
-    if new_keys := sorted(fields_by_key.keys() - ids.keys()):  # sorted, to avoid deadlocks
+    ids = _ids_by_key(session, by_key)
+    if new_keys := sorted(by_key.keys() - ids.keys()):  # sorted, to avoid deadlocks
         rows = [
-            {"key": key, "paper_id": paper_id, "fields": fields, "created_at": now}
-            for key, (paper_id, fields) in ((key, fields_by_key[key]) for key in new_keys)
+            {"key": key, "paper_id": by_key[key][0], "fields": _fields(by_key[key]), "created_at": now}
+            for key in new_keys
         ]
-        insert_many_or_ignore(session, PaperSnapshot, ("key",), rows)
-        ids |= _ids_by_key(session, new_keys)
+        new_ids = dict(
+            zip(new_keys, insert_many_or_ignore(session, PaperSnapshot, ("key",), rows), strict=True)
+        )
+        by_others = [key for key, number in new_ids.items() if number is None]
+        ids |= {key: number for key, number in new_ids.items() if number} | _ids_by_key(session, by_others)
     return ids
 
 
-def _store_section(
-    section: Section, card_ids: Mapping[SnapshotValues, int], text_ids: Mapping[_ReasonText, int]
-) -> dict[str, Any]:
-    texts = [_reason_text(item) for item in section.picks]
-    reasons = [text_ids.get(text, text[1]) for text in texts]
-    distinct = _distinct(reasons)
-    places = {reason: place for place, reason in enumerate(distinct)}
+def _fields(values: SnapshotValues | _ReasonText) -> SnapshotFields:
+    """Return the values of a card or of a reason, without the paper's id, by name."""
+    _, *own = values
+    return dict(zip(REASON_FIELDS if len(own) == len(REASON_FIELDS) else SHARED_FIELDS, own, strict=True))
+
+
+def _section_columns(section: Section, stored: Mapping[int, _ItemColumns]) -> dict[str, Any]:
+    columns = [*zip(*[stored[id(item)] for item in section.picks], strict=True)]
+    cards, papers, reasons, marks = map(list, columns or [()] * 4)
+    places = {reason: place for place, reason in enumerate(dict.fromkeys(reasons))}
     return {
         "interest": section.interest,
         "heading": section.heading,
-        "cards": [card_ids[_snapshot_values(item)] for item in section.picks],
-        "papers": [item.paper_id for item in section.picks],
+        "cards": cards,
+        "papers": papers,
         "why": [places[reason] for reason in reasons],
-        "marks": ["" if text in text_ids else text[2] for text in texts],
-        "scores": [item.score for item in section.picks],
-        "reasons": distinct,
+        "marks": marks,
+        "scores": [*section.scores] or [0.0] * len(cards),
+        "reasons": [*places],
     }
 
 
@@ -124,10 +137,6 @@ def _items(digests: Iterable[Digest]) -> Iterator[DigestItem]:
 
 def _reason_text(item: DigestItem) -> _ReasonText:
     return item.paper_id, item.reason, _encode_marks(item.marks)
-
-
-def _distinct(values: Iterable[_Value]) -> list[_Value]:
-    return list(dict.fromkeys(values))
 
 
 @lru_cache(maxsize=MAX_CACHED_SNAPSHOTS)
@@ -185,22 +194,17 @@ class SnapshotStore:
     def __init__(self) -> None:
         self._snapshots: dict[int, SnapshotFields] = {}
         # By reason and marks, then by snapshot id.
-        self._unscored_items = defaultdict[tuple[str | int, str], dict[int, DigestItem]](dict)
+        self._items = defaultdict[tuple[str | int, str], dict[int, DigestItem]](dict)
         self._item_count = 0
 
-    def restore(
-        self, session: Session, stored: Sequence[Mapping[str, Any]], *, scored: bool = True
-    ) -> list[RestoredDigest]:
+    def restore(self, session: Session, stored: Sequence[Mapping[str, Any]]) -> list[RestoredDigest]:
         """Return stored digests in the given order, with at most one database query. Skip unreadable items.
 
-        Scores differ between subscribers. Without `scored`, they are 0, so that subscribers with the same
-        item and reason share one `DigestItem`.
+        Subscribers with the same item and reason share one `DigestItem`.
         """
-        if scored:
-            return self._restore(session, stored, scored)
         cached = [self._restore_from_cache(content) for content in stored]
         missing = [content for content, digest in zip(stored, cached, strict=True) if not digest]
-        loaded = iter(self._restore(session, missing, scored)) if missing else iter(())
+        loaded = iter(self._restore(session, missing)) if missing else iter(())
         return [digest or next(loaded) for digest in cached]
 
     def _restore_from_cache(self, stored: Mapping[str, Any]) -> RestoredDigest | None:
@@ -210,7 +214,7 @@ class SnapshotStore:
             for section in stored["sections"]:
                 reasons, ids, why = section["reasons"], section["cards"], section["why"]
                 items = [
-                    self._unscored_items[reasons[reason], marks][snapshot_id]
+                    self._items[reasons[reason], marks][snapshot_id]
                     for snapshot_id, reason, marks in zip(ids, why, section["marks"], strict=True)
                 ]
                 scores = section["scores"]
@@ -218,14 +222,14 @@ class SnapshotStore:
                     return None
                 if not all(map(_is_score, scores)):
                     return None
-                restored.append(Section(section["interest"], tuple(items), section["heading"]))
+                restored.append(
+                    Section(section["interest"], tuple(items), section["heading"], _scores(scores))
+                )
         except (IndexError, KeyError, TypeError, ValueError):
             return None
         return _restored_digest(stored, restored)
 
-    def _restore(
-        self, session: Session, stored: Sequence[Mapping[str, Any]], scored: bool
-    ) -> list[RestoredDigest]:
+    def _restore(self, session: Session, stored: Sequence[Mapping[str, Any]]) -> list[RestoredDigest]:
         contents = [content if isinstance(content, dict) else {"sections": None} for content in stored]
         parsed = [_parse_sections(content) for content in contents]
         items = [section[2] for sections in parsed for section in sections if section]
@@ -238,25 +242,22 @@ class SnapshotStore:
                     unreadable += 1
                     continue
                 interest, heading, stored_items = section
-                picks = [self._item(row, snapshots, scored) for row in stored_items]
-                readable = tuple([item for item in picks if item])
-                unreadable += len(picks) - len(readable)
+                items_and_scores = [(self._item(row, snapshots), row[4]) for row in stored_items]
+                readable = [(item, score) for item, score in items_and_scores if item]
+                unreadable += len(stored_items) - len(readable)
                 if readable:
-                    restored.append(Section(interest, readable, heading))
+                    picks, scores = zip(*readable, strict=True)
+                    restored.append(Section(interest, picks, heading, _scores(scores)))
             digests.append(_restored_digest(content, restored, unreadable))
         return digests
 
-    def _item(
-        self, stored: _StoredItem, snapshots: Mapping[int, SnapshotFields], scored: bool
-    ) -> DigestItem | None:
-        """Return an item with its own score, or a shared one if not `scored`; None if unreadable."""
+    def _item(self, stored: _StoredItem, snapshots: Mapping[int, SnapshotFields]) -> DigestItem | None:
+        """Return an item, which is shared by all digests that contain it; None if unreadable."""
         snapshot_id, _, reason, marks, score = stored
         if not (isinstance(reason, str | int) and _is_score(score)):
             return None
         try:
-            if scored:
-                return self._new_item(snapshot_id, reason, marks, snapshots, score)
-            cache = self._unscored_items[reason, marks]
+            cache = self._items[reason, marks]
             if (item := cache.get(snapshot_id)) is None:
                 item = cache[snapshot_id] = self._new_item(snapshot_id, reason, marks, snapshots)
                 self._item_count += 1
@@ -270,19 +271,18 @@ class SnapshotStore:
         reason: str | int,
         marks: str,
         snapshots: Mapping[int, SnapshotFields],
-        score: float = 0.0,
     ) -> DigestItem:
         """Return an item. Raise KeyError, TypeError or ValueError if a part of it is missing or broken."""
         text = reason if isinstance(reason, str) else str(snapshots[reason]["reason"])
         own_marks = _decode_marks(marks if isinstance(reason, str) else snapshots[reason]["marks"])
-        return DigestItem(**snapshots[snapshot_id], reason=text, marks=own_marks, score=score)
+        return DigestItem(**snapshots[snapshot_id], reason=text, marks=own_marks)
 
     def _load_snapshots(self, session: Session, items: Iterable[_StoredItem]) -> Mapping[int, SnapshotFields]:
         """Return the snapshots of these items by id, from memory or from the database."""
         if len(self._snapshots) > MAX_CACHED_SNAPSHOTS:
             self._snapshots.clear()
         if self._item_count > MAX_CACHED_ITEMS:
-            self._unscored_items.clear()
+            self._items.clear()
             self._item_count = 0
         ids = {number for item in items for number in (item[0], item[2]) if _is_id(number)}
         snapshots = {number: snapshot for number in ids if (snapshot := self._snapshots.get(number))}
@@ -301,8 +301,16 @@ class SnapshotStore:
 
 def paper_ids(stored: Mapping[str, Any]) -> list[int]:
     """Return the ids of the papers in a stored digest, without a database query."""
-    items = (item for section in _parse_sections(stored) if section for item in section[2])
-    return [paper_id for _, paper_id, *_ in items if _is_id(paper_id)]
+    sections = stored.get("sections", [])
+    readable = filter(is_readable, sections if isinstance(sections, list) else ())
+    return [paper for section in readable for paper in section["papers"] if _is_id(paper)]
+
+
+def is_readable(section: Any) -> bool:
+    """Return whether a stored section has all columns, of equal length."""
+    columns = [section.get(name) for name in COLUMNS] if isinstance(section, dict) else [None]
+    lengths = {len(column) if isinstance(column, list) else None for column in columns}
+    return len(lengths) == 1 and None not in lengths
 
 
 def items_of(stored: Mapping[str, Any], papers: Collection[int]) -> list[tuple[str, str | int]]:
@@ -374,6 +382,11 @@ def _restored_digest(
         updates=tuple(updates),
     )
     return RestoredDigest(digest, unreadable + unreadable_updates)
+
+
+def _scores(stored: Iterable[float]) -> tuple[float, ...]:
+    scores = tuple(stored)
+    return scores if any(scores) else ()
 
 
 def _is_score(score: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -77,7 +76,7 @@ def get_delivery(app: Paperboy, _key: CanRead, delivery_id: Id) -> DeliveryDetai
             raise NotFound(f"there is no delivery {delivery_id}")
         stored = ledger.stored_digests(session, [delivery_id])
         restored = app.snapshots.restore(session, list(stored.values()))
-    return DeliveryDetail(**row.model_dump(), digest=asdict(restored[0].digest) if restored else {})
+    return DeliveryDetail(**row.model_dump(), digest=restored[0].digest.as_dict() if restored else {})
 
 
 @router.post("/{delivery_id}/resend", responses=problems.responses(404, 409))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -156,7 +155,7 @@ def backtest(
     for edition in pipeline.backtest(app, body.at or now, interests, body.days, max_papers=body.max_papers):
         digest = edition.digest
         skipped = digest.reason if isinstance(digest, Skip) else None
-        content = {"considered": 0, "sections": []} if isinstance(digest, Skip) else asdict(digest)
+        content = {"considered": 0, "sections": []} if isinstance(digest, Skip) else digest.as_dict()
         content["edition"] = edition.edition
         items.append(BacktestEdition(at=edition.at, skipped=skipped, **content))
     return BacktestResult(items=items)
@@ -227,5 +226,5 @@ def _preview_out(app: Application, digest: Digest | Skip, edition: str, now: dat
         empty = {"considered": 0, "note": "", "sections": [], "subject": "", "html": "", "text": ""}
         return PreviewResponse(edition=edition, skipped=digest.reason, **empty)
     mail = pipeline.render_digest(app, digest, NOBODY, now)
-    values = asdict(digest) | {"updates": [UpdateOut(**news._asdict()) for news in digest.updates]}
+    values = digest.as_dict() | {"updates": [UpdateOut(**news._asdict()) for news in digest.updates]}
     return PreviewResponse(skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **values)

@@ -83,7 +83,7 @@ def test_a_digest_is_restored_unchanged(app: Application, now: datetime) -> None
     item = digest.picks[0]
     first = content["sections"][0]
     assert (first["papers"][0], first["reasons"][first["why"][0]], first["scores"][0]) == (
-        item.paper_id, item.reason, item.score,
+        item.paper_id, item.reason, 0.94,
     )  # fmt: skip
 
 
@@ -110,21 +110,19 @@ def test_changed_content_makes_a_new_snapshot(app: Application, now: datetime) -
     assert [each.digest for each in restore(app, *contents)] == digests
 
 
-def test_readers_share_unscored_items(app: Application, now: datetime) -> None:
-    """Their scores, which differ between readers, are left out."""
-    first, second = (sample_digest.pick(number, f"Paper {number}") for number in (1, 2))
+def test_readers_share_items(app: Application, now: datetime) -> None:
+    """Only their scores differ."""
+    picks = tuple(sample_digest.pick(number, f"Paper {number}") for number in (1, 2))
     alice, bob = (
-        Digest("2026-11-20", (Section("bees", (replace(first, score=a), replace(second, score=b))),))
-        for a, b in ((0.5, 0.71), (0.1, 0.93))
+        Digest("2026-11-20", (Section("bees", picks, scores=scores),))
+        for scores in ((0.5, 0.71), (0.1, 0.93))
     )
     contents = store(app, now, alice, bob)
-    with app.db.read() as session:
-        cards = ledger.SnapshotStore()
-        first_digest, second_digest = cards.restore(session, contents, scored=False)
-        again, _ = cards.restore(session, contents, scored=False)
-    assert [pick.score for pick in first_digest.digest.picks] == [0, 0]
-    for picks in zip(first_digest.digest.picks, second_digest.digest.picks, again.digest.picks, strict=True):
-        assert len(set(map(id, picks))) == 1
+    cards = ledger.SnapshotStore()
+    restored = [each.digest for _ in range(2) for each in restore(app, *contents, cards=cards)]
+    assert restored == [alice, bob, alice, bob]
+    for same in zip(*(digest.picks for digest in restored), strict=True):
+        assert len(set(map(id, same))) == 1
 
 
 def test_a_single_item_is_shared_too(
@@ -136,9 +134,9 @@ def test_a_single_item_is_shared_too(
     )
     cards = ledger.SnapshotStore()
     with app.db.read() as session:
-        (first,) = cards.restore(session, [content], scored=False)
+        (first,) = cards.restore(session, [content])
         monkeypatch.setattr(cards, "_restore", None)
-        (again,) = cards.restore(session, [content], scored=False)
+        (again,) = cards.restore(session, [content])
     assert again.digest.picks[0] is first.digest.picks[0]
 
 
@@ -146,9 +144,8 @@ def test_a_single_item_is_shared_too(
 def test_invalid_content(app: Application, stored_digest: Any) -> None:
     """It has no papers and counts as unreadable."""
     with app.db.read() as session:
-        for scored in (True, False):
-            (read,) = ledger.SnapshotStore().restore(session, [stored_digest], scored=scored)
-            assert (read.digest.picks, read.unreadable) == ((), 1)
+        (read,) = ledger.SnapshotStore().restore(session, [stored_digest])
+    assert (read.digest.picks, read.unreadable) == ((), 1)
 
 
 def test_cache_is_bounded(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,13 +156,12 @@ def test_cache_is_bounded(app: Application, now: datetime, monkeypatch: pytest.M
     contents = store(app, now, sample_digest.digest(), another)
     cards = ledger.SnapshotStore()
     with app.db.read() as session:
-        first, _, again = (cards.restore(session, [contents[n]], scored=False)[0] for n in (0, 1, 0))
+        first, _, again = (cards.restore(session, [contents[n]])[0] for n in (0, 1, 0))
     assert again == first
     assert again.digest.picks[0] is not first.digest.picks[0]
 
 
 @pytest.mark.parametrize("at_hand", [True, False])
-@pytest.mark.parametrize("scored", [True, False])
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -176,7 +172,7 @@ def test_cache_is_bounded(app: Application, now: datetime, monkeypatch: pytest.M
     ],
 )  # fmt: skip
 def test_an_unreadable_item_is_left_out(
-    app: Application, now: datetime, column: str, value: Any, scored: bool, at_hand: bool
+    app: Application, now: datetime, column: str, value: Any, at_hand: bool
 ) -> None:
     """It is counted, and the reader gets the others."""
     (whole,) = store(app, now, sample_digest.digest())
@@ -185,8 +181,8 @@ def test_an_unreadable_item_is_left_out(
     cards = ledger.SnapshotStore()
     with app.db.read() as session:
         for _ in range(2 if at_hand else 0):
-            cards.restore(session, [whole], scored=scored)
-        (read,) = cards.restore(session, [damaged], scored=scored)
+            cards.restore(session, [whole])
+        (read,) = cards.restore(session, [damaged])
     assert read.unreadable == 1
     titles = [pick.title for pick in sample_digest.digest().picks[1:]]
     assert [pick.title for pick in read.digest.picks] == titles
