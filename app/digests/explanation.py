@@ -31,7 +31,7 @@ from app.relevance.cut_offs import FLOOR
 from app.storage.models import Delivery, Listing, Paper, Source, Subscriber
 from app.subscribers import schedule
 from app.text import sanitize
-from app.types import Digest, MailKind, Match, PaperView, Skip
+from app.types import Digest, DigestItem, MailKind, Match, PaperView, Section, Skip
 
 MAX_HIGHER_RANKED = 10  # higher-scored papers that are listed
 
@@ -60,11 +60,7 @@ def explain(
     [ranked] = ranking.rank(builder.pool, [request])
     digest = compose.compose(schedule.edition(row.zone, planning.newest_due(row, now)), ranked)
     sections = digest.sections if isinstance(digest, Digest) else ()
-    cards = {
-        item.paper_id: Card(section.interest, item.reason, item.trend, score)
-        for section in sections
-        for item, score in section.scored
-    }
+    cards = {item.paper_id: _card(each, item, score) for each in sections for item, score in each.scored}
     interests = []
     for interest in request.interests:
         details = builder.match_details(interest.text, view)
@@ -159,13 +155,17 @@ def _past_deliveries(
             next_attempt_at=row.next_attempt_at,
             created_at=row.created_at,
             sent_at=row.sent_at,
-            **asdict(Card(section.interest, item.reason, item.trend, score)),
+            **asdict(_card(section, item, score)),
         )
         for row, restored in zip(rows, restored_digests, strict=True)
         for section in restored.digest.sections
         for item, score in section.scored
         if contained(item.paper_id, row.created_at)
     )
+
+
+def _card(section: Section, item: DigestItem, score: float) -> Card:
+    return Card(section.interest, item.reason, item.trend, score)
 
 
 def _ineligible_reason(
