@@ -43,7 +43,12 @@ class Field(NamedTuple):
     name: str
     text: str
     tokens: list[Token]
-    positions: Mapping[str, list[int]] | None = None  # of each stem among `tokens`, if they were indexed
+    # The positions of each stem among `tokens`, and of those that may imply it; None if there is no index.
+    positions: Mapping[str, list[int]] | None = None
+
+    def tokens_of(self, term: str) -> list[Token]:
+        """Return the indexed words that are a term or may imply it."""
+        return [self.tokens[position] for position in (self.positions or {}).get(term, ())]
 
 
 @dataclass(frozen=True)
@@ -67,26 +72,14 @@ class PaperText:
     @cached_property
     def _folded_fields(self) -> tuple[Field, ...]:
         """Return the fields with long forms folded into short forms."""
-        folded = []
+        folded, expansions = [], self.abbreviations.expansions
         for name, text, tokens, _ in self.fields:
             own, positions = self.abbreviations.fold_tokens(tokens), defaultdict[str, list[int]](list)
             for position, token in enumerate(own):
-                positions[token.stem].append(position)
+                for term in (token.stem, *expansions.get(token.stem, ())):
+                    positions[term].append(position)
             folded.append(Field(name, text, own, positions))
         return tuple(folded)
-
-    @cached_property
-    def _tokens_by_term(self) -> Mapping[str, Mapping[str, list[Token]]]:
-        """Return the folded words of each field by what they are and by what they may imply."""
-        expansions = self.abbreviations.expansions
-        tokens_by_term = {}
-        for name, _, tokens, _ in self._folded_fields:
-            own = tokens_by_term[name] = defaultdict[str, list[Token]](list)
-            for token in tokens:
-                own[token.stem].append(token)
-                for term in expansions.get(token.stem, ()):
-                    own[term].append(token)
-        return tokens_by_term
 
     def matching_authors(self, names: Sequence[str]) -> list[str]:
         """Return the authors whose names contain one of `names` as whole words. Accents are ignored."""
@@ -221,8 +214,7 @@ class PaperText:
         little, fields = terms - {*without_stopwords(terms)}, list[Field]()
         for (name, text, tokens, _), folded in zip(self.fields, self._folded_fields, strict=True):
             own = folded.tokens
-            tokens_by_term = self._tokens_by_term[name]
-            same_stem = (token for stem in typed for token in tokens_by_term.get(stem, ()))
+            same_stem = (token for stem in typed for token in folded.tokens_of(stem))
             if others := {token for token in same_stem if not _is_form(token, text, typed)}:
                 own = [token._replace(stem="") if token in others else token for token in own]
             if little:
@@ -244,7 +236,7 @@ class PaperText:
         If there is none, return the first word with hyphens: "Long-Horizon", not "Horizon".
         """
         first = ""
-        for name, text, _ in self.fields:
+        for name, text, *_ in self.fields:
             for token in self._occurrences(stem, name, _ANY_FORM):
                 span = token.start, token.end
                 start, end = compound_span(text, *span)
@@ -265,8 +257,8 @@ class PaperText:
 
     def _occurrences(self, term: str, field: str, typed: Typed) -> Iterator[Token]:
         """Yield the words of a field that are or imply a term."""
-        _, text, _ = self.fields[field != "title"]
-        for token in self._tokens_by_term[field].get(term, ()):
+        _, text, _, _ = self.fields[field != "title"]
+        for token in self._folded_fields[field != "title"].tokens_of(term):
             is_term = token.stem == term and _is_form(token, text, typed)
             if is_term or term in self._implied(token, field, text, typed):
                 yield token
