@@ -334,12 +334,13 @@ def test_preferences_changed_while_composing_are_used(
     assert calls[:2] == [2, 1]
 
 
+@pytest.mark.timeout(300)
 def test_digests_of_a_shard_equal_those_planned_one_by_one(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planning shares all it can between the readers of a shard. None of this may change a digest."""
     monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
-    add_varied_readers(app, 40)
+    add_varied_readers(app, 24)
     whole = plan_two_days(app)
     with app.db.write() as session:
         session.execute(delete(Delivery))
@@ -347,7 +348,7 @@ def test_digests_of_a_shard_equal_those_planned_one_by_one(
     monkeypatch.setattr(planning, "SHARD", 1)
     one_by_one = plan_two_days(app)
     assert one_by_one == whole
-    assert len({digest.picks for digest in whole if isinstance(digest, Digest)}) > 20
+    assert len({digest.picks for digest in whole if isinstance(digest, Digest)}) > 12
 
 
 def add_varied_readers(app: Application, count: int) -> None:
