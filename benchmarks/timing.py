@@ -34,7 +34,6 @@ from app.delivery import suppression
 from app.storage import schema
 from app.subscribers import Preferences
 from app.types import Interest
-from app.web.background import ANSWER_DELAY
 from benchmarks import workload
 from tests.support.mail_server import MailServer
 
@@ -52,7 +51,7 @@ def serve(folder: Path, bound: socket.socket, smtp_port: int) -> None:
         folder, trusted_proxies=(PEER,), smtp_host=PEER, smtp_port=smtp_port, signups_per_hour=10**6
     )
     config = uvicorn.Config(
-        main.create_app(app, ANSWER_DELAY), log_level="error", access_log=False, proxy_headers=False
+        main.create_app(app, main.ANSWER_DELAY), log_level="error", access_log=False, proxy_headers=False
     )
     uvicorn.Server(config).run([bound])
 

@@ -6,15 +6,18 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
-from starlette.types import ASGIApp
 
 from app import clock, pipeline
 from app.application import Application
 from app.doctor.findings import Finding, error, ok
 from app.doctor.message_checks import REPORT_BUG
 from app.storage.models import Subscriber, SubscriberState
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 _FIELD, _VALUE, _BOUNDARY = "List-Unsubscribe", "One-Click", "=_oneclick"
 _MULTIPART = (

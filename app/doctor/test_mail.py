@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI
 from sqlmodel import select
 
 from app import pipeline, subscribers
@@ -30,6 +30,9 @@ from app.storage import api_keys, schema
 from app.storage.models import Delivery, Subscriber
 from app.subscribers import MAX_PAPERS, Preferences
 from app.types import EmptyDigestPolicy, Interest
+
+if TYPE_CHECKING:  # loading it takes every command a tenth of its start
+    from fastapi import FastAPI
 
 RECIPIENT = "doctor@example.org"
 DAY = timedelta(days=1)

@@ -1,5 +1,6 @@
 """The web application. Routes translate requests into pipeline calls and results into pages.
 
+site               join the parts below into one application
 pages              what people see in a browser; no page module imports another
 api                the admin API
 admin              the operator's pages

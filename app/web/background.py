@@ -19,7 +19,6 @@ from app.web.rate_limits import Capacity, WorkSlots
 
 log = structlog.get_logger(__name__)
 
-ANSWER_DELAY = 2.0  # seconds, on average; used when strangers can reach the service
 _RANDOM = random.SystemRandom()
 
 

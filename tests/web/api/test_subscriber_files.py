@@ -24,6 +24,7 @@ from app.storage import api_keys
 from app.storage.models import JobRun, Scope, Subscriber
 from app.subscribers import Preferences
 from app.types import Interest
+from app.web.site import UPLOADS
 from tests.support.running_app import Live
 from tests.web.api.conftest import Call
 
@@ -154,7 +155,7 @@ def test_bodies_without_a_valid_key_are_not_read(site: FastAPI) -> None:
     async def send(message: Message) -> None:
         statuses.append(message.get("status"))
 
-    for path in main.UPLOADS:
+    for path in UPLOADS:
         scope = {
             "type": "http", "method": "POST", "path": path, "query_string": b"", "http_version": "1.1",
             "headers": [(b"content-type", b"text/csv"), (b"content-length", b"100000000")], "scheme": "http",
