@@ -9,7 +9,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -283,16 +283,23 @@ def _fill_shell(
 
 def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
     """Return a hash of what all messages depend on: settings, templates, code, library versions and keys."""
-    state = blake2b(digest_size=16)
+    state = _program_fingerprint(render.FOLDER).copy()
     shared_settings = (
         settings.base_url, settings.site_name, settings.from_address, settings.contact_address,
         settings.postal_address, settings.secret_keys[:1],
     )  # fmt: skip
+    state.update(repr((shared_settings, [(key.selector, key.public) for key in keys])).encode())
+    return state
+
+
+@cache
+def _program_fingerprint(templates: Path) -> blake2b:
+    """Return a hash of templates, code and library versions, which stay the same while the process runs."""
     versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2")]
-    state.update(repr((shared_settings, versions, [(key.selector, key.public) for key in keys])).encode())
+    state = blake2b(repr(versions).encode(), digest_size=16)
     modules = (card_facts, dkim, fragments, marks, message, render, subject_line, text_limits)
     used = (display, shortening, query_language, links)
     code = [Path(str(module.__file__)) for module in (*modules, *used)]
-    for path in [Path(__file__), *code, *sorted(render.FOLDER.rglob("*.*"))]:
+    for path in [Path(__file__), *code, *sorted(templates.rglob("*.*"))]:
         state.update(path.read_bytes())
     return state
