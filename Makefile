@@ -20,9 +20,8 @@ help:  ## List the commands
 demo: .venv/runtime.stamp  ## Try everything offline; DEMO_ARGS=--once ends after the summary
 	@.venv/bin/paperboy demo $(DEMO_ARGS)
 
-test: .venv/dev.stamp tools  ## Run the whole suite on SQLite, then the tests that use a database on a real PostgreSQL
-	$(PYTEST) --database sqlite $(TEST_ARGS)
-	$(PYTEST) --database postgres $(TEST_ARGS)
+test: .venv/dev.stamp tools  ## Run the whole suite on SQLite, and what uses a database on a real PostgreSQL, too
+	$(PYTEST) --database both $(TEST_ARGS)
 
 check: lint types test  ## Run everything that must pass before a change is proposed
 

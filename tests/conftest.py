@@ -1,10 +1,12 @@
 """Define the shared fixtures. A test that uses `app` gets the real application on its own migrated database.
 
-`pytest --database postgres` runs the tests that use a database on a real PostgreSQL server from a wheel.
+`pytest --database postgres` runs the tests that use a database on a real PostgreSQL server from a wheel, and
+`pytest --database both` runs them on SQLite and on PostgreSQL.
 """
 
 from __future__ import annotations
 
+import gc
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,12 +17,14 @@ import hypothesis
 import jinja2
 import pytest
 from jinja2.bccache import Bucket
+from sqlalchemy.engine import URL, Engine
+from sqlalchemy.util import LRUCache
 
 from app import main
 from app.application import Application
 from app.relevance import model_store
 from app.settings import Settings
-from app.storage import schema
+from app.storage import database, schema
 from app.web import templating
 from tests.support import running_app
 from tests.support.mail_server import MailServer
@@ -40,7 +44,10 @@ TAKE_LONG = (
     "test_migrations.py",
     "test_query_plans.py",
 )
+DATABASES = ("sqlite", "postgres")
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
+COLLECT_AFTER = 10_000  # new objects
+MAX_STATEMENTS = 3000  # that a test process keeps compiled
 MIN_PAPERS = 300  # in tests that train a model, an archive of this size trains its own
 
 
@@ -58,8 +65,20 @@ class SharedBytecode(jinja2.BytecodeCache):
         self.compiled[bucket.key] = bucket.bytecode_to_string()
 
 
+def pytest_configure() -> None:
+    """Collect garbage less often than after every 700 new objects, as a sender of many mails does."""
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--database", choices=("sqlite", "postgres"), default="sqlite")
+    parser.addoption("--database", choices=(*DATABASES, "both"), default="sqlite")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on both databases if that is wanted and its result could depend on the kind of database."""
+    if metafunc.config.getoption("--database") == "both" and "database_kind" in metafunc.fixturenames:
+        kinds = DATABASES[:1] if metafunc.definition.get_closest_marker("once") else DATABASES
+        metafunc.parametrize("database_kind", kinds, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -101,6 +120,43 @@ def compiled_templates() -> Iterator[None]:
         yield
 
 
+class SharedStatements:
+    """Keep compiled SQL for all engines of a test process: compiling takes up to a third of a test.
+
+    The statements belong to the dialect of the engine that compiled them, so engines share that, too.
+    """
+
+    def __init__(self) -> None:
+        self._make_engine = database._make_engine
+        self._first: dict[str, Engine] = {}
+
+    def make_engine(self, url: URL) -> Engine:
+        """Make an engine as the application does."""
+        engine = self._make_engine(url)
+        if first := self._first.get(engine.dialect.name):
+            engine.dialect = first.dialect
+            engine._compiled_cache = first._compiled_cache
+        return engine
+
+    def begin(self, url: str) -> None:
+        """Let all further engines share with one for this database, which knows the version of its server."""
+        db = database.Database(url)
+        with db.read() as session:
+            session.connection()
+        db.dispose()
+        db.engine._compiled_cache = LRUCache(MAX_STATEMENTS)
+        self._first[db.engine.dialect.name] = db.engine
+
+
+@pytest.fixture(scope="session")
+def compiled_statements() -> Iterator[SharedStatements]:
+    """Compile each SQL statement once per test process."""
+    shared = SharedStatements()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "_make_engine", shared.make_engine)
+        yield shared
+
+
 @pytest.fixture
 def trained_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train models in archives of MIN_PAPERS papers, as training on more takes seconds."""
@@ -108,44 +164,55 @@ def trained_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+def postgres(
+    tmp_path_factory: pytest.TempPathFactory, compiled_statements: SharedStatements
+) -> Iterator[PostgresServer]:
     """Run a PostgreSQL server for this test process."""
     with run_postgres(tmp_path_factory.mktemp("postgres")) as server:
+        compiled_statements.begin(server.shared_database)
         yield server
 
 
 @pytest.fixture(scope="session")
-def new_database_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[], str]:
-    """Return a function that creates a fresh, migrated database and returns its URL."""
-    if request.config.getoption("--database") == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        return server.create_database
-    folder = tmp_path_factory.mktemp("databases")
-    template = folder / "template.db"
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory, compiled_statements: SharedStatements) -> Path:
+    """Migrate the database that tests copy, and return its file."""
+    template = tmp_path_factory.mktemp("databases") / "template.db"
     schema.migrate(f"sqlite:///{template}")
-    return lambda: f"sqlite:///{shutil.copy(template, folder / f'{uuid.uuid4().hex}.db')}"
+    compiled_statements.begin(f"sqlite:///{template}")
+    return template
 
 
 @pytest.fixture(scope="session")
-def shared_database_url(new_database_url: Callable[[], str]) -> str:
-    """Return the URL of the PostgreSQL database that one test after the other uses."""
-    return new_database_url()
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Return "sqlite" or "postgres"."""
+    kind: str = getattr(request, "param", request.config.getoption("--database"))
+    return kind
+
+
+@pytest.fixture(scope="session")
+def new_database_url(request: pytest.FixtureRequest, database_kind: str) -> Callable[[], str]:
+    """Return a function that creates a fresh, migrated database and returns its URL."""
+    if database_kind == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.create_database
+    template: Path = request.getfixturevalue("sqlite_template")
+    return lambda: f"sqlite:///{shutil.copy(template, template.with_name(f'{uuid.uuid4().hex}.db'))}"
 
 
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest, new_database_url: Callable[[], str]) -> Iterator[str]:
+def database_url(
+    request: pytest.FixtureRequest, database_kind: str, new_database_url: Callable[[], str]
+) -> Iterator[str]:
     """Return the URL of a migrated and empty database.
 
     On PostgreSQL, tests share one, which is emptied after each test: creating one takes thirty times as long.
     """
-    if request.config.getoption("--database") == "sqlite":
+    if database_kind == "sqlite":
         yield new_database_url()
         return
-    server, url = (request.getfixturevalue(name) for name in ("postgres", "shared_database_url"))
-    yield url
-    server.empty_database(url)
+    server: PostgresServer = request.getfixturevalue("postgres")
+    yield server.shared_database
+    server.empty_database(server.shared_database)
 
 
 @pytest.fixture
@@ -155,24 +222,29 @@ def mail_server() -> Iterator[MailServer]:
         yield server
 
 
-@pytest.fixture
-def settings(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> Settings:
-    """Return settings whose relay is `mail_server` if the test uses it, and otherwise a closed port."""
-    relay = request.getfixturevalue("mail_server").port if "mail_server" in request.fixturenames else 1
+@pytest.fixture(scope="session")
+def common_settings() -> Settings:
+    """Load and check the settings of all tests once: it takes as long as a short test."""
     return Settings(
         _env_file=None,
-        database_url=database_url,
         secret_keys=(SECRET,),
         base_url="https://paperboy.test",
         from_address="digest@paperboy.test",
         contact_address="help@paperboy.test",
         postal_address="1 Example Street, Springfield",
-        smtp_port=relay,
         smtp_security="none",
-        journal_dir=str(tmp_path / "journal"),
-        search_dir=str(tmp_path / "search"),
         scheduler=False,
     )
+
+
+@pytest.fixture
+def settings(
+    request: pytest.FixtureRequest, common_settings: Settings, database_url: str, tmp_path: Path
+) -> Settings:
+    """Return settings whose relay is `mail_server` if the test uses it, and otherwise a closed port."""
+    relay = request.getfixturevalue("mail_server").port if "mail_server" in request.fixturenames else 1
+    folders = {"journal_dir": str(tmp_path / "journal"), "search_dir": str(tmp_path / "search")}
+    return common_settings.model_copy(update={"database_url": database_url, "smtp_port": relay, **folders})
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ class PostgresServer:
         with self._connect(self._template) as connection:
             newest = connection.scalar(text("SELECT version_num FROM alembic_version"))
         self._revision = {"revision": newest}
+        self.shared_database = self.create_database()  # the URL of the one that most tests use in turn
 
     def create_database(self) -> str:
         """Create a migrated database and return its URL. It has 300 files and takes 0.1 s."""
