@@ -14,19 +14,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import hypothesis
-import jinja2
 import pytest
-from jinja2.bccache import Bucket
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.util import LRUCache
 
 from app import main
 from app.application import Application
+from app.mail import render
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import database, schema
 from app.web import templating
 from tests.support import running_app
+from tests.support.compiled_templates import sharing
 from tests.support.mail_server import MailServer
 from tests.support.postgres_server import PostgresServer, run_postgres
 
@@ -49,20 +49,6 @@ NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
 COLLECT_AFTER = 10_000  # new objects
 MAX_STATEMENTS = 3000  # that a test process keeps compiled
 MIN_PAPERS = 300  # in tests that train a model, an archive of this size trains its own
-
-
-class SharedBytecode(jinja2.BytecodeCache):
-    """Keep compiled templates for all web apps of a test process: compiling takes .1 s for each app."""
-
-    def __init__(self) -> None:
-        self.compiled: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        if code := self.compiled.get(bucket.key):
-            bucket.bytecode_from_string(code)
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self.compiled[bucket.key] = bucket.bytecode_to_string()
 
 
 def pytest_configure() -> None:
@@ -106,17 +92,11 @@ def _deselect(config: pytest.Config, items: list[pytest.Item], deselected: list[
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compiled_templates() -> Iterator[None]:
-    """Compile each page template once per test process."""
-    cache, make_environment = SharedBytecode(), templating.environment
-
-    def environment(settings: Settings) -> jinja2.Environment:
-        templates = make_environment(settings)
-        templates.bytecode_cache = cache
-        return templates
-
+def shared_templates() -> Iterator[None]:
+    """Compile each template once per test process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(templating, "environment", environment)
+        patch.setattr(templating, "environment", sharing(templating.environment))
+        patch.setattr(render, "template_environment", sharing(render.template_environment))
         yield
 
 

@@ -1,6 +1,7 @@
 """Senders as processes of their own. A test kills them, or they kill themselves at a named place.
 
-A fork server has the application imported already, so that a sender starts within some milliseconds.
+A fork server has the application imported, and its templates compiled (`prepared_sender`), so that a sender
+starts within some milliseconds.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _SENDING_PATH = tuple(
 Starter = Callable[..., "Sender"]
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["__main__", "uvloop", "psycopg", "tests.faults.sender_process"])
+_context.set_forkserver_preload(["__main__", "uvloop", "psycopg", "tests.faults.prepared_sender"])
 
 
 @dataclass(frozen=True)

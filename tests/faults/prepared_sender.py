@@ -1,0 +1,20 @@
+"""Prepare what each sender would otherwise do again: the fork server imports this once, before it forks."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import configure_mappers
+
+from app import main
+from app.mail import render
+from app.settings import Settings
+from app.storage import schema
+from tests.faults import sender_process  # noqa: F401  (with all that it imports)
+from tests.support import compiled_templates
+
+configure_mappers()
+schema.known_revisions()
+render.template_environment = compiled_templates.sharing(render.template_environment)  # type: ignore[assignment]
+main.build(Settings(_env_file=None, database_url="sqlite://", secret_keys=("prepared" * 4,))).db.dispose()
+templates = render.template_environment(render.FOLDER)
+for path in (render.FOLDER / "digest").iterdir():
+    templates.get_template(f"digest/{path.name}")

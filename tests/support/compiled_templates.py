@@ -1,0 +1,35 @@
+"""Compile each template once per process instead of once per application, which takes 0.1 s each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jinja2
+from jinja2.bccache import Bucket
+
+
+class SharedBytecode(jinja2.BytecodeCache):
+    """Keep compiled templates in memory. A changed template is compiled again."""
+
+    def __init__(self) -> None:
+        self.compiled: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if code := self.compiled.get(bucket.key):
+            bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.compiled[bucket.key] = bucket.bytecode_to_string()
+
+
+def sharing(make: Callable[..., jinja2.Environment]) -> Callable[..., jinja2.Environment]:
+    """Return `make` with a bytecode cache that all environments that it makes share."""
+    cache = SharedBytecode()
+
+    def environment(*arguments: Any) -> jinja2.Environment:
+        templates = make(*arguments)
+        templates.bytecode_cache = cache
+        return templates
+
+    return environment
