@@ -40,7 +40,7 @@ from app.storage.models import (
     WebhookMessage,
     WebhookState,
 )
-from app.storage.webhook_endpoints import Attempt
+from app.storage.webhook_endpoints import WebhookAttempt
 
 ANSWER_SECONDS = 15.0  # for a whole response
 RUN_SECONDS = 45.0  # after which a run starts no more attempts: the job runs every minute
@@ -130,7 +130,7 @@ def _address(session: Session, endpoint: WebhookEndpoint, data: Mapping[str, Any
     return "" if subscriber is None or subscriber.state is SubscriberState.ERASED else subscriber.email
 
 
-def _record(app: Application, message_id: int, outcome: Attempt, now: datetime) -> None:
+def _record(app: Application, message_id: int, outcome: WebhookAttempt, now: datetime) -> None:
     with app.db.write() as session:
         webhook_endpoints.record(session, message_id, outcome, now)
 
@@ -156,7 +156,7 @@ def send_test(app: Application, endpoint_id: int, now: datetime) -> WebhookMessa
 
 async def _attempt_once(
     app: Application, endpoint: WebhookEndpoint, row: WebhookMessage, now: datetime
-) -> Attempt:
+) -> WebhookAttempt:
     async with _client_of(app, now) as client:
         return await _attempt(client, endpoint, row, "", now)
 
@@ -168,7 +168,7 @@ def _client_of(app: Application, now: datetime) -> AbstractAsyncContextManager[h
 
 async def _attempt(
     client: http_client.Client, endpoint: WebhookEndpoint, row: WebhookMessage, email: str, now: datetime
-) -> Attempt:
+) -> WebhookAttempt:
     """Send an event, and return the outcome. Only a status 2xx means that it was accepted."""
     body = body_of(row, email)
     secrets = webhook_endpoints.secrets_of(endpoint, now)
@@ -176,10 +176,10 @@ async def _attempt(
     try:
         reply = await client.deliver(endpoint.url, body, headers)
     except SourceError as error:
-        return Attempt(error=str(error))
+        return WebhookAttempt(error=str(error))
     if 200 <= reply.status < 300:
-        return Attempt(reply.status)
-    return Attempt(reply.status, f"HTTP {reply.status}. {reply.excerpt}".strip(), reply.wait)
+        return WebhookAttempt(reply.status)
+    return WebhookAttempt(reply.status, f"HTTP {reply.status}. {reply.excerpt}".strip(), reply.wait)
 
 
 def body_of(row: WebhookMessage, email: str = "") -> bytes:

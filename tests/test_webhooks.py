@@ -26,7 +26,7 @@ from app.storage.models import (
     WebhookMessage,
     WebhookState,
 )
-from app.storage.webhook_endpoints import Attempt
+from app.storage.webhook_endpoints import WebhookAttempt
 from app.subscribers import Preferences, SignUp
 from app.types import Interest, SendOutcome, SendResult
 from tests.support import factories
@@ -310,8 +310,8 @@ def test_endpoint_that_works_stays_enabled(
     emit(app, now, 2)
     refused, other = messages(app)
     with app.db.write() as session:
-        webhook_endpoints.record(session, other.id or 0, Attempt(200), now + HOUR)
-        webhook_endpoints.record(session, refused.id or 0, Attempt(422, "HTTP 422."), now + 3 * DAY)
+        webhook_endpoints.record(session, other.id or 0, WebhookAttempt(200), now + HOUR)
+        webhook_endpoints.record(session, refused.id or 0, WebhookAttempt(422, "HTTP 422."), now + 3 * DAY)
     assert [row.state for row in messages(app)] == [WebhookState.FAILED, WebhookState.ACCEPTED]
     assert endpoint(app).disabled_at is None
 

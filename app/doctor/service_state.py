@@ -56,17 +56,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         yield from _check_sources(session, now)
         yield from _check_schedule(session, now)
         yield from _check_workers(session, now)
-        for pause in session.exec(select(SendingPause)):
-            everything = pause.edition == ledger.ALL_EDITIONS
-            scope = "all sending" if everything else f"edition {pause.edition}"
-            option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
-            others = "; confirmations and links wait, too" if everything else ""
-            yield warning(
-                "sending" if everything else f"sending {pause.edition}",
-                f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
-                f"run `paperboy sending resume{option}` when the reason no longer applies",
-                urgent=True,
-            )
+        yield from _check_pauses(session)
         for backoff in ledger.backoffs(session, now).values():
             message = f"mails wait until {backoff.until:%Y-%m-%d %H:%M} UTC: {backoff.reason}"
             fix = "find out why: the delays grow as long as the provider asks for less"
@@ -86,6 +76,20 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
             yield warning(f"key {key.name}", message, fix)
         yield from _check_webhooks(session)
         yield from _check_models(session, models)
+
+
+def _check_pauses(session: Session) -> Iterator[Finding]:
+    for pause in session.exec(select(SendingPause)):
+        everything = pause.edition == ledger.ALL_EDITIONS
+        scope = "all sending" if everything else f"edition {pause.edition}"
+        option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
+        others = "; confirmations and links wait, too" if everything else ""
+        yield warning(
+            "sending" if everything else f"sending {pause.edition}",
+            f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
+            f"run `paperboy sending resume{option}` when the reason no longer applies",
+            urgent=True,
+        )
 
 
 def _check_webhooks(session: Session) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ _SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class WebhookAttempt:
     """The outcome of an attempt. `error` is empty if the endpoint accepted the event."""
 
     status: int | None = None
@@ -171,7 +171,7 @@ def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequen
     return [number or 0 for number in session.exec(ids.order_by(col(WebhookMessage.id)).limit(limit))]
 
 
-def record(session: Session, message_id: int, attempt: Attempt, now: datetime) -> None:
+def record(session: Session, message_id: int, attempt: WebhookAttempt, now: datetime) -> None:
     """Record an attempt: the event's state or its next attempt. Disable an endpoint that keeps failing.
 
     An endpoint is disabled if an event is given up and no later one was accepted, or if it answers GONE.
@@ -192,7 +192,7 @@ def record(session: Session, message_id: int, attempt: Attempt, now: datetime) -
         _disable(session, endpoint, now)
 
 
-def note(row: WebhookMessage, endpoint: WebhookEndpoint, attempt: Attempt, now: datetime) -> None:
+def note(row: WebhookMessage, endpoint: WebhookEndpoint, attempt: WebhookAttempt, now: datetime) -> None:
     """Note the outcome of an attempt on both rows."""
     row.attempts, row.attempted_at = row.attempts + 1, now
     row.status, row.error = attempt.status, attempt.error

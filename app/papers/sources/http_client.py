@@ -73,7 +73,7 @@ class HttpResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class PostReply:
     """A response to `deliver`, whatever its status."""
 
     status: int
@@ -158,7 +158,7 @@ class Client:
         message = f"{service_of(url)}: HTTP {response.status_code}. {_excerpt(body)}".strip()
         raise SourceError(_without_token(token, message))
 
-    async def deliver(self, url: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+    async def deliver(self, url: str, body: bytes, headers: Mapping[str, str]) -> PostReply:
         """Send a POST request to a host that must be public or allowed, once, without following redirects.
 
         Raise SourceError if there is no response in time.
@@ -172,7 +172,9 @@ class Client:
             )
         except _TransientError as fault:
             raise SourceError(str(fault)) from None
-        return Reply(response.status_code, _excerpt(answer), retry_after(response.headers, clock.utcnow()))
+        return PostReply(
+            response.status_code, _excerpt(answer), retry_after(response.headers, clock.utcnow())
+        )
 
     def _after(self, wait: timedelta) -> datetime:
         """Return the end of a wait that begins now.

@@ -184,8 +184,8 @@ def change_interests(request: Request, operator: Writer, subscriber_id: Id, inte
     now = clock.utcnow()
     before = {each.text: each for each in api.get_subscriber(app, operator.key, now, subscriber_id).interests}
     try:
-        wanted = [before.get(text) or api.InterestIn(text=text) for text in _lines(interests)]
-        body = api.SubscriberPatch(interests=wanted)
+        replacing = [before.get(text) or api.InterestIn(text=text) for text in _lines(interests)]
+        body = api.SubscriberPatch(interests=replacing)
         api.change_subscriber(app, operator.key, now, subscriber_id, body)
     except (InvalidInput, Conflict, ValidationError) as error:
         problem = "There are too many interests, or one is too long."

@@ -89,7 +89,7 @@ class MessageOut(BaseModel):
     error: str
 
 
-class Resent(BaseModel):
+class ResentMessages(BaseModel):
     """The number of events that are sent again."""
 
     messages: int
@@ -175,13 +175,13 @@ def test_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Mess
 
 
 @router.post("/{webhook_id}/resend", responses=problems.responses(404, 409))
-def resend_failed(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Resent:
+def resend_failed(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> ResentMessages:
     """Send all stored events again that were given up."""
     with app.db.write() as session:
         row = webhook_endpoints.get(session, webhook_id)
         number = webhook_endpoints.resend_failed(session, row, now)
         _record(session, key, "resend", row, now)
-    return Resent(messages=number)
+    return ResentMessages(messages=number)
 
 
 @router.get("/{webhook_id}/messages", responses=problems.responses(404))
@@ -214,8 +214,8 @@ def _to_out(row: WebhookEndpoint, counts: dict[int, dict[str, int]]) -> WebhookO
 
 
 def _with_secret(row: WebhookEndpoint, counts: dict[int, dict[str, int]] | None = None) -> WebhookWithSecret:
-    shown = _to_out(row, counts or {row.id or 0: dict.fromkeys(WebhookState, 0)})
-    return WebhookWithSecret(**shown.model_dump(), secret=row.secret)
+    masked = _to_out(row, counts or {row.id or 0: dict.fromkeys(WebhookState, 0)})
+    return WebhookWithSecret(**masked.model_dump(), secret=row.secret)
 
 
 def _message_out(row: WebhookMessage) -> MessageOut:
