@@ -353,7 +353,7 @@ def test_interrupted_move(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "_finish_move", interrupt)
+        patch.setattr(maintenance, "_finish_move", interrupt)
         with pytest.raises(KeyboardInterrupt):
             maintenance.move(service, empty_url, tmp_path / "1.zip", now)
     with target.read() as session:
@@ -380,7 +380,7 @@ def test_move_takes_over_the_pause_of_an_import(
             assert not ledger.end_import_pause(session, now - DAY)
         original(old, new, paused_before, at)
 
-    monkeypatch.setattr(pipeline, "_finish_move", end_import)
+    monkeypatch.setattr(maintenance, "_finish_move", end_import)
     maintenance.move(service, empty_url, tmp_path / "1.zip", now)
     target = Database(empty_url)
     with target.read() as session:
