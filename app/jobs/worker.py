@@ -142,15 +142,14 @@ class Worker:
         manager = self._engines[Lane.UPKEEP].job_manager
         for job in await manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_SECONDS):
             log.warning("a process died while it ran a job", job=job.task_name, attempts=job.attempts)
-            try:
-                if job.attempts < MAX_RETRIES:
-                    await manager.retry_job(job)
-                else:
+            with _suppress_rescued(job.task_name):
+                if job.attempts >= MAX_RETRIES:
                     await manager.finish_job(job, Status.FAILED, delete_job=False)
-            except UniqueViolation:  # the same job is waiting already
-                await manager.finish_job(job, Status.FAILED, delete_job=True)
-            except ConnectorException as error:  # another process has rescued it, or it has ended after all
-                log.info("a job needs no rescue", job=job.task_name, error=str(error))
+                    continue
+                try:
+                    await manager.retry_job(job)
+                except UniqueViolation:  # the same job is waiting already
+                    await manager.finish_job(job, Status.FAILED, delete_job=True)
 
     async def _forget(self, timestamp: int = 0) -> None:
         """Delete failed jobs after a day. `job_runs` keeps a record of them."""
@@ -200,6 +199,15 @@ class Worker:
             except Exception:
                 log.exception("a lane failed", lane=lane.value)
             await asyncio.sleep(RESTART_SECONDS)
+
+
+@contextmanager
+def _suppress_rescued(job: str) -> Iterator[None]:
+    """Suppress the error of a job that another process has rescued, or that has ended after all."""
+    try:
+        yield
+    except ConnectorException as error:
+        log.info("a job needs no rescue", job=job, error=str(error))
 
 
 def open_shell(app: Application, command: str) -> None:

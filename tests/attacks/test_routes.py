@@ -20,7 +20,7 @@ from app.storage import admin_sessions, api_keys
 from app.storage.models import ApiKey, Scope
 from app.subscribers import Preferences
 from app.types import Interest, MailKind
-from app.web import rate_limits
+from app.web import rate_limits, site
 from app.web.admin.sign_in import COOKIE
 from tests.support import factories, sample_digest
 from tests.web.admin.test_sign_in import ROUTES as ADMIN_ROUTES
@@ -35,7 +35,7 @@ def signed_routes() -> list[tuple[str, str]]:
     """Return method and path of every route with a signed link in its path."""
     return sorted(
         (method, route.path_format)
-        for module in main.PAGES
+        for module in site.PAGES
         for route in module.router.routes
         for method in route.methods
         if "{token}" in route.path and method != "HEAD"

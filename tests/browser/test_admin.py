@@ -72,7 +72,7 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
     expect(page.get_by_role("heading", level=1)).to_have_text("Run 1: refresh")
     links = page.get_by_role("navigation", name="Admin").get_by_role("link").all()
     paths = [str(link.get_attribute("href")) for link in links]
-    assert len(paths) == 10
+    assert len(paths) == 11
     today = clock.utcnow().date().isoformat()
     page.goto(f"{live_server.url}/admin/subscribers/import")
     page.get_by_label("CSV file").set_input_files(

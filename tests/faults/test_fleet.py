@@ -40,7 +40,8 @@ def count_sent(app: Application) -> int:
     return sum(row.state == "sent" for row in checks.rows(app).values())
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.once
+@pytest.mark.timeout(600)
 def test_killed_workers_of_a_fleet(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter
 ) -> None:
@@ -48,11 +49,12 @@ def test_killed_workers_of_a_fleet(
 
     The others send the rest, recover the mails of the dead, and rescue their jobs at the next full minute.
     """
-    names = checks.queue(app, now, MAILS)
-    relay.talk(pace=0.01)
     served = [start_sender(now, serves=True, constants=CONSTANTS) for _ in range(2)]
     killed = [start_sender(now, works=True, constants=CONSTANTS) for _ in range(KILLS)]
-    wait_until(lambda: len(lease_owners(app)) == 4, 60)
+    wait_until(lambda: count_workers(app) == 4, 100)
+    names = checks.queue(app, now, MAILS)
+    relay.talk(pace=0.03)
+    wait_until(lambda: len(lease_owners(app)) == 4, 100)  # they look for work at the next full minute
     for number, worker in enumerate(killed):
         wait_until(lambda number=number: count_sent(app) > (number + 1) * MAILS // 4, 60)
         worker.kill()
@@ -71,6 +73,11 @@ def test_killed_workers_of_a_fleet(
 
 def lease_owners(app: Application) -> set[str]:
     return {row.lease_owner for row in checks.rows(app).values() if row.lease_owner}
+
+
+def count_workers(app: Application) -> int:
+    with app.db.read() as session:
+        return len(workers.statuses(session))
 
 
 def count_running_jobs(app: Application) -> int:

@@ -325,7 +325,7 @@ def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: 
 
 KILLED = """
     import os, signal, sys
-    from app import main, pipeline, settings
+    from app import main, maintenance, settings
     from app.subscribers import transfer
     from tests.conftest import NOW
 

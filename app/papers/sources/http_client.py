@@ -149,7 +149,11 @@ class Client:
             headers["Authorization"] = f"Bearer {token}"
         try:
             response, body = await self._exchange(
-                self.http, "POST", _normalized_url(url, None), headers, json.dumps(content).encode()
+                self.http,
+                "POST",
+                _normalized_url(url, None),
+                headers,
+                json.dumps(content, separators=(",", ":")).encode(),
             )
         except _TransientError as fault:
             raise SourceError(_without_token(token, str(fault))) from None

@@ -403,7 +403,9 @@ def test_cached_interest_feed_needs_no_matching(
         assert client.get("/feed.atom", params={"interest": "agents plan"}).status_code == 429
 
 
-@pytest.mark.parametrize("path", ["/feed.atom", "/feed.json", "/sitemap.xml", "/feed.atom?interest=agents"])
+@pytest.mark.parametrize(
+    "path", ["/feed.atom", "/feed.json", "/sitemap/papers-0.xml", "/feed.atom?interest=agents"]
+)
 def test_public_feeds_are_cached_for_some_minutes(
     app: Application, client: TestClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
