@@ -15,13 +15,17 @@ from typing import Any
 
 import orjson
 from sqlalchemy import (
+    JSON,
     BigInteger,
+    Column,
     ColumnElement,
     Dialect,
     Enum,
     Integer,
     Table,
+    Text,
     any_,
+    cast,
     create_engine,
     event,
     func,
@@ -221,9 +225,17 @@ def _insert_all_or_ignore(
     if connection.dialect.name == "sqlite":
         return connection.execute(_insert_or_ignore(session, rows, unique), list(values)).rowcount
     columns = [rows.c[name] for name in values[0]]
-    arrays = (literal([row[each.name] for row in values], postgresql.ARRAY(each.type)) for each in columns)
-    insert = postgresql.insert(rows).from_select(columns, select(*map(func.unnest, arrays)))
+    arrays = (_unnested(column, [row[column.name] for row in values]) for column in columns)
+    insert = postgresql.insert(rows).from_select(columns, select(*arrays))
     return connection.execute(insert.on_conflict_do_nothing(index_elements=unique)).rowcount
+
+
+def _unnested(column: Column[Any], values: Sequence[Any]) -> ColumnElement[Any]:
+    """Return values as rows. JSON goes as text: PostgreSQL would take an array of lists for a matrix."""
+    if isinstance(column.type, JSON):
+        texts = [json.dumps(value) for value in values]
+        return cast(func.unnest(literal(texts, postgresql.ARRAY(Text))), column.type)
+    return func.unnest(literal(values, postgresql.ARRAY(column.type)))
 
 
 def _insert_or_ignore(

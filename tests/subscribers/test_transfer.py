@@ -230,6 +230,19 @@ def test_rows_are_numbered_as_in_a_spreadsheet(app: Application, monkeypatch: py
     assert [item.row for item in report.rejections] == [3, 7]
 
 
+@pytest.mark.parametrize(
+    "muted", [["", ""], ["games", "cars"], ["games; cars", "robots; boats"], ["games", "robots; boats"]]
+)
+def test_muted_words_of_a_batch(muted: list[str], app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is added at once, however many words each subscriber mutes."""
+    monkeypatch.delattr(bulk, "add_one")
+    lines = [f"reader{number}@example.org,robotics,,,{text},,," for number, text in enumerate(muted)]
+    assert transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW).added == 2
+    with app.db.read() as session:
+        stored = session.exec(select(Subscriber.muted).order_by(col(Subscriber.email))).all()
+    assert stored == [text.split("; ") if text else [] for text in muted]
+
+
 def test_long_reports_count_all_rows(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated import still lists the rows that are invalid."""
     monkeypatch.setattr(transfer, "MAX_LISTED", 4)
