@@ -169,15 +169,24 @@ class Worker:
 
     async def _work(self) -> None:
         try:
-            try:
-                await self._connector.open_async()
-            except PostgresError as error:  # the pool continues to connect
-                log.warning("the database is unreachable", error=str(error))
+            await self._connect()
             async with asyncio.TaskGroup() as group:
                 for lane in Lane:
                     group.create_task(self._run_lane(lane))
         finally:
             await self._connector.close_async()
+
+    async def _connect(self) -> None:
+        """Open the pool of connections. If the database is unreachable, try again until it is not."""
+        while True:
+            try:
+                await self._connector.open_async()
+            except (ConnectorException, PostgresError) as error:
+                log.warning("the database is unreachable", error=str(error))
+                await self._connector.close_async()  # psycopg closed the pool for good
+                await asyncio.sleep(RESTART_SECONDS)
+            else:
+                return
 
     async def _run_lane(self, lane: Lane) -> None:
         """Run the jobs of a lane until the task is cancelled. Start again when the database was away."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg_pool import AsyncConnectionPool
 from sqlalchemy import text
 
 from app import jobs, main
@@ -294,6 +295,27 @@ def test_database_closes_all_connections(
                 assert time.monotonic() < deadline
                 started.defer("<lambda>")
                 time.sleep(0.1)
+
+
+def test_database_unreachable_while_the_pool_opens(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker opens a new pool: psycopg closes the first one after its time-out."""
+    calls: list[int] = []
+    monkeypatch.setattr(jobs, "JOBS", (Job(lambda *_: calls.append(1), "0", "0"),))
+    real, pools = AsyncConnectionPool.open, list[AsyncConnectionPool]()
+
+    async def open_late(pool: AsyncConnectionPool, wait: bool = False) -> None:
+        pools.append(pool)
+        if len(pools) == 1:
+            pool.conninfo, pool.kwargs = "host=127.0.0.1 port=1", {}
+        await real(pool, wait=wait, timeout=1.0 if len(pools) == 1 else PATIENCE)
+
+    monkeypatch.setattr(AsyncConnectionPool, "open", open_late)
+    with worker.running(build()) as started:
+        wait_until(lambda: len(pools) > 1)
+        started.defer("<lambda>")
+        wait_until(lambda: calls)
 
 
 def test_database_away_at_start(settings: Settings, tmp_path: Path) -> None:
