@@ -20,6 +20,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+import structlog
 from sqlmodel import Session
 
 from app.application import Application
@@ -48,6 +49,8 @@ MAX_MESSAGES = 500  # per endpoint and run
 LEASE = timedelta(minutes=5)
 RECENT = timedelta(days=3)  # editions that may still be reported as sent
 DAY = timedelta(days=1)
+
+log = structlog.get_logger(__name__)
 _OPEN = (DeliveryState.PENDING, DeliveryState.CLAIMED, DeliveryState.COMMITTING, DeliveryState.DEFERRED)
 
 
@@ -56,6 +59,8 @@ def check_url(settings: Settings, url: str) -> None:
     try:
         parts = urlsplit(url.strip())
         host = (parts.hostname or "").lower()
+        host.encode("idna")
+        _ = parts.port  # raises ValueError if it is not a port
     except ValueError:
         raise InvalidInput("this is not a URL", field="url") from None
     allowed = Allowed.parse(settings.allow_private_sources)
@@ -177,6 +182,9 @@ async def _attempt(
         reply = await client.deliver(endpoint.url, body, headers)
     except SourceError as error:
         return WebhookAttempt(error=str(error))
+    except Exception as error:  # the events of other endpoints must not wait for this one
+        log.exception("sending an event failed", endpoint=endpoint.id)
+        return WebhookAttempt(error=f"{type(error).__name__}: {error}")
     if 200 <= reply.status < 300:
         return WebhookAttempt(reply.status)
     return WebhookAttempt(reply.status, f"HTTP {reply.status}. {reply.excerpt}".strip(), reply.wait)

@@ -376,6 +376,30 @@ def test_malformed_urls_are_refused(app: Application, now: datetime, url: str) -
         webhook_endpoints.add(session, url, ALL, False, now)
 
 
+IMPOSSIBLE_URLS = ["https://a.test:abc/", "https://a..test/", f"https://{'a' * 70}.test/"]
+
+
+@pytest.mark.parametrize("url", IMPOSSIBLE_URLS)
+@pytest.mark.once
+def test_impossible_hosts_are_refused(app: Application, url: str) -> None:
+    with pytest.raises(InvalidInput):
+        webhooks.check_url(app.settings, url)
+
+
+@pytest.mark.parametrize("url", [*IMPOSSIBLE_URLS, "https://xn--/"])
+def test_impossible_host_does_not_stop_others(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime, url: str
+) -> None:
+    """Such a URL may come from an older release. Its event fails, and the other endpoint gets its own."""
+    add()
+    with app.db.write() as session:
+        webhook_endpoints.add(session, url, ALL, False, now - DAY)
+    emit(app, now)
+    assert webhooks.send_events(app, now) == {"accepted": 1, "failed": 1}
+    assert len(receiver.received) == 1
+    assert [row.attempts for row in messages(app)] == [1, 1]
+
+
 def test_private_address_is_refused_when_it_is_sent(
     app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
 ) -> None:

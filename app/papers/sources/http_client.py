@@ -43,6 +43,7 @@ ATTEMPTS = 3
 LONGEST_WAIT = timedelta(minutes=5, seconds=10)  # Hugging Face's rate limit has windows of five minutes
 ARXIV_PAUSE = timedelta(seconds=3)
 ARXIV_STOP = timedelta(minutes=10)
+LONGEST_STATED_WAIT = timedelta(days=1)  # a host that asks for more is asked again after this
 REDIRECTS = (301, 302, 303, 307, 308)
 TOO_MANY, UNAVAILABLE = 429, 503
 _RETRY = stamina.AsyncRetryingCaller(ATTEMPTS, timeout=None, wait_initial=1, wait_max=10)
@@ -167,7 +168,7 @@ class Client:
 
         Raise SourceError if there is no response in time.
         """
-        _check_scheme(url)
+        _check_scheme(url := _normalized_url(url, None))
         allowed = (urlsplit(url).hostname or "").lower() in self.allowed.hosts
         sent = {**headers, "Accept-Encoding": "identity"}
         try:
@@ -334,13 +335,14 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
     """Return the requested wait, from Retry-After (seconds or date) or `RateLimit: "api";r=0;t=55`."""
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
-        return timedelta(seconds=min(int(value), 86_400))
+        return min(timedelta(seconds=int(value[:9])), LONGEST_STATED_WAIT)
     if value:
         try:
             moment = parsedate_to_datetime(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
-        return max(moment.replace(tzinfo=moment.tzinfo or UTC) - now, timedelta())
+        wait = moment.replace(tzinfo=moment.tzinfo or UTC) - now
+        return min(max(wait, timedelta()), LONGEST_STATED_WAIT)
     reset = re.search(r"\bt=(\d{1,6})", headers.get("ratelimit", ""))
     return timedelta(seconds=int(reset.group(1)) + 1) if reset else None
 
@@ -402,6 +404,6 @@ async def _resolve(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
     try:
         entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise _TransientError(host, f"the name cannot be resolved ({error})") from None
     return [str(entry[4][0]) for entry in entries]

@@ -100,5 +100,5 @@ def _mail_date(value: object) -> str:
     """Return a date such as "Mon, 2 Apr 2007 19:18:42 GMT" as an ISO day, or ""."""
     try:
         return parsedate_to_datetime(value).date().isoformat() if isinstance(value, str) else ""
-    except ValueError:
+    except (ValueError, OverflowError):
         return ""
