@@ -250,3 +250,5 @@ def _finish_move(old: Database, new: Database, paused_before: str, now: datetime
             ledger.resume(session, force=True)
             if reason:
                 ledger.pause(session, reason, now)
+            if db is old:  # last, because an interrupted move compares the tables again
+                webhook_endpoints.disable_all(session, moved, now)

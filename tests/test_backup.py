@@ -19,16 +19,26 @@ from alembic import command
 from sqlalchemy import text, update
 from sqlmodel import col, select
 
-from app import main, maintenance, pipeline, subscribers
+from app import main, maintenance, pipeline, subscribers, webhooks
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult, Journal
 from app.digests import reconciliation
 from app.digests.restoring import RestoreReport
 from app.errors import Conflict, InvalidInput
-from app.storage import backup
+from app.storage import backup, webhook_endpoints
 from app.storage.database import Database
-from app.storage.models import Delivery, DeliveryState, Paper, Source, Subscriber, WorkerRow
+from app.storage.models import (
+    Delivery,
+    DeliveryState,
+    Paper,
+    Source,
+    Subscriber,
+    WebhookEndpoint,
+    WebhookEvent,
+    WebhookMessage,
+    WorkerRow,
+)
 from app.types import MailKind, SendOutcome, SendResult
 from tests.storage.test_migrations import config_of
 from tests.storage.test_releases import RELEASES, read_rows
@@ -308,6 +318,29 @@ def test_backup_of_a_release_moves_to_another_kind_of_database(
         assert added > max(
             row or 0 for row in session.exec(select(Subscriber.id).where(Subscriber.id != added))
         )
+
+
+def states_of_events(app: Application) -> set[tuple[bool, str]]:
+    """Return for all webhook events whether the endpoint is disabled, and the states."""
+    joined = select(WebhookEndpoint, WebhookMessage).where(WebhookMessage.endpoint_id == WebhookEndpoint.id)
+    with app.db.read() as session:
+        return {(each.disabled_at is not None, message.state) for each, message in session.exec(joined)}
+
+
+def test_copies_send_no_webhook_events(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """A restored database sends no events that its original may have sent. Moved ones leave once."""
+    with service.db.write() as session:
+        webhook_endpoints.add(session, "https://a.test/hook", list(WebhookEvent), False, now)
+        webhook_endpoints.emit(session, WebhookEvent.PAUSED, {}, now)
+    maintenance.back_up(service, tmp_path / "backup.zip", now)
+    restored, _ = restore(service, tmp_path / "backup.zip", empty_url, now + timedelta(hours=1))
+    moved = move(service, f"sqlite:///{tmp_path}/moved.db", tmp_path / "1.zip", now + timedelta(hours=1))
+    restored_services += [restored, moved]
+    assert states_of_events(restored) == states_of_events(service) == {(True, "failed")}
+    assert states_of_events(moved) == {(False, "pending")}
+    assert webhooks.send_events(restored, now + DAY) == {}
 
 
 def move(service: Application, url: str, file: Path, now: datetime) -> Application:

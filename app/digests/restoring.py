@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from app import subscribers
 from app.delivery import ledger
 from app.settings import UncertainPolicy
+from app.storage import webhook_endpoints
 from app.storage.database import Database, insert_or_ignore
 from app.storage.models import (
     ApiKey,
@@ -28,6 +29,7 @@ from app.types import MailKind
 
 DUE_SINCE = "it was due between the backup and the restore, so it may have been sent"
 _ENDED = (SubscriberState.UNSUBSCRIBED, SubscriberState.BOUNCING, SubscriberState.ERASED)
+WEBHOOKS_DISABLED = "restored from a backup: its events may have been sent already"
 PAUSE_REASON = "restored from a backup: see `paperboy deliveries --state uncertain`, then resume"
 
 
@@ -57,6 +59,7 @@ def settle(
     report = RestoreReport()
     ledger.recover(db, journals, now, UncertainPolicy.HOLD, on_failed)
     with db.write() as session:
+        webhook_endpoints.disable_all(session, WEBHOOKS_DISABLED, now)
         if previous:
             report.recovered = ledger.copy_since(session, previous, backup_at)
             _repeat_departures(session, previous, now)
