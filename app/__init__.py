@@ -44,7 +44,7 @@ Where to find limits, weights and intervals:
 
     how often a source is polled (POLL_EVERY)   papers/poll_schedule.py
     how long and large a response may be        papers/sources/http_client.py, papers/polling.py
-    pauses between requests to arXiv            papers/sources/http_client.py
+    pauses between requests to arXiv            papers/sources/pacing.py
     when two papers are one                     papers/dedupe.py, papers/title_differences.py
     how relevant a paper must be (FLOOR)        relevance/cut_offs.py
     what "fewer" and "more" papers mean         subscribers/preferences.py (AMOUNTS)
@@ -55,9 +55,12 @@ Where to find limits, weights and intervals:
     how varied a digest is                      digests/selection.py
     when a source counts as silent              papers/source_history.py
     how long a paper is pinned                  papers/pinning.py
+    papers on the front page                    web/pages/home.py
+    papers in a pasted or uploaded list         papers/bibliography/limits.py
     the facts on a card, and their order        mail/card_facts.py
     how long texts on a card may be             mail/text_limits.py
     when a digest is held or skipped            digests/compose.py
+    the order of sections in a digest           digests/compose.py
     how many interests a subscriber may have    settings.py
     defaults of a new subscriber                settings.py, subscribers/preferences.py
     notes and headings in a digest              digests/wording.py

@@ -54,6 +54,7 @@ PURE = (
     "papers.sources.jsonl",
     "papers.sources.saved_pages",
     "papers.sources.state",
+    "papers.sources.withdrawal",
     "relevance.cut_offs",
     "relevance.filters",
     "relevance.highlights",

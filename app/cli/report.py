@@ -9,7 +9,7 @@ import typer
 
 from app import clock
 from app.cli import output
-from app.doctor import operator_mail
+from app.doctor import daily_report, operator_mail
 from app.errors import InvalidSettings
 
 
@@ -22,7 +22,7 @@ def report(
     """Show yesterday's digests, mail, subscribers and sources, and what needs attention."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
-        built = operator_mail.daily_report(app, now)
+        built = daily_report.build(app, now)
         if send:
             if not app.settings.admin_addresses:
                 raise InvalidSettings("PAPERBOY_ADMIN_ADDRESSES is not set")

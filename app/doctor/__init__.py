@@ -8,7 +8,9 @@ relay             what the relay announces, and its TLS
 dns_records       the MX, SPF, DKIM, DMARC and PTR records
 dns_lookup        DNS queries with a deadline; the tag=value lists of DKIM and DMARC records
 spf               SPF evaluation
-operator_mail     the daily report and alerts, by mail to the operators
+daily_report      the daily report to the operators
+alerts            a mail to the operators as soon as something needs attention
+operator_mail     send such mails
 web_reachability  whether the web app answers at the base URL; uses the network, so runs only on request
 test_mail         send a digest from a temporary service to our own mail server
 smtp_sink         that mail server

@@ -12,7 +12,7 @@ from typing import cast
 import aiosmtplib
 from cryptography import x509
 
-from app.delivery.smtp import connection_pool
+from app.delivery.smtp import handshake
 from app.delivery.smtp.connection import Timeouts
 from app.doctor.findings import Finding, error, ok, warning
 from app.links import LinkSigner
@@ -66,9 +66,9 @@ def check(settings: Settings, now: datetime) -> Iterator[Finding]:
 async def _connect(settings: Settings) -> RelayConnection:
     """Connect, begin a message from one of our return paths, then quit."""
     security = settings.relay_security
-    context = None if security is SmtpSecurity.NONE else connection_pool.tls_context(security)
+    context = None if security is SmtpSecurity.NONE else handshake.tls_context(security)
     async with asyncio.timeout(TIMEOUT):
-        client = await connection_pool.open_client(settings, Timeouts(), context)
+        client = await handshake.open_client(settings, Timeouts(), context)
         try:
             tls = client.get_transport_info("ssl_object")
             # The certificate is available even if it was not verified.

@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from app import maintenance, pipeline, webhooks
 from app.application import Application
-from app.doctor import operator_mail
+from app.doctor import alerts, daily_report
 from app.storage import locks
 
 
@@ -61,8 +61,8 @@ JOBS = (
     Job(webhooks.send_events, "*"),
     Job(webhooks.report_editions, "*/10"),
     Job(pipeline.summarise, "*/15"),
-    Job(operator_mail.send_alerts, "*/5"),
-    Job(operator_mail.send_daily_report, "10"),
+    Job(alerts.send_alerts, "*/5"),
+    Job(daily_report.send_daily_report, "10"),
     Job(pipeline.train, "43", "2", once_a_day=True),
     # Every hour until each source could be asked. Before 01:00, arXiv is often busy.
     Job(pipeline.recheck, "37", "3-9", once_a_day=True),

@@ -29,10 +29,6 @@ _BARE_ARXIV_ID = re.compile(rf"({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?")
 _ARXIV_PLACE = re.compile(r"arxiv", re.IGNORECASE)
 _DOI = re.compile(r"\b(10\.\d{4,9}/[^\s\"<>?#]+)", re.IGNORECASE)
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
-_WITHDRAWN = re.compile(
-    r"\bwithdrawn\b|\b(?:paper|article|submission|manuscript) (?:has been|was) (?:retracted|removed)\b",
-    re.IGNORECASE,
-)
 
 
 def one_line(value: object, limit: int = NAME_CHARS) -> str:
@@ -123,11 +119,6 @@ def arxiv_id_of_doi(value: str) -> str:
     """Return the arXiv id in a DOI assigned by arXiv, or ""."""
     match = _ARXIV_DOI.fullmatch(value)
     return arxiv_id(match.group(1))[0] if match else ""
-
-
-def says_withdrawn(comment: str) -> bool:
-    """Return whether an arXiv comment says that the paper was withdrawn."""
-    return bool(_WITHDRAWN.search(comment))
 
 
 def redact_addresses(text: str) -> str:

@@ -19,8 +19,6 @@ from app.types import PaperView, Trend
 from app.web.vote_chart import VoteChart, vote_chart
 
 SUGGEST_FROM = timedelta(days=60)
-KEEP_NEWEST = timedelta(minutes=1)
-ON_FRONT = 10  # papers
 TOPIC_DAYS, TOPIC_TITLES = timedelta(days=6), 500  # topics are counted in the newest titles of a week
 KEEP_SUGGESTIONS = timedelta(minutes=10)
 
@@ -162,28 +160,6 @@ def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
 def _card(paper: PaperView, trend: Trend) -> PaperCard:
     byline = display.byline(paper.authors, paper.author_count)
     return PaperCard(paper, byline, display.summary(paper), trend)
-
-
-class NewestDay:
-    """A cache that keeps the newest day for the front page for a minute."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._lock = Lock()
-        self._shown: Day | None = None
-        self._read_at: datetime | None = None
-
-    def get(self, now: datetime) -> Day | None:
-        """Return the newest day, or None for an empty archive."""
-        with self._lock:
-            if self._shown is None or self._read_at is None or now - self._read_at >= KEEP_NEWEST:
-                with self._db.read() as session:
-                    day = latest_day(session)
-                    self._shown = (
-                        papers_of_day(session, day, ON_FRONT, now, with_topics=True) if day else None
-                    )
-                self._read_at = now
-            return self._shown
 
 
 class Suggestions:

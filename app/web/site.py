@@ -74,7 +74,7 @@ def create(app: Application, lifespan: Lifespan, answer_delay: float) -> FastAPI
     )
     site.state.archive_search = ArchiveSearch(app.db, app.models, Path(app.settings.search_dir), app.stopping)
     site.state.suggestions = paper_cards.Suggestions(app.db)
-    site.state.newest_day = paper_cards.NewestDay(app.db)
+    site.state.newest_day = home.NewestDay(app.db)
     # Compressed sizes do not leak secrets (BREACH): the only cookie is sent with no request that another site
     # causes, so other sites cannot request a page that contains a secret.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)

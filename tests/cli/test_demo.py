@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from app import clock, main
 from app.application import Application
 from app.cli import cli, demo, sample
-from app.cli.demo import inbox, report, sample_subscribers
+from app.cli.demo import inbox, sample_subscribers, summary
 from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.digests import reconciliation
 from app.papers import sources
@@ -114,10 +114,10 @@ async def _no_sleep(_seconds: float) -> None:
 
 
 @pytest.fixture
-def good_report() -> report.Report:
+def good_report() -> summary.Report:
     """Return a report without problems."""
     balance = reconciliation.Reconciliation(3, {DeliveryState.SENT: 2, DeliveryState.SKIPPED: 1})
-    return report.Report(summaries={}, papers=1, shared=0, errors=[], mailboxes=[], balance=balance, mails=2)
+    return summary.Report(summaries={}, papers=1, shared=0, errors=[], mailboxes=[], balance=balance, mails=2)
 
 
 @pytest.mark.parametrize(
@@ -131,12 +131,12 @@ def good_report() -> report.Report:
         ),
         ({"errors": ["it broke"]}, "a run failed: it broke"),
         (
-            {"mailboxes": [report.MailboxSummary("alice@example.org", 2, 3, 1, "")]},
+            {"mailboxes": [summary.MailboxSummary("alice@example.org", 2, 3, 1, "")]},
             "alice@example.org got a paper",
         ),
     ],
 )
-def test_report_lists_problems(good_report: report.Report, change: dict[str, object], problem: str) -> None:
+def test_report_lists_problems(good_report: summary.Report, change: dict[str, object], problem: str) -> None:
     """A demo with problems fails in CI."""
     assert good_report.problems() == []
     assert problem in "; ".join(replace(good_report, **change).problems())  # type: ignore[arg-type]
@@ -194,7 +194,7 @@ def browser(app: Application, smtp_server: DemoMailServer) -> TestClient:
     """Return a client of the web app with the demo inbox, which contains one mail."""
     send_mail(smtp_server, "alice@example.org")
     site = main.create_app(app)
-    inbox.install(site, smtp_server, [report.MailboxSummary("frank@example.org", 0, 0, 0, "nothing fits")])
+    inbox.install(site, smtp_server, [summary.MailboxSummary("frank@example.org", 0, 0, 0, "nothing fits")])
     return TestClient(site)
 
 

@@ -13,7 +13,7 @@ from sqlmodel import select
 from app import main, pipeline
 from app.application import Application
 from app.delivery import ledger
-from app.doctor import operator_mail, service_state
+from app.doctor import alerts, daily_report, service_state
 from app.errors import DeliveryError
 from app.settings import Settings
 from app.storage import job_runs
@@ -53,13 +53,13 @@ def test_daily_report(service: Application, mail_server: MailServer, now: dateti
         ledger.pause(session, "a trial", now)
     mail_server.messages.clear()
     night = now.replace(hour=21, minute=59)  # 6:59 on the next day in Tokyo
-    operator_mail.send_daily_report(service, night)
+    daily_report.send_daily_report(service, night)
     assert mail_server.messages == []
     for minutes in (1, 2, 60):
-        operator_mail.send_daily_report(service, night + minutes * MINUTE)
+        daily_report.send_daily_report(service, night + minutes * MINUTE)
     assert sorted(mail.recipient for mail in mail_server.messages) == sorted(OPERATORS)
     mail_server.messages.clear()
-    operator_mail.send_daily_report(service, night + DAY + MINUTE)
+    daily_report.send_daily_report(service, night + DAY + MINUTE)
     mail = mail_server.messages[0].parsed()
     text = text_of(mail)
     assert mail["Subject"].startswith("Paperboy, 2026-11-20: 1 digest sent, ")
@@ -84,9 +84,9 @@ def test_report_that_the_relay_refuses_is_sent_later(
     mail_server.reply("rcpt", "451 4.3.0 later")
     evening = now.replace(hour=23)
     with pytest.raises(DeliveryError, match="451"):
-        operator_mail.send_daily_report(service, evening)
+        daily_report.send_daily_report(service, evening)
     mail_server.clear_rules()
-    operator_mail.send_daily_report(service, evening + 10 * MINUTE)
+    daily_report.send_daily_report(service, evening + 10 * MINUTE)
     assert len(mail_server.messages) == 2
 
 
@@ -95,7 +95,7 @@ def test_alert_once_per_cause(service: Application, mail_server: MailServer, now
 
     def alerts(at: datetime) -> list[str]:
         mail_server.messages.clear()
-        operator_mail.send_alerts(service, at)
+        alerts.send_alerts(service, at)
         return [mail.parsed()["Subject"] for mail in mail_server.messages if mail.recipient == OPERATORS[0]]
 
     assert alerts(now) == []
@@ -135,17 +135,17 @@ def test_alert_that_the_relay_refuses_is_sent_later(
         ledger.pause(session, "a trial", now)
     mail_server.reply("end", "451 4.3.0 later")
     with pytest.raises(DeliveryError):
-        operator_mail.send_alerts(service, now)
+        alerts.send_alerts(service, now)
     mail_server.clear_rules()
-    operator_mail.send_alerts(service, now + 5 * MINUTE)
+    alerts.send_alerts(service, now + 5 * MINUTE)
     assert len(mail_server.messages) == 2
 
 
 def test_nothing_is_sent_without_operators(app: Application, mail_server: MailServer, now: datetime) -> None:
     with app.db.write() as session:
         ledger.pause(session, "a trial", now)
-    operator_mail.send_alerts(app, now)
-    operator_mail.send_daily_report(app, now.replace(hour=23))
+    alerts.send_alerts(app, now)
+    daily_report.send_daily_report(app, now.replace(hour=23))
     assert mail_server.messages == []
 
 

@@ -44,6 +44,7 @@ _SENDING_PATH = tuple(
         "delivery/sender.py",
         "delivery/smtp/connection.py",
         "delivery/smtp/connection_pool.py",
+        "delivery/smtp/handshake.py",
         "pipeline.py",
     )
 )

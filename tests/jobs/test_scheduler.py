@@ -15,7 +15,7 @@ from sqlmodel import select
 from app import clock, jobs, main, maintenance, pipeline, webhooks
 from app.application import Application
 from app.digests import planning
-from app.doctor import operator_mail
+from app.doctor import alerts, daily_report
 from app.jobs import Job, scheduler
 from app.settings import Settings
 from app.storage import live_processes, workers
@@ -61,8 +61,8 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
         webhooks.send_events,
         webhooks.report_editions,
         pipeline.summarise,
-        operator_mail.send_alerts,
-        operator_mail.send_daily_report,
+        alerts.send_alerts,
+        daily_report.send_daily_report,
         pipeline.train,
         pipeline.recheck,
         maintenance.prune,

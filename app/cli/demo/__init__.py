@@ -3,7 +3,7 @@
 sample_subscribers  the subscribers, and the feature that each one shows
 replay              send the mails that become due between two files
 smtp_server         a mail server on a free port
-report              a summary of the outcome and any problems
+summary             a summary of the outcome and any problems
 inbox               web pages that show each mail
 """
 
@@ -24,7 +24,7 @@ from rich.progress import track
 from app import clock, logs, main, pipeline, subscribers
 from app.application import Application
 from app.cli import sample
-from app.cli.demo import inbox, replay, report, sample_subscribers
+from app.cli.demo import inbox, replay, sample_subscribers, summary
 from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.settings import LogLevel, Settings, SmtpSecurity
 from app.storage import api_keys, schema
@@ -48,8 +48,8 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
         try:
             end, summaries = run_live(app, clock.utcnow(), console) if live else replay_sample(app, console)
             with app.db.read() as session:
-                outcome = report.gather(session, end, summaries, mail_server.mails)
-            report.print_report(outcome, console)
+                outcome = summary.gather(session, end, summaries, mail_server.mails)
+            summary.print_report(outcome, console)
             print_explain_command(outcome, end, console)
             if not once:
                 serve(app, mail_server, outcome, end, console)
@@ -117,7 +117,7 @@ def sign_up(app: Application, now: datetime) -> None:
             subscribers.add(session, subscriber.email, subscriber.preferences, now)
 
 
-def print_explain_command(outcome: report.Report, moment: datetime, console: Console) -> None:
+def print_explain_command(outcome: summary.Report, moment: datetime, console: Console) -> None:
     """Print an `explain` command for a sent paper that uses the demo's own database."""
     mailbox = next((mailbox for mailbox in outcome.mailboxes if mailbox.latest), None)
     if mailbox:
@@ -128,7 +128,7 @@ def print_explain_command(outcome: report.Report, moment: datetime, console: Con
 
 
 def serve(
-    app: Application, mail_server: DemoMailServer, outcome: report.Report, moment: datetime, console: Console
+    app: Application, mail_server: DemoMailServer, outcome: summary.Report, moment: datetime, console: Console
 ) -> None:
     """Serve the web app and the inbox. Set the clock to `moment`, the end of the demo."""
     clock.travel(moment)

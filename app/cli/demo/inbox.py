@@ -12,9 +12,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from app import clock
 from app.cli.demo import replay
-from app.cli.demo.report import MailboxSummary
 from app.cli.demo.sample_subscribers import SUBSCRIBERS
 from app.cli.demo.smtp_server import DemoMailServer, ReceivedMail
+from app.cli.demo.summary import MailboxSummary
 from app.errors import NotFound
 from app.web import security
 from app.web.templating import page

@@ -1,6 +1,7 @@
 """The SMTP client: one round trip per mail if the relay offers PIPELINING.
 
 protocol         PURE: commands, bodies and replies as bytes
+handshake        connect: EHLO with our host name, TLS, login
 connection       one connection to the relay; `Timeouts`
 connection_pool  open connections while mails wait; reuse and renew them
 fair_queue       PURE: a queue of mails for each provider, served in turn

@@ -8,6 +8,7 @@ bibtex       BibTeX and BibLaTeX, with line numbers
 ris          RIS, with line numbers
 csl_json     CSL JSON
 csv_table    CSV with a header row
+limits       how many papers and bytes are read at once
 """
 
 from __future__ import annotations
@@ -17,21 +18,19 @@ import re
 
 from app.errors import InvalidInput
 from app.papers.bibliography import bibtex, csl_json, csv_table, ris
+from app.papers.bibliography.limits import (
+    MAX_BYTES,
+    MAX_FILE_BYTES,
+    MAX_PAPERS,
+    MAX_REJECTIONS,
+    check_size,
+)
 from app.types import PaperRecord, ParseResult, Rejection
 
-MAX_PAPERS = 200
-MAX_REJECTIONS = 200  # a text with more is not a bibliography
-MAX_BYTES = 200_000  # in a pasted text
-MAX_FILE_BYTES = 600_000
+__all__ = ["MAX_BYTES", "MAX_FILE_BYTES", "MAX_PAPERS", "check_size", "parse", "parse_file"]
 
 _MARKUP = re.compile(r"\s*<(?:\?xml|!doctype|html|rdf:|xml)", re.IGNORECASE)
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
-
-def check_size(text: str) -> None:
-    """Raise InvalidInput if a pasted text is too long."""
-    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
-        raise InvalidInput(f"That is more than {MAX_BYTES // 1000} kB: please paste less at once.", "liked")
 
 
 def parse(text: str) -> ParseResult:

@@ -7,10 +7,12 @@ feed               any RSS or Atom feed
 saved_pages        saved search pages
 jsonl              JSON and JSON-lines files
 xml_elements       PURE: elements of XML from arXiv, also if it is truncated or hostile
+withdrawal         PURE: recognise that authors withdrew an arXiv paper
 json_rows          PURE: rows and rejections of JSON responses, used by all JSON sources
 calendar           PURE: days on which a source is expected to have no papers
 state              PURE: the progress of a source between polls, and the pages fetched from it
-http_client        the polite HTTP client: rate limits, retries, Retry-After, size limits
+http_client        the polite HTTP client: identification, retries, size limits
+pacing             how often each host may be asked: pauses for arXiv, 429, Retry-After
 allowed_addresses  PURE: which IP addresses a host name may resolve to
 content_decoding   PURE: decode response bodies within limits
 deadlines          asynchronous work that ends at a deadline or when the service stops

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from zoneinfo import ZoneInfo
 
 from app.errors import SourceError, UnreadableAnswer
-from app.papers.sources import calendar, json_rows, xml_elements
+from app.papers.sources import calendar, json_rows, withdrawal, xml_elements
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState, days_to_fetch, unread_days
 from app.text import dates, sanitize
@@ -98,13 +98,13 @@ def _record(number: int, entry: Element, day: date | None, *, is_feed: bool) -> 
         people = [name for part in _text(entry, f"{_DC}creator").split(",") if (name := part.strip())]
         abstract = feed_abstract(abstract)
         doi = _text(entry, f"{_ARXIV}DOI") or doi
-        withdrawn = kind.startswith("replace") and sanitize.says_withdrawn(abstract[:200])
+        withdrawn = kind.startswith("replace") and withdrawal.is_stated_in(abstract[:200])
     else:
         as_of = dates.day(_text(entry, f"{_ATOM}updated"))
         listed_on = day
         names = (sanitize.one_line(element.text) for element in entry.findall(f"{_ATOM}author/{_ATOM}name"))
         people = [name for name in names if name]
-        withdrawn = sanitize.says_withdrawn(_text(entry, f"{_ARXIV}comment"))
+        withdrawn = withdrawal.is_stated_in(_text(entry, f"{_ARXIV}comment"))
     doi = sanitize.doi(doi)
     return PaperRecord(
         title=title,

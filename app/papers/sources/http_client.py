@@ -1,8 +1,7 @@
 """The polite HTTP client for all sources. No other module in this package uses httpx.
 
-It identifies itself, observes rate limits, retries after transient faults, and gives up after a time limit.
-arXiv allows one request every three seconds on one connection, for all its interfaces together. A lock makes
-requests to arXiv sequential, and after its first 429 no requests are sent to it for ten minutes.
+It identifies itself, observes rate limits (see `pacing`), retries after transient faults, and gives up after
+a time limit.
 
 Responses are limited in time and in size. If a user entered the URL, or another host redirected to it, its
 host is resolved once. All its addresses are checked, and the connection is made to one of them.
@@ -12,14 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from urllib.parse import urljoin, urlsplit
 
 import httpx
@@ -29,9 +25,9 @@ from app import clock
 from app.errors import SourceError, UnreadableAnswer
 from app.papers.sources import content_decoding
 from app.papers.sources.allowed_addresses import Allowed
+from app.papers.sources.pacing import ARXIV, TOO_MANY, Pacing, Sleep, retry_after, service_of
 
 PRODUCT = "Paperboy/0.1"
-ARXIV = "arxiv.org"
 TIMEOUT = httpx.Timeout(30, connect=10)  # seconds without receiving a byte
 ANSWER_SECONDS = 60.0  # for a whole response, including connection, headers and body
 CONCURRENT_REQUESTS = 10  # each may use up to MAX_RESPONSE_BYTES of memory
@@ -40,15 +36,9 @@ MAX_EXCERPT_BYTES = 1000
 MAX_ADDRESSES = 4  # tried per host
 MAX_REDIRECTS = 5
 ATTEMPTS = 3
-LONGEST_WAIT = timedelta(minutes=5, seconds=10)  # Hugging Face's rate limit has windows of five minutes
-ARXIV_PAUSE = timedelta(seconds=3)
-ARXIV_STOP = timedelta(minutes=10)
-LONGEST_STATED_WAIT = timedelta(days=1)  # a host that asks for more is asked again after this
 REDIRECTS = (301, 302, 303, 307, 308)
-TOO_MANY, UNAVAILABLE = 429, 503
 _RETRY = stamina.AsyncRetryingCaller(ATTEMPTS, timeout=None, wait_initial=1, wait_max=10)
 
-Sleep = Callable[[float], Awaitable[None]]
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
@@ -92,7 +82,7 @@ class _TransientError(Exception):
 
 @dataclass
 class Client:
-    """A client for one run, created by `open_client`. `now` is the time at which the run began.
+    """A client for one run, created by `open_client`.
 
     `http` connects to any address, through the environment's proxy if there is one. `checked` connects
     directly, and only to addresses that are public or `allowed`.
@@ -100,13 +90,9 @@ class Client:
 
     http: httpx.AsyncClient
     checked: httpx.AsyncClient
-    now: datetime
-    transport: HttpTransport
+    pacing: Pacing
+    answer_seconds: float
     allowed: Allowed = field(default_factory=Allowed)
-    started: float = field(default_factory=time.monotonic)
-    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
-    _next_request_at: dict[str, float] = field(default_factory=dict)
-    _closed_until: dict[str, datetime] = field(default_factory=dict)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_REQUESTS))
 
     async def get(
@@ -128,15 +114,14 @@ class Client:
         service = service_of(url)
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
         headers = {name: value for name, value in conditions.items() if value}
-        async with self._locks.setdefault(service, asyncio.Lock()):
-            if until := self._closed_until.get(service):
-                raise SourceError(f"{service} asked for fewer requests.", retry_at=until)
+        async with self.pacing.lock(service):
+            self.pacing.check_open(service)
             try:
                 return await _RETRY(
                     _TransientError, self._get_once, url, headers, public_only, follow_redirects
                 )
             except _TransientError as fault:
-                retry_at = self._after(fault.wait) if fault.wait else None
+                retry_at = self.pacing.end_of(fault.wait) if fault.wait else None
                 raise SourceError(str(fault), retry_at=retry_at) from None
 
     async def post(self, url: str, content: dict[str, object], token: str = "") -> HttpResponse:
@@ -181,13 +166,6 @@ class Client:
             response.status_code, _excerpt(answer), retry_after(response.headers, clock.utcnow())
         )
 
-    def _after(self, wait: timedelta) -> datetime:
-        """Return the end of a wait that begins now.
-
-        A run may last for many minutes, so the whole minutes since its start are added to `now`.
-        """
-        return self.now + timedelta(minutes=(time.monotonic() - self.started) // 60) + wait
-
     async def _get_once(
         self, url: str, headers: dict[str, str], public_only: bool, follow_redirects: bool
     ) -> HttpResponse:
@@ -197,10 +175,7 @@ class Client:
             host = service_of(url)
             if service != ARXIV == host:  # the request would bypass arXiv's lock
                 raise SourceError(f"{service} redirects to arXiv: add a source of the kind “arxiv” instead.")
-            if host == ARXIV and host not in self._next_request_at:  # the previous run may have just sent one
-                await self.transport.sleep(ARXIV_PAUSE.total_seconds())
-            elif (wait := self._next_request_at.get(host, 0) - time.monotonic()) > 0:
-                await self.transport.sleep(wait)
+            await self.pacing.wait_for_turn(host)
             check = public_only or host != service
             allowed = (urlsplit(url).hostname or "").lower() in self.allowed.hosts
             http = self.checked if check and not allowed else self.http
@@ -227,17 +202,16 @@ class Client:
 
         Raise _TransientError after a transport error, SourceError after a timeout or another HTTP error.
         """
-        timeout = self.transport.answer_seconds
         try:
             async with (
                 self._slots,
-                asyncio.timeout(timeout),
+                asyncio.timeout(self.answer_seconds),
                 http.stream(method, url, headers=headers, content=content) as response,
             ):
                 return response, await (read or _read_body)(response)
         except TimeoutError:
             raise SourceError(
-                f"{service_of(url)}: no complete response within {timeout:g} seconds."
+                f"{service_of(url)}: no complete response within {self.answer_seconds:g} seconds."
             ) from None
         except httpx.TransportError as error:
             problem = f"no response ({type(error).__name__}: {error})"
@@ -245,27 +219,16 @@ class Client:
         except httpx.HTTPError as error:
             raise SourceError(f"{service_of(url)}: {error}") from None
         finally:
-            if service_of(url) == ARXIV:
-                self._next_request_at[ARXIV] = time.monotonic() + ARXIV_PAUSE.total_seconds()
+            self.pacing.note_request(service_of(url))
 
     def _interpret(self, response: httpx.Response, body: bytes) -> HttpResponse:
         host, status, headers = service_of(str(response.url)), response.status_code, response.headers
-        if "r=0" in headers.get("ratelimit", "") and (pause := retry_after(headers, clock.utcnow())):
-            self._next_request_at[host] = time.monotonic() + pause.total_seconds()
+        wait = self.pacing.note_response(host, status, headers)
         validators = {"etag": headers.get("etag"), "last_modified": headers.get("last-modified")}
         if status == 304:
             return HttpResponse(b"", headers, changed=False, **validators)
         if 200 <= status < 300:
             return HttpResponse(body, headers, **validators)
-        if host == ARXIV and status == TOO_MANY:
-            self._closed_until[host] = until = self._after(ARXIV_STOP)
-            raise SourceError("arXiv asked for fewer requests.", retry_at=until)
-        wait = retry_after(headers, clock.utcnow())
-        if wait and status in (TOO_MANY, UNAVAILABLE):
-            if wait > LONGEST_WAIT:
-                self._closed_until[host] = until = self._after(wait)
-                raise SourceError(f"{host}: HTTP {status}; it asked for fewer requests.", retry_at=until)
-            self._next_request_at[host] = time.monotonic() + wait.total_seconds()
         if status == TOO_MANY or status >= 500:
             raise _TransientError(host, f"HTTP {status}", wait)
         raise SourceError(f"{host}: HTTP {status}. {_excerpt(body)}".strip(), status=status)
@@ -328,23 +291,7 @@ async def open_client(
         ) as http,
         httpx.AsyncClient(headers=headers, timeout=TIMEOUT, transport=checked, trust_env=False) as direct,
     ):
-        yield Client(http, direct, now, transport, allowed)
-
-
-def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
-    """Return the requested wait, from Retry-After (seconds or date) or `RateLimit: "api";r=0;t=55`."""
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return min(timedelta(seconds=int(value[:9])), LONGEST_STATED_WAIT)
-    if value:
-        try:
-            moment = parsedate_to_datetime(value)
-        except (ValueError, OverflowError):
-            return None
-        wait = moment.replace(tzinfo=moment.tzinfo or UTC) - now
-        return min(max(wait, timedelta()), LONGEST_STATED_WAIT)
-    reset = re.search(r"\bt=(\d{1,6})", headers.get("ratelimit", ""))
-    return timedelta(seconds=int(reset.group(1)) + 1) if reset else None
+        yield Client(http, direct, Pacing(now, transport.sleep), transport.answer_seconds, allowed)
 
 
 def _normalized_url(url: str, params: Mapping[str, str | int] | None) -> str:
@@ -352,12 +299,6 @@ def _normalized_url(url: str, params: Mapping[str, str | int] | None) -> str:
         return str(httpx.URL(url, params=params) if params else httpx.URL(url))
     except httpx.InvalidURL as error:
         raise SourceError(f"This is not a valid URL: {error}.") from None
-
-
-def service_of(url: str) -> str:
-    """Return the host of a URL, or ARXIV for any of arXiv's hosts, which share one rate limit."""
-    host = (urlsplit(url).hostname or "").lower().rstrip(".")
-    return ARXIV if host == ARXIV or host.endswith(f".{ARXIV}") else host
 
 
 def _check_scheme(url: str) -> None:

@@ -10,7 +10,7 @@ from datetime import date
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from app.papers.sources import json_rows
+from app.papers.sources import json_rows, withdrawal
 from app.text import dates, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
@@ -54,7 +54,7 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         keywords=sanitize.words(row.get("keywords")),
         tldr=sanitize.clean_text(row.get("tldr"), sanitize.TITLE_CHARS * 2),
         published_on=dates.day(row.get("published_on") or row.get("published")),
-        withdrawn=sanitize.says_withdrawn(sanitize.one_line(row.get("comment"), 1_000)),
+        withdrawn=withdrawal.is_stated_in(sanitize.one_line(row.get("comment"), 1_000)),
         as_of=dates.day(row.get("update_date")),
         listed_on=dates.day(row.get("date")) or dates.day(row.get("listed_on")) or day,
         upvotes=sanitize.non_negative_int(row.get("upvotes")),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
+from threading import Lock
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request, Response
@@ -13,6 +15,7 @@ from app import clock, subscribers
 from app.application import Application
 from app.errors import TooManyRequests
 from app.papers import bibliography
+from app.storage.database import Database
 from app.subscribers import SignUp
 from app.types import EmptyDigestPolicy, ParseResult
 from app.web import background, forms, paper_cards, pasted_papers
@@ -27,7 +30,36 @@ from app.web.request_bodies import FormRoute
 from app.web.security import PUBLIC_REFERRER, client_ip, same_site, visitor
 from app.web.templating import page
 
+PAPERS_ON_FRONT_PAGE = 10
+KEEP_NEWEST = timedelta(minutes=1)
+
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+
+class NewestDay:
+    """A cache that keeps the newest day for the front page for a minute."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._lock = Lock()
+        self._day: paper_cards.Day | None = None
+        self._read_at: datetime | None = None
+
+    def get(self, now: datetime) -> paper_cards.Day | None:
+        """Return the newest day, or None for an empty archive."""
+        with self._lock:
+            if self._day is None or self._read_at is None or now - self._read_at >= KEEP_NEWEST:
+                with self._db.read() as session:
+                    newest = paper_cards.latest_day(session)
+                    self._day = (
+                        paper_cards.papers_of_day(
+                            session, newest, PAPERS_ON_FRONT_PAGE, now, with_topics=True
+                        )
+                        if newest
+                        else None
+                    )
+                self._read_at = now
+            return self._day
 
 
 @router.get("/")

@@ -1,0 +1,117 @@
+"""The daily report: yesterday's digests, mail, subscribers and sources, and what needs attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from sqlmodel import Session
+
+from app import subscribers
+from app.application import Application
+from app.bounces import rates
+from app.delivery import ledger
+from app.digests import reconciliation
+from app.doctor import operator_mail
+from app.doctor.findings import Level
+from app.papers import queries, source_registry, sources
+from app.storage import job_runs, locks
+from app.storage.models import SubscriberState
+from app.types import OperatorReport, ReportSection
+
+DAY = timedelta(days=1)
+_STATES = (
+    "sent",
+    "deferred",
+    "failed",
+    "suppressed",
+    "uncertain",
+    "skipped",
+    "pending",
+    "unplanned",
+    "missing",
+)
+
+
+def send_daily_report(app: Application, now: datetime) -> None:
+    """Mail the report about yesterday, once a day, from the hour of the settings on.
+
+    Raise DeliveryError if the relay does not take it. Then it is sent by a later run.
+    """
+    local = now.astimezone(ZoneInfo(app.settings.default_zone))
+    if not app.settings.admin_addresses or local.hour < app.settings.report_hour:
+        return
+    with locks.hold(
+        app.db, "daily report", now, operator_mail.LEASE, edition=local.date().isoformat()
+    ) as acquired:
+        if acquired:
+            with job_runs.record(app.db, "report", now) as run:
+                run.add({"mails": operator_mail.send(app, build(app, now), now)})
+
+
+def build(app: Application, now: datetime) -> OperatorReport:
+    """Return the report about yesterday, by UTC."""
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    begin, day = midnight - DAY, (midnight - DAY).date()
+    findings = [finding for finding in operator_mail.findings_of(app, now) if finding.level is not Level.OK]
+    with app.db.read() as session:
+        balance = reconciliation.reconcile(session, now, day.isoformat())
+        counts = balance.as_dict()
+        states = " + ".join(f"{counts[name]} {name}" for name in _STATES if counts[name]) or "0"
+        reasons = ledger.commonest_reasons(session, day.isoformat())
+        sections = (
+            ReportSection("Needs attention", tuple(operator_mail.lines_of(findings)) or ("Nothing.",)),
+            ReportSection(
+                f"Digests of {day}",
+                (
+                    f"{balance.due:,} due = {states}" if balance.due else "No digest was due.",
+                    *(f"{row.digests} {row.state}: {row.reason}" for row in reasons),
+                ),
+            ),
+            ReportSection("Mail", tuple(_rates(rates.between(session, begin, midnight)))),
+            ReportSection("Subscribers", tuple(_subscribers(session, begin, midnight))),
+            ReportSection("Sources", tuple(_sources(session, begin))),
+        )
+    attention = (
+        f", {len(findings)} need attention"
+        if len(findings) > 1
+        else ", 1 needs attention"
+        if findings
+        else ""
+    )
+    return OperatorReport(
+        f"{app.settings.site_name}, {day}: {_count(counts['sent'], 'digest')} sent{attention}", sections
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _rates(by_receiver: Sequence[rates.ReceiverRate]) -> Iterable[str]:
+    for rate in by_receiver:
+        notices = f"{_count(rate.bounces, 'bounce')}, {_count(rate.complaints, 'complaint')}"
+        yield f"{rate.receiver}: {rate.sent:,} sent, {notices}"
+    if not by_receiver:
+        yield "No mail was sent."
+
+
+def _subscribers(session: Session, since: datetime, until: datetime) -> Iterable[str]:
+    states = subscribers.count_by_state(session)
+    yield ", ".join(f"{states[state]} {state}" for state in SubscriberState if states[state]) or "None yet."
+    changes = subscribers.count_changes(session, since, until)
+    happened = [f"{number} {kind.replace('_', ' ')}" for kind, number in changes.items() if number]
+    yield f"Changes: {', '.join(happened) or 'none'}."
+
+
+def _sources(session: Session, begin: datetime) -> Iterable[str]:
+    listed = queries.count_listed(session, begin.date())
+    for source in source_registry.all_sources(session):
+        number = listed.get(source.id or 0, 0)
+        if source.kind not in sources.POLLED and not number:
+            continue  # it only names files
+        state = f", failed {source.failures} times" if source.failures > 1 else ""
+        if source.paused and source.kind in sources.POLLED:
+            state = ", paused"
+        yield f"{source.name}: {_count(number, 'paper')}{state}"

@@ -1,0 +1,16 @@
+"""PURE. How many papers and bytes of a pasted text or an uploaded file are read at once."""
+
+from __future__ import annotations
+
+from app.errors import InvalidInput
+
+MAX_PAPERS = 200
+MAX_REJECTIONS = 200  # a text with more is not a bibliography
+MAX_BYTES = 200_000  # in a pasted text
+MAX_FILE_BYTES = 600_000
+
+
+def check_size(text: str) -> None:
+    """Raise InvalidInput if a pasted text is too long."""
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        raise InvalidInput(f"That is more than {MAX_BYTES // 1000} kB: please paste less at once.", "liked")
