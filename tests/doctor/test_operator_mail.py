@@ -93,39 +93,39 @@ def test_report_that_the_relay_refuses_is_sent_later(
 def test_alert_once_per_cause(service: Application, mail_server: MailServer, now: datetime) -> None:
     """New causes of one moment are one mail. A cause that stays, or flaps within a day, is not repeated."""
 
-    def alerts(at: datetime) -> list[str]:
+    def subjects(at: datetime) -> list[str]:
         mail_server.messages.clear()
         alerts.send_alerts(service, at)
         return [mail.parsed()["Subject"] for mail in mail_server.messages if mail.recipient == OPERATORS[0]]
 
-    assert alerts(now) == []
+    assert subjects(now) == []
     with service.db.write() as session:
         ledger.pause(session, "the relay refused 20 of the last 20 mails", now)
         source = factories.add_source(session, now, name="The lab")
         source.failures, source.next_poll_at = 3, now
-    assert alerts(now + MINUTE) == ["Paperboy needs attention: sending, source The lab"]
+    assert subjects(now + MINUTE) == ["Paperboy needs attention: sending, source The lab"]
     text = text_of(mail_server.messages[0].parsed())
     assert "the relay refused 20 of the last 20 mails" in text
     assert "→ run `paperboy sending resume`" in text
     assert "source The lab: failed 3 times in a row" in text
-    assert alerts(now + 6 * MINUTE) == []
+    assert subjects(now + 6 * MINUTE) == []
     with service.db.write() as session:
         ledger.resume(session)
-    assert alerts(now + 11 * MINUTE) == []
+    assert subjects(now + 11 * MINUTE) == []
     with service.db.write() as session:
         ledger.pause(session, "again", now)
-    assert alerts(now + 16 * MINUTE) == []
+    assert subjects(now + 16 * MINUTE) == []
     with job_runs.record(service.db, "prune", now) as run:
         run.fail("the disk", "full")
-    (subject,) = alerts(now + 21 * MINUTE)
+    (subject,) = subjects(now + 21 * MINUTE)
     assert subject.endswith(": job prune")
     with service.db.write() as session:
         ledger.resume(session)
-    assert alerts(now + 2 * DAY) == []
-    assert alerts(now + 3 * DAY + MINUTE) == []
+    assert subjects(now + 2 * DAY) == []
+    assert subjects(now + 3 * DAY + MINUTE) == []
     with service.db.write() as session:
         ledger.pause(session, "once more", now)
-    assert len(alerts(now + 4 * DAY)) == 1
+    assert len(subjects(now + 4 * DAY)) == 1
 
 
 def test_alert_that_the_relay_refuses_is_sent_later(

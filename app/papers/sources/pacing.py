@@ -34,7 +34,7 @@ class Pacing:
 
     now: datetime
     sleep: Sleep
-    _started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
     _next_request_at: dict[str, float] = field(default_factory=dict)
     _closed_until: dict[str, datetime] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Pacing:
 
         A run may last for many minutes, so the whole minutes since its start are added to `now`.
         """
-        return self.now + timedelta(minutes=(time.monotonic() - self._started) // 60) + wait
+        return self.now + timedelta(minutes=(time.monotonic() - self.started) // 60) + wait
 
     def _close(self, service: str, wait: timedelta, reason: str) -> SourceError:
         until = self._closed_until[service] = self.end_of(wait)

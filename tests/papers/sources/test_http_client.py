@@ -171,7 +171,7 @@ def test_block_starts_at_the_429(now: datetime) -> None:
     """Nine minutes into a run, a stop counted from the run's start would last one minute instead of ten."""
 
     async def late(polite: Client) -> None:
-        polite.started -= 9 * 60
+        polite.pacing.started -= 9 * 60
         await polite.get("https://export.arxiv.org/api/query")
 
     with pytest.raises(SourceError) as caught:
