@@ -5,13 +5,14 @@ process runs it. A process that finds more work than it can do alone defers the 
 often as there are other processes: a job that fails at once is not repeated without end.
 
 A job names no mails: the ledger and the other tables decide what is left to do. It may therefore be lost, or
-run twice. When a process dies, another one retries its jobs as soon as its heartbeat is missing.
+run twice. When a process dies, another one retries its jobs as soon as its heartbeat is missing. When a
+connection breaks while a job is taken or its end is recorded, the process itself retries it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Thread
@@ -21,8 +22,12 @@ import procrastinate
 import structlog
 from procrastinate import utils
 from procrastinate.exceptions import AlreadyEnqueued, ConnectorException, UniqueViolation
+from procrastinate.job_context import JobContext
 from procrastinate.jobs import DeleteJobCondition, Status
+from procrastinate.jobs import Job as StoredJob
+from procrastinate.manager import JobManager
 from procrastinate.shell import ProcrastinateShell
+from procrastinate.worker import Worker as LaneWorker
 from psycopg import Error as PostgresError
 from sqlalchemy.engine import URL
 
@@ -38,6 +43,7 @@ RETRY_SECONDS = 600
 KEEP_FAILED_HOURS = 24
 FALLBACK_SECONDS = 5.0  # between looks for jobs: a notification during a look is lost, and retries send none
 RESTART_SECONDS = 5.0  # after a lane lost the database
+LOST_SECONDS = 15.0  # a job that is recorded as running here, but is not, is retried after once or twice this
 CONNECTIONS = 4  # besides one for the notifications of each lane
 
 log = structlog.get_logger(__name__)
@@ -62,6 +68,8 @@ class Worker:
         self._loop.set_default_executor(ThreadPoolExecutor(len(Lane) + UPKEEP_JOBS, "job"))
         self._connector = _connector(app.db.url)
         self._engines = {lane: procrastinate.App(connector=self._connector) for lane in Lane}
+        self._lanes: dict[Lane, LaneWorker] = {}
+        self._running_jobs: set[int | None] = set()
         self._tasks = {job.name: self._add(job) for job in jobs.JOBS}
         # Without a lock: if the process that holds it died, no other could rescue its jobs.
         self._tasks["rescue"] = self._add_periodic(self._rescue, "rescue", "* * * * *", Lane.UPKEEP)
@@ -145,11 +153,8 @@ class Worker:
             with _suppress_rescued(job.task_name):
                 if job.attempts >= MAX_RETRIES:
                     await manager.finish_job(job, Status.FAILED, delete_job=False)
-                    continue
-                try:
-                    await manager.retry_job(job)
-                except UniqueViolation:  # the same job is waiting already
-                    await manager.finish_job(job, Status.FAILED, delete_job=True)
+                else:
+                    await _retry(manager, job)
 
     async def _forget(self, timestamp: int = 0) -> None:
         """Delete failed jobs after a day. `job_runs` keeps a record of them."""
@@ -173,6 +178,7 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 for lane in Lane:
                     group.create_task(self._run_lane(lane))
+                group.create_task(self._retry_lost_jobs())
         finally:
             await self._connector.close_async()
 
@@ -192,7 +198,8 @@ class Worker:
         """Run the jobs of a lane until the task is cancelled. Start again when the database was away."""
         while True:
             try:
-                await self._engines[lane].run_worker_async(
+                self._lanes[lane] = LaneWorker(
+                    self._engines[lane],
                     queues=[lane.value],
                     concurrency=UPKEEP_JOBS if lane is Lane.UPKEEP else 1,
                     name=lane.value,
@@ -202,12 +209,57 @@ class Worker:
                     abort_job_polling_interval=FALLBACK_SECONDS,
                     stalled_worker_timeout=STALLED_SECONDS,
                     install_signal_handlers=False,
+                    worker_middleware=[self._note_running],
                 )
+                await self._lanes[lane].run()  # type: ignore[no-untyped-call]  # procrastinate's `run` has no types
             except (ConnectorException, PostgresError) as error:
                 log.warning("the database is unreachable", lane=lane.value, error=str(error))
             except Exception:
                 log.exception("a lane failed", lane=lane.value)
             await asyncio.sleep(RESTART_SECONDS)
+
+    async def _note_running(
+        self, work: Callable[[], Awaitable[Any]], context: JobContext, _lane: LaneWorker
+    ) -> Any:
+        """Run a job. Note its number meanwhile, because procrastinate does not publish what a lane runs."""
+        self._running_jobs.add(context.job.id)
+        try:
+            return await work()
+        finally:
+            self._running_jobs.discard(context.job.id)
+
+    async def _retry_lost_jobs(self) -> None:
+        """Retry the jobs that are recorded as running in this process, but are not.
+
+        The answer to taking a job, or to recording its end, is lost if the connection breaks at that moment.
+        Such a job would block all later ones of its name, as the heartbeat of its process is not missing.
+        """
+        missing: set[int | None] = set()
+        while True:
+            await asyncio.sleep(LOST_SECONDS)
+            manager = self._engines[Lane.UPKEEP].job_manager
+            try:
+                lanes = {lane.worker_id for lane in self._lanes.values()}
+                recorded = await manager.list_jobs_async(status=Status.DOING.value)
+                lost = [
+                    job for job in recorded if job.worker_id in lanes and job.id not in self._running_jobs
+                ]
+                for job in lost:
+                    if job.id in missing:
+                        log.warning("a job was lost with its connection", job=job.task_name)
+                        with _suppress_rescued(job.task_name):
+                            await _retry(manager, job)
+                missing = {job.id for job in lost}
+            except (ConnectorException, PostgresError) as error:
+                log.warning("could not look for lost jobs", error=str(error))
+
+
+async def _retry(manager: JobManager, job: StoredJob) -> None:
+    """Let a job run once more, unless the same one is waiting already."""
+    try:
+        await manager.retry_job(job)
+    except UniqueViolation:
+        await manager.finish_job(job, Status.FAILED, delete_job=True)
 
 
 @contextmanager

@@ -63,6 +63,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "STALLED_SECONDS", 1.0)
     monkeypatch.setattr(worker, "FALLBACK_SECONDS", 0.5)
     monkeypatch.setattr(worker, "RESTART_SECONDS", 0.1)
+    monkeypatch.setattr(worker, "LOST_SECONDS", 1.0)
 
 
 def statuses_of(app: Application) -> list[tuple[str, str, int]]:
@@ -274,6 +275,30 @@ def test_job_of_a_killed_process_that_waits_already(
         wait_until(lambda: calls)
         wait_until(lambda: statuses_of(app) == [])
     assert calls == [1]
+
+
+def test_job_that_was_lost_with_its_connection(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that a living process took, but whose answer it never got, does not block the later ones."""
+    calls: list[int] = []
+    monkeypatch.setattr(jobs, "JOBS", (Job(lambda *_: calls.append(1), "0", "0"),))
+    app = build()
+    with worker.running(app) as started:
+        started.defer("<lambda>")
+        wait_until(lambda: calls)
+        wait_until(lambda: statuses_of(app) == [])
+        calls.clear()
+        with app.db.write() as session:
+            insert = """
+                INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, status, worker_id)
+                SELECT 'upkeep', '<lambda>', '<lambda>', '<lambda>', 'doing', max(id)
+                FROM procrastinate_workers
+            """
+            session.execute(text(insert))
+        started.defer("<lambda>")
+        wait_until(lambda: calls)
+        wait_until(lambda: statuses_of(app) == [])
 
 
 def test_database_closes_all_connections(
