@@ -21,7 +21,8 @@ from app.papers import queries
 from app.papers.queries import PaperFilter
 from app.relevance.candidate_ranking import CandidateRanker, RankedPapers
 from app.relevance.index_fields import ListingFilter
-from app.relevance.index_updates import IndexUpdater, mark_damaged
+from app.relevance.index_folder import mark_damaged
+from app.relevance.index_updates import IndexUpdater
 from app.relevance.model_store import ModelStore
 from app.relevance.query_language import Query
 from app.relevance.search_index import IndexReader
@@ -161,23 +162,27 @@ class ArchiveSearch:
 
     def _open(self, session: Session) -> tuple[IndexReader, CandidateRanker] | None:
         """Return the version of the index in use, as of its last update, or None if there is none."""
-        version = self._updater.folder.version_in_use()
-        if version is None:
-            return None
         with self._opening:
-            opened = self._opened
-            try:
-                if opened is None or opened[0].version != version:
-                    model = self._updater.model_of(version, self._models.loaded(session))
-                    reader = IndexReader(version, model)
-                    opened = self._opened = reader, CandidateRanker(reader, self._load_papers)
-                opened[0].refresh()
-            except DamagedIndex as error:
-                log.error("the search index cannot be read", error=str(error))
-                self._opened = None
-                mark_damaged(version)
-                return None
-            return opened
+            while version := self._updater.folder.version_in_use():
+                try:
+                    return self._open_version(session, version)
+                except DamagedIndex as error:
+                    self._opened = None
+                    if self._updater.folder.version_in_use() == version:
+                        log.error("the search index cannot be read", error=str(error))
+                        mark_damaged(version)
+                        return None
+                    # Another process has replaced and removed the version.
+            return None
+
+    def _open_version(self, session: Session, version: Path) -> tuple[IndexReader, CandidateRanker]:
+        opened = self._opened
+        if opened is None or opened[0].version != version:
+            model = self._updater.model_of(version, self._models.loaded(session))
+            reader = IndexReader(version, model)
+            opened = self._opened = reader, CandidateRanker(reader, self._load_papers)
+        opened[0].refresh()
+        return opened
 
     def _discard(self, reader: IndexReader) -> None:
         """Stop using a damaged version, and build it again."""
@@ -190,7 +195,7 @@ class ArchiveSearch:
         self, reader: IndexReader, ranker: CandidateRanker, query: Query, only: PaperFilter
     ) -> RankedPapers:
         """Return the ranked papers, from memory if they were shown before: for the other pages."""
-        key = reader.version, reader.generation, query, only
+        key = reader.snapshot, query, only
         with self._results_lock:
             ranked = self._results.get(key)
         if ranked is None:

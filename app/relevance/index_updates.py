@@ -7,7 +7,6 @@ day, and until an index is complete, all of them, newest first. An interrupted u
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,16 +16,10 @@ from sqlmodel import Session
 
 from app.errors import DamagedIndex
 from app.papers import search_feed
+from app.relevance.index_folder import IndexFolder, belongs_to, is_damaged
 from app.relevance.model import RelevanceModel
 from app.relevance.model_store import LoadedModel, ModelStore
-from app.relevance.search_index import (
-    IndexedPaper,
-    IndexFolder,
-    IndexWriter,
-    read_model,
-    read_state,
-    version_name,
-)
+from app.relevance.search_index import IndexedPaper, IndexWriter, read_model, read_state
 from app.storage.database import Database
 
 WINDOW = 5_000  # ids
@@ -61,7 +54,7 @@ class IndexUpdater:
     def _rebuilds(self, session: Session, version: Path, now: datetime) -> bool:
         """Return whether an index with an older model should be built again."""
         state = read_state(version)
-        if version.name == version_name(self._models.loaded(session).digest):
+        if belongs_to(version, self._models.loaded(session).digest):
             return False
         if "built_at" not in state:  # it was never complete
             return True
@@ -79,7 +72,7 @@ class IndexUpdater:
                 self._update(now, on_use)
             except DamagedIndex as error:
                 log.error("the search index is damaged and will be built again", error=str(error))
-                self._discard_damaged()
+                self.folder.abandon_all()  # an unfinished version may be the damaged one
                 self._update(now, on_use)
 
     def _update(self, now: datetime, on_use: Callable[[], None]) -> None:
@@ -90,30 +83,28 @@ class IndexUpdater:
             newest = self._models.loaded(session)
             rebuild = version is None or self._rebuilds(session, version, now)
         if version and not rebuild:
+            self.folder.remove_unused(version)
             self._write(version, self.model_of(version, newest), now)
         else:
-            self._build(self.folder.path / version_name(newest.digest), newest.model, now, on_use)
+            new = self.folder.version_to_build(newest.digest)
+            self.folder.remove_unused(new)
+            self._build(new, newest.model, now, on_use)
 
     def model_of(self, version: Path, newest: LoadedModel) -> RelevanceModel:
         """Return the model of a version. Raise DamagedIndex if its copy is unreadable."""
-        if version.name == version_name(newest.digest):
+        if belongs_to(version, newest.digest):
             self._older_model = None
             return newest.model
         if self._older_model is None or self._older_model[0] != version.name:
             self._older_model = version.name, read_model(version)
         return self._older_model[1]
 
-    def _discard_damaged(self) -> None:
-        """Delete all versions, because an unfinished one may be the damaged one."""
-        for version in self.folder.path.iterdir():
-            if version.is_dir():
-                shutil.rmtree(version)
-
     def _build(self, version: Path, model: RelevanceModel, now: datetime, on_use: Callable[[], None]) -> None:
         """Build a new version. Without another one to use meanwhile, use it from its newest papers on."""
 
         def use() -> None:
             self.folder.use(version)
+            self.folder.remove_unused(version)
             on_use()
 
         is_first = self.folder.version_in_use() is None
@@ -171,16 +162,6 @@ class IndexUpdater:
             with self._db.read() as session:
                 papers = search_feed.load(session, outdated[start : start + PAPERS_PER_BATCH])
             writer.put([IndexedPaper(paper, versions[paper.view.id]) for paper in papers])
-
-
-def is_damaged(version: Path) -> bool:
-    """Return whether a search could not read a version."""
-    return (version / "damaged").exists()
-
-
-def mark_damaged(version: Path) -> None:
-    """Note that a search could not read a version, so that the next update builds it again."""
-    (version / "damaged").touch()
 
 
 def _is_current(state: dict[str, str], now: datetime) -> bool:

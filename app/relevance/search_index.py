@@ -1,18 +1,15 @@
-"""The search index on disk: a tantivy index of the texts, and an SQLite file with the papers' records.
+"""A version of the search index: a tantivy index of the texts, and an SQLite file with the papers' records.
 
-A version of the index is a folder. It belongs to one model and one format, and has its own copy of the model.
-A file names the version in use, so that a new one replaces it at once. One process of a machine writes, under
-a file lock; any number of processes read. Texts are committed before records, and a paper without a record
-is no candidate. So a writer that is killed leaves a usable index, and the next one repeats its last papers.
+It belongs to one model, and has a copy of it. One process of a machine writes, and any number of processes
+read. Texts are committed before records, and a paper without a record is no candidate. So a writer that is
+killed leaves a usable index, and the next one repeats its last papers.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -26,15 +23,15 @@ import tantivy
 
 from app.errors import CorruptModel, DamagedIndex
 from app.papers.search_feed import SearchablePaper
-from app.relevance import index_fields, paper_records
-from app.relevance.index_fields import INDEX_FORMAT
-from app.relevance.model import FORMAT, RelevanceModel
+from app.relevance import index_fields, index_folder, paper_records
+from app.relevance.model import RelevanceModel
 from app.relevance.paper_records import PaperRecords
 from app.text.tokenizer import stem_all, without_stopwords
 
 WRITER_BYTES = 60_000_000  # new documents in memory before they are written
 PAPERS_PER_COMMIT = 20_000
 _NO_DAMAGE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY)
+_OUT_OF = (errno.ENOSPC, errno.EMFILE, errno.ENFILE)  # space or file descriptors
 _DISK_FULL = os.strerror(errno.ENOSPC)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS paper (id INTEGER PRIMARY KEY, version TEXT NOT NULL, record BLOB NOT NULL);
@@ -56,51 +53,6 @@ class Hits:
 
     ids: Sequence[int]
     total: int
-
-
-def version_name(digest: str) -> str:
-    """Return the name of the version of the index for a model."""
-    return f"{INDEX_FORMAT}.{FORMAT}-{digest[:16]}"
-
-
-class IndexFolder:
-    """The folder with the versions of the index, on one machine."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def version_in_use(self) -> Path | None:
-        """Return the version that searches use. Return None if there is none of this release's format."""
-        try:
-            name = (self.path / "current").read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
-            return None
-        version = self.path / name
-        is_readable = name.startswith(version_name("")) and "/" not in name and version.is_dir()
-        return version if is_readable else None
-
-    def use(self, version: Path) -> None:
-        """Make searches use a version, and delete all others."""
-        new = self.path / "current.new"
-        new.write_text(version.name, encoding="utf-8")
-        with new.open() as file:
-            os.fsync(file.fileno())
-        new.replace(self.path / "current")
-        for other in self.path.iterdir():
-            if other.is_dir() and other != version:
-                shutil.rmtree(other, ignore_errors=True)
-
-    @contextmanager
-    def lock(self) -> Iterator[bool]:
-        """Yield True if no other process or thread is writing. The system releases it if the process dies."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
 
 
 def _connect(version: Path) -> sqlite3.Connection:
@@ -236,23 +188,25 @@ class IndexReader:
         self.version, self.model = version, model
         self._dimensions = model.space.projection.shape[1] if model.space else 0
         with _damage_reported():
+            index_folder.hold(version, self)
             self._texts = _open_texts(version)
             self._texts.config_reader("manual")
             self._records = _connect(version)
         self.schema = self._texts.schema
         self._lock = Lock()  # of the connection
-        self.generation = -1
+        self._generation = -1
         self.refresh()
 
     def refresh(self) -> bool:
         """Read the last commit. Return whether there was a new one."""
         with self._lock, _damage_reported():
             (generation,) = self._records.execute("PRAGMA data_version").fetchone()
-            if generation == self.generation:
+            if generation == self._generation:
                 return False
             self._texts.reload()
             self._searcher = self._texts.searcher()
-            self.generation = generation
+            self._generation = generation
+            self.snapshot = object()  # stands for the state that searches see
             self.state: Mapping[str, str] = dict(self._records.execute("SELECT name, value FROM state"))
             return True
 
@@ -294,12 +248,12 @@ class IndexReader:
 
 @contextmanager
 def _damage_reported() -> Iterator[None]:
-    """Raise DamagedIndex instead of the libraries' errors, except if the disk is full or the file locked."""
+    """Raise DamagedIndex instead of the libraries' errors, except if a resource is exhausted or locked."""
     try:
         yield
     except (sqlite3.DatabaseError, CorruptModel, ValueError, OSError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
-        if code in _NO_DAMAGE or getattr(error, "errno", None) == errno.ENOSPC or _DISK_FULL in str(error):
+        if code in _NO_DAMAGE or getattr(error, "errno", None) in _OUT_OF or _DISK_FULL in str(error):
             raise
         raise DamagedIndex(f"The search index cannot be read: {error}") from error
     except BaseException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +21,19 @@ from app.errors import InvalidInterest, NotReady
 from app.papers import merging, queries, search_feed
 from app.papers.queries import PaperFilter
 from app.papers.search_feed import SearchablePaper
-from app.relevance import archive_search, candidate_ranking, index_updates, model_store, query_language
+from app.relevance import (
+    archive_search,
+    candidate_ranking,
+    index_folder,
+    index_updates,
+    model_store,
+    query_language,
+)
 from app.relevance.archive_search import ArchiveSearch
-from app.relevance.search_index import IndexFolder, IndexReader, IndexWriter
+from app.relevance.index_folder import IndexFolder
+from app.relevance.model import RelevanceModel
+from app.relevance.model_store import LoadedModel
+from app.relevance.search_index import IndexReader, IndexWriter
 from app.storage.models import Listing, Paper, VoteCount
 from tests.conftest import NOW
 from tests.support import factories, sample_archive
@@ -263,8 +274,10 @@ def test_index_of_an_older_model(app: Application, monkeypatch: pytest.MonkeyPat
         library.refresh()
     second = library._updater.folder.version_in_use()
     assert first != second
-    assert [path for path in second.parent.iterdir() if path.is_dir()] == [second]
     assert library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1
+    gc.collect()  # the first search
+    library.refresh()
+    assert [path for path in second.parent.iterdir() if path.is_dir()] == [second]
 
 
 @pytest.mark.parametrize("part", ["papers.db", "meta.json", ".idx", ".term", ".fast", "model.npz"])
@@ -279,6 +292,46 @@ def test_damaged_index_is_built_again(app: Application, part: str) -> None:
         library.search(query_language.parse("zebra"), PaperFilter(), 0, 20)
     library.refresh()
     assert search(library, app, "zebra") == [zebra]
+
+
+def test_other_processes_use_the_version_built_again(app: Application) -> None:
+    """They notice it although it belongs to the same model, and the old one is removed after that."""
+    (zebra,) = add_papers(app, "Zebra stripes")
+    library, other = new_search(app), new_search(app)
+    assert search(library, app, "zebra") == search(other, app, "zebra") == [zebra]
+    old = library._updater.folder.version_in_use()
+    assert old
+    index_folder.mark_damaged(old)
+    (second,) = add_papers(app, "Zebra herds")
+    library.refresh()
+    page = other.search(query_language.parse("zebra"), PaperFilter(), 0, 20)
+    assert {paper.id for paper in page.papers} == {zebra, second}
+    assert library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 2
+    library.refresh()
+    assert not old.exists()
+
+
+def test_version_replaced_while_it_is_opened(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search then opens the version that replaced it, and reports no damage."""
+    (zebra,) = add_papers(app, "Zebra stripes")
+    library, other = new_search(app), new_search(app)
+    assert search(library, app, "zebra") == [zebra]
+    old, model_of = library._updater.folder.version_in_use(), other._updater.model_of
+    assert old
+    index_folder.mark_damaged(old)
+    library._opened = None
+
+    def replace_first(version: Path, newest: LoadedModel) -> RelevanceModel:
+        if version == old:
+            library.refresh()
+        return model_of(version, newest)
+
+    monkeypatch.setattr(other._updater, "model_of", replace_first)
+    assert search(other, app, "zebra") == [zebra]
+    new = library._updater.folder.version_in_use()
+    assert new
+    assert new != old
+    assert not index_folder.is_damaged(new)
 
 
 def test_missing_index_is_built_again(app: Application) -> None:

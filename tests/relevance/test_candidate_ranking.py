@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.errors import DamagedIndex, InvalidInterest
+from app.errors import InvalidInterest
 from app.papers.search_feed import SearchablePaper
 from app.relevance import query_language
 from app.relevance.candidate_ranking import MIN_RELEVANCE, CandidateRanker
 from app.relevance.index_fields import ListingFilter, QueryBuilder
 from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
-from app.relevance.search_index import IndexedPaper, IndexFolder, IndexReader, IndexWriter
+from app.relevance.search_index import IndexedPaper, IndexReader, IndexWriter
 from app.types import PaperView
 from tests.support import sample_archive
 
@@ -192,14 +192,3 @@ def test_failed_update_changes_nothing(tmp_path: Path) -> None:
         raise ZeroDivisionError
     reader = IndexReader(version, model)
     assert (reader.papers, reader.records([1, 2])[0]) == (1, [1])
-
-
-def test_versions_of_other_formats_are_not_used(tmp_path: Path) -> None:
-    folder = IndexFolder(tmp_path)
-    assert folder.version_in_use() is None
-    (tmp_path / "0.0-bundled").mkdir()
-    for name in ("0.0-bundled", "../elsewhere", "", "missing"):
-        (tmp_path / "current").write_text(name)
-        assert folder.version_in_use() is None
-    with pytest.raises(DamagedIndex):
-        IndexReader(tmp_path / "0.0-bundled", RelevanceModel.bundled())

@@ -1,0 +1,109 @@
+"""The folder with the versions of the search index, on one machine.
+
+A version is a folder of its own. Its name begins with the format and the model that it belongs to, and ends
+with a random id, so that a reader notices that a version was built again. A file names the version in use.
+Readers hold a lock on their version, and others are removed once no reader holds them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from app.relevance.index_fields import INDEX_FORMAT
+from app.relevance.model import FORMAT
+
+_LOCK_OF_READERS = "readers.lock"
+
+
+class IndexFolder:
+    """The folder with the versions of the index. Only the process that holds its lock may change it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def version_in_use(self) -> Path | None:
+        """Return the version that searches use. Return None if there is none of this release's format."""
+        try:
+            name = (self.path / "current").read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return None
+        version = self.path / name
+        is_readable = name.startswith(_name_prefix("")) and "/" not in name and version.is_dir()
+        return version if is_readable else None
+
+    def version_to_build(self, digest: str) -> Path:
+        """Return the unfinished version for the model with this digest, or a new one."""
+        unfinished = (v for v in self._versions() if belongs_to(v, digest) and not is_damaged(v))
+        return next(unfinished, self.path / f"{_name_prefix(digest[:16])}.{secrets.token_hex(8)}")
+
+    def use(self, version: Path) -> None:
+        """Make searches use a version."""
+        new = self.path / "current.new"
+        new.write_text(version.name, encoding="utf-8")
+        with new.open() as file:
+            os.fsync(file.fileno())
+        new.replace(self.path / "current")
+
+    def abandon_all(self) -> None:
+        """Stop using all versions, because they are damaged or belong to a damaged one."""
+        (self.path / "current").unlink(missing_ok=True)
+        for version in self._versions():
+            mark_damaged(version)
+
+    def remove_unused(self, version: Path) -> None:
+        """Remove all versions but this one and the one in use, except those that readers still hold."""
+        for other in {*self._versions()} - {version, self.version_in_use()}:
+            with suppress(OSError), (other / _LOCK_OF_READERS).open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                removed = self.path / f"removed.{other.name}"  # so that no reader opens half a version
+                other.rename(removed)
+                shutil.rmtree(removed, ignore_errors=True)
+
+    def _versions(self) -> list[Path]:
+        return [path for path in self.path.iterdir() if path.is_dir()]
+
+    @contextmanager
+    def lock(self) -> Iterator[bool]:
+        """Yield True if no other process or thread is writing. The system releases it if the process dies."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+
+def belongs_to(version: Path, digest: str) -> bool:
+    """Return whether a version has this release's format and belongs to the model with this digest."""
+    return version.name.startswith(_name_prefix(digest[:16]))
+
+
+def is_damaged(version: Path) -> bool:
+    """Return whether a search could not read a version."""
+    return (version / "damaged").exists()
+
+
+def mark_damaged(version: Path) -> None:
+    """Note that a search could not read a version, so that the next update builds a new one."""
+    with suppress(FileNotFoundError):  # it has been removed already
+        (version / "damaged").touch()
+
+
+def hold(version: Path, reader: object) -> None:
+    """Keep a version from being removed as long as its reader exists. Raise OSError if it is removed."""
+    descriptor = os.open(version / _LOCK_OF_READERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    weakref.finalize(reader, os.close, descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def _name_prefix(digest: str) -> str:
+    return f"{INDEX_FORMAT}.{FORMAT}-{digest}"
