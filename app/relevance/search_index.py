@@ -2,7 +2,7 @@
 
 It belongs to one model, and has a copy of it. One process of a machine writes, and any number of processes
 read. Texts are committed before records, and a paper without a record is no candidate. So a writer that is
-killed leaves a usable index, and the next one repeats its last papers.
+killed leaves a usable index. The next one repeats its last papers, and deletes their texts if they are gone.
 """
 
 from __future__ import annotations
@@ -110,13 +110,14 @@ class IndexWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.commit()
-        else:
-            self._writer.rollback()
-            self._records.rollback()
-        self._writer.wait_merging_threads()
-        self._records.close()
+        try:
+            if kind is None:
+                self.commit()
+            else:
+                self._writer.rollback()
+        finally:
+            self._writer.wait_merging_threads()
+            self._records.close()  # this also rolls back
 
     def put(self, papers: Sequence[IndexedPaper]) -> None:
         """Index papers, replacing what is indexed of them."""
@@ -151,12 +152,25 @@ class IndexWriter:
         self._writer.delete_documents_by_query(tantivy.Query.term_set_query(self._texts.schema, "id", [*ids]))
 
     def versions(self, first: int, last: int) -> dict[int, str]:
-        """Return the versions of the indexed papers with ids from `first` to `last`, by id."""
+        """Return the versions of the indexed papers with ids from `first` to `last`, by id.
+
+        The version of a paper is empty if a writer that was killed left only its text, or only its record.
+        """
         with _damage_reported():
-            rows = self._records.execute(
-                "SELECT id, version FROM paper WHERE id BETWEEN ? AND ?", (first, last)
-            )
-            return dict(rows)
+            select = "SELECT id, version FROM paper WHERE id BETWEEN ? AND ?"
+            records = dict(self._records.execute(select, (first, last)))
+            texts = self._committed_texts(first, last)
+        return {
+            number: records[number] if number in records and number in texts else ""
+            for number in records.keys() | texts
+        }
+
+    def _committed_texts(self, first: int, last: int) -> set[int]:
+        searcher = self._texts.searcher()
+        between = tantivy.Query.range_query(self._texts.schema, "id", tantivy.FieldType.Unsigned, first, last)
+        limit = max(1, min(searcher.num_docs, last - first + 1))
+        hits = searcher.search(between, limit, count=False).hits
+        return {int(number or 0) for number in searcher.fast_field_values("id", [doc for _, doc in hits])}
 
     def count(self) -> int:
         """Return the number of indexed papers."""

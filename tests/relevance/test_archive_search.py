@@ -254,6 +254,26 @@ def test_all_papers_are_compared_once_a_day(app: Application) -> None:
     assert reader.papers == 1
 
 
+def test_texts_without_a_record_are_removed(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that dies between its two commits leaves them, and the papers may be gone afterwards."""
+    remaining, withdrawn = add_papers(app, "Zebra stripes", "Zebra herds")
+    library = new_search(app)
+
+    def die_between_the_commits(writer: IndexWriter) -> None:
+        writer._writer.commit()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(IndexWriter, "commit", die_between_the_commits)
+        library.refresh()
+    with app.db.write() as session:
+        session.get_one(Paper, withdrawn).withdrawn_at = NOW
+    library.refresh()
+    assert search(library, app, "zebra") == [remaining]
+    assert library._opened
+    assert library._opened[0].papers == 1
+
+
 def test_index_of_an_older_model(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is used and updated until its age justifies a new one. Then the new one replaces it."""
     monkeypatch.setattr(model_store, "MIN_PAPERS", 100)
