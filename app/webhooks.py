@@ -137,7 +137,7 @@ def _address(session: Session, endpoint: WebhookEndpoint, data: Mapping[str, Any
 
 def _record(app: Application, message_id: int, outcome: WebhookAttempt, now: datetime) -> None:
     with app.db.write() as session:
-        webhook_endpoints.record(session, message_id, outcome, now)
+        webhook_endpoints.record_attempt(session, message_id, outcome, now)
 
 
 def send_test(app: Application, endpoint_id: int, now: datetime) -> WebhookMessage:
@@ -150,7 +150,7 @@ def send_test(app: Application, endpoint_id: int, now: datetime) -> WebhookMessa
     row = WebhookMessage(**webhook_endpoints.message(endpoint_id, webhook_endpoints.TEST, now, {}))
     outcome = deadlines.run(_attempt_once(app, endpoint, row, now))
     with app.db.write() as session:
-        webhook_endpoints.note(row, webhook_endpoints.get(session, endpoint_id), outcome, now)
+        webhook_endpoints.set_outcome(row, webhook_endpoints.get(session, endpoint_id), outcome, now)
         row.state = WebhookState.FAILED if outcome.error else WebhookState.ACCEPTED
         row.next_attempt_at = None
         session.add(row)

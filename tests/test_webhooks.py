@@ -310,8 +310,10 @@ def test_endpoint_that_works_stays_enabled(
     emit(app, now, 2)
     refused, other = messages(app)
     with app.db.write() as session:
-        webhook_endpoints.record(session, other.id or 0, WebhookAttempt(200), now + HOUR)
-        webhook_endpoints.record(session, refused.id or 0, WebhookAttempt(422, "HTTP 422."), now + 3 * DAY)
+        webhook_endpoints.record_attempt(session, other.id or 0, WebhookAttempt(200), now + HOUR)
+        webhook_endpoints.record_attempt(
+            session, refused.id or 0, WebhookAttempt(422, "HTTP 422."), now + 3 * DAY
+        )
     assert [row.state for row in messages(app)] == [WebhookState.FAILED, WebhookState.ACCEPTED]
     assert endpoint(app).disabled_at is None
 

@@ -89,12 +89,12 @@ class Worker:
         self._thread.join()
         self._app.on_shard_planned.clear()
 
-    def defer(self, name: str, recruited: int = 0) -> None:
+    def defer(self, name: str, recruits: int = 0) -> None:
         """Have a process run a job now, unless it is waiting already. May be called from any thread.
 
-        `recruited`: how many processes were recruited for it before, including this one.
+        `recruits`: the number of processes recruited for it so far, including this one.
         """
-        asyncio.run_coroutine_threadsafe(self._defer(name, recruited), self._loop)
+        asyncio.run_coroutine_threadsafe(self._defer(name, recruits), self._loop)
 
     def _send_soon(self) -> None:
         self.defer("send")
@@ -102,10 +102,10 @@ class Worker:
     # --- tasks
 
     def _add(self, job: Job) -> Any:
-        def work(timestamp: int = 0, recruited: int = 0) -> None:
+        def work(timestamp: int = 0, recruits: int = 0) -> None:
             now = clock.utcnow()
-            if job.has_more and self._may_recruit(recruited) and job.has_more(self._app, now):
-                self.defer(job.name, recruited + 1)
+            if job.has_more and self._has_spare_process(recruits) and job.has_more(self._app, now):
+                self.defer(job.name, recruits + 1)
             jobs.run(self._app, job, now)
 
         lock = None if job.is_shared else job.name
@@ -113,11 +113,11 @@ class Worker:
         cron = f"{job.minute} {job.hour} * * *"
         return self._add_periodic(work, job.name, cron, job.lane, lock, retry if job.once_a_day else False)
 
-    def _may_recruit(self, recruited: int) -> bool:
+    def _has_spare_process(self, recruits: int) -> bool:
         """Return whether more processes are registered than work on a job already."""
         with self._app.db.read() as session:
             alive = [status for status in workers.statuses(session) if not status.lost]
-        return recruited + 1 < len(alive)
+        return recruits + 1 < len(alive)
 
     def _add_periodic(
         self,
@@ -133,13 +133,13 @@ class Worker:
         task = engine.task(name=name, queue=lane.value, lock=lock, queueing_lock=name, retry=retry)(work)
         return engine.periodic(cron=cron)(task)
 
-    async def _defer(self, name: str, recruited: int) -> None:
+    async def _defer(self, name: str, recruits: int) -> None:
         """Defer a job. If this fails, the job still runs at its next time."""
         task = self._tasks[name]
         try:
             # Asked first, because PostgreSQL would log an error for each duplicate.
             if not await task.blueprint.job_manager.list_jobs_async(queueing_lock=name, status="todo"):
-                await task.defer_async(**({"recruited": recruited} if recruited else {}))
+                await task.defer_async(**({"recruits": recruits} if recruits else {}))
         except AlreadyEnqueued:
             pass
         except (ConnectorException, PostgresError) as error:

@@ -340,12 +340,12 @@ class _Batch:
         other, reason = self._find_duplicate(identity, number, record, new=new)
         if other is not None:
             root = self._root(identity)
-            is_bare = new and merging.order(root, other)[1] is identity
-            if is_bare:
+            has_no_listings = new and merging.order(root, other)[1] is identity
+            if has_no_listings:
                 self.session.flush()
             else:
                 self._flush()  # merging moves listings and votes with UPDATE statements
-            merging.merge(self.session, root, other, reason, self.now, is_bare=is_bare)
+            merging.merge(self.session, root, other, reason, self.now, has_no_listings=has_no_listings)
         self.identities[number] = id_of(identity)
         changed = self._update_fields(identity, record)
         listing_change = self._add_listing(identity, record)

@@ -33,8 +33,10 @@ def order(a: Paper, b: Paper) -> list[Paper]:
     return sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
 
 
-def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, is_bare: bool = False) -> None:
-    """Merge two papers. `is_bare`: the absorbed one was just created, and has no listings and votes yet."""
+def merge(
+    session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, has_no_listings: bool = False
+) -> None:
+    """Merge two papers. `has_no_listings`: the absorbed one is new, without listings and votes."""
     survivor, absorbed = order(a, b)
     stored = read_fields(survivor)
     before = {
@@ -61,7 +63,7 @@ def merge(session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, i
         note_listing(survivor, day)
     survivor.updated_at = now
     absorbed.merged_into_id = survivor.id
-    if is_bare:
+    if has_no_listings:
         return
     session.flush()
     for table in (Listing, VoteCount):

@@ -171,7 +171,7 @@ def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequen
     return [number or 0 for number in session.exec(ids.order_by(col(WebhookMessage.id)).limit(limit))]
 
 
-def record(session: Session, message_id: int, attempt: WebhookAttempt, now: datetime) -> None:
+def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, now: datetime) -> None:
     """Record an attempt: the event's state or its next attempt. Disable an endpoint that keeps failing.
 
     An endpoint is disabled if an event is given up and no later one was accepted, or if it answers GONE.
@@ -180,7 +180,7 @@ def record(session: Session, message_id: int, attempt: WebhookAttempt, now: date
     endpoint = session.get(WebhookEndpoint, row.endpoint_id) if row else None
     if row is None or endpoint is None:  # the endpoint was removed in the meantime
         return
-    note(row, endpoint, attempt, now)
+    set_outcome(row, endpoint, attempt, now)
     if attempt.error:
         row.next_attempt_at = now + max(retry_delay(row.attempts, message_id), attempt.wait or timedelta())
         if row.next_attempt_at >= row.give_up_at:
@@ -192,8 +192,10 @@ def record(session: Session, message_id: int, attempt: WebhookAttempt, now: date
         _disable(session, endpoint, now)
 
 
-def note(row: WebhookMessage, endpoint: WebhookEndpoint, attempt: WebhookAttempt, now: datetime) -> None:
-    """Note the outcome of an attempt on both rows."""
+def set_outcome(
+    row: WebhookMessage, endpoint: WebhookEndpoint, attempt: WebhookAttempt, now: datetime
+) -> None:
+    """Set the outcome of an attempt on both rows."""
     row.attempts, row.attempted_at = row.attempts + 1, now
     row.status, row.error = attempt.status, attempt.error
     endpoint.error = attempt.error

@@ -48,7 +48,7 @@ def list_subscribers(
     cursor: str | None = None,
     done: str = "",
 ) -> Response:
-    return _list(request, operator, search, state, cursor, message=MESSAGES.get(done, ""))
+    return _subscribers_page(request, operator, search, state, cursor, message=MESSAGES.get(done, ""))
 
 
 @router.post(PATH)
@@ -67,18 +67,18 @@ def add_subscriber(
         added = api.add_subscriber(app, operator.key, clock.utcnow(), body)
     except ValidationError:
         problem = "An address, interests, and how they agreed are needed."
-        return _list(request, operator, typed=typed, problem=problem)
+        return _subscribers_page(request, operator, typed=typed, problem=problem)
     except (InvalidInput, Conflict) as error:
-        return _list(request, operator, typed=typed, problem=str(error))
+        return _subscribers_page(request, operator, typed=typed, problem=str(error))
     except TooManyRequests as error:
-        response = _list(
+        response = _subscribers_page(
             request, operator, typed=typed, problem=please_wait(error, "add them again"), status=429
         )
         return with_retry_after(response, error)
     return back_to(f"{PATH}/{added.id}", "added")
 
 
-def _list(
+def _subscribers_page(
     request: Request,
     operator: Operator,
     search: str = "",

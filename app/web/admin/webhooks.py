@@ -35,7 +35,7 @@ MESSAGES = {
 
 @router.get(PATH)
 def list_webhooks(request: Request, operator: Reader, done: str = "") -> Response:
-    return _list(request, operator, message=MESSAGES.get(done, ""))
+    return _webhooks_page(request, operator, message=MESSAGES.get(done, ""))
 
 
 @router.post(PATH)
@@ -48,8 +48,8 @@ def add_webhook(
         body = webhooks.NewWebhook(url=url, events=_events(event), include_addresses=bool(addresses))
         created = webhooks.add_webhook(app, operator.key, clock.utcnow(), body)
     except (InvalidInput, Conflict, ValidationError) as error:
-        return _list(request, operator, problem=_problem(error), typed=url, status=422)
-    return _one(request, operator, created.id, secret=created.secret)
+        return _webhooks_page(request, operator, problem=_problem(error), typed=url, status=422)
+    return _webhook_page(request, operator, created.id, secret=created.secret)
 
 
 def _events(names: list[str] | None) -> list[WebhookEvent]:
@@ -67,7 +67,7 @@ def show_webhook(
 ) -> Response:
     """Show a webhook and its events."""
     window = window_of(limit=SHOWN, cursor=cursor)
-    return _one(request, operator, webhook_id, window=window, message=MESSAGES.get(done, ""))
+    return _webhook_page(request, operator, webhook_id, window=window, message=MESSAGES.get(done, ""))
 
 
 @router.post(PATH + "/{webhook_id}")
@@ -80,7 +80,7 @@ def change_webhook(
         body = webhooks.WebhookChange(url=url, events=_events(event), include_addresses=bool(addresses))
         webhooks.change_webhook(app, operator.key, clock.utcnow(), webhook_id, body)
     except (InvalidInput, Conflict, ValidationError) as error:
-        return _one(request, operator, webhook_id, problem=_problem(error), status=422)
+        return _webhook_page(request, operator, webhook_id, problem=_problem(error), status=422)
     return back_to(f"{PATH}/{webhook_id}", "changed")
 
 
@@ -90,7 +90,9 @@ def test_webhook(request: Request, operator: Writer, webhook_id: Id) -> Response
     app: Application = request.app.state.paperboy
     sent = webhooks.test_webhook(app, operator.key, clock.utcnow(), webhook_id)
     if sent.error:
-        return _one(request, operator, webhook_id, problem=f"The test event was not accepted: {sent.error}")
+        return _webhook_page(
+            request, operator, webhook_id, problem=f"The test event was not accepted: {sent.error}"
+        )
     return back_to(f"{PATH}/{webhook_id}", "accepted")
 
 
@@ -99,7 +101,7 @@ def rotate_secret(request: Request, operator: Writer, webhook_id: Id) -> Respons
     """Replace the secret, and show the new one."""
     app: Application = request.app.state.paperboy
     created = webhooks.rotate_secret(app, operator.key, clock.utcnow(), webhook_id)
-    return _one(request, operator, webhook_id, secret=created.secret)
+    return _webhook_page(request, operator, webhook_id, secret=created.secret)
 
 
 @router.post(PATH + "/{webhook_id}/enable")
@@ -131,7 +133,7 @@ def remove_webhook(request: Request, operator: Writer, webhook_id: Id) -> Respon
     return back_to(PATH, "removed")
 
 
-def _list(
+def _webhooks_page(
     request: Request, operator: Operator, *, message: str = "", problem: str = "", typed: str = "",
     status: int = 200,
 ) -> Response:  # fmt: skip
@@ -142,7 +144,7 @@ def _list(
     )  # fmt: skip
 
 
-def _one(
+def _webhook_page(
     request: Request, operator: Operator, webhook_id: int, *, window: PageWindow | None = None,
     secret: str = "", message: str = "", problem: str = "", status: int = 200,
 ) -> Response:  # fmt: skip
