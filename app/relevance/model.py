@@ -18,11 +18,15 @@ from app.relevance.vector_space import MAX_EXAMPLES, Document, Expansions, Vecto
 from app.relevance.vocabulary import Vocabulary
 from app.text import abbreviations
 from app.text.abbreviations import Abbreviations
+from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import content_stems
 
 # Increase this when an array is added or its meaning changes, or when `text.tokenizer` stems differently.
 FORMAT = 2
 MIN_PAPERS_OF_WORD = 2  # rarer words are not in the vocabulary
+MIN_INFORMATION = 3.0  # nats, of a title that names a subject: one paper in 20 has its words
+MIN_KNOWN_SHARE = 0.5  # of the words of such a title
+_FUNCTION_STEMS = frozenset(stem for word in FUNCTION_WORDS for stem in content_stems(word))
 BUNDLED_MODEL = Path(__file__).with_name("bundled_model.npz")
 
 Arrays = Mapping[str, Any]  # numpy arrays by name
@@ -130,6 +134,16 @@ class RelevanceModel:
     def document(self, title: str, abstract: str) -> Document:
         """Return the terms of a paper, with long forms folded into short forms."""
         return self.abbreviations.terms(title), self.abbreviations.terms(abstract)
+
+    def names_subject(self, title: str) -> bool:
+        """Return whether the words of a title say what its paper is about.
+
+        The archive must have most of them, and they must be rare enough. "No Such Paper" names no subject.
+        """
+        words = {*self.abbreviations.terms(title)} - _FUNCTION_STEMS
+        known = words & self.statistics.frequencies.keys()
+        information = sum(map(self.statistics.idf, known))
+        return len(known) >= MIN_KNOWN_SHARE * len(words) and information >= MIN_INFORMATION
 
     def encode(self) -> bytes:
         """Serialise the model as a compressed .npz without pickles. Equal models produce equal bytes."""

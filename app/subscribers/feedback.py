@@ -17,6 +17,7 @@ from sqlmodel import Session, col, delete, or_, select
 
 from app.errors import InvalidInput, NotFound
 from app.papers import dedupe, queries
+from app.relevance.model import RelevanceModel
 from app.storage.database import in_array
 from app.storage.models import FeedbackRow, Paper, PrivatePaper, Subscriber
 from app.subscribers.repository import get_for_update, require_not_erased
@@ -24,7 +25,6 @@ from app.text.tokenizer import normalized_name
 from app.types import Feedback, PaperRecord
 
 MAX_FEEDBACK = 1_000  # papers that a subscriber may rate or paste
-MIN_TITLE_CHARS = 8  # shorter titles, such as “hello”, say too little without an abstract
 MAX_IGNORED_AUTHORS, NAME_CHARS = 200, 200
 KEY_CHARS = 200  # of a title's key; a subscriber's private papers with the same key are stored once
 
@@ -34,8 +34,8 @@ class MatchedReferences:
     """Pasted papers, grouped by whether the archive has them. The groups do not depend on the subscriber."""
 
     archived: tuple[tuple[int, str], ...] = ()  # in the archive: id and title
-    own: tuple[PaperRecord, ...] = ()  # not in the archive, but with a title or abstract to learn from
-    unknown: tuple[PaperRecord, ...] = ()  # not in the archive and without a usable title; ignored
+    own: tuple[PaperRecord, ...] = ()  # not in the archive, but a profile can learn from them
+    unknown: tuple[PaperRecord, ...] = ()  # neither; ignored
 
     @property
     def usable(self) -> int:
@@ -215,8 +215,14 @@ def unignore_author(session: Session, subscriber_id: int, author: str) -> None:
 # --- pasted papers
 
 
-def match_references(session: Session, pasted: Sequence[PaperRecord]) -> MatchedReferences:
-    """Look up pasted papers in the archive by the rules that decide which of its papers are merged."""
+def match_references(
+    session: Session, pasted: Sequence[PaperRecord], model: RelevanceModel
+) -> MatchedReferences:
+    """Look up pasted papers in the archive by the rules that decide which of its papers are merged.
+
+    Of the others, a profile can learn from those with an abstract, from titles with an id or authors, and
+    from titles whose words the archive knows.
+    """
     ids = [record.arxiv_id for record in pasted if record.arxiv_id]
     dois = [record.doi for record in pasted if record.doi]
     titles = [dedupe.title_key(record.title) for record in pasted if record.title]
@@ -236,13 +242,18 @@ def match_references(session: Session, pasted: Sequence[PaperRecord]) -> Matched
         paper = next((each for each in papers if dedupe.same_paper_reason(identity, _identity(each))), None)
         if paper is not None:
             archived.append(paper.id or 0)
-        elif record.abstract or len(record.title) >= MIN_TITLE_CHARS:
+        elif _is_usable(record, model):
             own.setdefault(_title_key(record.title), record)
         else:
             unknown.append(record)
     archived_papers = queries.papers(session, archived).values()
     archived_titles = tuple({paper.id or 0: paper.title for paper in archived_papers}.items())
     return MatchedReferences(archived_titles, tuple(own.values()), tuple(dict.fromkeys(unknown)))
+
+
+def _is_usable(record: PaperRecord, model: RelevanceModel) -> bool:
+    is_reference = record.arxiv_id or record.doi or record.authors
+    return bool(record.abstract or (record.title and is_reference) or model.names_subject(record.title))
 
 
 def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: datetime) -> None:

@@ -63,7 +63,9 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         ingest.store(session, source, ParseResult(len(papers), tuple(papers)), now)
         alice = subscribers.add(session, "alice@example.org", WANTED, now - timedelta(days=1))
         pasted = [*papers[:2], *(PaperRecord(title=f"{n} {LONG}", authors=(LONG,)) for n in range(9))]
-        subscribers.like(session, alice, subscribers.match_references(session, pasted), now)
+        subscribers.like(
+            session, alice, subscribers.match_references(session, pasted, app.models.current(session)), now
+        )
         subscribers.set_feedback(session, alice, 3, False, now)
         for edition, due_at in (("2026-11-19", now - timedelta(days=1)), ("2026-11-20", now)):
             digest_id = ledger.enqueue(

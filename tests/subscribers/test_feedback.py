@@ -13,6 +13,7 @@ from app.application import Application
 from app.delivery import suppression
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import merging
+from app.relevance.model import RelevanceModel
 from app.storage.models import FeedbackRow, FormSubmission, Paper, PrivatePaper, Subscriber
 from app.subscribers import MatchedReferences, Preferences, SignUp, feedback
 from app.types import Feedback, Interest, PaperRecord
@@ -20,6 +21,7 @@ from tests.support import factories
 
 WANTED = Preferences(interests=(Interest("robotics"),))
 MINUTE = timedelta(minutes=1)
+MODEL = RelevanceModel.bundled()
 ATTENTION = PaperRecord(
     title="Attention Is All We Had", abstract="We attend.", authors=("Ada Lovelace", "Alan Turing")
 )
@@ -180,7 +182,7 @@ def test_pasted_paper_is_matched(
 ) -> None:
     """It is matched by arXiv id, DOI or title, unless other fields contradict."""
     with app.db.read() as session:
-        rows = subscribers.match_references(session, [pasted, pasted])
+        rows = subscribers.match_references(session, [pasted, pasted], MODEL)
     assert [identity for identity, _ in rows.archived] == [papers[place]]
     assert (rows.own, rows.unknown) == ((), ())
 
@@ -198,20 +200,45 @@ def test_ambiguous_title_is_stored_privately(
 ) -> None:
     """Another id, other authors or a common title prevent a match."""
     with app.db.read() as session:
-        rows = subscribers.match_references(session, [pasted])
+        rows = subscribers.match_references(session, [pasted], MODEL)
     assert (rows.archived, rows.own) == ((), (pasted,))
 
 
 @pytest.mark.parametrize(
-    "unknown", [PaperRecord(title="", arxiv_id="1706.03762"), PaperRecord(title="hello")], ids=["id", "word"]
+    "unknown",
+    [
+        PaperRecord(title="", arxiv_id="1706.03762"),
+        *map(PaperRecord, ("hello", "No Such Paper", "asdf qwertz uiop", "lorem ipsum dolor sit amet")),
+    ],
+    ids=lambda record: record.title or "id",
 )
 def test_unusable_references_are_reported(
     app: Application, papers: tuple[int, ...], unknown: PaperRecord
 ) -> None:
-    """A number or a single word contains nothing to learn from."""
+    """A number, or a title that names no subject, contains nothing to learn from."""
     with app.db.read() as session:
-        rows = subscribers.match_references(session, [unknown, unknown])
+        rows = subscribers.match_references(session, [unknown, unknown], MODEL)
     assert (rows.unknown, rows.usable) == ((unknown,), 0)
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        PaperRecord(title="Attention Is All You Need"),
+        PaperRecord(title="Adam"),
+        PaperRecord(title="Hyperagents", arxiv_id="2603.19461"),
+        PaperRecord(title="Hyperagents", doi="10.1000/hyper"),
+        PaperRecord(title="Hyperagents", authors=("Ada Lovelace",)),
+    ],
+    ids=str,
+)
+def test_paper_that_is_not_in_the_archive(
+    app: Application, papers: tuple[int, ...], pasted: PaperRecord
+) -> None:
+    """A title is enough if it names a subject. Otherwise, an id or authors must come with it."""
+    with app.db.read() as session:
+        rows = subscribers.match_references(session, [pasted], MODEL)
+    assert (rows.own, rows.unknown) == ((pasted,), ())
 
 
 def test_pasted_merged_paper_matches_the_remaining_one(
@@ -220,7 +247,7 @@ def test_pasted_merged_paper_matches_the_remaining_one(
     with app.db.write() as session:
         merging.merge(session, *(session.get_one(Paper, number) for number in papers[:2]), "by hand", now)
         both = [PaperRecord(title="", arxiv_id="2611.00001"), PaperRecord(title="", doi="10.1000/fold")]
-        assert [identity for identity, _ in subscribers.match_references(session, both).archived] == [
+        assert [identity for identity, _ in subscribers.match_references(session, both, MODEL).archived] == [
             papers[0]
         ]
 
@@ -234,7 +261,7 @@ def test_pasted_papers_are_liked_once(
         before = count_rows(session, Paper)
         subscribers.set_feedback(session, alice, papers[0], False, now)
         for later in (now + MINUTE, now + 2 * MINUTE):
-            subscribers.like(session, alice, subscribers.match_references(session, pasted), later)
+            subscribers.like(session, alice, subscribers.match_references(session, pasted, MODEL), later)
         items = subscribers.feedback_for_ranking(session, [alice])[alice]
         assert count_rows(session, Paper) == before
     assert [(each.title, each.liked, each.at) for each in items] == [
@@ -288,8 +315,8 @@ def test_papers_pasted_again_do_not_count_twice(
     monkeypatch.setattr(feedback, "MAX_FEEDBACK", 3)
     pasted = [PaperRecord(title="", arxiv_id="2611.00001"), ATTENTION]
     with app.db.write() as session:
-        for grown in (pasted, [*pasted, PaperRecord(title="One More")]):
-            subscribers.like(session, alice, subscribers.match_references(session, grown), now)
+        for grown in (pasted, [*pasted, PaperRecord(title="Zebra Stripes")]):
+            subscribers.like(session, alice, subscribers.match_references(session, grown, MODEL), now)
         assert len(feedback_of(session, alice)) == 3
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Path, Query, Request, Response, UploadFile
 
 from app import clock, subscribers
+from app.application import Application
 from app.errors import InvalidInput, NotFound, TooManyRequests
 from app.links import Grant, Purpose
 from app.papers import bibliography, queries
@@ -121,8 +122,9 @@ def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFi
             pasted = _parse(liked, file)
         if not pasted.rows:
             raise InvalidInput("We found no papers in it.", "file" if file else "liked")
-        with db(request).read() as session:
-            matched = subscribers.match_references(session, pasted.records)
+        app: Application = request.app.state.paperboy
+        with app.db.read() as session:
+            matched = subscribers.match_references(session, pasted.records, app.models.current(session))
         with db(request).write() as session:
             subscribers.like(session, grant.subscriber_id, matched, clock.utcnow())
     except InvalidInput as error:

@@ -131,8 +131,10 @@ def subscribe(
         problem = please_wait(error, "send the form again")
         response = _front_page(request, replace(form, problems={"liked": problem}), status=429)
         return with_retry_after(response, error)
-    with app.db.read() as session:
-        matched = subscribers.match_references(session, pasted.records)
+    matched = subscribers.MatchedReferences()
+    if pasted.records:
+        with app.db.read() as session:
+            matched = subscribers.match_references(session, pasted.records, app.models.current(session))
     with app.db.write() as session:
         sign_up = SignUp(form.email, preferences, matched)
         stored = subscribers.request_sign_up(session, sign_up, client_ip(request), clock.utcnow())
