@@ -18,6 +18,7 @@ from app.text.tokenizer import WORD, fold_accents, stem_all, tokenise, without_s
 from app.types import Interest
 
 MAX_INTEREST_CHARS = 300
+MAX_WORD_CHARS = 100  # no word is longer, except in a language without spaces
 MAX_MUTED_CHARS = 100
 MAX_MUTE_SUGGESTIONS = 8
 
@@ -92,8 +93,23 @@ def normalise(text: str) -> str:
     return " ".join(cleaned.split())
 
 
+def parse_typed(text: str, noun: str = "An interest") -> Query:
+    """Parse an interest that is about to be stored, or a search. Raise InvalidInterest as `parse` does.
+
+    Too long words are refused as well, which `parse` accepts, because interests with them may be stored.
+    `noun` is what the errors call the text.
+    """
+    query = parse(text, noun)
+    if any(len(match.group()) > MAX_WORD_CHARS for match in WORD.finditer(query.text)):
+        raise InvalidInterest(
+            f"{noun} can't have words of more than {MAX_WORD_CHARS} characters. Check for missing spaces.",
+            "interests",
+        )
+    return query
+
+
 @lru_cache(maxsize=4000)  # many subscribers share interests
-def parse(text: str) -> Query:
+def parse(text: str, noun: str = "An interest") -> Query:
     """Parse an interest. Raise InvalidInterest, saying what to change, if it cannot be searched for.
 
     `"a phrase"` must occur; `-word` and `-"a phrase"` must not. `author:name`, `org:name` and `cat:cs.CL` are
@@ -102,9 +118,9 @@ def parse(text: str) -> Query:
     """
     text = normalise(text)
     if len(text) > MAX_INTEREST_CHARS:
-        raise InvalidInterest(f"An interest can have at most {MAX_INTEREST_CHARS} characters.", "interests")
+        raise InvalidInterest(f"{noun} can have at most {MAX_INTEREST_CHARS} characters.", "interests")
     if not text.isprintable():
-        raise InvalidInterest("An interest must be plain text, without control characters.", "interests")
+        raise InvalidInterest(f"{noun} must be plain text, without control characters.", "interests")
     parts: dict[str, list[object]] = defaultdict(list)
     for minus, field, quoted, bare in _PART.findall(_REQUEST.sub("", text)):
         _add_part(parts, bool(minus), field.lower(), quoted, bare)
@@ -112,7 +128,7 @@ def parse(text: str) -> Query:
     if not (query.terms or any(query.required_values)):
         example = ", not only exclusions: for example “agents -robot”" if query.has_filters else ""
         raise InvalidInterest(
-            f"An interest needs at least one word, author:, org: or cat: to look for{example}.", "interests"
+            f"{noun} needs at least one word, author:, org: or cat: to look for{example}.", "interests"
         )
     return query
 

@@ -146,7 +146,7 @@ def fold_address(email: str) -> str:
 
 def _problem_of_interest(interest: Interest) -> str:
     try:
-        query_language.parse(interest.text)
+        query_language.parse_typed(interest.text)
     except InvalidInterest as error:
         return str(error)
     if not 0 < interest.weight <= MAX_WEIGHT:

@@ -154,6 +154,17 @@ def test_invalid_interests_have_a_reason(text: str, word: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["x" * 101, f'"a {"x" * 101}"', f"agents -{'x' * 101}", f"author:{'x' * 101}"]
+)
+def test_overlong_word_is_refused_when_typed(text: str) -> None:
+    """A stored one is still parsed, so that its subscriber gets digests."""
+    with pytest.raises(InvalidInterest, match="A search can't have words of more than 100 characters"):
+        query_language.parse_typed(text, "A search")
+    assert query_language.parse(text)
+    assert query_language.parse_typed("x" * 100)
+
+
+@pytest.mark.parametrize(
     ("text", "same"),
     [
         ("author:garcia, agents", "author:garcia agents"),

@@ -79,6 +79,7 @@ def enqueue_digest(session: Session, identity: int, edition: str, due_at: dateti
         (replace(WANTED, interests=()), "interests"),
         (replace(WANTED, interests=tuple(Interest(f"topic {n}") for n in range(51))), "interests"),
         (replace(WANTED, interests=(Interest("ok"), Interest("x" * 10_000))), "interests.1"),
+        (replace(WANTED, interests=(Interest("x" * 300),)), "interests.0"),
         (replace(WANTED, interests=(Interest("?!… — *"),)), "interests.0"),
         (replace(WANTED, interests=(Interest("ok", weight=0),)), "interests.0"),
         (replace(WANTED, interests=(Interest("ok", weight=float("nan")),)), "interests.0"),

@@ -120,7 +120,7 @@ def parse_search(form: SearchForm, sources: Sequence[str]) -> ParsedSearch:
     """Parse a search. Without a query, it finds all papers that pass the filters."""
     problems, query, day = {}, None, None
     try:
-        query = query_language.parse(form.q) if form.q.strip() else None
+        query = query_language.parse_typed(form.q, "A search") if form.q.strip() else None
     except InvalidInterest as error:
         problems["q"] = str(error)
     try:
@@ -180,6 +180,7 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
     return _search_page(
         request, form, 422 if parsed.problems else 200, problems=parsed.problems, missing=missing,
         empty=empty, sources=sources, results=results, first=first + 1,
+        best_first=bool(parsed.query and parsed.query.terms),
         cards=paper_cards.cards(results.papers, clock.utcnow()),
         pages=math.ceil(results.listed / RESULTS_PER_PAGE),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from sqlmodel import select
 
 from app import clock
 from app.application import Application
-from app.relevance import archive_search
+from app.relevance import archive_search, candidate_ranking
 from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.storage.models import GeneratedSummary, Listing, Paper, Source, VoteCount
 from app.text import sanitize
@@ -273,6 +273,20 @@ def test_search_filter_for_papers_with_code(app: Application, client: TestClient
     assert 'value="1" checked' in page
 
 
+@pytest.mark.parametrize(
+    ("query", "order"), [("author:turing", "newest first"), ("paper author:turing", "best matches first")]
+)
+def test_search_page_names_its_order(
+    app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch, query: str, order: str
+) -> None:
+    """A search with nothing but filters has no better and worse matches."""
+    monkeypatch.setattr(candidate_ranking, "MAX_RESULTS", 1)
+    add_papers(app, *(record(n, title=f"Paper {n}", authors=("Alan Turing",)) for n in (1, 2)))
+    text = client.get("/search", params={"q": query}).text
+    kind = "newest" if order == "newest first" else "best"
+    assert f"<p>{order}, of which the {kind} 1 are listed</p>" in text
+
+
 def test_search_results_are_paginated(app: Application, client: TestClient) -> None:
     """Pages have twenty results, continuous numbering and links; a page out of range links back."""
     add_papers(app, *(record(number) for number in range(1, 46)))
@@ -395,8 +409,9 @@ def test_search_in_an_empty_archive(client: TestClient) -> None:
     ("typed", "error"),
     [
         ({"q": '"zebra'}, "A quotation mark is not closed."),
-        ({"q": "-zebra"}, "needs at least one word, author:, org: or cat: to look for"),
-        ({"q": "z" * 301}, "at most 300 characters"),
+        ({"q": "-zebra"}, "A search needs at least one word, author:, org: or cat: to look for"),
+        ({"q": "z " * 151}, "A search can have at most 300 characters"),
+        ({"q": "z" * 101}, "A search can&#39;t have words of more than 100 characters"),
         ({"q": "zebra", "day": "yesterday"}, "Please write the day as 2026-11-20."),
         ({"q": "zebra", "source": "<i>"}, "There is no source with this name."),
     ],
