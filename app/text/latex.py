@@ -51,7 +51,12 @@ _UP |= dict(zip("abcdefghijklmnoprstuvwxyzT", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡ
 _DOWN = dict(zip("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎", strict=True))
 _DOWN |= dict(zip("aehijklmnoprstuvx", "ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True))
 _SCRIPTS = {"^": _UP, "_": _DOWN}
-_RAISED = {"∘": "°", "*": "*", "⋆": "⋆", "†": "†", "′": "′", "⊤": "ᵀ"}  # raised without a superscript sign
+# Signs that are read as scripts without being raised or lowered: "M⊙" is the mass of the sun.
+_UNMARKED = {
+    "^": {"∘": "°", "*": "*", "⋆": "⋆", "†": "†", "'": "′", "′": "′", "⊤": "ᵀ"},
+    "_": {"⊙": "⊙", "⊕": "⊕"},
+}
+_ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
 _SHORT = 3  # characters; longer superscripts and subscripts are hard to read
 # Texts that don't need brackets: _WORD as a script, _FACTOR above or below a fraction line.
 _WORD = re.compile(r"[\w.]+|\W")
@@ -157,8 +162,8 @@ _parse_piece = lru_cache(maxsize=10_000)(_parse)  # many formulas, such as "$n$"
 def _script(sign: str, text: str) -> str:
     """Return a script in small letters if it is short and Unicode has them, otherwise text after `sign`."""
     text, small = text.strip(f" {_BEFORE}{_AFTER}"), _SCRIPTS[sign]
-    if sign == "^" and text in _RAISED:
-        return _RAISED[text]
+    if text in _UNMARKED[sign]:
+        return _UNMARKED[sign][text]
     if text and (len(text) <= _SHORT or text.isdecimal()) and all(char in small for char in text):
         return "".join(small[char] for char in text)
     return sign + _bracketed(text, _WORD) if text else ""
@@ -186,7 +191,19 @@ def _fraction(node: Any, l2tobj: LatexNodes2Text) -> str:
 
 
 def _root(node: Any, l2tobj: LatexNodes2Text) -> str:
-    return "√" + _bracketed(_last(node, l2tobj))
+    degree = _argument(node, 0, l2tobj)
+    return (_ROOTS.get(degree) or _script("^", degree) + "√") + _bracketed(_last(node, l2tobj))
+
+
+def _binomial(node: Any, l2tobj: LatexNodes2Text) -> str:
+    return f"({_argument(node, 0, l2tobj)} choose {_last(node, l2tobj)})"
+
+
+def _text_script(sign: str) -> Callable[..., str]:
+    def write(node: Any, l2tobj: LatexNodes2Text) -> str:
+        return _script(sign, _last(node, l2tobj))
+
+    return write
 
 
 def _last(node: Any, l2tobj: LatexNodes2Text) -> str:
@@ -239,7 +256,11 @@ _FUNCTIONS = (
 )  # fmt: skip
 _TRANSPARENT = (
     "text", "textnormal", "texttt", "textsf", "url", "uline", "mbox", "mathrm", "mathsf", "mathit", "mathbf",
-    "mathtt", "mathnormal", "operatorname", "bm", "boldsymbol",
+    "mathtt", "mathnormal", "bm", "boldsymbol",
+)  # fmt: skip
+_FONT_SWITCHES = (
+    "em", "bf", "it", "rm", "sc", "sf", "sl", "tt", "bfseries", "itshape", "scshape", "slshape", "sffamily",
+    "ttfamily", "tiny", "scriptsize", "footnotesize", "small", "normalsize", "large", "Large",
 )  # fmt: skip
 _DROPPED = (
     "big", "Big", "bigl", "bigr", "Bigl", "Bigr", "bigg", "Bigg", "left", "right", "limits", "displaystyle",
@@ -250,6 +271,10 @@ _WITH_ARGUMENTS: dict[str, tuple[str, Callable[..., str]]] = {
     **dict.fromkeys(("mathbb", "mathcal", "mathscr"), ("{", _letter)),
     **dict.fromkeys(("frac", "dfrac", "tfrac", "nicefrac"), ("{{", _fraction)),
     **dict.fromkeys(("href", "textcolor"), ("{{", _last)),
+    "operatorname": ("*{", _last),
+    "textsuperscript": ("{", _text_script("^")),
+    "textsubscript": ("{", _text_script("_")),
+    "binom": ("{{", _binomial),
     "sqrt": ("[{", _root),
     "footnote": ("{", _footnote),
     "unicode": ("{", _character),
@@ -284,6 +309,7 @@ _WRITER_CONTEXT.add_context_category(
     macros=[
         *(MacroTextSpec(name, simplify_repl=write) for name, (_, write) in _WITH_ARGUMENTS.items()),
         *(MacroTextSpec(name, simplify_repl=_constant(text)) for name, text in _WORDS.items()),
+        *(MacroTextSpec(name, simplify_repl="") for name in _FONT_SWITCHES),
     ],
     specials=[SpecialsTextSpec(sign, simplify_repl=_scripted) for sign in _SCRIPTS],
     prepend=True,
