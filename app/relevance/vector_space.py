@@ -42,9 +42,7 @@ ENOUGH_EXAMPLES, MAX_TERM_EXAMPLES = 10, 500  # of a term, to compute its mean z
 MAX_CACHED_TERMS = 5_000  # whose mean vectors are kept, 800 bytes each
 MAX_EXAMPLES = 10_000  # the newest papers, which serve as examples of what an interest means
 SAMPLE_SIZE = 2_000  # the newest examples, in which interests are counted
-PROMINENT = (
-    1.5  # a weighted frequency (`Terms.impacts`): about one occurrence in a title, or two in an abstract
-)
+PROMINENT = 1.5  # weighted frequency (`Terms.impacts`): about one occurrence in a title, two in an abstract
 
 
 def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str]:
@@ -249,8 +247,8 @@ class VectorSpace:
         for name, (array, shape) in shapes.items():
             if array.shape != shape:
                 raise ValueError(f"{name} has shape {array.shape} instead of {shape}")
-            if not np.isfinite(array).all():
-                raise ValueError(f"{name} contains NaN or infinity")
+            _check_finite(name, array)
+        _check_finite("impacts", self.impacts.data)
 
     @cached_property
     def impacts_with_idf(self) -> sparse.csr_matrix:
@@ -365,6 +363,11 @@ def sparse_unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     """Return the rows scaled to length 1. Rows of zeros do not change."""
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
     return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
+
+
+def _check_finite(name: str, numbers: Matrix) -> None:
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{name} contains NaN or infinity")
 
 
 def _unit_rows(rows: Matrix) -> Matrix:

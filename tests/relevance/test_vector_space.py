@@ -97,11 +97,12 @@ def test_mixed_models_are_refused(name: str, cut: object) -> None:
         VectorSpace.from_arrays(arrays, MODEL.statistics.frequencies, MODEL.statistics.idf)
 
 
-def test_a_model_with_nan_is_refused() -> None:
+@pytest.mark.parametrize("name", ["projection", "impacts"])
+def test_a_model_with_nan_is_refused(name: str) -> None:
     """NaN would spread to every score."""
     arrays = SPACE.to_arrays()
-    arrays["projection"][3, 1] = np.nan
-    with pytest.raises(ValueError, match="projection contains NaN"):
+    arrays[name].flat[3] = np.nan
+    with pytest.raises(ValueError, match=f"{name} contains NaN"):
         VectorSpace.from_arrays(arrays, MODEL.statistics.frequencies, MODEL.statistics.idf)
 
 

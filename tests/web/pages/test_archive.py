@@ -61,7 +61,7 @@ def test_paper_page(app: Application, client: TestClient) -> None:
         "https://arxiv.org/pdf/2611.00001",
         "https://example.org/code",
     ):
-        assert f'href="{url}" rel="noopener noreferrer"' in answer.text
+        assert f'href="{url}"' in answer.text
     assert "Zebras go in herds." in answer.text
     assert "Summary by a source." in answer.text
     assert "1 vote</h2>" in answer.text

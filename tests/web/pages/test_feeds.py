@@ -548,6 +548,15 @@ def test_preferences_link_the_private_feed(
     assert f'href="{private_path(app, alice)}.json"' in page
 
 
+def test_feed_entry_without_authors_and_links(app: Application, client: TestClient, alice: int) -> None:
+    """It has no empty paragraphs."""
+    bare = sample_digest.pick(4711, "Gone", authors="", organization="", url="", pdf_url="")
+    add_digest(app, alice, clock.utcnow(), [bare])
+    (item,) = parse_json_feed(client.get(private_path(app, alice) + ".json"))["items"]
+    assert not re.search(r"<p>\s*</p>", item["content_html"])
+    assert item["content_html"].count("<p>") == item["content_html"].count("</p>") == 2
+
+
 def test_private_feed_keeps_papers_removed_from_the_archive(
     app: Application, client: TestClient, alice: int
 ) -> None:

@@ -545,6 +545,21 @@ def test_confirmation_page_announces_the_first_digest(
         assert ("If no papers match by then" in page) is later
 
 
+def test_confirmation_page_announces_the_next_digest(
+    app: Application, client: TestClient, pending: int, link: Link
+) -> None:
+    """Subscribers who come back have had their first one already."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        ledger.enqueue(
+            session, subscriber_id=pending, kind=MailKind.DIGEST, edition="2026-11-01",
+            due_at=now - timedelta(days=9), now=now, digest=sample_digest.digest(),
+        )  # fmt: skip
+    page = client.post(link(Purpose.CONFIRM, pending)).text
+    assert "Your next digest is due on" in page
+    assert "Send me the first one now" not in page
+
+
 def test_first_digest_is_sent_on_request(
     app: Application, mail_server: MailServer, client: TestClient, pending: int, link: Link
 ) -> None:
