@@ -59,7 +59,7 @@ Where to find limits, weights and intervals:
     papers in a pasted or uploaded list         papers/bibliography/limits.py
     the facts on a card, and their order        mail/card_facts.py
     how long texts on a card may be             mail/text_limits.py
-    when a digest is held or skipped            digests/compose.py
+    when a digest is held or skipped            digests/selection.py, digests/compose.py
     the order of sections in a digest           digests/compose.py
     how many interests a subscriber may have    settings.py
     defaults of a new subscriber                settings.py, subscribers/preferences.py
@@ -74,6 +74,7 @@ Where to find limits, weights and intervals:
     how often a bounce counts                   bounces/recording.py
     how a relay's replies are understood        delivery/smtp/responses/classify.py, phrases.py
     how long links work (LIFETIMES)             settings.py, links.py
+    how long an operator is signed in           storage/admin_sessions.py, web/admin/sign_in.py
     how many e-mails a mailbox may request      subscribers/form_submissions.py
     how many forms a network may send           settings.py, web/proof_of_work.py
     how long an event is sent again             storage/webhook_endpoints.py

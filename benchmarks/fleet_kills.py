@@ -38,6 +38,7 @@ from tests.faults.sender_process import Sender, Starter
 
 SERVERS, WORKERS, CONNECTIONS = 2, 4, 3
 PAUSE_SECONDS = 60.0
+QUEUED_AT_ONCE = 500  # digests in a transaction
 JOURNAL_BYTES = 4096  # that the process with a full disk may write
 CONSTANTS = {"app.delivery.ledger.claims:BATCH_SIZE": 50, "app.delivery.sender:FIRST_BATCH": 20}
 GIVE_UP_AFTER = 1800.0  # seconds without progress
@@ -133,7 +134,10 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[str]:
         schema.migrate(url)
         app, postgres = application.build(settings), Postgres(url, folder)
         try:
-            names = checks.queue(app, checks.NOON, arguments.readers)
+            names: list[str] = []
+            for first in range(0, arguments.readers, QUEUED_AT_ONCE):
+                count = min(QUEUED_AT_ONCE, arguments.readers - first)
+                names += checks.queue(app, checks.NOON, count, first)
             began = time.monotonic()
             with sender_process.starter(settings) as start:
                 fleet = _kill_while_sending(app, relay, postgres, start, chance, arguments)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.errors import SourceError
 from app.mail import subject_line
-from app.papers import sources
+from app.papers.sources import files
 from app.text.shortening import FUNCTION_WORDS
 
 TODAY = date(2026, 11, 21)
@@ -28,7 +28,7 @@ def digests(folder: Path) -> list[Titles]:
     result = []
     for path in sorted(folder.glob("*.json*")):
         try:
-            records = sources.parse_file(path.name, path.read_bytes(), TODAY).parsed.records
+            records = files.parse_file(path.name, path.read_bytes(), TODAY).parsed.records
         except SourceError:
             continue
         titles = list(dict.fromkeys(record.title for record in records))

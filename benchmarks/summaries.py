@@ -31,7 +31,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from app.errors import SourceError
-from app.papers import sources
+from app.papers.sources import files
 from app.text import openings, summarizer
 
 TODAY = date(2026, 11, 21)
@@ -76,7 +76,7 @@ def samples(folder: Path) -> list[Sample]:
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
-            records = sources.parse_file(path.name, path.read_bytes(), TODAY).parsed.records
+            records = files.parse_file(path.name, path.read_bytes(), TODAY).parsed.records
         except SourceError:
             continue
         for record in records:
@@ -214,7 +214,7 @@ def compare_openings(folder: Path) -> None:
         found = {}
         for path in sorted((folder / name).glob("*.json*")):
             with suppress(SourceError):
-                for record in sources.parse_file(path.name, path.read_bytes(), TODAY).parsed.records:
+                for record in files.parse_file(path.name, path.read_bytes(), TODAY).parsed.records:
                     if record.abstract:
                         found.setdefault(record.arxiv_id, record)
         for half in ("looked at", "held back"):

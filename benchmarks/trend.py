@@ -25,7 +25,7 @@ import numpy as np
 
 from app.digests import ranking
 from app.errors import SourceError
-from app.papers import sources
+from app.papers.sources import files
 from app.relevance import trending
 from app.types import PaperView, VoteSample
 from benchmarks.relevance import matching
@@ -181,7 +181,7 @@ def momentum(shared: Path) -> None:
     for path in sorted((shared / "data/hf_daily").glob("2026-*.json")):
         day = date.fromisoformat(path.stem)
         try:
-            records = sources.parse_file(path.name, path.read_bytes(), day).parsed.records
+            records = files.parse_file(path.name, path.read_bytes(), day).parsed.records
         except SourceError:
             continue
         morning, after = (datetime.combine(day + timedelta(days=n), time(8), UTC) for n in (0, 1))

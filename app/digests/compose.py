@@ -27,10 +27,7 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
         if request.interests and request.when_empty is EmptyDigestPolicy.SKIP:
             return Skip(wording.nothing_matched(ranked, considered))
         return _trending_digest(edition, ranked, considered)
-    # A small digest is sent anyway if a selected paper will be too old for the next one.
-    today = ranked.pool.today
-    expires = any((choice.paper.last_listed_on or today) < request.expires_on for choice in selected)
-    if len(selected) < request.min_papers and not expires:
+    if selection.is_too_small(ranked, selected):
         return Skip(wording.too_few_papers(len(selected), request))
     by_interest: dict[str, list[SelectedPaper]] = {interest.text: [] for interest in request.interests}
     by_interest[BY_PROFILE.text] = []

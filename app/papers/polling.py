@@ -23,7 +23,7 @@ from sqlmodel import Session
 from app import clock
 from app.errors import SourceError, Stopping
 from app.papers import ingest, poll_schedule, source_history, source_registry, sources
-from app.papers.sources import deadlines, http_client
+from app.papers.sources import deadlines, files, http_client
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.state import FetchedPage
 from app.settings import Settings
@@ -297,7 +297,7 @@ def _store_file(
 ) -> Iterator[IngestSummary]:
     """Store the records of a file, and yield the summary of each part."""
     first_row = 1
-    for part in sources.read_file(path, now.date(), kind=kind, day=day):
+    for part in files.read_file(path, now.date(), kind=kind, day=day):
         source_of = partial(source_registry.source_for_files, kind=part.kind, now=now)
         yield ingest.store_in_batches(
             context.db, part.parsed, now, source_of, origin=str(path), first_row=first_row

@@ -16,7 +16,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from app.errors import NotFound
 from app.storage.models import GeneratedSummary, Listing, Merge, Paper, PaperSnapshot, Source, VoteCount
-from app.text import sanitize
+from app.text import identifiers, sanitize
 from app.types import PaperView, VoteSample
 
 # SQLite allows at most 32,766 variables in a statement.
@@ -230,11 +230,13 @@ def find_by_reference(session: Session, reference: str) -> int | None:
     reference = sanitize.one_line(reference, sanitize.URL_CHARS)
     if not _REFERENCE.fullmatch(reference):
         return None
-    doi, url = sanitize.doi(reference), sanitize.url(reference)
+    doi, url = identifiers.doi(reference), sanitize.url(reference)
     # The last part of a path, as in huggingface.co/papers/2603.25746.
     last_part = re.split("[?#]", reference)[0].rstrip("/").rpartition("/")[2]
     arxiv_id = (
-        sanitize.arxiv_id(reference)[0] or sanitize.arxiv_id(last_part)[0] or sanitize.arxiv_id_of_doi(doi)
+        identifiers.arxiv_id(reference)[0]
+        or identifiers.arxiv_id(last_part)[0]
+        or identifiers.arxiv_id_of_doi(doi)
     )
     if not (arxiv_id or doi or url):
         return None

@@ -1,6 +1,7 @@
 """Score how well papers match interests and likes.
 
 query_language   PURE: what a subscriber typed → words, phrases, exclusions, `author:`, `org:`, `cat:`
+mute_suggestions  PURE: words of a paper that its reader may want to mute
 vocabulary       PURE: the words of papers, as they are spelled
 spelling         PURE: misspelt words → the words that they most likely mean
 translations     PURE: terms of the field in other languages → English

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from threading import BoundedSemaphore, Event, Lock, Thread, main_thread
 
@@ -19,6 +19,7 @@ from app import clock
 from app.errors import DamagedIndex, NotReady
 from app.papers import queries
 from app.papers.queries import PaperFilter
+from app.relevance import index_updates
 from app.relevance.candidate_ranking import CandidateRanker, RankedPapers
 from app.relevance.index_fields import ListingFilter
 from app.relevance.index_folder import mark_damaged
@@ -33,7 +34,6 @@ from app.types import PaperView
 MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the threads
 FIRST_INDEX_SECONDS = 20.0  # that they wait; the newest papers are indexed first
 REFRESH_SECONDS = 10.0  # that a thread of the web app waits for an update
-CHECK_INTERVAL = timedelta(minutes=1)  # between checks for changes to the archive
 MAX_CACHED_SEARCHES = 100  # each up to 16 kB: for the pages of one search
 
 log = structlog.get_logger(__name__)
@@ -102,10 +102,10 @@ class ArchiveSearch:
     def is_outdated(self, session: Session, now: datetime) -> bool:
         """Return True if a check finds that the archive or the model has changed, or that there is no index.
 
-        Checks are at least `CHECK_INTERVAL` apart. Between them, return False.
+        Checks are at least `index_updates.CHECK_INTERVAL` apart. Between them, return False.
         """
         if self._next_check_at is None or self._next_check_at <= now:
-            self._next_check_at = now + CHECK_INTERVAL
+            self._next_check_at = now + index_updates.CHECK_INTERVAL
             return self._updater.is_needed(session, now)
         return False
 

@@ -25,6 +25,7 @@ from app.storage.database import Database
 WINDOW = 5_000  # ids
 PAPERS_PER_BATCH = 1_000  # loaded and indexed at once
 FIRST_PAPERS = 2_000  # of a new index, after which searches can use it
+CHECK_INTERVAL = timedelta(minutes=1)  # between checks for changes to the archive
 OVERLAP = timedelta(hours=1)  # longer than a transaction that stores papers
 COMPARE_ALL_EVERY = timedelta(days=1)
 # An index with an older model is built again when its age exceeds this, so that building takes a small share

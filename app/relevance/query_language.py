@@ -8,19 +8,17 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from app.errors import InvalidInterest
 from app.text import characters
 from app.text.tokenizer import WORD, fold_accents, stem_all, tokenise, without_stopwords
-from app.types import Interest
 
 MAX_INTEREST_CHARS = 300
 MAX_WORD_CHARS = 100  # no word is longer, except in a language without spaces
 MAX_MUTED_CHARS = 100
-MAX_MUTE_SUGGESTIONS = 8
 
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pages
 _UNSUPPORTED_FILTER = re.compile(  # used elsewhere
@@ -32,7 +30,6 @@ _EMPTY_FILTER = re.compile(_FILTER, re.IGNORECASE)
 _SYNTAX = re.compile(rf'"|(?:^|\s)-\S|\b{_FILTER}', re.IGNORECASE)  # more than plain words
 _HYPHENATED = re.compile(r"[^\W_][^\W_.]*(?:\.[^\W_]+)*(?:-[^\W_.]+(?:\.[^\W_]+)*)+")
 _NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
-_WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 _VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
 _MUTED_FILTER = re.compile(rf"{_FILTER}\s*(.*)", re.IGNORECASE)
 # Words around a subject that do not describe it: "recent papers on …", "… methods".
@@ -157,37 +154,6 @@ def parse_muted(text: str) -> Query:
     ):
         raise InvalidInterest(f"“{text}” cannot be muted. Choose a more specific word.", "muted")
     return query
-
-
-def mute_suggestions(
-    title: str, abstract: str, keywords: Iterable[str], interests: Iterable[Interest]
-) -> list[str]:
-    """Return at most MAX_MUTE_SUGGESTIONS words and phrases in a paper that its subscriber may want to mute.
-
-    Keywords come first, then pairs of neighbouring title words, then single title words. A keyword must
-    occur in the title or the abstract, and a pair in the abstract. Suggestions that contain only words from
-    the subscriber's interests are left out.
-    """
-    title_stems, abstract_stems = _padded_stems(title), _padded_stems(abstract)
-    pairs = (match.group() + match[1] for match in _WORD_PAIRS.finditer(title))
-    words = (match.group() for match in WORD.finditer(title) if len(match.group()) > 2)
-    occurring = (
-        text for text in keywords if (stems := _padded_stems(text)) in title_stems or stems in abstract_stems
-    )
-    in_abstract = (text for text in pairs if _padded_stems(text) in abstract_stems)
-    of_two_words = (text for text in in_abstract if len(without_stopwords(stem_all(text))) == 2)
-    suggestions = itertools.chain(occurring, of_two_words, words)
-    interest_stems = {stem for interest in interests for stem in stem_all(interest.text)}
-    distinct: dict[str, str] = {}
-    for text in map(normalise, suggestions):
-        if not interest_stems.issuperset(without_stopwords(stem_all(text))):
-            distinct.setdefault(_padded_stems(text), text)
-    return [*distinct.values()][:MAX_MUTE_SUGGESTIONS]
-
-
-def _padded_stems(text: str) -> str:
-    """Return the stems of a text, each surrounded by spaces, so that `in` finds only whole words."""
-    return f" {' '.join(stem_all(text))} "
 
 
 def query_for(field: str, value: str) -> str:

@@ -21,7 +21,7 @@ MAX_NAME = 100
 DAYS, MAX_DAYS = 365, 3650  # until a key expires
 COMMANDS = "cli"  # the name of the command line in the audit log
 BY_MAIL = ", by mail"  # ends the names of keys that a mailed link created
-LINK_NAME, LINK_LIFETIME = "sign-in link to", timedelta(minutes=15)
+LINK_NAME = "sign-in link to"
 _SECRET_BYTES = 32
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 
@@ -146,17 +146,17 @@ def get(session: Session, key_id: int) -> ApiKey:
     return row
 
 
-def create_link(session: Session, email: str, now: datetime) -> str:
+def create_link(session: Session, email: str, now: datetime, expires_at: datetime) -> str:
     """Return the token of a link that signs an operator in once.
 
-    It is the key of a row that can read, until LINK_LIFETIME has passed.
+    It is the key of a row that can read.
     """
     name = f"{LINK_NAME} {email}"[:MAX_NAME]
-    return _add(session, name, [Scope.READ], now, now + LINK_LIFETIME)[1]
+    return _add(session, name, [Scope.READ], now, expires_at)[1]
 
 
-def redeem_link(session: Session, token: str, now: datetime) -> ApiKeyIdentity | None:
-    """End the link, and return a new key with all scopes of an operator, which expires after a day.
+def redeem_link(session: Session, token: str, now: datetime, expires_at: datetime) -> ApiKeyIdentity | None:
+    """End the link, and return a new key with all scopes of an operator, which expires at `expires_at`.
 
     Return None if the link was used, has expired, or is no link.
     """
@@ -170,7 +170,7 @@ def redeem_link(session: Session, token: str, now: datetime) -> ApiKeyIdentity |
     _revoke_all(session, link.name, now)
     name = f"{link.name.removeprefix(LINK_NAME).strip()}{BY_MAIL}"[:MAX_NAME]
     _revoke_all(session, name, now)
-    row, _ = _add(session, name, [Scope.READ, Scope.WRITE, Scope.SEND], now, now + timedelta(days=1))
+    row, _ = _add(session, name, [Scope.READ, Scope.WRITE, Scope.SEND], now, expires_at)
     return identity_of(row, now)
 
 

@@ -5,8 +5,11 @@ stored_interests  interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
 form_submissions  submitted public forms, limits on mail to one mailbox, remembered declines
 signup            sign up, confirm, decline, request a link
-account           change preferences, follow authors, mute words, pause, resume, resubscribe
-address           change the address, confirmed with the old one and the new one
+account           change preferences, follow authors, mute words, resubscribe
+pausing           pause, until a day, and resume
+first_digest      the first digest, sent at once on request
+address           PURE: the spelling of addresses, and which of them are one mailbox
+address_change    change the address, confirmed with the old one and the new one
 privacy           unsubscribe, new links, export, erase
 transfer          import and export
 csv_format        columns, cells and rows of the CSV files
@@ -17,20 +20,15 @@ schedule          PURE: when a subscriber is due, in their time zone
 
 from app.subscribers.account import (
     change,
-    end_expired_pauses,
-    first_digest,
     follow,
     lift_suppression,
     mute,
-    pause,
-    pause_date_range,
-    request_first_digest,
     resubscribe,
-    resume,
     unfollow,
     unmute,
 )
-from app.subscribers.address import (
+from app.subscribers.address import normalise_address
+from app.subscribers.address_change import (
     confirm_change,
     expire_changes,
     new_address,
@@ -53,9 +51,11 @@ from app.subscribers.feedback import (
     unignore_author,
 )
 from app.subscribers.feedback import forget as forget_feedback
+from app.subscribers.first_digest import first_digest, request_first_digest
 from app.subscribers.form_submissions import DECLINE_LASTS, Choices, SignUp, mailbox_hash
 from app.subscribers.form_submissions import prune as prune_form_submissions
 from app.subscribers.form_submissions import unprocessed as unprocessed_form_submissions
+from app.subscribers.pausing import end_expired_pauses, pause, pause_date_range, resume
 from app.subscribers.preferences import (
     AMOUNTS,
     MAX_INTERESTS,
@@ -66,7 +66,6 @@ from app.subscribers.preferences import (
     check,
     deduplicate,
     default_preferences,
-    normalise_address,
     problems,
 )
 from app.subscribers.privacy import erase, export, new_links, request_erasure, request_export, unsubscribe

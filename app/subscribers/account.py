@@ -1,19 +1,19 @@
-"""Change preferences, follow authors, mute words, pause, resume and resubscribe."""
+"""Change preferences, follow authors, mute words, and resubscribe."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import datetime
 
-from sqlmodel import Session, col, or_, select
+from sqlmodel import Session, select
 
-from app.delivery import ledger, suppression
-from app.errors import Conflict, InvalidPreference
+from app.delivery import suppression
+from app.errors import Conflict
 from app.relevance import query_language
-from app.storage.models import Delivery, Subscriber
+from app.storage.models import Subscriber
 from app.storage.models import SubscriberState as State
-from app.subscribers import schedule
+from app.subscribers.pausing import resume
 from app.subscribers.preferences import MAX_INTERESTS, Preferences, check
 from app.subscribers.repository import (
     get_for_update,
@@ -25,9 +25,7 @@ from app.subscribers.repository import (
     store_preferences,
 )
 from app.subscribers.signup import activate
-from app.types import Interest, MailKind
-
-LONGEST_PAUSE = timedelta(days=366)
+from app.types import Interest
 
 
 def change(session: Session, subscriber_id: int, preferences: Preferences, now: datetime) -> Subscriber:
@@ -90,84 +88,6 @@ def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: date
     change(session, subscriber_id, replace(preferences, muted=muted), now)
 
 
-def request_first_digest(session: Session, subscriber_id: int, now: datetime) -> bool:
-    """Make the first digest due now. Return False, and change nothing, if `first_digest` returns one.
-
-    Its edition is today's, so the digest of the schedule is not sent on the same day. Raise Conflict if the
-    subscription is not active.
-    """
-    subscriber = get_for_update(session, subscriber_id)
-    if subscriber.state is State.PAUSED:
-        raise Conflict("Digests are paused. Resume them first.")
-    if subscriber.state is not State.ACTIVE:
-        raise Conflict("There is no digest to send: this subscription is not active.")
-    if first_digest(session, subscriber, now):
-        return False
-    subscriber.next_due_at = now
-    # The schedule applies from the day after this digest, which is sent whether or not one was due today.
-    subscriber.due_since = schedule.next_edition_due(
-        subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone, now
-    )
-    record_event(session, "first_asked", subscriber, now)
-    session.add(subscriber)
-    return True
-
-
-def first_digest(session: Session, subscriber: Subscriber, now: datetime) -> Delivery | None:
-    """Return the latest digest that was sent or is scheduled, or was for today in any state."""
-    digests = select(Delivery).where(
-        Delivery.subscriber_id == subscriber.id,
-        Delivery.kind == MailKind.DIGEST,
-        or_(
-            col(Delivery.state).not_in(ledger.UNDELIVERED),
-            Delivery.edition == schedule.edition(subscriber.zone, now),
-        ),
-    )
-    return session.exec(digests.order_by(col(Delivery.due_at).desc())).first()
-
-
-def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:
-    """Pause digests until a date; without a date, until the subscriber resumes.
-
-    Raise InvalidPreference if the date is in the past or more than a year away, and Conflict if the
-    subscription is neither active nor paused.
-    """
-    if until is not None:
-        first, last = pause_date_range(until.tzinfo, now)
-        if until <= now:
-            when = "today" if until.date() == first - timedelta(days=1) else "in the past"
-            raise InvalidPreference(f"{_day(until)} is {when}: choose {_day(first)} or a later day.", "until")
-        if until > now + LONGEST_PAUSE:
-            problem = f"{_day(until)} is more than a year away: choose a day up to {_day(last)},"
-            raise InvalidPreference(f"{problem} or leave the date empty.", "until")
-    subscriber = get_for_update(session, subscriber_id)
-    if subscriber.state not in (State.ACTIVE, State.PAUSED):
-        raise Conflict("There is no digest to pause: this subscription is not active.")
-    subscriber.state, subscriber.paused_until = State.PAUSED, until
-    reschedule(session, subscriber, now)
-    record_event(session, "paused", subscriber, now, f"until {until:%Y-%m-%d}" if until else "")
-    session.add(subscriber)
-    return subscriber
-
-
-def pause_date_range(zone: tzinfo | None, now: datetime) -> tuple[date, date]:
-    """Return the first and last day, in time zone `zone`, on which a pause that begins now may end."""
-    tomorrow = now.astimezone(zone).date() + timedelta(days=1)
-    return tomorrow, (now + LONGEST_PAUSE).astimezone(zone).date()
-
-
-def _day(day: date) -> str:
-    return f"{day.day} {day:%B} {day.year}"
-
-
-def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
-    """End a pause. Do nothing if the subscriber is not paused."""
-    subscriber = get_for_update(session, subscriber_id)
-    if subscriber.state is State.PAUSED:
-        _end_pause(session, subscriber, now)
-    return subscriber
-
-
 def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
     """Reactivate a subscriber who unsubscribed, with their former preferences, and record their new consent.
 
@@ -200,19 +120,3 @@ def lift_suppression(session: Session, email: str, now: datetime) -> bool:
             record_event(session, "paused", subscriber, now)
         session.add(subscriber)
     return lifted
-
-
-def end_expired_pauses(session: Session, now: datetime) -> int:
-    """End the pauses whose end date has been reached, and return their number."""
-    expired = select(Subscriber).where(Subscriber.state == State.PAUSED, col(Subscriber.paused_until) <= now)
-    subscribers = session.exec(expired.with_for_update(skip_locked=True)).all()
-    for subscriber in subscribers:
-        _end_pause(session, subscriber, now)
-    return len(subscribers)
-
-
-def _end_pause(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    subscriber.state, subscriber.paused_until = State.ACTIVE, None
-    reschedule(session, subscriber, now)
-    record_event(session, "resumed", subscriber, now)
-    session.add(subscriber)

@@ -14,8 +14,8 @@ from app.errors import PaperboyError
 from app.storage.database import in_array, insert_many_or_ignore
 from app.storage.models import Event, Subscriber, SubscriberState
 from app.subscribers import form_submissions, schedule, stored_interests
-from app.subscribers.account import pause
 from app.subscribers.csv_format import ImportedSubscriber
+from app.subscribers.pausing import pause
 from app.subscribers.repository import preference_columns
 from app.subscribers.signup import CONSENT_GIVEN_ELSEWHERE, add, registered_error, suppressed_error
 

@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, TextIO
 
 from app.errors import InvalidInput
 from app.storage.models import SubscriberState
-from app.subscribers.preferences import Preferences, check, normalise_address
+from app.subscribers.address import normalise_address
+from app.subscribers.preferences import Preferences, check
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 SEPARATOR = ";"  # between interests, and between muted queries

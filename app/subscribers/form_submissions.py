@@ -18,8 +18,9 @@ from sqlmodel import Session, col, delete, exists, or_, select
 from app.links import LIFETIMES, Purpose
 from app.storage.database import in_array
 from app.storage.models import FormSubmission, RequestKind
+from app.subscribers.address import fold_address
 from app.subscribers.feedback import MatchedReferences
-from app.subscribers.preferences import Preferences, fold_address
+from app.subscribers.preferences import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest, PaperRecord
 
 # Limits on requested mails to one mailbox: time span and maximum number. Anyone can request them.

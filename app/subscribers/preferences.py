@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from email_validator import EmailNotValidError, validate_email
-
-from app.errors import InvalidAddress, InvalidInterest, InvalidPreference
+from app.errors import InvalidInterest, InvalidPreference
 from app.relevance import query_language
 from app.settings import Settings
 from app.subscribers import schedule
@@ -19,7 +17,6 @@ MAX_WEIGHT = 3.0
 MAX_MUTED = 50
 # Weights of an interest that the preferences page offers. `benchmarks.sent` measures what they send.
 AMOUNTS = {0.5: "fewer", 1.0: "normal", 1.5: "more", 2.0: "most"}
-_GMAIL = ("gmail.com", "googlemail.com")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,33 +112,6 @@ def deduplicate(interests: Iterable[Interest]) -> tuple[Interest, ...]:
         text = query_language.normalise(interest.text)
         unique.setdefault(text.casefold(), replace(interest, text=text))
     return tuple(unique.values())
-
-
-def normalise_address(text: str) -> str:
-    """Return the normalised spelling of an address. Raise InvalidAddress if it is not valid.
-
-    The whole address is in lower case: providers treat Alice@ and alice@ as one mailbox, so they must be one
-    subscriber.
-    """
-    if not text.strip():
-        raise InvalidAddress("Please enter your e-mail address.", "email")
-    try:
-        address = validate_email(text.strip(" "), check_deliverability=False)
-    except EmailNotValidError as error:
-        raise InvalidAddress(f"This is not a valid e-mail address. {error}", "email") from None
-    return f"{address.local_part}@{address.ascii_domain}".lower()
-
-
-def fold_address(email: str) -> str:
-    """Return the mailbox that a normalised address most likely belongs to. Use it for limits only.
-
-    Drop a `+tag` and, for Gmail, dots. Two subscribers may share a mailbox, so this identifies nobody.
-    """
-    local, _, domain = email.rpartition("@")
-    local = local.partition("+")[0] or local
-    if domain in _GMAIL:
-        return f"{local.replace('.', '')}@{_GMAIL[0]}"
-    return f"{local}@{domain}"
 
 
 def _problem_of_interest(interest: Interest) -> str:

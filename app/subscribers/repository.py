@@ -15,7 +15,8 @@ from app.errors import Conflict, NotFound
 from app.storage import webhook_endpoints
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState, WebhookEvent
 from app.subscribers import schedule
-from app.subscribers.preferences import Preferences, normalise_address
+from app.subscribers.address import normalise_address
+from app.subscribers.preferences import Preferences
 from app.subscribers.stored_interests import interests_of, store
 from app.types import MailKind
 

@@ -19,8 +19,9 @@ from app.storage.database import advisory_lock, insert_or_ignore
 from app.storage.models import AddressChange, Delivery, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import feedback, form_submissions
+from app.subscribers.address import normalise_address
 from app.subscribers.form_submissions import Choices, SignUp
-from app.subscribers.preferences import Preferences, check, normalise_address
+from app.subscribers.preferences import Preferences, check
 from app.subscribers.privacy import anonymise
 from app.subscribers.repository import (
     enqueue_mail,

@@ -1,7 +1,8 @@
 """PURE functions on text.
 
 characters     normal form C; removing invisible and direction-changing characters
-sanitize       untrusted values → clean text, ids, URLs
+sanitize       untrusted values → clean text, numbers, URLs
+identifiers    untrusted values → arXiv ids and DOIs
 dates          untrusted values → dates
 latex          LaTeX → Unicode
 tokenizer      tokens, stems, stop words, normalised names of people

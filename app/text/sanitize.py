@@ -22,14 +22,6 @@ LARGEST = 2_000_000_000  # fits an INTEGER column
 LOCAL_PART = r"(?:\"[^\"\s]{1,64}\"|[^\s<>()\[\],;:\\\"@|=']{1,64})"  # of an e-mail address, as text
 EMAIL_ADDRESS = re.compile(LOCAL_PART + r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,9}[A-Za-z0-9-]{1,62}")
 
-_ARXIV_NEW = r"\d{4}\.\d{4,5}"
-_ARXIV_OLD = r"[a-z][a-z-]*(?:\.[A-Za-z]{2})?/\d{7}"
-_ARXIV_ID = re.compile(rf"(?:^|[/:.\s])({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?(?=$|[\s?#.,;)]|\.pdf)")
-_BARE_ARXIV_ID = re.compile(rf"({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?")
-_ARXIV_PLACE = re.compile(r"arxiv", re.IGNORECASE)
-_DOI = re.compile(r"\b(10\.\d{4,9}/[^\s\"<>?#]+)", re.IGNORECASE)
-_ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
-
 
 def one_line(value: object, limit: int = NAME_CHARS) -> str:
     """Return a text as one line of at most `limit` characters, without invisible ones or repeated spaces."""
@@ -98,27 +90,6 @@ def non_negative_int(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if 0 <= value <= LARGEST else None
-
-
-def arxiv_id(value: object) -> tuple[str, int]:
-    """Return the arXiv id in an id or a URL, and its version (0 if there is none)."""
-    text = one_line(value, 300)
-    match = _BARE_ARXIV_ID.fullmatch(text)
-    if match is None and _ARXIV_PLACE.search(text):
-        match = _ARXIV_ID.search(text)
-    return (match.group(1), int(match.group(2) or 0)) if match else ("", 0)
-
-
-def doi(value: object) -> str:
-    """Return a DOI in lower case, without the resolver's URL."""
-    match = _DOI.search(one_line(value, 300))
-    return match.group(1).rstrip(".,;)").lower() if match else ""
-
-
-def arxiv_id_of_doi(value: str) -> str:
-    """Return the arXiv id in a DOI assigned by arXiv, or ""."""
-    match = _ARXIV_DOI.fullmatch(value)
-    return arxiv_id(match.group(1))[0] if match else ""
 
 
 def redact_addresses(text: str) -> str:

@@ -20,8 +20,8 @@ import pytest
 
 from app.bounces import InvalidPayload, parse_mail, parse_webhook
 from app.errors import InvalidInput, UnreadableAnswer
-from app.papers import bibliography, sources
-from app.papers.sources import arxiv, feed, huggingface, jsonl, saved_pages
+from app.papers import bibliography
+from app.papers.sources import arxiv, feed, files, huggingface, jsonl, saved_pages
 from app.relevance import query_language
 from app.text import abbreviations, sanitize, summarizer, tokenizer
 from tests.bounces import mails
@@ -141,7 +141,7 @@ def parse_page(data: bytes) -> object:
 
 
 def parse_file(data: bytes) -> object:
-    return sources.parse_file("2026-11-20.json", data, DAY)
+    return files.parse_file("2026-11-20.json", data, DAY)
 
 
 SOURCE = (UnreadableAnswer,)

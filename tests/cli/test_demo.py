@@ -26,7 +26,7 @@ from app.cli import cli, demo, sample
 from app.cli.demo import inbox, sample_subscribers, summary
 from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.digests import reconciliation
-from app.papers import sources
+from app.papers.sources import files
 from app.papers.sources.http_client import HttpTransport
 from app.storage.models import DeliveryState
 from app.types import IngestSummary, PaperRecord, SourceKind
@@ -47,7 +47,7 @@ def restore_logging() -> Iterator[None]:
 def records_by_kind() -> dict[SourceKind, list[PaperRecord]]:
     records: dict[SourceKind, list[PaperRecord]] = {}
     for file in sample.sample_files():
-        read = sources.parse_file(file.path.name, file.path.read_bytes(), file.at.date())
+        read = files.parse_file(file.path.name, file.path.read_bytes(), file.at.date())
         records.setdefault(read.kind, []).extend(read.parsed.records)
     return records
 

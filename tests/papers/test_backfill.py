@@ -14,7 +14,8 @@ from sqlmodel import col, func, select
 
 from app import pipeline, subscribers
 from app.application import Application
-from app.papers import ingest, polling, queries, source_registry, sources
+from app.papers import ingest, polling, queries, source_registry
+from app.papers.sources import files
 from app.storage.models import JobRun, Listing, Paper
 from app.subscribers import Preferences
 from app.types import MAX_REJECTIONS, IngestSummary, Interest, PaperRecord, ParseResult, Rejection, SourceKind
@@ -65,7 +66,7 @@ def test_row_of_the_metadata_dump(app: Application, now: datetime, tmp_path: Pat
 def test_wrong_types_in_the_dump_lose_only_a_field(tmp_path: Path, field: str, value: object) -> None:
     path = tmp_path / "dump.json"
     path.write_text(f"{json.dumps(DUMP_ROW | {field: value})}\n{json.dumps(DUMP_ROW)}\n")
-    [part] = sources.read_file(path, date(2026, 11, 20))
+    [part] = files.read_file(path, date(2026, 11, 20))
     assert [record.title for record in part.parsed.records] == ["Pigeons That Plan in Large Cities"] * 2
 
 
@@ -74,7 +75,7 @@ def test_file_is_read_in_parts(
     app: Application, now: datetime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Broken rows are skipped, counted and named by their number in the file. The run shows the progress."""
-    monkeypatch.setattr(sources, "ROWS_PER_PART", 40)
+    monkeypatch.setattr(files, "ROWS_PER_PART", 40)
     monkeypatch.setattr(ingest, "BATCH", 15)
     path = write_rows(tmp_path / "rows.jsonl", 90)
     lines = path.read_text().splitlines()
@@ -100,7 +101,7 @@ def test_killed_import_is_repeated(
     app: Application, now: datetime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batches that were stored are unchanged the second time."""
-    monkeypatch.setattr(sources, "ROWS_PER_PART", 40)
+    monkeypatch.setattr(files, "ROWS_PER_PART", 40)
     path = write_rows(tmp_path / "rows.jsonl", 100)
     stored = 0
 

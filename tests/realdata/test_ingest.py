@@ -14,8 +14,9 @@ from sqlmodel import col, func, select
 
 from app import main
 from app.application import Application
-from app.papers import field_precedence, polling, sources
+from app.papers import field_precedence, polling
 from app.papers.polling import FileImportResult
+from app.papers.sources.files import parse_file
 from app.settings import Settings
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.types import Rejection, SourceKind
@@ -119,8 +120,7 @@ def test_recorded_python_literals() -> None:
     """Four archives have 66 rows: all are readable, and no code is run."""
     literal_files = [SHARED_DATA / "hf_daily" / f"{day}.json" for day in BROKEN_DAYS]
     check_counts = [
-        len(sources.parse_file(path.name, path.read_bytes(), NOW.date()).parsed.records)
-        for path in literal_files
+        len(parse_file(path.name, path.read_bytes(), NOW.date()).parsed.records) for path in literal_files
     ]
     assert check_counts == [26, 18, 13, 9]
 

@@ -104,8 +104,8 @@ def test_a_key_does_not_outlive_its_creator(app: Application, now: datetime) -> 
 def test_a_key_of_a_mailed_link_is_not_rotated(app: Application, now: datetime) -> None:
     """Its day ends: the operator asks for another link."""
     with app.db.write() as session:
-        link = api_keys.create_link(session, "ada@example.org", now)
-        operator = api_keys.redeem_link(session, link, now)
+        link = api_keys.create_link(session, "ada@example.org", now, now + timedelta(hours=1))
+        operator = api_keys.redeem_link(session, link, now, now + timedelta(days=1))
         assert operator is not None
         with pytest.raises(Conflict, match="mailed link"):
             api_keys.rotate(session, operator.id, now, timedelta(days=1), operator)

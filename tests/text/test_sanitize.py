@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.text import dates, sanitize
+from app.text import dates, identifiers, sanitize
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_any_value_gives_clean_text(value: object) -> None:
         sanitize.title,
         sanitize.clean_text,
         sanitize.url,
-        sanitize.doi,
+        identifiers.doi,
         dates.day,
         dates.utc_day,
         sanitize.non_negative_int,
@@ -51,7 +51,7 @@ def test_any_value_gives_clean_text(value: object) -> None:
         function(value)
     sanitize.names(value)
     sanitize.organization_names(value)
-    sanitize.arxiv_id(value)
+    identifiers.arxiv_id(value)
     assert "\x00" not in sanitize.title(value)
 
 
@@ -98,7 +98,7 @@ def test_organization_names(value: object, names: tuple[str, ...]) -> None:
 )
 def test_arxiv_ids(value: str, arxiv_id: str, version: int) -> None:
     """They are found in ids and URLs of arXiv only."""
-    assert sanitize.arxiv_id(value) == (arxiv_id, version)
+    assert identifiers.arxiv_id(value) == (arxiv_id, version)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from app.text import characters, sanitize
+from app.text import characters, identifiers, sanitize
 from app.types import PaperRecord, Rejection
 
 ABSTRACT_CHARS = 2_000  # arXiv allows 1,920; reading LaTeX takes most of the request time
@@ -37,8 +37,8 @@ def to_item(
     and `name` are used in messages.
     """
     texts = [text for text in id_texts if text]
-    doi = sanitize.doi(doi.replace("\\", "")) or next(filter(None, map(sanitize.doi, texts)), "")
-    of_arxiv = sanitize.arxiv_id_of_doi(doi) or next(filter(None, map(arxiv_id, texts)), "")
+    doi = identifiers.doi(doi.replace("\\", "")) or next(filter(None, map(identifiers.doi, texts)), "")
+    of_arxiv = identifiers.arxiv_id_of_doi(doi) or next(filter(None, map(arxiv_id, texts)), "")
     if not (title or of_arxiv or doi):
         reason = f"{kind} without title, DOI or arXiv id"
         return Rejection(reason, row, sanitize.one_line(name, SHOWN_CHARS))
@@ -65,9 +65,9 @@ def names(values: Iterable[str]) -> tuple[str, ...]:
 
 def arxiv_id(text: str) -> str:
     """Return the arXiv id in a text, or at the end of any link such as huggingface.co/papers/2603.25746."""
-    if (named := sanitize.arxiv_id(text)[0]) or not _LINK.match(text):
+    if (named := identifiers.arxiv_id(text)[0]) or not _LINK.match(text):
         return named
-    return sanitize.arxiv_id(re.split(r"[?#]", text)[0].rstrip("/").rpartition("/")[2])[0]
+    return identifiers.arxiv_id(re.split(r"[?#]", text)[0].rstrip("/").rpartition("/")[2])[0]
 
 
 def is_link(text: str) -> bool:

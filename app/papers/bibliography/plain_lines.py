@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from app.papers.bibliography.entry import SHOWN_CHARS, Item, arxiv_id, is_link
-from app.text import sanitize
+from app.text import identifiers, sanitize
 from app.types import PaperRecord, Rejection
 
 _BULLET = re.compile(r"^(?:[-*•–]|[\[(]?\d{1,3}[\].)])\s+")
@@ -27,8 +27,8 @@ def parse(lines: Iterable[str], first: int) -> Iterator[Item]:
             continue
         has_ids = False
         for word in _BETWEEN_IDS.split(line):
-            doi = sanitize.doi(word)
-            of_arxiv = sanitize.arxiv_id_of_doi(doi) or arxiv_id(word)
+            doi = identifiers.doi(word)
+            of_arxiv = identifiers.arxiv_id_of_doi(doi) or arxiv_id(word)
             if of_arxiv or doi:
                 has_ids = True
                 yield PaperRecord(title="", arxiv_id=of_arxiv, doi=doi)

@@ -5,7 +5,8 @@ arxiv              the query API and the daily feed
 oai                arXiv's back catalogue, by OAI-PMH
 feed               any RSS or Atom feed
 saved_pages        saved search pages
-jsonl              JSON and JSON-lines files
+jsonl              rows of JSON and JSON lines
+files              read saved responses and files of JSON lines, and detect what they are
 xml_elements       PURE: elements of XML from arXiv, also if it is truncated or hostile
 withdrawal         PURE: recognise that authors withdrew an arXiv paper
 json_rows          PURE: rows and rejections of JSON responses, used by all JSON sources
@@ -20,102 +21,17 @@ deadlines          asynchronous work that ends at a deadline or when the service
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from datetime import date, datetime
-from itertools import islice
-from pathlib import Path
-from typing import Any, BinaryIO
 
-from app.errors import UnreadableAnswer
-from app.papers.sources import arxiv, feed, huggingface, json_rows, jsonl, oai, saved_pages
+from app.papers.sources import arxiv, feed, huggingface, jsonl, oai
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
-from app.text import dates, sanitize
 from app.types import ParseResult, SourceKind
 
 POLLED = (
     SourceKind.HUGGINGFACE, SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI, SourceKind.FEED,
 )  # fmt: skip
-STREAMED_START = 1_000_000  # bytes in which the first line of a file of JSON lines ends
-MAX_LINE = 10_000_000  # bytes
-ROWS_PER_PART = 1_000
-BOM = b"\xef\xbb\xbf"
-_ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedFile:
-    """The kind and the records of a file."""
-
-    kind: SourceKind
-    parsed: ParseResult
-
-
-def parse_file(
-    name: str, data: bytes, today: date, *, kind: SourceKind | None = None, day: date | None = None
-) -> ParsedFile:
-    """Parse a saved response. Its kind and day are detected from its content and name unless given."""
-    text = _unwrap_recording(json_rows.text_of(data))
-    detected = _detect(text)
-    if kind is None:
-        kind = detected
-    elif kind is SourceKind.ARXIV and detected is SourceKind.ARXIV_FEED:
-        kind = detected  # users call both kinds "arxiv"
-    if kind is None:
-        raise UnreadableAnswer("Paperboy can't read this kind of file.")
-    if kind is SourceKind.PAGE:
-        return ParsedFile(kind, saved_pages.parse(text, day, today=today))
-    parsed = parse(kind, text, day or dates.day_in(name))
-    return ParsedFile(_kind_of_rows(parsed) if kind is SourceKind.JSONL else kind, parsed)
-
-
-def read_file(
-    path: Path, today: date, *, kind: SourceKind | None = None, day: date | None = None
-) -> Iterator[ParsedFile]:
-    """Yield the records of a file: a file of JSON lines in parts, so that it may be larger than the memory.
-
-    Raise UnreadableAnswer or OSError if it cannot be read.
-    """
-    with path.open("rb") as file:
-        start = file.read(STREAMED_START)
-        if kind not in (None, SourceKind.JSONL) or not _has_json_lines(start):
-            yield parse_file(path.name, start + file.read(), today, kind=kind, day=day)
-            return
-        file.seek(0)
-        kind, first = None, 1
-        lines = filter(None, map(bytes.strip, _lines(file)))
-        while part := list(islice(lines, ROWS_PER_PART)):
-            parsed = jsonl.parse_rows(*json_rows.parse_lines(part, first), day or dates.day_in(path.name))
-            kind = kind or _kind_of_rows(parsed)
-            yield ParsedFile(kind, parsed)
-            first += len(part)
-
-
-def _has_json_lines(start: bytes) -> bool:
-    """Return whether the first line of a file is a row of papers, and another line follows."""
-    first, _, rest = start.removeprefix(BOM).lstrip().partition(b"\n")
-    try:
-        row = json.loads(first)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(row, dict) and bool(rest.strip()) and _detect(first.decode()) is SourceKind.JSONL
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file. Of a line that is too long, the beginning is yielded, which is no row."""
-    while line := file.readline(MAX_LINE):
-        yield line.removeprefix(BOM)
-        while not line.endswith(b"\n") and (line := file.readline(MAX_LINE)):
-            pass
-
-
-def _kind_of_rows(parsed: ParseResult) -> SourceKind:
-    """Return the kind of rows. Only Hugging Face has upvotes, and they must not be counted twice."""
-    has_votes = any(record.upvotes is not None for record in parsed.records)
-    return SourceKind.HUGGINGFACE if has_votes else SourceKind.JSONL
 
 
 def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
@@ -143,48 +59,3 @@ def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[Fe
     if state.kind is SourceKind.ARXIV_OAI:
         return oai.fetch(client, state, now)
     return feed.fetch(client, state, now)
-
-
-def _unwrap_recording(text: str) -> str:
-    """Return the body of a recorded response `{url, status_code, body}`. Return any other text unchanged.
-
-    Raise UnreadableAnswer if the status code is an error.
-    """
-    if not text.lstrip().startswith("{") or '"status_code"' not in text or '"body"' not in text:
-        return text
-    try:
-        answer: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    if not isinstance(answer, dict) or not isinstance(body := answer.get("body"), str):
-        return text
-    status = answer.get("status_code")
-    if isinstance(status, int) and status >= 400:
-        message = f"The recorded response is an error: HTTP {status}"
-        try:
-            arxiv.parse(body)
-        except UnreadableAnswer as error:  # adds the message if the body is an error feed from arXiv
-            message += f". {error}"
-        raise UnreadableAnswer(message)
-    return body
-
-
-def _detect(text: str) -> SourceKind | None:
-    start = text.lstrip()[:5_000]
-    if start.startswith(("{", "[")):
-        # Only Hugging Face has an inner "paper" object and votes.
-        is_huggingface = re.search(
-            r"""["']paper["']\s*:\s*\{|"upvotes"\s*:|"submittedOnDailyAt"\s*:""", start
-        )
-        return SourceKind.HUGGINGFACE if is_huggingface else SourceKind.JSONL
-    if not start.startswith("<"):
-        return SourceKind.PAGE if saved_pages.looks_like(text) else None
-    json_rows.refuse_markup(start, "a feed")
-    if "<OAI-PMH" in start:
-        return SourceKind.ARXIV_OAI
-    if not _ROOT.search(start):
-        return None
-    if "<feed" not in start or "arxiv.org" not in start:
-        return SourceKind.FEED
-    is_announcement = "announce_type" in start or "rss.arxiv.org" in start or "Feed error" in start
-    return SourceKind.ARXIV_FEED if is_announcement else SourceKind.ARXIV

@@ -15,7 +15,7 @@ from app.errors import SourceError, UnreadableAnswer
 from app.papers.sources import calendar, json_rows, withdrawal, xml_elements
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState, days_to_fetch, unread_days
-from app.text import dates, sanitize
+from app.text import dates, identifiers, sanitize
 from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 
 QUERY_URL = "https://export.arxiv.org/api/query"
@@ -81,7 +81,7 @@ def feed_abstract(summary: str) -> str:
 
 def _record(number: int, entry: Element, day: date | None, *, is_feed: bool) -> PaperRecord | Rejection:
     id_text = _text(entry, f"{_ATOM}id")
-    arxiv_id, version = sanitize.arxiv_id(id_text.removeprefix("oai:"))
+    arxiv_id, version = identifiers.arxiv_id(id_text.removeprefix("oai:"))
     if not arxiv_id:
         return Rejection(NO_ID, number, id_text[:100])
     title = sanitize.title(entry.findtext(f"{_ATOM}title"))
@@ -105,12 +105,12 @@ def _record(number: int, entry: Element, day: date | None, *, is_feed: bool) -> 
         names = (sanitize.one_line(element.text) for element in entry.findall(f"{_ATOM}author/{_ATOM}name"))
         people = [name for name in names if name]
         withdrawn = withdrawal.is_stated_in(_text(entry, f"{_ARXIV}comment"))
-    doi = sanitize.doi(doi)
+    doi = identifiers.doi(doi)
     return PaperRecord(
         title=title,
         arxiv_id=arxiv_id,
         version=version,
-        doi="" if sanitize.arxiv_id_of_doi(doi) else doi,
+        doi="" if identifiers.arxiv_id_of_doi(doi) else doi,
         abstract=sanitize.clean_text(abstract),
         authors=tuple(sanitize.latex_to_text(name) for name in people[: sanitize.AUTHORS_KEPT]),
         author_count=len(people),

@@ -16,7 +16,7 @@ from app.papers.sources import arxiv, deadlines, json_rows
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
 from app.runtime import sandbox
-from app.text import characters, dates, sanitize
+from app.text import characters, dates, identifiers, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 NO_TITLE = "the entry has no title"
@@ -98,10 +98,10 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
         title = sanitize.title(_plain_text(entry.get("title", "")))
         if not title:
             return Rejection(NO_TITLE, number, sanitize.one_line(entry.get("link")))
-        ids = map(sanitize.arxiv_id, _links(entry))
+        ids = map(identifiers.arxiv_id, _links(entry))
         arxiv_id, version = next((named for named in ids if named[0]), ("", 0))
-        doi = next(filter(None, map(sanitize.doi, _links(entry))), "")
-        id_of_doi = sanitize.arxiv_id_of_doi(doi)
+        doi = next(filter(None, map(identifiers.doi, _links(entry))), "")
+        id_of_doi = identifiers.arxiv_id_of_doi(doi)
         arxiv_id = arxiv_id or id_of_doi
         people = sanitize.names([person.get("name") for person in entry.get("authors", ())])
         if len(people) == 1:  # one comma-joined string

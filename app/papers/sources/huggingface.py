@@ -18,7 +18,7 @@ from app.errors import SourceError
 from app.papers.sources import json_rows
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState, days_to_fetch
-from app.text import dates, sanitize
+from app.text import dates, identifiers, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 URL = "https://huggingface.co/api/daily_papers"
@@ -48,7 +48,7 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
     if not isinstance(row, dict):
         return Rejection(json_rows.NOT_AN_OBJECT, number, sanitize.one_line(str(row)[:100]))
     paper: dict[str, Any] = row["paper"] if isinstance(row.get("paper"), dict) else row
-    arxiv_id, version = sanitize.arxiv_id(paper.get("id") or paper.get("arxiv_id"))
+    arxiv_id, version = identifiers.arxiv_id(paper.get("id") or paper.get("arxiv_id"))
     if not arxiv_id:
         return Rejection(NO_ID, number, sanitize.one_line(str(paper.get("id"))[:100]))
     title = sanitize.title(paper.get("title")) or sanitize.title(row.get("title"))

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from app.papers.sources import json_rows, withdrawal
-from app.text import dates, sanitize
+from app.text import dates, identifiers, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 NO_TITLE = "the row has no title"
@@ -38,14 +38,14 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         return Rejection(NO_TITLE, number, sanitize.one_line(str(row.get("id") or "")[:100]))
     if "authors_parsed" in row:
         row, day = _from_dump(row), None
-    doi = sanitize.doi(row.get("doi"))
-    arxiv_id, version = sanitize.arxiv_id(row.get("arxiv_id") or row.get("id"))
+    doi = identifiers.doi(row.get("doi"))
+    arxiv_id, version = identifiers.arxiv_id(row.get("arxiv_id") or row.get("id"))
     people = sanitize.names(row.get("authors"))
     return PaperRecord(
         title=title,
-        arxiv_id=arxiv_id or sanitize.arxiv_id_of_doi(doi),
+        arxiv_id=arxiv_id or identifiers.arxiv_id_of_doi(doi),
         version=version,
-        doi="" if sanitize.arxiv_id_of_doi(doi) else doi,
+        doi="" if identifiers.arxiv_id_of_doi(doi) else doi,
         abstract=sanitize.clean_text(row.get("abstract") or row.get("summary")),
         authors=people[: sanitize.AUTHORS_KEPT],
         author_count=sanitize.non_negative_int(row.get("author_count")) or len(people),

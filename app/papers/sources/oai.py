@@ -21,7 +21,7 @@ from app.errors import SourceError, UnreadableAnswer
 from app.papers.sources import calendar, json_rows, jsonl, withdrawal, xml_elements
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
-from app.text import dates, sanitize
+from app.text import dates, identifiers, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 URL = "https://oaipmh.arxiv.org/oai"
@@ -86,7 +86,7 @@ def _record(number: int, record: Element, listed_since: date | None) -> PaperRec
     header = record.find(f"{_OAI}header")
     metadata = record.find(f"{_OAI}metadata/{_ARXIV}arXiv")
     identifier = _text(header, f"{_OAI}identifier").removeprefix("oai:arXiv.org:")
-    arxiv_id, _ = sanitize.arxiv_id(_text(metadata, f"{_ARXIV}id") or identifier)
+    arxiv_id, _ = identifiers.arxiv_id(_text(metadata, f"{_ARXIV}id") or identifier)
     if not arxiv_id:
         return Rejection(NO_ID, number, identifier[:100])
     stamp = dates.day(_text(header, f"{_OAI}datestamp"))
@@ -98,11 +98,11 @@ def _record(number: int, record: Element, listed_since: date | None) -> PaperRec
     people = list(filter(None, map(_author, metadata.findall(f"{_ARXIV}authors/{_ARXIV}author"))))
     created = dates.day(_text(metadata, f"{_ARXIV}created"))
     is_first = not _text(metadata, f"{_ARXIV}updated")
-    doi = sanitize.doi(_text(metadata, f"{_ARXIV}doi"))
+    doi = identifiers.doi(_text(metadata, f"{_ARXIV}doi"))
     return PaperRecord(
         title=title,
         arxiv_id=arxiv_id,
-        doi="" if sanitize.arxiv_id_of_doi(doi) else doi,
+        doi="" if identifiers.arxiv_id_of_doi(doi) else doi,
         abstract=sanitize.clean_text(_text(metadata, f"{_ARXIV}abstract", sanitize.ABSTRACT_CHARS)),
         authors=tuple(map(sanitize.latex_to_text, people[: sanitize.AUTHORS_KEPT])),
         author_count=len(people),

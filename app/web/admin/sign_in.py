@@ -39,6 +39,8 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 COOKIE = "paperboy_admin"
 HOME = "/admin"
 LINKS_AN_HOUR, HOUR = 5, timedelta(hours=1)  # mailed to one operator
+LINK_LIFETIME = timedelta(minutes=15)
+KEY_LIFETIME = timedelta(days=1)  # of the key that such a link creates
 _HEADERS = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
 
 
@@ -206,8 +208,9 @@ def _mail_link(app: Application, limits: Capacity, address: str) -> None:
 def _send_link(app: Application, address: str, now: datetime) -> None:
     with app.db.write() as session:
         hit_counters.limit(session, f"sign-in links to {address}", LINKS_AN_HOUR, now, HOUR)
-        token = api_keys.create_link(session, address, now)
-    text = "This link works once, for 15 minutes. If you did not ask for it, ignore it."
+        token = api_keys.create_link(session, address, now, now + LINK_LIFETIME)
+    minutes = LINK_LIFETIME.seconds // 60
+    text = f"This link works once, for {minutes} minutes. If you did not ask for it, ignore it."
     section = ReportSection("Sign in", (text,))
     report = OperatorReport(
         f"Sign in to {app.settings.site_name}", (section,), f"{HOME}/sign-in/{token}", "Sign in"
@@ -234,7 +237,7 @@ def use_link(request: Request, token: str) -> Response:
         problem = "This link was used already, or has expired. Ask for another."
         return _sign_in_page(request, HOME, problem=problem)
     with app.db.write() as session:
-        operator = api_keys.redeem_link(session, token, now)
+        operator = api_keys.redeem_link(session, token, now, now + KEY_LIFETIME)
         if operator is None:
             raise HTTPException(404)
         secret = admin_sessions.create(session, operator, now)

@@ -14,7 +14,7 @@ from app import clock, subscribers
 from app.errors import InvalidInput, NotFound
 from app.links import Grant, Purpose
 from app.papers import queries
-from app.relevance import query_language
+from app.relevance import mute_suggestions, query_language
 from app.storage.models import Paper
 from app.text import tokenizer
 from app.web.feedback_overview import followed_authors
@@ -66,7 +66,7 @@ def _mute_page(request: Request, grant: Grant, number: int, *, status: int = 200
     with db(request).read() as session:
         paper = _paper(session, number)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
-    words = query_language.mute_suggestions(paper.title, paper.abstract, paper.keywords, chosen.interests)
+    words = mute_suggestions.suggest(paper.title, paper.abstract, paper.keywords, chosen.interests)
     values = {"problem": "", "picked": "", "typed": "", "undone": (), **values}
     return page(request, "mute.html", status=status, paper=paper, words=words, muted=chosen.muted, **values)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import UnreadableAnswer
-from app.papers import sources
+from app.papers.sources import files
 from app.types import SourceKind
 from tests.papers.sources import responses
 
@@ -34,7 +34,7 @@ TODAY = date(2026, 11, 20)
 )
 def test_kind_from_content(text: str, kind: SourceKind) -> None:
     """Each kind has its own marks."""
-    assert sources.parse_file("saved", text.encode(), TODAY).kind is kind
+    assert files.parse_file("saved", text.encode(), TODAY).kind is kind
 
 
 def test_day_from_name() -> None:
@@ -42,8 +42,8 @@ def test_day_from_name() -> None:
     row = responses.hf_row()
     del row["paper"]["submittedOnDailyAt"]
     data = responses.hf(row).encode()
-    named = sources.parse_file("daily-2026-11-18.json", data, TODAY).parsed.records[0]
-    overridden = sources.parse_file(
+    named = files.parse_file("daily-2026-11-18.json", data, TODAY).parsed.records[0]
+    overridden = files.parse_file(
         "daily-2026-11-18.json", data, TODAY, day=date(2026, 11, 17)
     ).parsed.records[0]
     assert (named.listed_on, overridden.listed_on) == (date(2026, 11, 18), date(2026, 11, 17))
@@ -52,29 +52,29 @@ def test_day_from_name() -> None:
 def test_given_kind() -> None:
     """People call both kinds of files arxiv."""
     feed = responses.feed(responses.feed_entry()).encode()
-    assert sources.parse_file("a.xml", feed, TODAY, kind=SourceKind.ARXIV).kind is SourceKind.ARXIV_FEED
-    assert sources.parse_file("a.xml", feed, TODAY, kind=SourceKind.FEED).kind is SourceKind.FEED
+    assert files.parse_file("a.xml", feed, TODAY, kind=SourceKind.ARXIV).kind is SourceKind.ARXIV_FEED
+    assert files.parse_file("a.xml", feed, TODAY, kind=SourceKind.FEED).kind is SourceKind.FEED
 
 
 def test_files_with_votes_belong_to_hugging_face() -> None:
     """With two sources they would count twice."""
     data = b'{"id": "2611.00001", "title": "A", "upvotes": 3}'
-    assert sources.parse_file("a.jsonl", data, TODAY, kind=SourceKind.JSONL).kind is SourceKind.HUGGINGFACE
+    assert files.parse_file("a.jsonl", data, TODAY, kind=SourceKind.JSONL).kind is SourceKind.HUGGINGFACE
 
 
 def test_recorded_response() -> None:
     """The body is parsed; an error's reason is part of the message."""
     good = {"url": "https://export.arxiv.org/api/query", "status_code": 200, "body": responses.api()}
     bad = good | {"status_code": 400, "body": responses.API_ERROR}
-    assert sources.parse_file("a.json", json.dumps(good).encode(), TODAY).kind is SourceKind.ARXIV
+    assert files.parse_file("a.json", json.dumps(good).encode(), TODAY).kind is SourceKind.ARXIV
     with pytest.raises(UnreadableAnswer, match=r"HTTP 400.*incorrect id format"):
-        sources.parse_file("a.json", json.dumps(bad).encode(), TODAY)
+        files.parse_file("a.json", json.dumps(bad).encode(), TODAY)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n\x00\x00", b"Dear all,\n\nsee below", b"<svg/>"])
 def test_unknown_kind(data: bytes) -> None:
     with pytest.raises(UnreadableAnswer, match="this kind of file"):
-        sources.parse_file("file", data, TODAY)
+        files.parse_file("file", data, TODAY)
 
 
 @given(
@@ -97,7 +97,7 @@ def test_damaged_files(text: str, place: int, length: int, instead: str, kind: S
     """If a part is lost or replaced, or the kind is wrong, the file is read or is unreadable."""
     damaged = (text[:place] + instead + text[place + length :]).encode("utf-8", "surrogatepass")
     try:
-        parsed = sources.parse_file("saved.txt", damaged, TODAY, kind=kind).parsed
+        parsed = files.parse_file("saved.txt", damaged, TODAY, kind=kind).parsed
     except UnreadableAnswer:
         return
     numbered = [rejection for rejection in parsed.rejections if rejection.row is not None]

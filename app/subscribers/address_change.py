@@ -1,0 +1,176 @@
+"""Change a subscriber's address. The owner of the old address confirms first, then that of the new one.
+
+An operator can request the same, or change the address at once if its owner confirmed it elsewhere.
+
+The mail to the new address belongs to a pending row, as that of a sign-up does. The limits on mail to one
+mailbox and remembered declines apply to it, and its bounces do not count for the subscriber.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, delete, select
+
+from app.delivery import suppression
+from app.errors import Conflict, InvalidAddress
+from app.links import LIFETIMES, Purpose
+from app.storage.database import advisory_lock
+from app.storage.models import AddressChange, RequestKind, Subscriber
+from app.storage.models import SubscriberState as State
+from app.subscribers import form_submissions
+from app.subscribers.address import normalise_address
+from app.subscribers.privacy import anonymise
+from app.subscribers.repository import (
+    ADDRESS_CHANGED,
+    enqueue_requested_mail,
+    get,
+    get_for_update,
+    record_event,
+    require_not_erased,
+    reschedule,
+    state_before_bounces,
+)
+from app.types import MailKind
+
+LIFETIME: timedelta = LIFETIMES[Purpose.ADDRESS]
+
+
+def request_change(session: Session, subscriber_id: int, email: str, now: datetime) -> int | None:
+    """Store the new address, and mail a link to the old one. Return the id of the mail.
+
+    Return None if such a mail was sent less than an hour ago; its link confirms the newest request. Raise
+    InvalidAddress, or Conflict if the subscription is not active.
+    """
+    email, subscriber = normalise_address(email), get_for_update(session, subscriber_id)
+    if email == subscriber.email:
+        raise InvalidAddress("This is your current address.", "email")
+    if subscriber.state not in (State.ACTIVE, State.PAUSED):
+        raise Conflict("Only an active subscription can get a new address.")
+    session.merge(AddressChange(subscriber_id=subscriber_id, email=email, requested_at=now))
+    record_event(session, "address_asked", subscriber, now)
+    return enqueue_requested_mail(session, subscriber, MailKind.ADDRESS, now, lifetime=LIFETIME)
+
+
+def request_change_by_operator(session: Session, subscriber_id: int, email: str, now: datetime) -> int | None:
+    """Request a change on behalf of an operator, who may know which addresses are registered.
+
+    Raise Conflict also if the new address is suppressed, or belongs to another subscriber.
+    """
+    _lock_free_address(session, normalise_address(email), subscriber_id)
+    return request_change(session, subscriber_id, email, now)
+
+
+def replace_address(session: Session, subscriber_id: int, email: str, now: datetime) -> Subscriber:
+    """Change the address at once, because its owner confirmed it to the operator.
+
+    A subscriber whose mail bounced gets digests again. Raise InvalidAddress, or Conflict if the address is
+    suppressed or belongs to another subscriber, or the subscription is over or not confirmed.
+    """
+    email = normalise_address(email)
+    holder = _lock_free_address(session, email, subscriber_id)
+    subscriber = get_for_update(session, subscriber_id)
+    require_not_erased(subscriber)
+    if subscriber.state not in (State.ACTIVE, State.PAUSED, State.BOUNCING):
+        raise Conflict(f"Only an active subscription can get a new address: this one is {subscriber.state}.")
+    session.execute(delete(AddressChange).where(col(AddressChange.subscriber_id) == subscriber_id))
+    if subscriber.state is State.BOUNCING:
+        subscriber.state, subscriber.ended_at = state_before_bounces(session, subscriber), None
+        record_event(session, "trusted_again", subscriber, now)
+        if subscriber.state is State.PAUSED:
+            record_event(session, "paused", subscriber, now)
+        reschedule(session, subscriber, now)
+    _move(session, subscriber, email, holder, now)
+    return subscriber
+
+
+def _lock_free_address(session: Session, email: str, subscriber_id: int) -> Subscriber | None:
+    """Lock an address that no mail is sent to yet, and return its row if it has one, of a pending sign-up.
+
+    Raise InvalidAddress if it is the subscriber's own, Conflict if it is suppressed or somebody else's.
+    """
+    if get(session, subscriber_id).email == email:
+        raise InvalidAddress(f"{email} is the address of this subscriber already.", "email")
+    advisory_lock(session, f"mailbox {form_submissions.mailbox_hash(email)}")
+    if suppression.is_suppressed(session, email):
+        raise Conflict(f"{email} is suppressed: lift the suppression first, if its owner wants mail again.")
+    row = (
+        select(Subscriber).where(Subscriber.email == email, Subscriber.id != subscriber_id).with_for_update()
+    )
+    holder = session.exec(row).one_or_none()
+    if holder is not None and holder.state is not State.PENDING:
+        raise Conflict(f"{email} is already registered: subscriber {holder.id}, {holder.state}.")
+    return holder
+
+
+def open_change(
+    session: Session, subscriber_id: int, delivery_id: int, now: datetime
+) -> AddressChange | None:
+    """Return the change that a link to this subscriber, or to the row of the new address, can confirm.
+
+    `delivery_id` is the mail with the link. Two subscribers may want the same address: it tells which one's
+    change the new address was asked about.
+    """
+    recent = select(AddressChange).where(col(AddressChange.requested_at) > now - LIFETIME)
+    recent = recent.execution_options(populate_existing=True)
+    own = session.exec(recent.where(AddressChange.subscriber_id == subscriber_id)).one_or_none()
+    return own or session.exec(recent.where(AddressChange.delivery_id == delivery_id)).one_or_none()
+
+
+def new_address(session: Session, subscriber_id: int, now: datetime) -> str | None:
+    """Return the address that a subscriber is to get once it is confirmed, or None."""
+    change = session.get(AddressChange, subscriber_id)
+    return change.email if change and change.requested_at > now - LIFETIME else None
+
+
+def confirm_change(
+    session: Session, subscriber_id: int, delivery_id: int, email: str, visitor: str, now: datetime
+) -> int | None:
+    """Confirm a change to `email`, the address on the page, with the link to one of both addresses.
+
+    With the old address, return the id of a request to be processed, which mails the new address, or None
+    if it was confirmed before. With the new one, change the address, and return None. Raise Conflict if
+    there is nothing to confirm.
+    """
+    change = open_change(session, subscriber_id, delivery_id, now)
+    subscriber = get_for_update(session, change.subscriber_id) if change else None
+    change = open_change(session, subscriber_id, delivery_id, now)  # again, under the lock
+    if change is None or subscriber is None:
+        raise Conflict("This change is complete, or it has expired.")
+    if subscriber.state not in (State.ACTIVE, State.PAUSED):
+        raise Conflict("This subscription is no longer active.")
+    if change.email != email:
+        raise Conflict("The new address has changed since you opened this page. Check it, and confirm again.")
+    if change.subscriber_id == subscriber_id:
+        if change.approved_at is not None:
+            return None
+        change.approved_at = now
+        session.add(change)
+        return form_submissions.store(
+            session, RequestKind.ADDRESS, email, visitor, now, subscriber_id=subscriber_id
+        )
+    holder = get_for_update(session, subscriber_id)
+    if suppression.is_suppressed(session, email) or holder.state is not State.PENDING:
+        raise Conflict("This address cannot be used.")
+    session.delete(change)
+    _move(session, subscriber, email, holder, now)
+    return None
+
+
+def _move(
+    session: Session, subscriber: Subscriber, email: str, holder: Subscriber | None, now: datetime
+) -> None:
+    """Store a subscriber's new address, and erase the pending sign-up that has it."""
+    if holder is not None:
+        anonymise(session, holder, now)
+        record_event(session, "erased", holder, now)
+        session.flush()
+    subscriber.email = email
+    subscriber.link_epoch += 1  # links in mails to the old address no longer work
+    record_event(session, ADDRESS_CHANGED, subscriber, now)
+    session.add(subscriber)
+
+
+def expire_changes(session: Session, now: datetime) -> None:
+    """Delete changes that can no longer be confirmed."""
+    session.execute(delete(AddressChange).where(col(AddressChange.requested_at) <= now - LIFETIME))

@@ -1,0 +1,36 @@
+"""PURE. Find the arXiv id or the DOI in an untrusted value, such as a URL."""
+
+from __future__ import annotations
+
+import re
+
+from app.text.sanitize import one_line
+
+_ARXIV_NEW = r"\d{4}\.\d{4,5}"
+_ARXIV_OLD = r"[a-z][a-z-]*(?:\.[A-Za-z]{2})?/\d{7}"
+_ARXIV_ID = re.compile(rf"(?:^|[/:.\s])({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?(?=$|[\s?#.,;)]|\.pdf)")
+_BARE_ARXIV_ID = re.compile(rf"({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?")
+_ARXIV_PLACE = re.compile(r"arxiv", re.IGNORECASE)
+_DOI = re.compile(r"\b(10\.\d{4,9}/[^\s\"<>?#]+)", re.IGNORECASE)
+_ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
+
+
+def arxiv_id(value: object) -> tuple[str, int]:
+    """Return the arXiv id in an id or a URL, and its version (0 if there is none)."""
+    text = one_line(value, 300)
+    match = _BARE_ARXIV_ID.fullmatch(text)
+    if match is None and _ARXIV_PLACE.search(text):
+        match = _ARXIV_ID.search(text)
+    return (match.group(1), int(match.group(2) or 0)) if match else ("", 0)
+
+
+def doi(value: object) -> str:
+    """Return a DOI in lower case, without the resolver's URL."""
+    match = _DOI.search(one_line(value, 300))
+    return match.group(1).rstrip(".,;)").lower() if match else ""
+
+
+def arxiv_id_of_doi(value: str) -> str:
+    """Return the arXiv id in a DOI assigned by arXiv, or ""."""
+    match = _ARXIV_DOI.fullmatch(value)
+    return arxiv_id(match.group(1))[0] if match else ""
