@@ -13,7 +13,6 @@ from app.errors import InvalidInterest
 from app.relevance import query_language
 from app.relevance.query_language import Query
 from app.text.tokenizer import stem_all
-from app.types import Interest
 
 
 def parse_without_text(text: str) -> Query:
@@ -298,17 +297,6 @@ def test_any_muted_text_is_parsed_or_refused(text: str) -> None:
     with contextlib.suppress(InvalidInterest):
         query = query_language.parse_muted(text)
         assert query.excluded_phrases or query.excluded_authors or query.excluded_categories
-
-
-def test_suggested_words_to_mute() -> None:
-    """Suggest keywords in the text, pairs of title words, then title words; no words of own interests."""
-    suggestions = query_language.mute_suggestions(
-        "Language Agents that Plan: A Study of GUI-Agents",
-        "We use world models, and GUI agents.",
-        ["world models", "robots", "Language  agents"],
-        [Interest("study of plans")],
-    )
-    assert suggestions == ["world models", "Language agents", "GUI-Agents", "Language", "Agents", "GUI"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from app.relevance import mute_suggestions
+from app.types import Interest
+
+
+def test_suggested_words_to_mute() -> None:
+    """Suggest keywords in the text, pairs of title words, then title words; no words of own interests."""
+    suggestions = mute_suggestions.suggest(
+        "Language Agents that Plan: A Study of GUI-Agents",
+        "We use world models, and GUI agents.",
+        ["world models", "robots", "Language  agents"],
+        [Interest("study of plans")],
+    )
+    assert suggestions == ["world models", "Language agents", "GUI-Agents", "Language", "Agents", "GUI"]
