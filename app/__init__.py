@@ -72,7 +72,8 @@ Where to find limits, weights and intervals:
     how long a lease lasts                      delivery/ledger/claims.py
     when soft bounces suppress an address       bounces/soft_bounce_score.py
     how often a bounce counts                   bounces/recording.py
-    how a relay's replies are understood        delivery/smtp/responses/classify.py, phrases.py
+    how a relay's replies are understood        delivery/smtp/responses/relay_replies.py, refusal_phrases.py
+    words that ask a sender to slow down        delivery/smtp/responses/relay_replies.py
     how long links work (LIFETIMES)             settings.py, links.py
     how long an operator is signed in           storage/admin_sessions.py, web/admin/sign_in.py
     how many e-mails a mailbox may request      subscribers/form_submissions.py

@@ -20,12 +20,11 @@ from unittest.mock import patch
 
 from app.bounces import Kind, Notice, parse_mail
 from app.delivery.smtp import responses
-from app.delivery.smtp.responses import Action, phrase_matching
+from app.delivery.smtp.responses import Action, diagnosis, phrase_matching
 from app.delivery.smtp.responses.phases import PHASES
-from app.delivery.smtp.responses.phrases import PHRASES_BY_REASON, WORDS_BY_REASON
+from app.delivery.smtp.responses.refusal_phrases import PHRASES_BY_REASON, WORDS_BY_REASON
 
 Key = TypeVar("Key")
-CLASSIFY = "app.delivery.smtp.responses.classify"  # the package exports a function of this name
 MAILS = "data/bounces"
 
 
@@ -95,7 +94,7 @@ def texts_by_source(folder: Path, files: Mapping[str, Action]) -> dict[str, set[
             seen.add(text.lower())
             return phrase_matching.phase_in(text)
 
-        with patch.multiple(sys.modules[CLASSIFY], reason_in=reason_in, phase_in=phase_in):
+        with patch.multiple(diagnosis, reason_in=reason_in, phase_in=phase_in):
             parse_mail((folder / file).read_bytes())
     return texts
 

@@ -6,14 +6,16 @@ only if the text is not recognized.
 
 reasons          the reasons, and the consequences of each
 status_codes     enhanced statuses → reasons
-phrases          the phrases with which servers refuse mail
+refusal_phrases  the phrases with which servers refuse mail
 phrase_matching  phrases → reasons
 phases           which command was refused
-failure_phrases  the phrases by which bounce notices are recognised
-classify         status, text and command → `Diagnosis` of a notice, `SendOutcome` of a reply
+notice_phrases   the phrases by which bounce notices are recognised
+diagnosis        status, text and command of a refusal → `Diagnosis`
+relay_replies    a reply of the relay → `SendOutcome`; the words with which receivers ask us to slow down
 """
 
-from app.delivery.smtp.responses.classify import Diagnosis, classify, diagnose
+from app.delivery.smtp.responses.diagnosis import Diagnosis, diagnose
 from app.delivery.smtp.responses.phrase_matching import mentions_failure
 from app.delivery.smtp.responses.reasons import HARD, NOT_ABOUT_RECIPIENT, Action, Reason
+from app.delivery.smtp.responses.relay_replies import classify
 from app.delivery.smtp.responses.status_codes import status_in

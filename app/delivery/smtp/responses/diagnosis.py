@@ -1,4 +1,4 @@
-"""PURE. Code, enhanced status, text and command of a refusal → a diagnosis, and the outcome of a mail."""
+"""PURE. Code, enhanced status, text and command of a refusal → a diagnosis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from app.delivery.smtp.responses.phases import Phase
 from app.delivery.smtp.responses.phrase_matching import phase_in, reason_in, topic_in
 from app.delivery.smtp.responses.reasons import HARD, HARD_BY_STATUS, NOT_ABOUT_RECIPIENT, Action, Reason
 from app.delivery.smtp.responses.status_codes import GENERIC_CODES, SPECIFIC_CODES, more_specific, status_in
-from app.types import SendOutcome
 
 MAX_CHARS = 8000  # of each text; the rest is ignored
 
@@ -135,48 +134,3 @@ def _reply_code(text: str) -> int:
 
 def _one_line(text: str) -> str:
     return " ".join(text[:MAX_CHARS].split())
-
-
-# --- the relay's replies
-
-
-# The sender's address, authentication or reputation: the relay would refuse the next mail as well. This stops
-# all mail, so texts that may come from one subscriber's own filter must not count.
-_OUR_FAULT = frozenset({Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.NO_RELAYING, Reason.REQUIRE_PTR})
-_OUR_FAULT_WORDS = re.compile(
-    r"\b(blocklist|blacklist|block list|spamhaus|barracuda)\b|authentication (is )?required|not authenticated"
-    r"|(client host|ip( address)?|sender( address)?|domain) .{0,60}(blocked|rejected|banned|not allowed)",
-    re.IGNORECASE,
-)
-_OUR_FAULT_STATUS = re.compile(r"5\.1\.[78]|5\.7\.(?:0|8|9|11|14|2\d|30|5\d\d|6\d\d|7\d\d)|5\.5\.[12]")
-_OUR_FAULT_CODES = {500, 502, 503, 504, 521, 530, 534, 535, 538}
-# The words with which Gmail, Yahoo, Outlook and Orange ask a sender, not one mail, to slow down.
-_THROTTLED = re.compile(
-    r"\b4\.7\.(?:28|65\d)\b|\[TSS?\d\d\]|\bS77\d{1,3}\b|\bOFR(?:004)?_\d{3}\b"
-    r"|\bunusual rate of (?:unsolicited|e-?mail)"
-    r"|\btemporarily (?:rate[- ]limited|deferred due to unexpected volume)",
-    re.IGNORECASE,
-)
-
-
-def classify(code: int, text: str) -> SendOutcome:
-    """Return the outcome of a mail, given the relay's reply. Its enhanced status, if any, is in the text."""
-    if 200 <= code < 300:
-        return SendOutcome.ACCEPTED
-    if 400 <= code < 500:
-        return SendOutcome.THROTTLED if _THROTTLED.search(text) else SendOutcome.DEFERRED
-    status = status_in(text)
-    if _OUR_FAULT_STATUS.fullmatch(status):
-        return SendOutcome.SENDER_REJECTED
-    diagnosis = diagnose(f"{code} {text}")
-    if diagnosis.action is Action.SUPPRESS:
-        return SendOutcome.HARD_BOUNCE
-    if diagnosis.reason is Reason.MAILBOX_FULL:
-        return SendOutcome.MAILBOX_FULL
-    # 5.7.1 only means that some policy refused the mail. One subscriber's filter must not stop all mail.
-    is_our_fault = diagnosis.reason in _OUR_FAULT or _OUR_FAULT_WORDS.search(text) or code in _OUR_FAULT_CODES
-    return (
-        SendOutcome.SENDER_REJECTED
-        if is_our_fault and status in ("", "5.7.1", "5.0.0")
-        else SendOutcome.SOFT_BOUNCE
-    )
