@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import re
 from collections import Counter, defaultdict
 from datetime import UTC, date, datetime, timedelta
@@ -104,10 +105,12 @@ def _first_due(
 
 def _check_no_paper_was_received_twice(server: MailServer, papers: set[int]) -> None:
     """Check the received mails: no link to a paper is in two mails to one reader."""
-    links: dict[str, Counter[str]] = defaultdict(Counter)
+    links: dict[str, Counter[bytes]] = defaultdict(Counter)
     for mail in server.messages:
-        body = mail.parsed().get_body(("plain",))
-        assert body
-        links[mail.recipient].update(set(re.findall(r"https://arxiv\.org/abs/\S+", body.get_content())))
+        parts = email.message_from_bytes(mail.data).walk()  # `parsed` takes ten times as long
+        (text,) = (part for part in parts if part.get_content_type() == "text/plain")
+        body = text.get_payload(decode=True)
+        assert isinstance(body, bytes)
+        links[mail.recipient].update(set(re.findall(rb"https://arxiv\.org/abs/\S+", body)))
     assert sum(len(seen) for seen in links.values()) > len(papers)
     assert {link for seen in links.values() for link, times in seen.items() if times > 1} == set()
