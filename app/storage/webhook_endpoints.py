@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from sqlalchemy import func, update
 from sqlmodel import Session, col, delete, select
@@ -92,6 +93,12 @@ def _check_url(session: Session, url: str, own_id: int | None) -> str:
     if session.exec(same).first() not in (None, own_id):
         raise Conflict("there is a webhook with this URL already")
     return url
+
+
+def origin(url: str) -> str:
+    """Return scheme and host of a URL, without its path and query, which may contain a secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def get(session: Session, endpoint_id: int) -> WebhookEndpoint:
@@ -245,14 +252,11 @@ def resend_failed(session: Session, row: WebhookEndpoint, now: datetime) -> int:
     return session.execute(failed.values(**values)).rowcount  # type: ignore[attr-defined, no-any-return]
 
 
-def count_by_state(session: Session, ids: Collection[int]) -> dict[int, dict[str, int]]:
-    """Count the stored events of these endpoints by state."""
-    counts: dict[int, dict[str, int]] = {number: dict.fromkeys(WebhookState, 0) for number in ids}
-    columns = col(WebhookMessage.endpoint_id), col(WebhookMessage.state)
-    rows = select(*columns, func.count()).where(columns[0].in_(ids)).group_by(*columns)
-    for number, state, count in session.exec(rows):
-        counts[number][WebhookState(state)] = count
-    return counts
+def count_by_state(session: Session, endpoint_id: int) -> dict[str, int]:
+    """Count the stored events of an endpoint by state."""
+    state = col(WebhookMessage.state)
+    rows = select(state, func.count()).where(WebhookMessage.endpoint_id == endpoint_id).group_by(state)
+    return dict.fromkeys(WebhookState, 0) | dict(session.exec(rows).all())
 
 
 def prune(session: Session, before: datetime) -> int:

@@ -6,6 +6,7 @@ import pytest
 from sqlmodel import select
 
 from app.application import Application
+from app.storage import webhook_endpoints
 from app.storage.models import AuditEntry
 from tests.cli.test_commands import Run, environment, parse_output, run
 from tests.support.webhook_receiver import WebhookReceiver
@@ -36,7 +37,8 @@ def test_webhooks(app: Application, run: Run, monkeypatch: pytest.MonkeyPatch) -
         run("webhooks", command, "1")
     assert "no webhook 1" in run("webhooks", "remove", "1", code=1).stderr
     with app.db.read() as session:
-        actions = session.exec(select(AuditEntry.action)).all()
-    assert actions == [
+        entries = session.exec(select(AuditEntry)).all()
+    assert {each.detail["url"] for each in entries} == {webhook_endpoints.origin(receiver.url)}
+    assert [each.action for each in entries] == [
         f"webhook.{each}" for each in ("add", "rotate", "disable", "enable", "resend", "remove")
     ]

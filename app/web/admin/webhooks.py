@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from app import clock
 from app.application import Application
 from app.errors import Conflict, InvalidInput
+from app.storage import webhook_endpoints
 from app.storage.models import WebhookEvent
 from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
 from app.web.api import webhooks
@@ -140,7 +141,7 @@ def _webhooks_page(
     listed = webhooks.list_webhooks(request.app.state.paperboy, operator.key)
     return page(
         request, "admin/webhooks.html", operator, status=status, webhooks=listed.items, message=message,
-        problem=problem, typed=typed, events=list(WebhookEvent),
+        problem=problem, typed=typed, events=list(WebhookEvent), origin=webhook_endpoints.origin,
     )  # fmt: skip
 
 
@@ -153,5 +154,6 @@ def _webhook_page(
     sent = webhooks.list_messages(app, operator.key, webhook_id, window or PageWindow(SHOWN, None))
     return page(
         request, "admin/webhook.html", operator, status=status, webhook=webhook, sent=sent, secret=secret,
-        message=message, problem=problem, events=list(WebhookEvent), days=app.settings.run_retention_days,
+        message=message, problem=problem, events=list(WebhookEvent), origin=webhook_endpoints.origin,
+        days=app.settings.run_retention_days,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from app import webhooks
 from app.errors import Conflict
@@ -32,7 +32,7 @@ class WebhookOut(BaseModel):
     """A webhook, without its secret."""
 
     id: int
-    url: Url
+    url: Url = Field(description="Only scheme and host, unless the key has the scope `write`.")
     events: list[WebhookEvent]
     include_addresses: Addresses
     created_at: datetime
@@ -96,12 +96,11 @@ class ResentMessages(BaseModel):
 
 
 @router.get("")
-def list_webhooks(app: Paperboy, _key: CanRead) -> WebhookList:
+def list_webhooks(app: Paperboy, key: CanRead) -> WebhookList:
     """List all webhooks."""
     with app.db.read() as session:
         rows = webhook_endpoints.all_endpoints(session)
-        counts = webhook_endpoints.count_by_state(session, [row.id or 0 for row in rows])
-    return WebhookList(items=[_to_out(row, counts) for row in rows])
+        return WebhookList(items=[_to_out(session, row, key) for row in rows])
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
@@ -116,15 +115,14 @@ def add_webhook(app: Paperboy, key: CanWrite, now: Now, body: NewWebhook) -> Web
     with app.db.write() as session:
         row = webhook_endpoints.add(session, body.url, body.events, body.include_addresses, now)
         _record(session, key, "add", row, now)
-        return _with_secret(row)
+        return _with_secret(session, row, key)
 
 
 @router.get("/{webhook_id}", responses=problems.responses(404))
-def get_webhook(app: Paperboy, _key: CanRead, webhook_id: Id) -> WebhookOut:
+def get_webhook(app: Paperboy, key: CanRead, webhook_id: Id) -> WebhookOut:
     """Return a webhook."""
     with app.db.read() as session:
-        row = webhook_endpoints.get(session, webhook_id)
-        return _to_out(row, webhook_endpoints.count_by_state(session, [webhook_id]))
+        return _to_out(session, webhook_endpoints.get(session, webhook_id), key)
 
 
 @router.patch("/{webhook_id}", responses=problems.responses(404, 409))
@@ -140,7 +138,7 @@ def change_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, body:
         row = webhook_endpoints.get(session, webhook_id)
         webhook_endpoints.change(session, row, **body.model_dump(), now=now)
         _record(session, key, "change", row, now)
-        return _to_out(row, webhook_endpoints.count_by_state(session, [webhook_id]))
+        return _to_out(session, row, key)
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=problems.responses(404))
@@ -163,7 +161,7 @@ def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Web
         _require_read(key)
         webhook_endpoints.rotate(session, row, now)
         _record(session, key, "rotate", row, now)
-        return _with_secret(row, webhook_endpoints.count_by_state(session, [webhook_id]))
+        return _with_secret(session, row, key)
 
 
 @router.post("/{webhook_id}/test", responses=problems.responses(404))
@@ -205,17 +203,19 @@ def _require_read(key: ApiKeyIdentity) -> None:
         raise Conflict("this key lacks the scope “read”, without which it cannot have events sent")
 
 
-def _record(session: Any, key: ApiKeyIdentity, change: str, row: WebhookEndpoint, now: datetime) -> None:
-    audit_log.record(session, key.name, f"webhook.{change}", row.id, now, url=row.url)
+def _record(session: Session, key: ApiKeyIdentity, change: str, row: WebhookEndpoint, now: datetime) -> None:
+    audit_log.record(session, key.name, f"webhook.{change}", row.id, now, url=webhook_endpoints.origin(row.url))
 
 
-def _to_out(row: WebhookEndpoint, counts: dict[int, dict[str, int]]) -> WebhookOut:
-    return WebhookOut.model_validate(row.model_dump() | {"messages": counts[row.id or 0]})
+def _to_out(session: Session, row: WebhookEndpoint, key: ApiKeyIdentity) -> WebhookOut:
+    """Return a webhook without its secrets: its URL may contain one, which only those who may write see."""
+    url = row.url if Scope.WRITE in key.scopes else webhook_endpoints.origin(row.url)
+    counts = webhook_endpoints.count_by_state(session, row.id or 0)
+    return WebhookOut.model_validate(row.model_dump() | {"url": url, "messages": counts})
 
 
-def _with_secret(row: WebhookEndpoint, counts: dict[int, dict[str, int]] | None = None) -> WebhookWithSecret:
-    masked = _to_out(row, counts or {row.id or 0: dict.fromkeys(WebhookState, 0)})
-    return WebhookWithSecret(**masked.model_dump(), secret=row.secret)
+def _with_secret(session: Session, row: WebhookEndpoint, key: ApiKeyIdentity) -> WebhookWithSecret:
+    return WebhookWithSecret(**_to_out(session, row, key).model_dump(), secret=row.secret)
 
 
 def _message_out(row: WebhookMessage) -> MessageOut:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from app import clock
 from app.application import Application
 from app.settings import Settings
 from app.storage import webhook_endpoints
+from app.storage.models import Scope
 from tests.support.webhook_receiver import WebhookReceiver
 from tests.web.admin.conftest import Desk
 
@@ -50,6 +52,19 @@ def test_operator_adds_and_tests_a_webhook(
     for action in ("disable", "enable", "resend", "remove"):
         assert desk.post(f"{at}/{action}").status_code == 303
     assert "None yet." in desk.get("/admin/webhooks").text
+
+
+def test_secrets_in_urls_are_hidden(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The whole URL is only in the form that changes it, for those who may."""
+    url = "https://chat.test/hooks/SECRET"
+    with app.db.write() as session:
+        webhook_endpoints.add(session, url, ["sending.paused"], False, clock.utcnow())
+    for path in ("/admin/webhooks", "/admin/webhooks/1"):
+        shown = sign_in(Scope.READ).get(path).text
+        assert "https://chat.test" in shown
+        assert "SECRET" not in shown
+    assert "SECRET" not in sign_in().get("/admin/webhooks").text
+    assert sign_in().get("/admin/webhooks/1").text.count(url) == 1
 
 
 def test_problems_are_shown_on_the_form(sign_in: Callable[..., Desk]) -> None:

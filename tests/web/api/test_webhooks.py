@@ -9,6 +9,7 @@ import pytest
 
 from app import webhooks
 from app.application import Application
+from app.doctor import service_state
 from app.storage import webhook_endpoints
 from app.storage.models import Scope, WebhookEvent
 from tests.conftest import NOW
@@ -78,6 +79,24 @@ def test_writing_alone_does_not_read(app: Application, call: Call) -> None:
         assert call(method, path, json={"include_addresses": True}, scope=Scope.WRITE).status_code == 409
     with app.db.read() as session:
         assert not webhook_endpoints.get(session, number or 0).include_addresses
+
+
+def test_secrets_in_urls_are_hidden(app: Application, call: Call) -> None:
+    """Only a key that may change the URL sees all of it. It is not in the audit log."""
+    url = "https://chat.test:8443/hooks/T0-SECRET?token=SECRET"
+    added = call("POST", "/webhooks", json={"url": url, "events": ["sending.paused"]}, scope=BOTH).json()
+    at = f"/webhooks/{added['id']}"
+    assert added["url"] == url
+    call("PATCH", at, json={"enabled": False}, scope=BOTH)
+    assert call("GET", at, scope=BOTH).json()["url"] == url
+    for path in (at, "/webhooks", f"{at}/messages", "/audit-log"):
+        answer = call("GET", path, scope=Scope.READ)
+        assert answer.status_code == 200
+        assert "SECRET" not in answer.text, path
+    assert call("GET", at, scope=Scope.READ).json()["url"] == "https://chat.test:8443"
+    with app.db.write() as session:
+        webhook_endpoints.get(session, added["id"]).error = "HTTP 404."
+    assert "SECRET" not in str(list(service_state.check(app.db, app.models, NOW)))
 
 
 @pytest.mark.parametrize(
