@@ -332,10 +332,14 @@ def test_copies_send_no_webhook_events(
 ) -> None:
     """A restored database sends no events that its original may have sent. Moved ones leave once."""
     with service.db.write() as session:
-        webhook_endpoints.add(session, "https://a.test/hook", list(WebhookEvent), False, now)
+        for url in ("https://a.test/hook", "https://removed.test/hook"):
+            webhook_endpoints.add(session, url, list(WebhookEvent), False, now)
         webhook_endpoints.emit(session, WebhookEvent.PAUSED, {}, now)
     maintenance.back_up(service, tmp_path / "backup.zip", now)
-    restored, _ = restore(service, tmp_path / "backup.zip", empty_url, now + timedelta(hours=1))
+    with service.db.write() as session:
+        webhook_endpoints.remove(session, webhook_endpoints.get(session, 2))
+    restored, report = restore(service, tmp_path / "backup.zip", empty_url, now + timedelta(hours=1))
+    assert report.webhooks == ["1 (https://a.test)", "2 (https://removed.test)"]
     moved = move(service, f"sqlite:///{tmp_path}/moved.db", tmp_path / "1.zip", now + timedelta(hours=1))
     restored_services += [restored, moved]
     assert states_of_events(restored) == states_of_events(service) == {(True, "failed")}

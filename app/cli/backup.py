@@ -91,6 +91,7 @@ def restore(
                 "recovered": report.recovered,
                 "waiting": report.waiting,
                 "due_since": report.due_since,
+                "webhooks": report.webhooks,
             }
         )
         return
@@ -152,4 +153,10 @@ def _print_report(report: RestoreReport, made: str, *, with_previous: bool) -> N
             "If the old database can still be read, restore again with --previous.",
             soft_wrap=True,
         )
-    console.print("Look at them: paperboy deliveries --state uncertain. Then: paperboy sending resume.")
+    if report.webhooks:
+        console.print(
+            f"These webhooks are disabled: {', '.join(report.webhooks)}. Some may have been removed since the "
+            "backup. For each: paperboy webhooks enable NUMBER, or paperboy webhooks remove NUMBER.",
+            soft_wrap=True,
+        )
+    console.print("Look at the mails: paperboy deliveries --state uncertain. Then: paperboy sending resume.")

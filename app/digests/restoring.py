@@ -40,6 +40,7 @@ class RestoreReport:
     recovered: int = 0  # mails that the previous database recorded
     waiting: int = 0  # mails that were waiting or in flight when the backup was made
     due_since: Counter[str] = field(default_factory=Counter)  # digests by edition
+    webhooks: list[str] = field(default_factory=list)  # disabled, also those that were removed since
 
 
 def settle(
@@ -60,6 +61,7 @@ def settle(
     ledger.recover(db, journals, now, UncertainPolicy.HOLD, on_failed)
     with db.write() as session:
         webhook_endpoints.disable_all(session, WEBHOOKS_DISABLED, now)
+        report.webhooks = [webhook_endpoints.label(row) for row in webhook_endpoints.all_endpoints(session)]
         if previous:
             report.recovered = ledger.copy_since(session, previous, backup_at)
             _repeat_departures(session, previous, now)

@@ -94,7 +94,7 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
 
 def _check_webhooks(session: Session) -> Iterator[Finding]:
     for endpoint in webhook_endpoints.all_endpoints(session):
-        name = f"webhook {endpoint.id} ({webhook_endpoints.origin(endpoint.url)})"
+        name = f"webhook {webhook_endpoints.label(endpoint)}"
         if endpoint.disabled_at and endpoint.error:
             message = f"was disabled at {endpoint.disabled_at:%Y-%m-%d %H:%M} UTC: {endpoint.error}"
             fix = f"find out why, then run `paperboy webhooks enable {endpoint.id}`, or remove it"

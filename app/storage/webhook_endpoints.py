@@ -101,6 +101,11 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
+def label(row: WebhookEndpoint) -> str:
+    """Return an endpoint's number and where it is, for people."""
+    return f"{row.id} ({origin(row.url)})"
+
+
 def get(session: Session, endpoint_id: int) -> WebhookEndpoint:
     """Return an endpoint. Raise NotFound if there is none with this id."""
     row = session.get(WebhookEndpoint, endpoint_id)

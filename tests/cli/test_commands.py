@@ -1000,9 +1000,11 @@ def test_first_command_creates_the_database(
 @pytest.mark.usefixtures("alice_is_due")
 def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Only an empty database is restored. What may have left is shown, and sending is paused."""
+    run("webhooks", "add", "https://a.test/hooks/SECRET")
     old = os.environ["PAPERBOY_DATABASE_URL"]
     assert "rows" in run("backup").stdout
     (file,) = (tmp_path / "var" / "backups").iterdir()
+    assert file.parent.stat().st_mode & 0o777 == 0o700
     assert parse_output(run("backup", "second.zip", "--json"))["file"] == "second.zip"
     assert "The backup is complete" in run("restore", str(file), "--check").stdout
     assert "is not empty" in run("restore", str(file), code=1).stderr
@@ -1015,7 +1017,9 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert parse_output(run("runs", "--json")) == []
     assert parse_output(run("deliveries", "--json"))[0]["state"] == "sent"
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/alone.db")
-    assert "Who unsubscribed or was erased since the backup is active" in run("restore", str(file)).stdout
+    restored = run("restore", str(file)).stdout
+    assert "Who unsubscribed or was erased since the backup is active" in restored
+    assert "These webhooks are disabled: 1 (https://a.test)." in restored
 
 
 @pytest.mark.usefixtures("alice_is_due")
