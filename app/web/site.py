@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
+from starlette.routing import Mount
 
 from app import clock
 from app.application import Application
@@ -84,8 +86,11 @@ def create(app: Application, lifespan: Lifespan, answer_delay: float) -> FastAPI
     for module in PAGES:
         site.router.routes.extend(module.router.routes)
     admin.install(site)
-    site.mount("/api", api.create(app, limits))
-    site.mount("/hooks", webhooks.create(app, limits))
+    for path, mounted in (("/api", api.create(app, limits)), ("/hooks", webhooks.create(app, limits))):
+        mount = Mount(path, mounted)
+        # By default, a path with a newline is not matched, and would get an HTML page.
+        mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
+        site.router.routes.append(mount)
     site.mount("/static", templating.Static(directory=templating.STATIC), name="static")
     telemetry.install(site, app.settings)
     return site

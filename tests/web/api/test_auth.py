@@ -105,6 +105,16 @@ def test_wrong_key_and_missing_key_have_different_errors(client: TestClient) -> 
     assert wrong.startswith("unknown key")
 
 
+@pytest.mark.parametrize("path", ["/v1/subscribers/%0A/export", "/v1/x%0Ay", "/v1/subscribers/%C3%28%0A/export"])
+def test_odd_bytes_in_paths(path: str, site: FastAPI, create_key: Callable[[Scope], str]) -> None:
+    """A newline in a path gets the API's error, not a page."""
+    key = {"Authorization": f"Bearer {create_key(Scope.READ)}"}
+    with TestClient(site) as client:
+        answer = client.get(f"/api{path}", headers=key)
+    assert answer.status_code in (404, 422)
+    assert answer.headers["Content-Type"] == "application/problem+json"
+
+
 def test_unknown_paths_and_methods(call: Call) -> None:
     """An unknown path gets 404 and an unsupported method 405."""
     assert call("GET", "/nothing").json()["detail"].startswith("there is no such path: ")
