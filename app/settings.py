@@ -395,5 +395,8 @@ def load(**overrides: object) -> Settings:
             lines.append(f"{name}: {problem['msg']}" if problem["loc"] else problem["msg"])
         raise InvalidSettings("\n".join(lines)) from None
     if not settings.secret_keys:
-        raise InvalidSettings("PAPERBOY_SECRET_KEYS is not set: make one with `paperboy key secret`")
+        raise InvalidSettings(
+            "PAPERBOY_SECRET_KEYS is not set: run `make .env`, which writes a new one to .env, "
+            "or make one with `paperboy key secret`"
+        )
     return settings

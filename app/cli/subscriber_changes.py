@@ -12,6 +12,7 @@ from sqlmodel import Session
 from app import clock, pipeline, subscribers
 from app.cli import output, sending
 from app.delivery import ledger
+from app.doctor import relay
 from app.errors import InvalidInput
 from app.storage import audit_log
 from app.storage.models import Delivery, DeliveryState, Subscriber
@@ -169,10 +170,12 @@ def delete_feedback(subscriber: SubscriberName) -> None:
 def new_links(subscriber: SubscriberName) -> None:
     """Invalidate all links that were sent to a subscriber, and send new ones.
 
-    The unsubscribe links in earlier e-mails still work. You can do this once an hour per subscriber.
+    The unsubscribe links in earlier e-mails still work. You can do this once an hour per subscriber. If no mail
+    can be sent now, the links stay as they are.
     """
     now = clock.utcnow()
     with output.open_application() as app:
+        relay.require_sending(app.db, app.settings, now)
         with app.db.write() as session:
             row = subscribers.find(session, subscriber)
             delivery_id = subscribers.new_links(session, row.id or 0, now)

@@ -12,11 +12,14 @@ from typing import cast
 import aiosmtplib
 from cryptography import x509
 
+from app.delivery import ledger
 from app.delivery.smtp import handshake
 from app.delivery.smtp.connection import Timeouts
-from app.doctor.findings import Finding, error, ok, warning
+from app.doctor.findings import Finding, Level, error, ok, warning
+from app.errors import Conflict
 from app.links import LinkSigner
 from app.settings import Settings, SmtpSecurity
+from app.storage.database import Database
 
 TIMEOUT = 8.0  # seconds; a sender waits longer
 LARGE_MAIL = 250_000  # octets: a digest with the largest HTML (encoded), a text part and signatures
@@ -61,6 +64,16 @@ def check(settings: Settings, now: datetime) -> Iterator[Finding]:
         extensions = ", ".join(f"{name} {value}".strip() for name, value in connection.extensions.items())
         yield ok("relay", f"{address} answers; it announces {extensions or 'no extensions'}")
         yield from check_connection(connection, settings, now)
+
+
+def require_sending(db: Database, settings: Settings, now: datetime) -> None:
+    """Raise Conflict if a mail could not be sent now: sending is paused, or the relay cannot be used."""
+    with db.read() as session:
+        everything = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
+        reasons = [f"all sending is paused: {each.reason}" for each in everything]
+    reasons = reasons or [each.message for each in check(settings, now) if each.level is Level.ERROR]
+    if reasons:
+        raise Conflict(f"nothing was changed, because no mail can be sent now: {reasons[0]}")
 
 
 async def _connect(settings: Settings) -> RelayConnection:

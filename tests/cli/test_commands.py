@@ -868,14 +868,25 @@ def test_list_subscribers_page_by_page(run: Run, app: Application) -> None:
     assert "--after" not in last
 
 
-def test_new_links(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a relay, the exit code is 1, and the message says why and when the mail is retried."""
+def test_new_links(
+    run: Run, app: Application, mail_server: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If no mail can be sent, the old links still work, and the error says why. A refused mail is retried."""
     for name in ("alice", "bob"):
         run("subscribers", "add", f"{name}@example.org", "--interest", "robots")
     assert "The new ones were sent" in run("subscribers", "new-links", "alice@example.org").stdout
     monkeypatch.setenv("PAPERBOY_SMTP_PORT", "1")
+    failed = run("subscribers", "new-links", "bob@example.org", code=1).stderr
+    assert "nothing was changed, because no mail can be sent now: 127.0.0.1:1 cannot be used" in failed
+    monkeypatch.setenv("PAPERBOY_SMTP_PORT", str(mail_server.port))
+    run("sending", "pause", "--reason", "the relay moves")
+    failed = run("subscribers", "new-links", "bob@example.org", code=1).stderr
+    assert "all sending is paused: the relay moves" in failed
+    run("sending", "resume")
+    with app.db.read() as session:
+        assert subscribers.find(session, "bob@example.org").link_epoch == 0
+    mail_server.reply("rcpt", "451 4.3.0 Later", to="bob@example.org")
     failed = run("subscribers", "new-links", "bob@example.org", code=1).stdout
-    assert "no connection" in failed
     assert "The next attempt is at 20" in failed
 
 
@@ -920,7 +931,7 @@ def test_key_secret_needs_no_settings(run: Run, monkeypatch: pytest.MonkeyPatch)
 def test_commands_that_sign_links_require_a_secret(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other commands work without one."""
     monkeypatch.delenv("PAPERBOY_SECRET_KEYS")
-    assert "paperboy key secret" in run("send", code=1).stderr
+    assert "run `make .env`" in run("send", code=1).stderr
     run("sources", "list")
 
 

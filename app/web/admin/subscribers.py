@@ -173,7 +173,10 @@ def unsubscribe(request: Request, operator: Writer, subscriber_id: Id) -> Respon
 
 @router.post(PATH + "/{subscriber_id}/new-links")
 def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Response:
-    api.make_new_links(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
+    try:
+        api.make_new_links(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
+    except Conflict as error:
+        return _page(request, operator, subscriber_id, problem=str(error), status=409)
     return back_to(f"{PATH}/{subscriber_id}", "links")
 
 

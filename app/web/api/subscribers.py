@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session, col, select
 
 from app import subscribers
+from app.doctor import relay
 from app.storage import audit_log, hit_counters
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Event, Scope, Subscriber, SubscriberState
@@ -310,8 +311,11 @@ def unsubscribe_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id
 def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> NewLinks:
     """E-mail new links to a subscriber, at most once an hour, and invalidate the earlier links.
 
-    The unsubscribe links in earlier mails still work.
+    The unsubscribe links in earlier mails still work. If no mail can be sent now, nothing is changed.
     """
+    with app.db.read() as session:
+        subscribers.get(session, subscriber_id)
+    relay.require_sending(app.db, app.settings, now)
     with app.db.write() as session:
         delivery_id = subscribers.new_links(session, subscriber_id, now)
         audit_log.record(session, key.name, "subscriber.new-links", subscriber_id, now)
