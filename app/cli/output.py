@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from app.application import Application
 from app.errors import InvalidSettings, PaperboyError
 from app.papers import queries, source_registry
 from app.settings import Settings, load
-from app.storage import api_keys, schema
+from app.storage import api_keys, demo_clock, schema
 from app.types import Digest, Skip
 
 MinPapers = Annotated[int, typer.Option(help="The minimum number of papers in a digest.")]
@@ -52,6 +52,8 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            with suppress(InvalidSettings):  # which some commands do not need
+                demo_clock.follow(load_settings(needs_secret=False).database_url)
             return super().invoke(ctx)
         except PaperboyError as error:
             fail(str(error))

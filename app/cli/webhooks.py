@@ -55,7 +55,9 @@ def add(
         sending.check_url(app.settings, url)
         with app.db.write() as session:
             row = webhook_endpoints.add(session, url, event or list(WebhookEvent), addresses, now)
-            audit_log.record(session, output.ACTOR, "webhook.add", row.id, now, url=webhook_endpoints.origin(row.url))
+            audit_log.record(
+                session, output.ACTOR, "webhook.add", row.id, now, url=webhook_endpoints.origin(row.url)
+            )
             _print_secret(row)
 
 
@@ -141,5 +143,7 @@ def _changing(number: int, change: str) -> Iterator[tuple[Session, WebhookEndpoi
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         row = webhook_endpoints.get(session, number)
-        audit_log.record(session, output.ACTOR, f"webhook.{change}", row.id, now, url=webhook_endpoints.origin(row.url))
+        audit_log.record(
+            session, output.ACTOR, f"webhook.{change}", row.id, now, url=webhook_endpoints.origin(row.url)
+        )
         yield session, row, now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import shlex
 import smtplib
 import socket
@@ -20,7 +21,7 @@ from fastapi.testclient import TestClient
 from rich.console import Console
 from typer.testing import CliRunner
 
-from app import clock, main
+from app import clock, main, pipeline
 from app.application import Application
 from app.cli import cli, demo, sample
 from app.cli.demo import inbox, sample_subscribers, summary
@@ -28,6 +29,7 @@ from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.digests import reconciliation
 from app.papers.sources import files
 from app.papers.sources.http_client import HttpTransport
+from app.settings import load
 from app.storage.models import DeliveryState
 from app.types import IngestSummary, PaperRecord, SourceKind
 from tests.support import factories
@@ -84,10 +86,29 @@ def test_demo_runs_without_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "was failed: 550 5.1.1 No such mailbox" in " ".join(text.split())
     assert all(person.email in text for person in sample_subscribers.SUBSCRIBERS)
     (command,) = [line for line in text.splitlines() if "paperboy explain" in line]
-    database, _, *arguments = shlex.split(command)
-    monkeypatch.setenv(*database.split("=", 1))
-    output = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-    assert output.stdout.startswith("Sent on 2026-"), "the command that it ends with is ready to be used"
+    folder, arguments = command.removeprefix("(cd ").removesuffix(")").split(" && ../../.venv/bin/paperboy ")
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("PAPERBOY_SMTP_HOST")
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(clock, "_ahead", timedelta())  # as in a process of its own
+        result = CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    assert run(*shlex.split(arguments)).startswith("Sent on 2026-"), "the command that it ends with works"
+    for name in list(os.environ):
+        if name.startswith("PAPERBOY_"):
+            monkeypatch.delenv(name)
+    Path("readers.csv").write_text("email,interests,hour\nzoe@example.org,video generation,9\n")
+    run("subscribers", "import", "readers.csv")
+    assert "2026-04-01" in run("subscribers", "why", "zoe@example.org"), "it uses the demo's date"
+    assert "video" in run("preview", "--interest", "video generation").lower()
+    monkeypatch.setattr(clock, "_ahead", timedelta())
+    service = main.build(load())
+    tomorrow = datetime(2026, 4, 2, 12, tzinfo=UTC)
+    assert pipeline.plan(service, tomorrow)["planned"] >= 1, "commands do not stop the demo's planning"
+    service.db.dispose()
 
 
 def test_live_demo_polls_the_real_sources(app: Application, smtp_server: DemoMailServer) -> None:

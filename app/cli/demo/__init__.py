@@ -27,7 +27,7 @@ from app.cli import sample
 from app.cli.demo import inbox, replay, sample_subscribers, summary
 from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.settings import LogLevel, Settings, SmtpSecurity
-from app.storage import api_keys, schema
+from app.storage import api_keys, demo_clock, schema
 from app.storage.models import Scope
 from app.types import IngestSummary
 
@@ -50,7 +50,8 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
             with app.db.read() as session:
                 outcome = summary.gather(session, end, summaries, mail_server.mails)
             summary.print_report(outcome, console)
-            print_explain_command(outcome, end, console)
+            print_explain_command(outcome, console)
+            demo_clock.travel(app.db, end)
             if not once:
                 serve(app, mail_server, outcome, end, console)
         finally:
@@ -71,6 +72,7 @@ def build(folder: Path, smtp_port: int, base_url: str) -> Application:
         secret_keys=(secrets.token_hex(32),),
         database_url=f"sqlite:///{folder.resolve() / 'paperboy.db'}",
         search_dir=str(folder.resolve() / "search"),
+        journal_dir=str(folder.resolve() / "journal"),
         smtp_host=HOST,
         smtp_port=smtp_port,
         smtp_username="",
@@ -80,8 +82,18 @@ def build(folder: Path, smtp_port: int, base_url: str) -> Application:
         log_level=LogLevel.CRITICAL,  # the report shows the errors
     )
     logs.configure(settings)
+    write_env_file(folder / ".env", settings)
     schema.migrate(settings.database_url)
     return main.build(settings)
+
+
+def write_env_file(file: Path, settings: Settings) -> None:
+    """Write the demo's settings to a file, so that commands that are run in its folder use them."""
+    chosen = settings.model_dump(mode="json", include=settings.model_fields_set, exclude={"log_level"})
+    values = {name: ",".join(each) if isinstance(each, list) else each for name, each in chosen.items()}
+    lines = [f"PAPERBOY_{name.upper()}={value}\n" for name, value in values.items()]
+    file.touch(mode=0o600)
+    file.write_text("".join(["# The settings of the demo, for commands in this folder.\n", *lines]))
 
 
 def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
@@ -117,21 +129,19 @@ def sign_up(app: Application, now: datetime) -> None:
             subscribers.add(session, subscriber.email, subscriber.preferences, now)
 
 
-def print_explain_command(outcome: summary.Report, moment: datetime, console: Console) -> None:
-    """Print an `explain` command for a sent paper that uses the demo's own database."""
+def print_explain_command(outcome: summary.Report, console: Console) -> None:
+    """Print an `explain` command for a sent paper that uses the demo's own settings."""
     mailbox = next((mailbox for mailbox in outcome.mailboxes if mailbox.latest), None)
     if mailbox:
-        explain = f".venv/bin/paperboy explain {mailbox.email} {mailbox.latest} --at {moment:%Y-%m-%dT%H:%M}"
-        console.print("See why a paper was sent; preview and backtest work in the same way:")
-        database = f"PAPERBOY_DATABASE_URL=sqlite:///{FOLDER / 'paperboy.db'}"
-        console.print(f"{database} {explain}", soft_wrap=True, highlight=False)
+        explain = f"../../.venv/bin/paperboy explain {mailbox.email} {mailbox.latest}"
+        console.print(f"Commands that are run in {FOLDER} use the demo. See why a paper was sent:")
+        console.print(f"(cd {FOLDER} && {explain})", soft_wrap=True, highlight=False)
 
 
 def serve(
     app: Application, mail_server: DemoMailServer, outcome: summary.Report, moment: datetime, console: Console
 ) -> None:
-    """Serve the web app and the inbox. Set the clock to `moment`, the end of the demo."""
-    clock.travel(moment)
+    """Serve the web app and the inbox. `moment` is the end of the demo."""
     site = main.create_app(app)
     inbox.install(site, mail_server, outcome.mailboxes)
     url = app.settings.base_url

@@ -16,6 +16,7 @@ from app.cli.demo.sample_subscribers import SUBSCRIBERS
 from app.cli.demo.smtp_server import DemoMailServer, ReceivedMail
 from app.cli.demo.summary import MailboxSummary
 from app.errors import NotFound
+from app.storage import demo_clock
 from app.web import security
 from app.web.templating import page
 
@@ -65,7 +66,7 @@ def install(site: FastAPI, mail_server: DemoMailServer, mailboxes: Sequence[Mail
         """Advance the clock by a day and send what is due, including to people who signed up in the demo."""
         start, end = clock.utcnow(), clock.utcnow() + DAY
         replay.deliver_between(site.state.paperboy, start, end)
-        clock.travel(end)
+        demo_clock.travel(site.state.paperboy.db, end)
         return RedirectResponse(INBOX, status_code=303)
 
     @routes.get("/inbox/{number}")

@@ -204,7 +204,9 @@ def _require_read(key: ApiKeyIdentity) -> None:
 
 
 def _record(session: Session, key: ApiKeyIdentity, change: str, row: WebhookEndpoint, now: datetime) -> None:
-    audit_log.record(session, key.name, f"webhook.{change}", row.id, now, url=webhook_endpoints.origin(row.url))
+    audit_log.record(
+        session, key.name, f"webhook.{change}", row.id, now, url=webhook_endpoints.origin(row.url)
+    )
 
 
 def _to_out(session: Session, row: WebhookEndpoint, key: ApiKeyIdentity) -> WebhookOut:

@@ -105,7 +105,9 @@ def test_wrong_key_and_missing_key_have_different_errors(client: TestClient) -> 
     assert wrong.startswith("unknown key")
 
 
-@pytest.mark.parametrize("path", ["/v1/subscribers/%0A/export", "/v1/x%0Ay", "/v1/subscribers/%C3%28%0A/export"])
+@pytest.mark.parametrize(
+    "path", ["/v1/subscribers/%0A/export", "/v1/x%0Ay", "/v1/subscribers/%C3%28%0A/export"]
+)
 def test_odd_bytes_in_paths(path: str, site: FastAPI, create_key: Callable[[Scope], str]) -> None:
     """A newline in a path gets the API's error, not a page."""
     key = {"Authorization": f"Bearer {create_key(Scope.READ)}"}
