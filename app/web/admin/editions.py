@@ -15,7 +15,7 @@ from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberSt
 from app.types import MailKind
 from app.web.admin.sign_in import Reader, Sender, back_to, page
 from app.web.api import deliveries, editions
-from app.web.api.auth import Id
+from app.web.api.auth import DeliveryId
 from app.web.api.pagination import newest_first, window_of
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
@@ -118,7 +118,7 @@ def cancel_edition(request: Request, operator: Sender, edition: editions.Name) -
 
 
 @router.post("/admin/deliveries/{delivery_id}/resend")
-def resend(request: Request, operator: Sender, delivery_id: Id) -> Response:
+def resend(request: Request, operator: Sender, delivery_id: DeliveryId) -> Response:
     app: Application = request.app.state.paperboy
     mail = deliveries.resend_delivery(app, operator.key, clock.utcnow(), delivery_id)
     if mail.kind is MailKind.DIGEST:

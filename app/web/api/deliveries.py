@@ -15,7 +15,7 @@ from app.storage import audit_log
 from app.storage.models import Delivery, DeliveryState
 from app.types import MailKind
 from app.web.api import problems
-from app.web.api.auth import AnyId, CanRead, CanSend, Id, Now, Paperboy
+from app.web.api.auth import AnyId, CanRead, CanSend, DeliveryId, Now, Paperboy
 from app.web.api.pagination import Page, Paging, newest_first
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
@@ -68,7 +68,7 @@ def list_deliveries(
 
 
 @router.get("/{delivery_id}", responses=problems.responses(404))
-def get_delivery(app: Paperboy, _key: CanRead, delivery_id: Id) -> DeliveryDetail:
+def get_delivery(app: Paperboy, _key: CanRead, delivery_id: DeliveryId) -> DeliveryDetail:
     """Return a mail with its digest."""
     with app.db.read() as session:
         row = session.get(Delivery, delivery_id)
@@ -80,7 +80,7 @@ def get_delivery(app: Paperboy, _key: CanRead, delivery_id: Id) -> DeliveryDetai
 
 
 @router.post("/{delivery_id}/resend", responses=problems.responses(404, 409))
-def resend_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: Id) -> DeliveryOut:
+def resend_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: DeliveryId) -> DeliveryOut:
     """Send an uncertain mail again, with the same Message-ID and the same bytes.
 
     The sender or the relay failed while sending it, so the subscriber may already have it.
