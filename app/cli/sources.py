@@ -64,14 +64,9 @@ def list_sources(as_json: output.AsJson = False) -> None:
         return
     cells = []
     for row in rows:
-        state = f"failed {row.failures}×" if row.failures else "ok"
-        if not (row.next_poll_at or row.polled_at):
-            state = "read from files"
-        elif row.paused:
-            state = "paused"
-        next_poll = output.format_time(row.next_poll_at)
-        cells.append((row.name, row.kind, state, row.watermark, next_poll, row.last_error))
-    output.table(["name", "kind", "state", "read up to", "next poll", "last error"], cells)
+        next_poll = "–" if row.paused else output.format_time(row.next_poll_at)
+        cells.append((row.name, row.kind, source_registry.describe_state(row), row.watermark, next_poll))
+    output.table(["name", "kind", "state", "read up to", "next poll"], cells)
 
 
 @sources.command("add")
@@ -103,18 +98,22 @@ def add_source(
 
 @sources.command("try")
 def try_source(
-    address: Annotated[str, typer.Argument(help="The URL of a feed, or a kind: arxiv_feed, arxiv, …")],
+    url: Annotated[str | None, typer.Argument(help="The address of the feed (kind feed).")] = None,
+    kind: Annotated[PolledKind, typer.Option(help="As for `sources add`.")] = PolledKind.FEED,
     category: Categories = None,
     query: Query = None,
     only_set: Set = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show the newest papers of a source before you add it. Nothing is stored."""
-    is_kind = address in set(PolledKind)
-    kind = SourceKind(address) if is_kind else SourceKind.FEED
-    config = _config(None if is_kind else address, category, query, {"set": only_set})
+    """Show the newest papers of a source before you add it. Nothing is stored.
+
+    Examples: paperboy sources try https://example.org/papers.xml
+
+    paperboy sources try --kind arxiv_feed --category cs.CL
+    """
+    config = _config(url, category, query, {"set": only_set})
     with output.open_application(needs_secret=False) as app:
-        result = pipeline.try_source(app, kind, config, clock.utcnow())
+        result = pipeline.try_source(app, SourceKind(kind), config, clock.utcnow())
     if as_json:
         output.print_json(asdict(result))
     else:

@@ -23,6 +23,13 @@ MAX_NAME = 100
 # A set of arXiv's OAI-PMH interface: "cs", "physics:hep-th", "cs:cs:CL"
 _SET = re.compile(r"[a-z-]+(:[a-z-]+(:[A-Za-z-]+)?)?")
 OF_ARXIV = (SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI)
+_ACCEPTED = {
+    SourceKind.FEED: ("url",),
+    SourceKind.ARXIV: ("categories", "query"),
+    SourceKind.ARXIV_FEED: ("categories",),
+    SourceKind.ARXIV_OAI: ("set", "from", "until"),
+    SourceKind.HUGGINGFACE: (),
+}
 _FILE_SOURCES = {
     SourceKind.ARXIV: "Saved arXiv responses",
     SourceKind.FEED: "Saved feeds",
@@ -57,6 +64,21 @@ def get_by_name(session: Session, name: str) -> Source:
     if source is None or source.removed_at:
         raise NotFound(f"there is no source named “{name}”")
     return source
+
+
+def describe_state(source: Source) -> str:
+    """Return the state of a source in words, for operators."""
+    if not (source.next_poll_at or source.polled_at):
+        return "read from files"
+    if source.paused:
+        return "paused"
+    if source.failures:
+        times = "once" if source.failures == 1 else f"{source.failures} times in a row"
+        return f"failed {times}: {source.last_error or 'the reason is unknown'}"
+    if not source.polled_at:
+        return "not polled yet"
+    reading = source.watermark and source.kind is SourceKind.ARXIV_OAI
+    return f"works, read up to {source.watermark}" if reading else "works"
 
 
 def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> Source:
@@ -186,11 +208,13 @@ def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
         checked |= _harvest(config)
     elif kind in OF_ARXIV:
         checked["categories"] = _categories(config.get("categories"))
-    if unknown := sorted(set(config) - set(checked)):
-        allowed = ", ".join(sorted(checked)) or "nothing"
+    if unknown := sorted(set(config) - set(_ACCEPTED[kind])):
+        accepted = ", ".join(_ACCEPTED[kind]) or "nothing"
         raise InvalidInput(
-            f"sources of this kind have no {unknown[0]!r}: they take {allowed}", field="config"
+            f"sources of the kind “{kind}” have no “{unknown[0]}”: they take {accepted}", "config"
         )
+    if ignored := sorted(set(filter(config.get, config)) - set(checked)):
+        raise InvalidInput(f"“{ignored[0]}” cannot be combined with “{next(iter(checked))}”", field="config")
     return checked
 
 

@@ -105,16 +105,16 @@ def test_show_counts_digests(run: Run, app: Application, papers: list[int]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("show", "99"), "there is no paper 99"),
+        (("show", "99"), "There is no paper 99"),
         (("show", "two words"), "is not the number"),
         (("edit", "1"), "at least one option"),
         (("edit", "1", "--url", "ftp://example.org"), "must begin with http"),
-        (("edit", "1", "--reset", "colour"), "there is no field"),
+        (("edit", "1", "--reset", "colour"), "There is no field"),
         (("unhide", "1"), "not hidden"),
         (("unpin", "1"), "not pinned"),
         (("pin", "1", "--days", "99"), "1 to 30 days"),
         (("merge", "1", "1"), "one paper already"),
-        (("split", "1"), "name either"),
+        (("split", "1"), "Name either"),
         (("split", "1", "--source", "nothing"), "no source named"),
     ],
 )
@@ -136,4 +136,4 @@ def test_source_can_be_tried(run: Run, monkeypatch: pytest.MonkeyPatch, feed_url
     assert "skipped: row 3: the entry has no title" in tried.stderr
     assert parse_output(run("sources", "try", feed_url, "--json"))["new"] == 2
     assert parse_output(run("papers", "search", "--json")) == []
-    assert "arXiv categories" in run("sources", "try", SourceKind.ARXIV, code=1).stderr
+    assert "arXiv categories" in run("sources", "try", "--kind", SourceKind.ARXIV, code=1).stderr

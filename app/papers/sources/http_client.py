@@ -346,5 +346,6 @@ async def _resolve(host: str, port: int) -> list[str]:
     try:
         entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise _TransientError(host, f"the name cannot be resolved ({error})") from None
+        reason = getattr(error, "strerror", None) or error
+        raise _TransientError(host, f"DNS does not find this name ({reason}): check its spelling") from None
     return [str(entry[4][0]) for entry in entries]

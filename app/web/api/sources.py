@@ -46,6 +46,7 @@ class SourceOut(Versioned):
     failures: int = Field(description="The number of failed polls in a row.", examples=[0])
     last_error: str | None
     created_at: datetime
+    state: str = Field(description="In words, as on the admin pages.", examples=["works"])
 
 
 class NewSource(BaseModel):
@@ -239,4 +240,4 @@ def refresh_source(
 
 
 def _to_out(source: Source) -> SourceOut:
-    return SourceOut.model_validate(source.model_dump())
+    return SourceOut.model_validate(source.model_dump() | {"state": source_registry.describe_state(source)})
