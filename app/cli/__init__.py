@@ -17,7 +17,7 @@ backtest      show which papers interests would have matched over recent days
 explain       show why a paper was or was not sent, or what a subscriber was sent
 send          compose and send the digests that are due
 sending       sending status, pause, resume, cancel, release
-subscribers   subscribers list, add, show, why
+subscribers   subscribers list, add, show, why, send-test
 subscriber_changes  subscribers set, pause, resume, unsubscribe, erase, delete-feedback, new-links
 subscriber_files    subscribers import, export
 deliveries    list the mails in the ledger

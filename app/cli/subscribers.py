@@ -1,21 +1,23 @@
-"""subscribers list, add, show, why. The other commands are in subscriber_changes and subscriber_files."""
+"""subscribers list, add, show, why, send-test. Others: subscriber_changes, subscriber_files."""
 
 from __future__ import annotations
 
 import calendar
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
 from sqlmodel import col, select
 
-from app import clock, subscribers
+from app import clock, pipeline, subscribers
 from app.cli import explain, output, subscriber_changes, subscriber_files
 from app.cli.subscriber_changes import SubscriberName
+from app.errors import Conflict
 from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState
-from app.types import Cadence, EmptyDigestPolicy, Interest
+from app.subscribers import Preferences
+from app.types import Cadence, EmptyDigestPolicy, Interest, SendOutcome, Skip
 
 group = typer.Typer(
     no_args_is_help=True, help="List, show, add, change, import, export and erase subscribers."
@@ -109,19 +111,40 @@ def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         row = subscribers.find(session, subscriber)
         subscriber_id = row.id or 0
-        interests = subscribers.interests_of(session, [subscriber_id]).get(subscriber_id, ())
+        chosen = subscribers.requested_preferences(session, [row]).get(subscriber_id)
+        chosen = chosen or subscribers.preferences_of(session, row)
         feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
     if as_json:
         document = row.model_dump(mode="json", include=SHOWN)
-        document |= {"interests": [interest.text for interest in interests], "next_due_at": row.next_due_at}
+        texts = [interest.text for interest in chosen.interests]
+        document |= {**asdict(chosen), "interests": texts, "next_due_at": row.next_due_at}
         entries = [{"title": entry.title, "liked": entry.liked, "at": entry.at} for entry in feedback]
         output.print_json(document | {"ignored_authors": row.ignored_authors, "feedback": entries})
         return
-    output.table([f"subscriber {row.id}", row.email], _facts(row, interests))
+    output.table([f"subscriber {row.id}", row.email], _facts(row, chosen))
     if feedback:
         labels = {True: "more like this", False: "less like this"}
         rows = [(output.format_time(entry.at), labels[entry.liked], entry.title) for entry in feedback]
         output.table(["at", "feedback", "paper"], rows, title="\nFeedback, newest first")
+
+
+@group.command("send-test")
+def send_test(
+    subscriber: SubscriberName,
+    to: Annotated[str, typer.Option(help="Your own address. The links of the mail do not work.")],
+) -> None:
+    """Mail a subscriber's digest, as it would be now, to yourself. The subscriber gets nothing."""
+    now, to = clock.utcnow(), subscribers.normalise_address(to)
+    with output.open_application() as app:
+        with app.db.read() as session:
+            row = subscribers.find(session, subscriber)
+        (preview,) = pipeline.preview_due(app, now, [row.id or 0])
+        if isinstance(preview.digest, Skip):
+            raise Conflict(f"there would be no digest: {preview.digest.reason}")
+        result = pipeline.send_test(app, preview.digest, to, now)
+    if result.outcome is not SendOutcome.ACCEPTED:
+        output.fail(f"the relay did not accept it: {result.code or ''} {result.text}")
+    output.out().print(f"Sent the digest of {output.escaped(row.email)} to {output.escaped(to)}.")
 
 
 @group.command()
@@ -133,22 +156,23 @@ def why(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
     explain.print_history(subscriber, as_json=as_json)
 
 
-def _facts(row: Subscriber, interests: Sequence[Interest]) -> Iterator[tuple[str, str]]:
+def _facts(row: Subscriber, chosen: Preferences) -> Iterator[tuple[str, str]]:
     """Yield what an operator wants to know about a subscriber, in words."""
     yield "state", f"paused until {output.format_time(row.paused_until)}" if row.paused_until else row.state
-    for number, interest in enumerate(interests):
+    for number, interest in enumerate(chosen.interests):
         weight = f"weight {interest.weight:g}" if interest.weight != 1 else ""
         quota = f"at most {interest.quota} papers" if interest.quota else ""
         limits = ", ".join(filter(None, (weight, quota)))
         yield "" if number else "interests", f"{interest.text} ({limits})" if limits else interest.text
-    if row.muted:
-        yield "muted", "; ".join(row.muted)
-    day = f" on {calendar.day_name[row.weekday]}" if row.cadence is Cadence.WEEKLY else ""
-    yield "digests", f"{row.cadence}{day} at {row.hour}:00, {row.zone}"
-    yield "papers", f"{row.min_papers} to {row.max_papers}, including at most {row.max_trending} trending"
+    if chosen.muted:
+        yield "muted", "; ".join(chosen.muted)
+    day = f" on {calendar.day_name[chosen.weekday]}" if chosen.cadence is Cadence.WEEKLY else ""
+    yield "digests", f"{chosen.cadence}{day} at {chosen.hour}:00, {chosen.zone}"
+    most, trending = chosen.max_papers, chosen.max_trending
+    yield "papers", f"{chosen.min_papers} to {most}, including at most {trending} trending"
     on_empty = {EmptyDigestPolicy.SKIP: "no digest", EmptyDigestPolicy.TRENDING: "trending papers"}
-    yield "if none match", on_empty[row.when_empty]
-    yield "news of earlier papers", "yes" if row.paper_updates else "no"
+    yield "if none match", on_empty[chosen.when_empty]
+    yield "news of earlier papers", "yes" if chosen.paper_updates else "no"
     yield "next digest", output.format_time(row.next_due_at)
     yield "added", output.format_time(row.created_at)
     yield "confirmed", output.format_time(row.confirmed_at)

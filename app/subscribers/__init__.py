@@ -95,6 +95,7 @@ from app.subscribers.signup import (
     process,
     request_link,
     request_sign_up,
+    requested_preferences,
     send_link,
     sign_up,
 )

@@ -175,6 +175,13 @@ def find_open(session: Session, subscriber_id: int, delivery_id: int | None = No
     return session.exec(rows.order_by(col(FormSubmission.id).desc())).first()
 
 
+def newest_choices(session: Session, ids: Collection[int]) -> dict[int, Choices]:
+    """Return the choices in the newest sign-up of each of these subscribers that can still be confirmed."""
+    rows = select(FormSubmission).where(in_array(session, col(FormSubmission.subscriber_id), ids))
+    newest = {row.subscriber_id or 0: row for row in session.exec(rows.order_by(col(FormSubmission.id)))}
+    return {number: choices for number, row in newest.items() if (choices := choices_of(row))}
+
+
 def choices_of(request: FormSubmission) -> Choices | None:
     """Return the choices stored in a row, or None if it has none."""
     if not request.preferences:

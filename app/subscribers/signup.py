@@ -6,6 +6,7 @@ a subscriber. `process` then decides what to send: a confirmation, the link to t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from secrets import token_hex
@@ -188,6 +189,13 @@ def pending_choices(session: Session, subscriber_id: int, delivery_id: int | Non
         return None
     stored = Choices(preferences_of(session, subscriber))
     return (form_submissions.choices_of(request) if request else None) or stored
+
+
+def requested_preferences(session: Session, rows: Iterable[Subscriber]) -> dict[int, Preferences]:
+    """Return the preferences that the pending subscribers among these asked for, to be confirmed."""
+    pending = [row.id or 0 for row in rows if row.state is State.PENDING]
+    choices = form_submissions.newest_choices(session, pending)
+    return {number: each.preferences for number, each in choices.items()}
 
 
 def confirm(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -374,10 +374,12 @@ def _to_detail(session: Session, subscriber_id: int, now: datetime) -> Subscribe
 
 def _to_out(session: Session, rows: Sequence[Subscriber]) -> list[SubscriberOut]:
     interests = subscribers.interests_of(session, [row.id or 0 for row in rows])
-    return [
-        SubscriberOut(
-            **row.model_dump(include=set(SubscriberOut.model_fields)),
-            interests=[InterestIn.model_validate(item) for item in interests.get(row.id or 0, ())],
-        )
-        for row in rows
-    ]
+    requested = subscribers.requested_preferences(session, rows)
+    listed = []
+    for row in rows:
+        values = row.model_dump(include=set(SubscriberOut.model_fields))
+        values["interests"] = [asdict(each) for each in interests.get(row.id or 0, ())]
+        if row.id in requested:
+            values |= asdict(requested[row.id])
+        listed.append(SubscriberOut(**values))
+    return listed

@@ -13,7 +13,7 @@ from app import pipeline, subscribers
 from app.application import Application
 from app.delivery import suppression
 from app.storage.models import AuditEntry, Scope, SubscriberState
-from app.subscribers import Preferences
+from app.subscribers import Preferences, SignUp
 from app.types import Interest, PaperRecord
 from tests.conftest import NOW
 from tests.support import factories
@@ -131,6 +131,17 @@ def test_pause_resume_unsubscribe_and_erase(
         "subscriber.erase",
     ]
     assert call("POST", f"/subscribers/{alice}/pause", json={}).status_code == 409
+
+
+def test_unconfirmed_sign_up_shows_what_was_asked_for(app: Application, call: Call) -> None:
+    """The choices are stored only when they are confirmed."""
+    wanted = Preferences(interests=(Interest("robots", 1.5),), hour=17, zone="Asia/Tokyo", muted=("crypto",))
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp("dave@example.org", wanted), "", NOW)
+    (shown,) = call("GET", "/subscribers?state=pending").json()["items"]
+    assert [each["text"] for each in shown["interests"]] == ["robots"]
+    assert (shown["hour"], shown["zone"], shown["muted"]) == (17, "Asia/Tokyo", ["crypto"])
+    assert call("GET", f"/subscribers/{shown['id']}").json()["hour"] == 17
 
 
 def test_pause_requires_a_time_with_a_zone(alice: int, call: Call) -> None:
