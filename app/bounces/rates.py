@@ -44,6 +44,17 @@ class ReceiverRate:
         return f"{self.complaints} complaints about {self.sent} mails to {self.receiver} ({percent}) {since}"
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedNotice:
+    """A complaint about a mail to a subscriber, or a bounce."""
+
+    at: datetime
+    kind: str
+    detail: str
+    subscriber_id: int
+    email: str  # empty after an erasure
+
+
 def by_day(session: Session, now: datetime, days: int) -> list[ReceiverRate]:
     """Return a row for each of the last UTC days and each receiver that had any, newest day first."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -82,6 +93,17 @@ def between(
         columns.append(counts)
     receivers = sorted(set().union(*columns))
     return [ReceiverRate(since.date(), name, *(counts[name] for counts in columns)) for name in receivers]
+
+
+def newest_notices(session: Session, now: datetime, days: int, limit: int) -> list[RecordedNotice]:
+    """Return the complaints and bounces of the last days, complaints first, then the newest first."""
+    columns = Event.at, Event.kind, Event.detail, Event.subscriber_id, Subscriber.email
+    notices = select(*columns).join(Subscriber, col(Event.subscriber_id) == Subscriber.id)  # type: ignore[call-overload]
+    notices = notices.where(
+        col(Event.kind).in_((COMPLAINT, HARD, SOFT)), col(Event.at) >= now - timedelta(days=days)
+    )
+    notices = notices.order_by(col(Event.kind) != COMPLAINT, col(Event.id).desc()).limit(limit)
+    return [RecordedNotice(*row) for row in session.exec(notices)]
 
 
 def excessive(

@@ -28,6 +28,19 @@ _SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _ROWS = cast("Table", inspect(Delivery).local_table)
 
 
+# What operators are told about states that do not explain themselves.
+MEANINGS = {
+    "claimed": "a sender is about to send it",
+    "committing": "the relay has the whole mail, and its reply is awaited",
+    "deferred": "the relay asked to try again later; this happens by itself",
+    "suppressed": "no mail is sent to this address, because it bounced or complained, or an operator said so",
+    "uncertain": "it may have arrived, but the relay's reply was lost; send it again, or leave it",
+    "unplanned": "due, and not composed yet: the next run does it",
+    "missing": "due, but never composed, which is a fault: see `paperboy doctor`",
+    "surplus": "composed, although nobody was due, which is a fault: see `paperboy doctor`",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
     """The counts for some editions: the digests that were due, and the rows in the ledger.

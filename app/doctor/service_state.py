@@ -170,7 +170,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     for run in job_runs.last_runs(session):
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
         if run.error:
-            fix = f"for details, see GET /api/v1/runs/{run.id} or the log"
+            fix = f"for details, run `paperboy runs {run.id}`, or see GET /api/v1/runs/{run.id} or the log"
             yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix, urgent=True)
         else:
             yield ok(f"job {run.job}", f"last ran at {when}")

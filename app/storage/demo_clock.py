@@ -1,4 +1,4 @@
-"""The clock of the demo. Its database records how far the demo is ahead of this machine's clock, or behind it.
+"""The clock of the demo. Its database records how far the demo is ahead of this machine's clock.
 
 Commands on that database use this clock. By their own, they would plan in another time, after which nothing
 is planned in the demo's.

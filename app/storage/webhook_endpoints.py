@@ -257,7 +257,7 @@ def resend_failed(session: Session, row: WebhookEndpoint, now: datetime) -> int:
     return session.execute(failed.values(**values)).rowcount  # type: ignore[attr-defined, no-any-return]
 
 
-def count_by_state(session: Session, endpoint_id: int) -> dict[str, int]:
+def count_by_state(session: Session, endpoint_id: int) -> dict[WebhookState, int]:
     """Count the stored events of an endpoint by state."""
     state = col(WebhookMessage.state)
     rows = select(state, func.count()).where(WebhookMessage.endpoint_id == endpoint_id).group_by(state)

@@ -25,6 +25,10 @@ from app.storage.models import WorkerRow
 HEARTBEAT_SECONDS = 10.0
 LOST_AFTER = timedelta(minutes=1)  # without a heartbeat
 FORGET_AFTER = timedelta(days=1)
+NONE = (
+    "start `paperboy serve` with PAPERBOY_SCHEDULER=true, or `paperboy worker`; the demo needs none, because "
+    "the button in its mailboxes sends what is due"
+)
 _NOW = func.now(type_=UtcDateTime())
 # The last event of a job says since when it is in its state.
 _JOBS = text("""

@@ -11,8 +11,8 @@ from app import clock, subscribers
 from app.delivery import ledger
 from app.digests.operator_changes import Editor
 from app.papers import source_history
-from app.storage import api_keys, job_runs
-from app.storage.models import Scope, Source
+from app.storage import api_keys, job_runs, webhook_endpoints
+from app.storage.models import Event, Scope, Source
 from app.subscribers import Preferences
 from app.types import IngestSummary, Interest, Rejection, Skip, SourceKind
 from tests.browser import axe
@@ -38,6 +38,8 @@ def key(live_server: Live) -> str:
         alice = subscribers.add(session, f"{LONG[:60]}@example.org", preferences, now - timedelta(days=2))
         ledger.add_entries(session, [ledger.Entry(alice, now.date().isoformat(), now, Skip(LONG * 3))], now)
         ledger.pause(session, LONG, now)
+        webhook_endpoints.add(session, f"https://{'x' * 60}.example.org/", ["sending.paused"], False, now)
+        session.add(Event(at=now, kind="complaint", subscriber_id=alice, detail=LONG))
         feed = {"url": f"https://example.org/{LONG}"}
         source = Source(
             name=LONG[:90], kind=SourceKind.FEED, config=feed, created_at=now, failures=3, last_error=LONG
@@ -88,6 +90,8 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
         "subscribers/import",
         f"subscribers/import/{uploaded}",
         f"editions/{today}",
+        f"editions/{today}/readers",
+        "webhooks/1",
         "runs/1",
         "papers/1",
         "sources/1",

@@ -70,9 +70,10 @@ def _page(
     now = clock.utcnow()
     with app.db.read() as session:
         warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
+    notices = statistics.get_notices(app, operator.key, now, days=DAYS_SHOWN)
     return page(
         request, "admin/deliverability.html", operator, status=status, email=email, row=row, message=message,
-        problem=problem, warm_up=warm_up, receivers_shown=RECEIVERS_SHOWN,
+        problem=problem, warm_up=warm_up, notices=notices.items, receivers_shown=RECEIVERS_SHOWN,
         warn_percent=rates.WARN_PERCENT, days=DAYS_SHOWN,
         rates=statistics.get_rates(app, operator.key, now, days=DAYS_SHOWN),
     )  # fmt: skip

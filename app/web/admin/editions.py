@@ -11,6 +11,7 @@ from sqlmodel import col, select
 from app import clock
 from app.application import Application
 from app.delivery import ledger
+from app.digests import reconciliation
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 from app.types import MailKind
 from app.web.admin.sign_in import Reader, Sender, back_to, page
@@ -60,6 +61,7 @@ def show_edition(request: Request, operator: Reader, edition: editions.Name, don
     sample = editions.draw_sample(app, operator.key, edition) if current.paused else []
     return page(
         request, "admin/edition.html", operator, edition=current, mails=mails, sample=sample,
+        meanings=reconciliation.MEANINGS,
         awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
         message=MESSAGES.get(done, ""),
     )  # fmt: skip

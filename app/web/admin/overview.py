@@ -14,6 +14,7 @@ from app.delivery import ledger
 from app.digests import reconciliation
 from app.doctor import service_state
 from app.doctor.findings import Level
+from app.storage import workers as registry
 from app.storage.models import DeliveryState
 from app.web.admin.sign_in import Reader, page
 from app.web.api import sources, statistics, workers
@@ -22,6 +23,19 @@ from app.web.request_bodies import FormRoute
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 DAYS_CHARTED = 30
+# Where an operator acts on a finding, by the first word of its check.
+PAGES = {
+    "source": ("/admin/sources", "Look at the sources"),
+    "sources": ("/admin/sources", "Add a source"),
+    "job": ("/admin/runs?failed=yes", "Look at the failed runs"),
+    "key": ("/admin/keys", "Replace or revoke the key"),
+    "webhook": ("/admin/webhooks", "Look at the webhooks"),
+    "complaints": ("/admin/deliverability#people", "See who complained"),
+    "receiver": ("/admin/deliverability", "See the rates"),
+    "warm-up": ("/admin/deliverability", "See the limits"),
+    "ledger": ("/admin/editions", "Look at the editions"),
+    "sending": ("/admin/editions", "Look at what waits"),
+}
 BAR_WIDTH, CHART_HEIGHT = 10, 80  # in units of the chart
 
 
@@ -58,7 +72,8 @@ def overview(request: Request, operator: Reader) -> Response:
         findings=[finding for finding in findings if finding.level is not Level.OK],
         statistics=statistics.get_statistics(app, operator.key, now, days=7),
         sources=sources.list_sources(app, operator.key).items,
-        fleet=workers.get_workers(app, operator.key),
+        fleet=workers.get_workers(app, operator.key), idle=registry.NONE, pages=PAGES,
+        meanings=reconciliation.MEANINGS,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from app import clock
 from app.application import Application
 from app.digests import operator_changes
 from app.digests.operator_changes import Editor
-from app.errors import Conflict, InvalidInput, NotFound, PaperboyError
+from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import merging, pinning, queries
 from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
 from app.web.api import paper_changes, papers
@@ -173,7 +173,7 @@ def _change(
         with app.db.write() as session:
             changed = merging.id_of(change(Editor(session, operator.key.name, clock.utcnow())))
     except REFUSED as error:
-        return _page(request, operator, paper_id, problem=_sentence(error), status=409, **values)
+        return _page(request, operator, paper_id, problem=str(error), status=409, **values)
     return back_to(f"{PATH}/{changed}", done)
 
 
@@ -224,8 +224,3 @@ def _digest(text: str) -> str:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
-def _sentence(error: PaperboyError) -> str:
-    text = str(error)
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -25,6 +25,7 @@ from app.errors import PaperboyError, TooManyRequests
 from app.storage import admin_sessions, api_keys, audit_log, hit_counters
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Scope
+from app.text.display import sentence
 from app.types import OperatorReport, ReportSection
 from app.web import templating
 from app.web.api import auth
@@ -124,10 +125,12 @@ ImportSubmitter = Annotated[Operator, _submitting(Scope.WRITE, Scope.SEND)]
 
 
 def page(
-    request: Request, template: str, operator: Operator | None, *, status: int = 200, **values: Any
-) -> Response:
+    request: Request, template: str, operator: Operator | None, *, status: int = 200, problem: str = "",
+    **values: Any,
+) -> Response:  # fmt: skip
     """Render a page of the operator's. It is never stored."""
-    return templating.page(request, template, status=status, headers=_HEADERS, operator=operator, **values)
+    values |= {"operator": operator, "problem": sentence(problem)}
+    return templating.page(request, template, status=status, headers=_HEADERS, **values)
 
 
 def back_to(path: str, done: str = "") -> Response:

@@ -193,6 +193,8 @@ def change_interests(request: Request, operator: Writer, subscriber_id: Id, inte
     except (InvalidInput, Conflict, ValidationError) as error:
         problem = "There are too many interests, or one is too long."
         problem = problem if isinstance(error, ValidationError) else str(error)
+        if not _lines(interests):
+            problem = "Write at least one interest. To send no more digests, pause or unsubscribe instead."
         return _page(request, operator, subscriber_id, problem=problem, interests=interests, status=422)
     return back_to(f"{PATH}/{subscriber_id}", "interests")
 

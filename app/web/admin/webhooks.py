@@ -58,8 +58,7 @@ def _events(names: list[str] | None) -> list[WebhookEvent]:
 
 
 def _problem(error: Exception) -> str:
-    text = "choose at least one event" if isinstance(error, ValidationError) else str(error)
-    return f"{text[:1].upper()}{text[1:]}."
+    return "Choose at least one event." if isinstance(error, ValidationError) else str(error)
 
 
 @router.get(PATH + "/{webhook_id}")

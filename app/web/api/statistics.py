@@ -120,6 +120,34 @@ def get_rates(
     return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in found]
 
 
+class NoticeOut(BaseModel):
+    """A complaint about a mail, or a bounce."""
+
+    model_config = ConfigDict(from_attributes=True)
+    at: datetime
+    kind: str = Field(examples=["complaint"], description="complaint, bounce or soft_bounce.")
+    detail: str
+    subscriber_id: int
+    email: str = Field(examples=["alice@example.org"])
+
+
+class NoticeList(BaseModel):
+    """Complaints and bounces: complaints first, then the newest first."""
+
+    items: list[NoticeOut]
+
+
+@router.get("/notices")
+def get_notices(
+    app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 7,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+) -> NoticeList:  # fmt: skip
+    """Return who complained in the last days, and whose mails bounced."""
+    with app.db.read() as session:
+        found = rates.newest_notices(session, now, days, limit)
+    return NoticeList(items=[NoticeOut.model_validate(notice) for notice in found])
+
+
 def count_papers(session: Session) -> int:
     """Count the papers. Merged papers count as one."""
     statement = select(func.count()).select_from(Paper).where(col(Paper.merged_into_id).is_(None))

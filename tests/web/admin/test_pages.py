@@ -23,12 +23,13 @@ from app.storage.models import (
     Delivery,
     DeliveryState,
     DigestContent,
+    Event,
     Scope,
     Source,
     SubscriberState,
 )
 from app.subscribers import Preferences
-from app.types import Interest, MailKind, Rejection, Skip
+from app.types import Interest, MailKind, Rejection, Skip, SourceKind
 from app.web.admin import editions, subscriber_files
 from app.web.rate_limits import WorkSlots
 from tests.support import factories, sample_digest
@@ -87,6 +88,57 @@ def test_overview_adds_up_and_says_why(
     assert "the relay is being moved" in page
     assert 'action="/admin/sending/resume"' in page
     assert "there are no sources" in page
+    assert '<a href="/admin/sources">Add a source</a>' in page
+    assert "No process runs jobs now: start `paperboy serve`" in page
+
+
+def test_states_are_explained(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
+    """Only those that are shown: on the overview and on the page of an edition."""
+    today = clock.utcnow().date().isoformat()
+    with app.db.write() as session:
+        for number, state in zip(people, (DeliveryState.COMMITTING, DeliveryState.UNCERTAIN), strict=True):
+            session.add(
+                Delivery(
+                    subscriber_id=number, kind=MailKind.DIGEST, edition=today, state=state,
+                    due_at=clock.utcnow(), created_at=clock.utcnow(),
+                )
+            )  # fmt: skip
+    desk = sign_in()
+    for path in ("/admin", f"/admin/editions/{today}"):
+        shown = desk.get(path).text
+        assert "<strong>committing</strong>: the relay has the whole mail" in shown
+        assert "<strong>uncertain</strong>: it may have arrived" in shown
+        assert "<strong>deferred</strong>" not in shown
+
+
+def test_who_complained(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
+    with app.db.write() as session:
+        session.add(Event(at=clock.utcnow(), kind="complaint", subscriber_id=people[0], detail="abuse"))
+    shown = sign_in().get("/admin/deliverability").text
+    assert f'<a href="/admin/subscribers/{people[0]}">' in shown
+    assert ">complaint</td>" in shown
+
+
+def test_state_of_a_source_is_the_same_everywhere(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """On the overview, on the list and on its page."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        session.add_all(
+            [
+                Source(name="files", kind=SourceKind.HUGGINGFACE, paused=True, created_at=now),
+                Source(
+                    name="ill", kind=SourceKind.FEED, config={"url": "https://a.test/"}, created_at=now,
+                    next_poll_at=now, failures=1, last_error="a.test: HTTP 500",
+                ),
+            ]
+        )  # fmt: skip
+    desk = sign_in()
+    for path in ("/admin", "/admin/sources"):
+        shown = desk.get(path).text
+        assert ">read from files</td>" in shown
+        assert ">failed once: a.test: HTTP 500</td>" in shown
+    assert "<dd>read from files</dd>" in desk.get("/admin/sources/1").text
+    assert "<dd>failed once: a.test: HTTP 500</dd>" in desk.get("/admin/sources/2").text
 
 
 def test_changes_are_made_and_recorded(
@@ -479,6 +531,7 @@ def test_operator_changes_interests(
     with app.db.read() as session:
         after = subscribers.preferences_of(session, subscribers.get(session, people[0])).interests
     assert after == (Interest("speech"), Interest("diffusion models", 2.0, 3))
+    assert "Write at least one interest." in desk.post(f"{at}/interests", interests=" \n").text
     refused = desk.post(f"{at}/interests", interests='"unclosed')
     assert refused.status_code == 422
     assert "&#34;unclosed</textarea>" in refused.text

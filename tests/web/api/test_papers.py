@@ -12,10 +12,11 @@ from sqlmodel import select
 from app.application import Application
 from app.papers import ingest, source_registry
 from app.storage import job_runs
-from app.storage.models import Delivery, DeliveryState, Merge, Source
+from app.storage.models import Delivery, DeliveryState, Event, Merge, Source
 from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 from app.web.api import sources as api_sources
 from tests.conftest import NOW
+from tests.support import factories
 from tests.web.api.conftest import Call
 
 AGENTS, VIDEO = "Language Agents that Plan", "Video Diffusion in Real Time"
@@ -202,6 +203,19 @@ def test_rates(app: Application, alice: int, call: Call) -> None:
     numbers = {"sent": 1, "bounces": 0, "complaints": 0, "complaint_percent": 0.0}
     assert call("GET", "/statistics/rates?days=2").json() == [
         {"day": "2026-11-20", "receiver": "others", **numbers}
+    ]
+
+
+def test_who_complained(app: Application, call: Call) -> None:
+    """Complaints come first, each with its subscriber."""
+    with app.db.write() as session:
+        for name, kind in (("amy", "complaint"), ("ben", "bounce")):
+            number = factories.add_subscriber(session, f"{name}@example.org", ["ai"], NOW)
+            session.add(Event(at=NOW, kind=kind, subscriber_id=number, detail="550 no"))
+    listed = call("GET", "/statistics/notices").json()["items"]
+    assert [(each["kind"], each["email"]) for each in listed] == [
+        ("complaint", "amy@example.org"),
+        ("bounce", "ben@example.org"),
     ]
 
 
