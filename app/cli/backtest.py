@@ -28,6 +28,8 @@ def backtest(
     with output.open_application(needs_secret=False) as app:
         editions = pipeline.backtest(app, now, [Interest(text) for text in interest], days)
         output.require_papers(app)
+        if all(isinstance(edition.digest, Skip) for edition in editions):
+            output.suggest_day(app, now, "--at")
     if as_json:
         output.print_json([asdict(edition) for edition in editions])
         return

@@ -155,8 +155,8 @@ def _print_report(report: RestoreReport, made: str, *, with_previous: bool) -> N
         )
     if report.webhooks:
         console.print(
-            f"These webhooks are disabled: {', '.join(report.webhooks)}. Some may have been removed since the "
-            "backup. For each: paperboy webhooks enable NUMBER, or paperboy webhooks remove NUMBER.",
+            f"These webhooks are disabled: {', '.join(report.webhooks)}. Some may have been removed since "
+            "the backup. For each: paperboy webhooks enable NUMBER, or paperboy webhooks remove NUMBER.",
             soft_wrap=True,
         )
     console.print("Look at the mails: paperboy deliveries --state uncertain. Then: paperboy sending resume.")

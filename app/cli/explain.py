@@ -45,8 +45,10 @@ LEGEND = (
     f"− {cut_offs.MISSING_WEIGHT:g} × the share of the words that is missing. Papers are relevant enough "
     "from the interest's cut-off on, or with all its words in the title. "
     "Meaning: standard deviations above the average paper, less if the archive hardly knows the interest. "
-    "Weighted = 1 − (1 − relevance)^weight. The relevance above = 1 − the product of (1 − weighted) over all "
-    "interests, times (1 − profile)."
+    "Weighted = 1 − (1 − relevance)^weight."
+)
+RANK_LEGEND = (
+    " The relevance above = 1 − the product of (1 − weighted) over all interests, times (1 − profile)."
 )
 
 
@@ -88,6 +90,7 @@ def explain(
         output.table(["", ""], numbers, title=f"\nThe paper, {when}")
     if explanation.interests:
         _print_interests(explanation.interests, when)
+        output.out().print(f"[dim]{LEGEND}{RANK_LEGEND if explanation.rank else ''}[/]")
     if explanation.rank and explanation.rank.higher_ranked:
         better = [(f"{paper.score:.3f}", paper.title) for paper in explanation.rank.higher_ranked]
         output.table(["score", "title"], better, title="\nPapers with higher scores")
@@ -175,7 +178,7 @@ def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
-    """Print a row of numbers for each interest, then the formula for the relevance."""
+    """Print a row of numbers for each interest."""
     columns = [
         "interest",
         "quota",
@@ -208,4 +211,3 @@ def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
         )
         rows.append(row[: len(columns)])
     output.table(columns, rows, title=f"\nInterests, {when}")
-    output.out().print(f"[dim]{LEGEND}[/]")

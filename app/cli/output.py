@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +23,7 @@ from app.errors import InvalidSettings, PaperboyError
 from app.papers import queries, source_registry
 from app.settings import Settings, load
 from app.storage import api_keys, demo_clock, schema
+from app.text.display import sentence
 from app.types import Digest, Skip
 
 MinPapers = Annotated[int, typer.Option(help="The minimum number of papers in a digest.")]
@@ -67,7 +68,9 @@ class Commands(TyperGroup):
 
 def fail(message: str) -> None:
     """Print an error and exit with code 1."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"paperboy: {message}", markup=False)
+    Console(stderr=True, highlight=False, soft_wrap=True).print(
+        f"paperboy: {sentence(message)}", markup=False
+    )
     raise typer.Exit(1)
 
 
@@ -164,6 +167,15 @@ def require_papers(app: Application) -> None:
     with app.db.read() as session:
         if queries.is_empty(session):
             fail("no paper has been ingested yet: run `paperboy ingest` first")
+
+
+def suggest_day(app: Application, now: datetime, option: str) -> None:
+    """If the newest papers are too old for a digest now, name the `option` that uses them."""
+    with app.db.read() as session:
+        newest = next(iter(queries.days(session, limit=1)), None)
+    if newest and newest[0] < now.date() - timedelta(days=app.settings.candidate_days):
+        day = newest[0] + timedelta(days=1)
+        err().print(f"The newest papers are of {newest[0]}. To use them, add {option} {day}.")
 
 
 def load_settings(*, needs_secret: bool = True) -> Settings:

@@ -68,6 +68,9 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
         output.table(columns, [(name, n, by_name.get(name, "")) for name, n in rows])
     else:
         output.table(["state", "digests"], rows)
+    for name, meaning in reconciliation.MEANINGS.items():
+        if balance.as_dict()[name]:
+            output.out().print(f"{name}: {meaning}", soft_wrap=True)
     if not balance.is_consistent:
         output.err().print(f"{balance.describe_faults()}: see `paperboy doctor`.")
     for mails in others:

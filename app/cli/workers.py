@@ -23,6 +23,8 @@ def workers(as_json: output.AsJson = False) -> None:
         for each in statuses
     ]
     output.table(["worker", "started", "last heartbeat", ""], rows)
+    if not rows:
+        output.err().print(f"No process runs jobs now: {registry.NONE}.", soft_wrap=True)
     if counts:
         cells = [(each.job, each.state, each.count, output.format_time(each.since)) for each in counts]
         output.table(["job", "state", "number", "since"], cells, title="\nJobs")

@@ -20,6 +20,15 @@ def safe_line(text: str) -> str:
     return " ".join("".join(printable).translate(_DIRECTION_MARKS).split())
 
 
+def sentence(text: str) -> str:
+    """Return a message as a sentence: with a capital, unless it begins with a name, and with a period."""
+    text = text.strip()
+    first = text.partition(" ")[0]
+    if first.isalpha() and first.islower():
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?", "…")) or not text else f"{text}."
+
+
 def is_rtl(text: str) -> bool:
     """Return whether the first character with a strong direction is right-to-left (UAX 9, P2).
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
+import time_machine
 from click.testing import Result
 from sqlmodel import col, delete, select
 from typer.testing import CliRunner
@@ -36,6 +37,7 @@ from app.storage.models import (
     ApiKey,
     AuditEntry,
     Delivery,
+    DeliveryState,
     Event,
     InterestRow,
     Scope,
@@ -289,7 +291,7 @@ def test_preview_without_papers_gives_the_reason(app: Application, run: Run) -> 
 def test_preview_of_an_empty_archive(run: Run, command: tuple[str, ...], as_json: tuple[str, ...]) -> None:
     """One message names the command that ingests papers."""
     failed = run(*command, *as_json, code=1)
-    assert failed.stderr == "paperboy: no paper has been ingested yet: run `paperboy ingest` first\n"
+    assert failed.stderr == "paperboy: No paper has been ingested yet: run `paperboy ingest` first.\n"
     assert failed.stdout == ""
 
 
@@ -307,7 +309,7 @@ def test_occupied_port_is_a_one_line_error(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         failed = run("serve", "--port", str(port), code=1)
-    assert failed.stderr.startswith(f"paperboy: port {port} of 127.0.0.1 is in use")
+    assert failed.stderr.startswith(f"paperboy: Port {port} of 127.0.0.1 is in use")
     assert "--port" in failed.stderr
     assert failed.stderr.count("\n") == 1
 
@@ -373,6 +375,23 @@ def test_explain_a_sent_paper(run: Run, alice_is_due: None) -> None:
     assert "relevance" in numbers
     assert "no candidate" not in output
     assert "no digest" not in output
+    assert "The relevance above" in output
+    with time_machine.travel(clock.utcnow() + timedelta(days=40)):
+        output = run("explain", "1", "1").stdout
+    assert "Weighted = " in output
+    assert "The relevance above" not in output, "no relevance is shown"
+
+
+def test_send_one_to_me_first(run: Run, alice_is_due: None, mail_server: MailServer) -> None:
+    """The subscriber gets nothing, and is still due."""
+    mine = ("send-test", "alice@example.org", "--to", "me@example.org")
+    assert "Sent the digest of alice@example.org to me@example.org." in run("subscribers", *mine).stdout
+    assert [mail.recipient for mail in mail_server.messages] == ["me@example.org"]
+    assert parse_output(run("deliveries", "--json")) == []
+    mail_server.reply("rcpt", "550 5.7.1 No relaying", times=1)
+    assert "The relay did not accept it: 550" in run("subscribers", *mine, code=1).stderr
+    run("subscribers", "set", "alice@example.org", "--interest", "zebrafish", "--max-trending", "0")
+    assert "There would be no digest: " in run("subscribers", *mine, code=1).stderr
 
 
 def test_backtest(run: Run, alice_is_due: None) -> None:
@@ -414,6 +433,11 @@ def test_send_while_paused(run: Run, app: Application, mail_server: MailServer) 
     assert [status["balance"]["due"], status["balance"]["pending"]] == [1, 1]
     assert [pause["reason"] for pause in status["pauses"]] == ["the [key] is wrong"]
     assert mail_server.messages == []
+    with app.db.write() as session:
+        session.exec(select(Delivery)).one().state = DeliveryState.UNCERTAIN
+    assert "uncertain: it may have arrived" in run("sending", "status").stdout
+    with app.db.write() as session:
+        session.exec(select(Delivery)).one().state = DeliveryState.PENDING
     run("sending", "resume")
     run("sending", "resume", code=1)
     assert parse_output(run("send", "--json"))["sent"] == 1
@@ -877,7 +901,7 @@ def test_new_links(
     assert "The new ones were sent" in run("subscribers", "new-links", "alice@example.org").stdout
     monkeypatch.setenv("PAPERBOY_SMTP_PORT", "1")
     failed = run("subscribers", "new-links", "bob@example.org", code=1).stderr
-    assert "nothing was changed, because no mail can be sent now: 127.0.0.1:1 cannot be used" in failed
+    assert "Nothing was changed, because no mail can be sent now: 127.0.0.1:1 cannot be used" in failed
     monkeypatch.setenv("PAPERBOY_SMTP_PORT", str(mail_server.port))
     run("sending", "pause", "--reason", "the relay moves")
     failed = run("subscribers", "new-links", "bob@example.org", code=1).stderr
@@ -960,6 +984,59 @@ def test_source_commands(run: Run, app: Application) -> None:
     assert "jsonl" not in run("sources", "add", "--help").stdout
 
 
+def test_errors_of_sources(run: Run) -> None:
+    """They name the options that a kind has. `try` takes a kind as `add` does, and its help has examples."""
+    refused = run("sources", "add", "x", "--kind", "arxiv_oai", "--url", "https://a.test/", code=1).stderr
+    assert "have no “url”: they take set, from, until." in refused
+    both = ("--category", "cs.CL", "--query", "ti:agents")
+    refused = run("sources", "add", "x", "--kind", "arxiv", *both, code=1).stderr
+    assert "“categories” cannot be combined with “query”" in refused
+    assert "needs 1 to 50 arXiv categories" in run("sources", "try", "--kind", "arxiv_feed", code=1).stderr
+    assert "sources try --kind arxiv_feed --category cs.CL" in run("sources", "try", "--help").stdout
+    unknown = run("sources", "try", "https://paperboy.invalid/feed.xml", code=1).stderr
+    assert "paperboy.invalid: DNS does not find this name" in unknown
+    assert "Errno" not in unknown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("sources", "pause", "nothing"), "paperboy: There is no source named “nothing”.\n"),
+        (("subscribers", "show", "4711"), "paperboy: There is no such subscriber.\n"),
+        (("runs", "4711"), "paperboy: There is no run 4711.\n"),
+        (("webhooks", "remove", "1"), "paperboy: There is no webhook 1.\n"),
+    ],
+)
+def test_errors_are_sentences(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    assert run(*arguments, code=1).stderr == message
+
+
+def test_no_process_runs_jobs(run: Run) -> None:
+    assert "start `paperboy serve` with PAPERBOY_SCHEDULER=true" in run("workers").stderr
+
+
+def test_sign_up_that_is_not_confirmed(run: Run, app: Application) -> None:
+    """What was asked for is shown, not the defaults."""
+    wanted = Preferences(interests=(Interest("robots"),), hour=17, zone="Asia/Tokyo")
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp("dave@example.org", wanted), "", clock.utcnow())
+    shown = run("subscribers", "show", "dave@example.org").stdout
+    assert "robots" in shown
+    assert "17:00, Asia/Tokyo" in shown
+    assert parse_output(run("subscribers", "show", "dave@example.org", "--json"))["interests"] == ["robots"]
+
+
+def test_old_archive_suggests_an_earlier_day(run: Run, papers_file: Path) -> None:
+    """There is nothing to preview today, but there was."""
+    run("ingest", str(papers_file))
+    with time_machine.travel(clock.utcnow() + timedelta(days=40)):
+        for arguments in (("preview", "--interest", "language agents"), ("backtest", "language agents")):
+            hint = run(*arguments).stderr
+            assert "The newest papers are of 2026-11-20. To use them, add --" in hint
+            option, value = hint.rstrip(".\n").split()[-2:]
+            assert "Language Agents that Plan" in run(*arguments, option, value).stdout
+
+
 def test_adding_a_private_feed_prints_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would fail at every poll, unless the operator has allowed its address."""
     for number, host in enumerate(("127.0.0.1", "localhost", "[::1]", "192.168.1.7:8080")):
@@ -991,7 +1068,7 @@ def test_unreachable_database_is_a_one_line_error(run: Run, monkeypatch: pytest.
     """It has no traceback and no password."""
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", "postgresql+psycopg://me:hunter2@127.0.0.1:1/none")
     failed = run("sources", "list", code=1)
-    assert failed.stderr.startswith("paperboy: the database cannot be used")
+    assert failed.stderr.startswith("paperboy: The database cannot be used")
     assert failed.stderr.count("\n") == 1
     assert "hunter2" not in failed.stderr
 
@@ -1005,7 +1082,7 @@ def test_first_command_creates_the_database(
     assert "There are none." in run("deliveries").stderr
     assert "is at revision" in run("migrate").stdout
     assert "is at revision none" in run("migrate", "--to", "base").stdout
-    assert "there is no revision 4711" in run("migrate", "--to", "4711", code=1).stderr
+    assert "There is no revision 4711" in run("migrate", "--to", "4711", code=1).stderr
 
 
 @pytest.mark.usefixtures("alice_is_due")

@@ -37,8 +37,9 @@ from tests.support.mail_server import MailServer
 
 
 @pytest.fixture(autouse=True)
-def restore_logging() -> Iterator[None]:
-    """Restore logging after each test, because the demo configures it."""
+def restore_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Restore logging and the clock after each test, because the demo sets them."""
+    monkeypatch.setattr(clock, "_ahead", timedelta())
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     yield
@@ -264,7 +265,6 @@ def test_next_day_button_sends_digests(
     mail_server: MailServer, app: Application, browser: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader who signed up in the demo gets a digest."""
-    monkeypatch.setattr(clock, "_ahead", timedelta())
     now = clock.utcnow()
     with app.db.write() as session:
         factories.add_subscriber(session, "carol@example.org", ["zebrafish"], now + timedelta(hours=5))
