@@ -36,7 +36,7 @@ MEANINGS = {
     "suppressed": "no mail is sent to this address, because it bounced or complained, or an operator said so",
     "uncertain": "it may have arrived, but the relay's reply was lost; send it again, or leave it",
     "unplanned": "due, and not composed yet: the next run does it",
-    "missing": "due, but never composed, which is a fault: see `paperboy doctor`",
+    "missing": "due, but never composed: the service did not run then, or see `paperboy doctor`",
     "surplus": "composed, although nobody was due, which is a fault: see `paperboy doctor`",
 }
 

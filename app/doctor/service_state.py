@@ -192,7 +192,10 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
 
     # This compares the ledger with the subscribers who were due.
     if faults := reconciliation.reconcile_recent(session, now).describe_faults():
-        fix = "look for “planning failed for a subscriber” in the log; without it, please report a bug"
+        fix = (
+            "nothing, if the service did not run then; else look for “planning failed for a subscriber” in "
+            "the log; without it, please report a bug"
+        )
         yield error("ledger", f"since yesterday: {faults}", fix)
     else:
         yield ok("ledger", "it has exactly one entry for each digest that was due since yesterday")

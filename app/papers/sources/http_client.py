@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -214,7 +215,8 @@ class Client:
                 f"{service_of(url)}: no complete response within {self.answer_seconds:g} seconds."
             ) from None
         except httpx.TransportError as error:
-            problem = f"no response ({type(error).__name__}: {error})"
+            reason = re.sub(r"\[Errno -?\d+\] ", "", str(error))
+            problem = f"no response ({type(error).__name__}: {reason})"
             raise _TransientError(service_of(url), problem) from None
         except httpx.HTTPError as error:
             raise SourceError(f"{service_of(url)}: {error}") from None

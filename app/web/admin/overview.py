@@ -74,6 +74,7 @@ def overview(request: Request, operator: Reader) -> Response:
         sources=sources.list_sources(app, operator.key).items,
         fleet=workers.get_workers(app, operator.key), idle=registry.NONE, pages=PAGES,
         meanings=reconciliation.MEANINGS,
+        changes={"bounce": "bounced", "complaint": "complained", "declined": "declined the sign-up"},
     )  # fmt: skip
 
 

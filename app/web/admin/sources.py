@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, BackgroundTasks, Request, Response
 from sqlmodel import col, select
 
@@ -24,6 +26,7 @@ PATH = "/admin/sources"
 RUNS_SHOWN = 10
 MESSAGES = {
     "added": "Added. It is polled within minutes.",
+    "changed": "Saved. If it reads something else now, it is read from the beginning.",
     "paused": "Paused.",
     "resumed": "Resumed. It is polled within minutes.",
     "removed": "Removed. Its papers stay. Add it again by name to continue.",
@@ -50,7 +53,7 @@ def add_source(
     typed = {"name": name, "kind": kind, "address": address}
     trial = None
     try:
-        config = _config(kind, address)
+        config = _config(kind, address, {})
         if action == "try":
             limits: Capacity = request.app.state.capacity
             tried = sources.SourceTrial(kind=SourceKind(kind), config=config)
@@ -65,27 +68,50 @@ def add_source(
     return back_to(PATH, "added")
 
 
-def _config(kind: str, address: str) -> dict[str, object]:
-    """Return the configuration that a form describes. Raise InvalidInput if it names no kind."""
+def _config(kind: str, address: str, before: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration that a form describes, which replaces `before`.
+
+    Raise InvalidInput if it names no kind.
+    """
     if kind not in source_kinds.POLLED:
         raise InvalidInput("Choose what kind of source it is.", field="kind")
     if kind == SourceKind.FEED:
         return {"url": address.strip()}
     if kind == SourceKind.ARXIV_OAI:
-        return {"set": address.strip()}
+        return {**before, "set": address.strip()}
+    if "query" in before:
+        return {"query": address}
     return {} if kind == SourceKind.HUGGINGFACE else {"categories": address.replace(",", " ").split()}
+
+
+def _address(config: dict[str, Any]) -> str:
+    """Return what a form shows of a configuration: its URL, query, set or categories."""
+    parts = (config.get(name) for name in ("url", "query", "set"))
+    return next(filter(None, parts), " ".join(config.get("categories", ())))
 
 
 @router.get("/admin/sources/{source_id}")
 def show_source(request: Request, operator: Reader, source_id: Id, done: str = "") -> Response:
     """Show a source, and how its last polls ended."""
+    return _one(request, operator, source_id, message=MESSAGES.get(done, ""))
+
+
+@router.post("/admin/sources/{source_id}")
+def change_source(
+    request: Request, operator: Writer, source_id: Id, name: Text = "", address: Text = ""
+) -> Response:
+    """Rename a source, or change what it reads."""
     app: Application = request.app.state.paperboy
-    source = sources.get_source(app, operator.key, source_id)
-    return page(
-        request, "admin/source.html", operator, source=source, message=MESSAGES.get(done, ""),
-        days=app.settings.run_retention_days,
-        polls=sources.list_polls(app, operator.key, source_id).items, polled=source_kinds.POLLED,
-    )  # fmt: skip
+    before = sources.get_source(app, operator.key, source_id)
+    body = sources.SourceChange(name=name)
+    if before.kind in source_kinds.POLLED and address != _address(before.config):
+        body.config = _config(before.kind, address, before.config)
+    try:
+        sources.change_source(app, operator.key, clock.utcnow(), source_id, body)
+    except (InvalidInput, Conflict) as error:
+        typed = {"name": name, "address": address}
+        return _one(request, operator, source_id, typed=typed, problem=str(error), status=422)
+    return back_to(f"{PATH}/{source_id}", "changed")
 
 
 @router.post("/admin/sources/{source_id}/pause")
@@ -114,6 +140,20 @@ def poll_source(request: Request, operator: Writer, source_id: Id, later: Backgr
     return back_to("/admin/sources", "polling")
 
 
+def _one(
+    request: Request, operator: Operator, source_id: int, *, typed: dict[str, str] | None = None,
+    message: str = "", problem: str = "", status: int = 200,
+) -> Response:  # fmt: skip
+    app: Application = request.app.state.paperboy
+    source = sources.get_source(app, operator.key, source_id)
+    return page(
+        request, "admin/source.html", operator, source=source, message=message, problem=problem,
+        typed=typed or {"name": source.name, "address": _address(source.config)}, status=status,
+        days=app.settings.run_retention_days,
+        polls=sources.list_polls(app, operator.key, source_id).items, polled=source_kinds.POLLED,
+    )  # fmt: skip
+
+
 def _page(
     request: Request,
     operator: Operator,
@@ -131,5 +171,5 @@ def _page(
     return page(
         request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
         sources=sources.list_sources(app, operator.key).items, polled=source_kinds.POLLED,
-        typed=typed or {"name": "", "kind": "", "address": ""}, trial=trial,
+        typed=typed or {"name": "", "kind": "", "address": ""}, trial=trial, address_of=_address,
     )  # fmt: skip

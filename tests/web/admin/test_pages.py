@@ -89,7 +89,7 @@ def test_overview_adds_up_and_says_why(
     assert 'action="/admin/sending/resume"' in page
     assert "there are no sources" in page
     assert '<a href="/admin/sources">Add a source</a>' in page
-    assert "No process runs jobs now: start `paperboy serve`" in page
+    assert "No process runs jobs now: start <code>paperboy serve</code>" in page
 
 
 def test_states_are_explained(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
@@ -117,6 +117,40 @@ def test_who_complained(app: Application, sign_in: Callable[..., Desk], people: 
     shown = sign_in().get("/admin/deliverability").text
     assert f'<a href="/admin/subscribers/{people[0]}">' in shown
     assert ">complaint</td>" in shown
+
+
+def test_source_is_changed(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """Its name, and what it reads. A refused form keeps what was typed; other settings stay."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        session.add_all(
+            [
+                Source(name="lab", kind=SourceKind.FEED, config={"url": "https://a.test/"}, created_at=now),
+                Source(name="q", kind=SourceKind.ARXIV, config={"query": "ti:agents"}, created_at=now),
+                Source(
+                    name="all", kind=SourceKind.ARXIV_OAI, created_at=now,
+                    config={"set": "cs", "from": "2026-01-01"},
+                ),
+                Source(name="files", kind=SourceKind.PAGE, created_at=now, paused=True),
+            ]
+        )  # fmt: skip
+    desk = sign_in()
+    changes = {1: "https://b.test/", 2: "ti:robots", 3: "math", 4: ""}
+    for number, address in changes.items():
+        at = f"/admin/sources/{number}"
+        assert (
+            desk.post(at, name=f"new {number}", address=address).headers["location"] == f"{at}?done=changed"
+        )
+    with app.db.read() as session:
+        rows = session.exec(select(Source).order_by(col(Source.id))).all()
+    assert [row.name for row in rows] == [f"new {number}" for number in changes]
+    assert [row.config for row in rows] == [
+        {"url": "https://b.test/"}, {"query": "ti:robots"}, {"set": "math", "from": "2026-01-01"}, {},
+    ]  # fmt: skip
+    refused = desk.post("/admin/sources/1", name="lab", address="file:///etc/passwd")
+    assert refused.status_code == 422
+    assert 'value="file:///etc/passwd"' in refused.text
+    assert 'name="address"' not in desk.get("/admin/sources/4").text
 
 
 def test_state_of_a_source_is_the_same_everywhere(app: Application, sign_in: Callable[..., Desk]) -> None:
