@@ -144,8 +144,8 @@ def get_notices(
 ) -> NoticeList:  # fmt: skip
     """Return who complained in the last days, and whose mails bounced."""
     with app.db.read() as session:
-        found = rates.newest_notices(session, now, days, limit)
-    return NoticeList(items=[NoticeOut.model_validate(notice) for notice in found])
+        notices = rates.newest_notices(session, now, days, limit)
+    return NoticeList(items=[NoticeOut.model_validate(notice) for notice in notices])
 
 
 def count_papers(session: Session) -> int:
