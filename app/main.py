@@ -62,7 +62,7 @@ def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
 
 
 def warm_up(site: FastAPI) -> None:
-    """Build the index for the first preview, and bring the search index up to date in a thread of its own."""
+    """Build the index for the first preview, and update the search index in a separate thread."""
     try:
         site.state.previews.build(Preferences(interests=(Interest("papers -draft"),)), clock.utcnow())
         site.state.archive_search.start_refresh()

@@ -45,8 +45,8 @@ from app.storage.models import JobRun
 from app.types import Rejection
 
 SIGNATURES_SINCE = timedelta(days=3)  # pruning runs every night
-MOVING = "the database is being moved, or the move was interrupted: then repeat it"
-RESTORING = "a restore is under way, or was interrupted: then empty the database and repeat it"
+MOVING = "the database is being moved, or the move was interrupted: in that case, repeat it"
+RESTORING = "a restore is running, or was interrupted: in that case, empty the database and repeat it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def import_subscribers(
 
     With `hold`, pause all sending first (None: if no digest was ever sent). If nobody is added, sending
     resumes. Raise InvalidInput, and change nothing, if the file is not a table of subscribers. If this is
-    interrupted, it can be repeated. `run_id` is a run that has begun already.
+    interrupted, it can be repeated. `run_id` is a run that has already begun.
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
     contents = subscribers.survey(file, name)  # before the run begins: an unreadable file is no failed job
@@ -207,8 +207,9 @@ def restore(
 def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     """Copy everything into another, empty database, compare all tables, and pause the old one for good.
 
-    `file` is the backup from which the copy is made. Nothing may send meanwhile. An interrupted move can be
-    repeated. Raise Conflict if a process still sends, if the target has other rows, or if the copy differs.
+    `file` is the backup from which the copy is made. Nothing may send in the meantime. An interrupted move
+    can be repeated. Raise Conflict if a process still sends, if the target has other rows, or if the copy
+    differs.
     """
     target = Database(target_url)
     try:

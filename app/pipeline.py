@@ -345,7 +345,7 @@ def preview(
 def preview_with_hints(
     app: Application, preferences: subscribers.Preferences, now: datetime, *, day: date | None = None
 ) -> tuple[Digest | Skip, list[InterestHint]]:
-    """Return the digest of `preview`, and a hint for each interest about which there is something to tell."""
+    """Return the digest of `preview`, and a hint for each interest that needs one."""
     builder = _builder(app, now, day)
     digest = builder.preview((day or now.date()).isoformat(), preferences)
     texts = [interest.text for interest in subscribers.deduplicate(preferences.interests)]

@@ -174,7 +174,7 @@ class Settings(BaseSettings):
         if not value.startswith(("http://", "https://")):
             raise ValueError("must begin with http:// or https://")
         if not re.fullmatch(r"[!-;=?-~]+", value):
-            raise ValueError("must be ASCII without blanks: a host as DNS knows it (xn--…), the rest with %")
+            raise ValueError("must be ASCII without spaces: a host as DNS knows it (xn--…), the rest with %")
         return value.rstrip("/")
 
     @field_validator("default_zone")
@@ -293,8 +293,8 @@ class Settings(BaseSettings):
             weak = len(key) < MIN_SECRET_CHARS or any(word in key.lower() for word in _PLACEHOLDERS)
             if weak:
                 raise ValueError(
-                    "PAPERBOY_SECRET_KEYS holds a short or placeholder secret: "
-                    "make one with `paperboy key secret`"
+                    "PAPERBOY_SECRET_KEYS contains a short or placeholder secret: "
+                    "create one with `paperboy key secret`"
                 )
         return self
 
@@ -397,6 +397,6 @@ def load(**overrides: object) -> Settings:
     if not settings.secret_keys:
         raise InvalidSettings(
             "PAPERBOY_SECRET_KEYS is not set: run `make .env`, which writes a new one to .env, "
-            "or make one with `paperboy key secret`"
+            "or create one with `paperboy key secret`"
         )
     return settings

@@ -261,7 +261,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class CardReason:
-    """Why a paper is in a digest: in words, and with marks on its card, if these can show some of it."""
+    """The reason for a paper in a digest: in words, and as marks on its card as far as possible."""
 
     text: str
     marks: Marks | None = None

@@ -98,7 +98,7 @@ async def _send_to_all(app: Application, endpoints: Sequence[int], now: datetime
 
 
 async def _send_to(app: Application, client: http_client.Client, number: int, now: datetime) -> Counter[str]:
-    """Send the due events of an endpoint in their order, until one fails or the time is over."""
+    """Send the due events of an endpoint in their order, until one fails or time runs out."""
     counts, deadline = Counter[str](), monotonic() + RUN_SECONDS
     for message_id in await asyncio.to_thread(_due, app, number, now):
         if app.stopping.is_set() or monotonic() > deadline:
@@ -141,7 +141,7 @@ def _record(app: Application, message_id: int, outcome: WebhookAttempt, now: dat
 
 
 def send_test(app: Application, endpoint_id: int, now: datetime) -> WebhookMessage:
-    """Send a test event to an endpoint, once, also if it is disabled. Return it with its outcome.
+    """Send a test event to an endpoint, once, even if it is disabled. Return it with its outcome.
 
     Raise NotFound if there is no such endpoint. Must not be called from a running event loop.
     """
@@ -215,7 +215,7 @@ def sign(secrets: Sequence[str], message_id: str, now: datetime, body: bytes) ->
 def report_editions(app: Application, now: datetime) -> None:
     """Store an event for each recent edition whose digests have all been sent, skipped or given up.
 
-    That is so when no digest of it waits and nobody is still due, in any time zone.
+    This is the case when none of its digests waits and nobody is still due, in any time zone.
     """
     now = app.timeline(now).start
     with app.db.read() as session:

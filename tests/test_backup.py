@@ -266,7 +266,7 @@ def test_restore_refuses(
     """A damaged or foreign file, a database with rows, and journals of another database change nothing."""
     file, damaged = tmp_path / "backup.zip", tmp_path / "damaged.zip"
     maintenance.back_up(service, file, now)
-    with pytest.raises(InvalidInput, match="exists already"):
+    with pytest.raises(InvalidInput, match="already exists"):
         maintenance.back_up(service, file, now)
     damaged.write_bytes(file.read_bytes()[:-200])
     with pytest.raises(InvalidInput, match="not a complete backup"):

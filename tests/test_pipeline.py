@@ -179,7 +179,7 @@ def test_invalid_interest_is_ignored(app: Application) -> None:
     (delivery,) = [row for row in deliveries(app) if row.subscriber_id == carol]
     digest = factories.load_digest(app, delivery)
     assert [section.interest for section in digest.sections] == ["agents"]
-    assert "left out: !!!. Please write it anew" in digest.note
+    assert "left it out: !!!. Please rewrite it" in digest.note
 
 
 def test_reader_who_cannot_be_planned_is_retried(app: Application) -> None:
@@ -270,7 +270,7 @@ def test_held_back_papers_are_in_the_next_digest(
     first, *_ = digests = [titles(app, row) for row in deliveries_sent]
     assert first == (["Pigeons that Remember", "Pigeons that Plan"] if waits else ["Pigeons that Plan"])
     assert [title for digest in digests for title in digest].count("Pigeons that Plan") == 1
-    note = "No digest came on Friday, 20 November: 1 of at least 2 papers: kept for the next digest."
+    note = "There was no digest on Friday, 20 November: 1 of at least 2 papers: kept for the next digest."
     assert factories.load_digest(app, deliveries_sent[0]).note == (note if waits else "")
 
 

@@ -86,7 +86,7 @@ def read(context: BounceContext, now: datetime) -> Counter[str]:
 def _open_sources(
     context: BounceContext, now: datetime, stack: ExitStack, errors: list[tuple[str, Exception]]
 ) -> Iterator[tuple[NoticeSource, Sequence[str]]]:
-    """Yield each source with its pending messages. If one cannot be opened, add it to `errors` and go on."""
+    """Yield each source with its pending messages. If one cannot be opened, add it to `errors`."""
     sources: list[AbstractContextManager[NoticeSource]] = []
     if context.settings.bounce_mailbox:
         sources.append(bounces.Mailbox(context.settings.bounce_mailbox, stopping=context.stopping))
@@ -156,7 +156,7 @@ def _process_mail(
 def _unsubscribe(
     context: BounceContext, request: unsubscribe_mails.UnsubscribeMail, now: datetime
 ) -> str | None:
-    """Unsubscribe the reader if a token is valid. Else mail the links to the sender, if it is a reader.
+    """Unsubscribe the reader if a token is valid. Otherwise, mail the links to the sender if it is a reader.
 
     Return the outcome, or None if the mail concerns no subscriber.
     """

@@ -111,7 +111,7 @@ cli.add_typer(webhooks.webhooks, name="webhooks")
 @cli.command("demo")
 def demo_command(
     once: Annotated[bool, typer.Option("--once", help="Exit after the summary, for CI.")] = False,
-    live: Annotated[bool, typer.Option("--live", help="Poll the real sources by network.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Poll the real sources over the network.")] = False,
     port: Annotated[int, typer.Option(help="The port of the web app, if it is free.")] = 8000,
 ) -> None:
     """Run the whole service on a sample of real papers, without network access."""

@@ -121,7 +121,7 @@ def move(
         return
     output.out().print(
         f"Copied {manifest.rows} rows in {len(manifest.tables)} tables, and compared all of them. "
-        f"The backup stays in {output.escaped(str(file))}.\n"
+        f"The backup remains in {output.escaped(str(file))}.\n"
         "Set PAPERBOY_DATABASE_URL to the new URL, then start the service.",
         soft_wrap=True,
     )
@@ -149,8 +149,8 @@ def _print_report(report: RestoreReport, made: str, *, with_previous: bool) -> N
         console.print(f"Mails sent since the backup, from the previous database: {report.recovered}.")
     else:
         console.print(
-            "Who unsubscribed or was erased since the backup is active again, and so is a key revoked since. "
-            "If the old database can still be read, restore again with --previous.",
+            "Anyone who unsubscribed or was erased since the backup is active again, and so are keys revoked "
+            "since. If the old database is still readable, restore again with --previous.",
             soft_wrap=True,
         )
     if report.webhooks:

@@ -62,7 +62,7 @@ def explain(
 ) -> None:
     """Show why a paper was or was not sent to a subscriber, with all scores.
 
-    Without a paper, show what the subscriber was sent and why not, and what they would get now.
+    Without a paper, show what the subscriber was and was not sent, and why, and what they would get now.
 
     With --at, the listings, votes, feedback, sent mails and the subscriber's state are those at that time.
     The subscriber's preferences and interests are the current ones.

@@ -39,7 +39,7 @@ def ingest(
 ) -> None:
     """Poll the sources that are due, or read files. Exit code 1 if a source or file failed."""
     if not files and (as_ or day):
-        raise typer.BadParameter("--as and --day are only for files: name at least one file")
+        raise typer.BadParameter("--as and --day apply only to files: name at least one file")
     report = _read_files(files, as_, day, quiet=as_json) if files else _poll(quiet=as_json)
     if as_json:
         output.print_json(report)

@@ -47,7 +47,9 @@ def create(
         return
     typer.echo(key)
     until = f"It expires on {row.expires_at:%Y-%m-%d}." if row.expires_at else "It never expires."
-    output.err().print(f"Save the key now: it is not shown again. Scopes: {', '.join(row.scopes)}. {until}")
+    output.err().print(
+        f"Save the key now: it will not be shown again. Scopes: {', '.join(row.scopes)}. {until}"
+    )
 
 
 @keys.command("list")
@@ -87,7 +89,7 @@ def rotate(
         _, key = api_keys.rotate(session, key_id, now, timedelta(hours=hours))
         audit_log.record(session, output.ACTOR, "key.rotate", name, now)
     typer.echo(key)
-    output.err().print(f"Save the key now: it is not shown again. The old one works for {hours} hours.")
+    output.err().print(f"Save the key now: it will not be shown again. The old one works for {hours} hours.")
 
 
 @keys.command()

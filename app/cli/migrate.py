@@ -13,9 +13,9 @@ from app.storage.database import Database
 
 
 def migrate(
-    to: Annotated[str, typer.Option(help="A revision, to downgrade before you install an older release.")] = (
-        "head"
-    ),
+    to: Annotated[
+        str, typer.Option(help="The revision to downgrade to before you install an older release.")
+    ] = ("head"),
 ) -> None:
     """Migrate the database to the newest revision. Other commands do this automatically."""
     settings = output.load_settings(needs_secret=False)

@@ -93,7 +93,7 @@ def edit_paper(
     code_url: Annotated[str | None, typer.Option()] = None,
     project_url: Annotated[str | None, typer.Option()] = None,
     reset: Annotated[
-        list[str] | None, typer.Option(help="A field that gets its value from the sources again.")
+        list[str] | None, typer.Option(help="A field to reset to the value from the sources.")
     ] = None,
 ) -> None:
     """Edit a paper. Polls do not change edited fields."""
@@ -112,8 +112,10 @@ def edit_paper(
 
 
 @papers.command("hide")
-def hide_paper(name: Name, reason: Annotated[str, typer.Option(help="Why, for the audit log.")] = "") -> None:
-    """Never send a paper, and take it off the public pages and out of digests that wait."""
+def hide_paper(
+    name: Name, reason: Annotated[str, typer.Option(help="The reason, for the audit log.")] = ""
+) -> None:
+    """Hide a paper: it is no longer sent, and leaves public pages and waiting digests."""
     with _editor(name) as (editor, paper_id):
         editor.hide(paper_id, reason)
     output.out().print(f"Paper {paper_id} is hidden.")
@@ -129,9 +131,9 @@ def unhide_paper(name: Name) -> None:
 
 @papers.command("pin")
 def pin_paper(
-    name: Name, days: Annotated[int, typer.Option(help="For how many days.")] = pinning.PIN_DAYS
+    name: Name, days: Annotated[int, typer.Option(help="The number of days.")] = pinning.PIN_DAYS
 ) -> None:
-    """Put a paper first in the next days' digests of all whom it matches, or who get trending papers."""
+    """Put a paper first in digests for some days, if it matches or if they have trending papers."""
     with _editor(name) as (editor, paper_id):
         until = editor.pin(paper_id, days).pinned_until
     output.out().print(f"Paper {paper_id} is pinned until {output.format_time(until)}.")
@@ -147,7 +149,7 @@ def unpin_paper(name: Name) -> None:
 
 @papers.command("merge")
 def merge_papers(
-    name: Name, other: Annotated[str, typer.Argument(help="The same paper, as it is named elsewhere.")]
+    name: Name, other: Annotated[str, typer.Argument(help="The duplicate: its number, arXiv id, DOI or URL.")]
 ) -> None:
     """Merge two papers that are the same. Subscribers who received one do not receive the other."""
     with _editor(name) as (editor, paper_id):

@@ -103,14 +103,14 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.pause(session, reason, now, edition)
         audit_log.record(session, output.ACTOR, audit_log.SENDING_PAUSED, edition, now, reason=reason)
-    others = " Confirmations and links wait, too." if edition == ledger.ALL_EDITIONS else ""
+    others = " Confirmations and requested links also wait." if edition == ledger.ALL_EDITIONS else ""
     output.out().print(f"{_named(edition)} is paused.{others}")
 
 
 @sending.command()
 def resume(
     edition: Edition = ledger.ALL_EDITIONS,
-    force: Annotated[bool, typer.Option("--force", help="Also if the database was moved.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Resume even if the database was moved.")] = False,
 ) -> None:
     """Resume sending, or approve an edition. An edition that was paused separately remains paused."""
     now = clock.utcnow()
@@ -127,7 +127,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):
-            raise NotFound(f"no digest of the edition {edition} was ever due")
+            raise NotFound(f"no digest has ever been due for the edition {edition}")
         ended = ledger.cancel(session, edition)
         audit_log.record(session, output.ACTOR, "edition.cancel", edition, now, ended=ended)
     noun = "mail" if ended == 1 else "mails"

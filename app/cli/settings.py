@@ -13,7 +13,7 @@ from app.settings import effective
 
 def settings(
     changed: Annotated[
-        bool, typer.Option("--changed", help="Only those that differ from their defaults.")
+        bool, typer.Option("--changed", help="Show only settings that differ from their defaults.")
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:

@@ -41,7 +41,7 @@ Set = Annotated[
 From = Annotated[
     str | None, typer.Option("--from", help="Only records that changed since this day (kind arxiv_oai).")
 ]
-Until = Annotated[str | None, typer.Option(help="Only records that changed until this day (kind arxiv_oai).")]
+Until = Annotated[str | None, typer.Option(help="Only records that changed up to this day (kind arxiv_oai).")]
 
 
 class PolledKind(StrEnum):
@@ -155,7 +155,7 @@ def edit_source(
     start: From = None,
     until: Until = None,
 ) -> None:
-    """Rename a source, or change what it reads. Then it is back-filled like a new source."""
+    """Rename a source, or change what it reads, after which it is back-filled like a new one."""
     config = _config(url, category, query, {"set": only_set, "from": start, "until": until}) or None
     if not (new_name or config):
         raise InvalidInput("nothing to change: give at least one option")

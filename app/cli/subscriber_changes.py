@@ -20,7 +20,7 @@ from app.types import Cadence, EmptyDigestPolicy, Interest
 
 group = typer.Typer()
 
-WhenEmpty = Annotated[EmptyDigestPolicy | None, typer.Option(help="What to do if no paper matches.")]
+WhenEmpty = Annotated[EmptyDigestPolicy | None, typer.Option(help="What to do if no papers match.")]
 PaperUpdates = Annotated[
     bool | None, typer.Option(help="Whether digests say that earlier papers were withdrawn or have code.")
 ]
@@ -58,7 +58,7 @@ def set_preferences(
     email: NewAddress = None,
     email_confirmed: IsConfirmed = False,
 ) -> None:
-    """Change a subscriber's preferences or address. What is not given stays as it is."""
+    """Change a subscriber's preferences or address. Options that are not given change nothing."""
     options: dict[str, Any] = {
         "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone, "min_papers": min_papers,
         "max_papers": max_papers, "when_empty": when_empty, "max_trending": max_trending,
@@ -88,7 +88,7 @@ def set_preferences(
 def _change_address(
     session: Session, row: Subscriber, email: str, now: datetime, confirmed: bool
 ) -> int | None:
-    """Change the address if it is confirmed, else return the id of the mail that asks the old one."""
+    """Change the address if it is confirmed. Otherwise, return the id of the mail to the old one."""
     if confirmed:
         subscribers.replace_address(session, row.id or 0, email, now)
         audit_log.record(session, output.ACTOR, "subscriber.replace_address", row.id, now)
@@ -140,7 +140,7 @@ def unsubscribe(subscriber: SubscriberName) -> None:
 @group.command()
 def erase(
     subscriber: SubscriberName,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to erase.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Erase everything about a subscriber, except a hash of the address, so that no mail is sent to it."""
     now = clock.utcnow()

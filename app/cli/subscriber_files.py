@@ -23,7 +23,7 @@ def import_subscribers(
         bool | None,
         typer.Option(
             "--hold/--no-hold",
-            help="Pause all sending, to see what would be sent. Default: if no digest was ever sent.",
+            help="Pause all sending, to see what would be sent. Default: if no digest has ever been sent.",
         ),
     ] = None,
     as_json: output.AsJson = False,

@@ -76,7 +76,7 @@ def add(
     min_papers: output.MinPapers = 1,
     max_papers: output.MaxPapers = 10,
     when_empty: Annotated[
-        EmptyDigestPolicy, typer.Option(help="What to do if no paper matches.")
+        EmptyDigestPolicy, typer.Option(help="What to do if no papers match.")
     ] = EmptyDigestPolicy.SKIP,
     max_trending: output.MaxTrending = None,
     mute: output.Mute = None,
@@ -149,7 +149,7 @@ def send_test(
 
 @group.command()
 def why(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
-    """Show what a subscriber was sent and why not, and what they would get now.
+    """Show what a subscriber was and was not sent, and why, and what they would get now.
 
     For a single paper, use `paperboy explain`.
     """

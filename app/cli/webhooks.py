@@ -16,7 +16,7 @@ from app.cli import output
 from app.storage import audit_log, webhook_endpoints
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage
 
-webhooks = typer.Typer(no_args_is_help=True, help="Send events to URLs of your own.")
+webhooks = typer.Typer(no_args_is_help=True, help="Send events to your own URLs.")
 
 Number = Annotated[int, typer.Argument(help="The number of the webhook, as `list` shows it.")]
 
@@ -46,7 +46,8 @@ def add(
         typer.Option(help="An event to send. Repeat the option for more; without it, all are sent."),
     ] = None,
     addresses: Annotated[
-        bool, typer.Option("--addresses", help="Send the subscriber's address with events about one.")
+        bool,
+        typer.Option("--addresses", help="Include the subscriber's address in events about subscribers."),
     ] = False,
 ) -> None:
     """Add a webhook. Its secret is printed once; it verifies the signatures of events."""
@@ -63,7 +64,7 @@ def add(
 
 @webhooks.command()
 def rotate(number: Number) -> None:
-    """Replace the secret of a webhook. For one more day, events are signed by both."""
+    """Replace the secret of a webhook. For one more day, events are signed with both."""
     with _changing(number, "rotate") as (session, row, now):
         webhook_endpoints.rotate(session, row, now)
         _print_secret(row)
@@ -71,7 +72,7 @@ def rotate(number: Number) -> None:
 
 def _print_secret(row: WebhookEndpoint) -> None:
     typer.echo(row.secret)
-    output.err().print(f"Webhook {row.id}. Save the secret now: it is not shown again.")
+    output.err().print(f"Webhook {row.id}. Save the secret now: it will not be shown again.")
 
 
 @webhooks.command()
@@ -126,7 +127,7 @@ def resend(number: Number) -> None:
     """Send all events again that were given up."""
     with _changing(number, "resend") as (session, row, now):
         count = webhook_endpoints.resend_failed(session, row, now)
-    output.out().print(f"{count} events are sent again.")
+    output.out().print(f"{count} events will be sent again.")
 
 
 @webhooks.command()

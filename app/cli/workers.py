@@ -36,7 +36,7 @@ def jobs(
         typer.Argument(help="A command, such as `list_jobs status=failed`, `retry 12` or `help`."),
     ] = None,
 ) -> None:
-    """Look at the jobs on PostgreSQL, retry or cancel them, in procrastinate's shell or by one command."""
+    """Inspect, retry or cancel the jobs on PostgreSQL, in procrastinate's shell or with one command."""
     with output.open_application(needs_secret=False) as app:
         if not app.db.locks_rows:
             output.fail("with SQLite there is no list of jobs: see `paperboy runs`")

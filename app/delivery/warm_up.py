@@ -1,7 +1,8 @@
 """PURE. The ramp of a new sending domain: how many mails each receiver gets per day.
 
-Receivers do not trust a domain that suddenly sends much mail. Amazon SES, SendGrid and Microsoft advise to
-begin with about 50 mails per day and receiver, and to double the number every day or every few days.
+Receivers do not trust a domain that suddenly sends a lot of mail. Amazon SES, SendGrid and Microsoft
+recommend starting with about 50 mails per day and receiver, and doubling the number every day or every few
+days.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ class DigestBuilder:
         return [self._all[number] for number in self._matches.ids[is_enough].tolist()]
 
     def absent_fields_note(self, text: str) -> str:
-        """Return that no paper has a category or an organisation, if the interest requires one, or ""."""
+        """Return a note that no paper has the category or organisation that the interest requires, or ""."""
         fields = self._index.filters.absent_fields(self._query(text))
         return wording.absent_fields_note(fields, self._source_names)
 
@@ -312,7 +312,7 @@ class DigestBuilder:
         return [*self._all.values()]
 
     def profile_of(self, feedback: tuple[Feedback, ...]) -> ProfileScores | None:
-        """Score the candidates by feedback; None if there is none or the archive is too small."""
+        """Score the candidates by feedback. Return None without feedback or if the archive is too small."""
         if not feedback or feedback in self._profiles or not self._profile_candidates:
             return self._profiles.get(feedback)
         if profile := user_profile.build_profile(feedback, self._profile_candidates):
@@ -330,7 +330,7 @@ class DigestBuilder:
         if self._pool:
             return self._pool
         if self._newest_day is None:
-            note = "The archive is still empty: no source has brought a paper yet."
+            note = "The archive is still empty: no source has delivered a paper yet."
         elif self._newest_day < self._since:
             note = f"The newest papers in the archive are from {self._newest_day:%-d %B %Y}."
         else:

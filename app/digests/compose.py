@@ -1,4 +1,6 @@
-"""PURE. Compose a digest from ranked papers: sections by interest and a note. Or skip or hold it, and why.
+"""PURE. Compose a digest from ranked papers: sections by interest and a note.
+
+Or return why it is skipped or held.
 
 Sections, and the papers in them, are sorted by score. The trending papers beyond all interests come last.
 """
@@ -20,7 +22,7 @@ MAX_SHARED_ITEMS = 50_000  # of a run
 
 
 def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = None) -> Digest | Skip:
-    """Compose the digest of one subscriber. Select its papers, unless they have been selected already."""
+    """Compose the digest of one subscriber. Select its papers, unless they have already been selected."""
     request, considered = ranked.request, int(np.count_nonzero(ranked.eligible))
     selected = (selected_ahead or selection.select(ranked)).selected
     if not selected:

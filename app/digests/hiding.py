@@ -17,11 +17,11 @@ from app.storage.models import Paper
 def hide(session: Session, paper: Paper, now: datetime) -> int:
     """Hide a paper, and take it out of the digests that wait to be sent. Return their number.
 
-    Raise Conflict if it is hidden already.
+    Raise Conflict if it is already hidden.
     """
     advisory_lock(session, "archive")
     if paper.hidden_at:
-        raise Conflict("the paper is hidden already")
+        raise Conflict("the paper is already hidden")
     paper.hidden_at = paper.updated_at = now
     session.add(paper)
     session.flush()

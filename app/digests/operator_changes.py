@@ -1,4 +1,4 @@
-"""What an operator does with a paper, each recorded in the audit log with the old and the new values.
+"""An operator's changes of papers, recorded in the audit log with the old and the new values.
 
 The API, the admin pages and the commands call these functions. A paper is named by any of its row ids.
 """
@@ -39,7 +39,7 @@ class Editor:
         return paper
 
     def hide(self, paper_id: int, reason: str = "") -> Paper:
-        """Hide a paper, also in the digests that wait to be sent. Raise Conflict if it is hidden."""
+        """Hide a paper, and take it out of waiting digests. Raise Conflict if it is already hidden."""
         paper = self._get(paper_id)
         digests = hiding.hide(self.session, paper, self.now)
         self._record("hide", paper, title=paper.title, reason=reason, left_out_of_digests=digests)
@@ -72,7 +72,7 @@ class Editor:
     def merge(self, paper_id: int, other_id: int) -> Paper:
         """Merge two papers and return the surviving one. If one is hidden, both leave the waiting digests.
 
-        Raise Conflict if they are one paper already.
+        Raise Conflict if they are already one paper.
         """
         pair = self._get(paper_id), self._get(other_id)
         survivor = merging.merge_by_hand(self.session, *pair, self.now)
@@ -103,7 +103,7 @@ class Editor:
         return part
 
     def _get(self, paper_id: int) -> Paper:
-        """Return a paper as it is now, and keep others from changing or merging it until the end."""
+        """Return a paper as it is now, and lock it until the transaction ends."""
         advisory_lock(self.session, "archive")
         paper = get(self.session, paper_id)
         self.session.refresh(paper)
@@ -133,7 +133,7 @@ def find(session: Session, name: str) -> Paper:
 
 
 def rows_of(session: Session, ids: Sequence[int]) -> dict[int, Paper]:
-    """Return rows by id, in the given order, also those that were merged."""
+    """Return rows by id, in the given order, including merged ones."""
     rows = {row.id: row for row in session.exec(select(Paper).where(col(Paper.id).in_(ids)))}
     return {number: rows[number] for number in ids if number in rows}
 

@@ -65,7 +65,7 @@ class Reconciliation:
         """Return the discrepancies as text for operators, or "" if there are none."""
         faults = {
             "due and missing in the ledger": self.missing,
-            "in the ledger for nobody who was due": self.surplus,
+            "in the ledger but not due": self.surplus,
         }
         return ", ".join(
             f"{count} digest{'s' * (count != 1)} {fault}" for fault, count in faults.items() if count

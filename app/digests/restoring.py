@@ -54,8 +54,8 @@ def settle(
     """Record the mails that may have left since the backup as uncertain, so that they are not sent again.
 
     `previous` is the database that the restored one replaces, if it can still be read. The mails that it sent
-    since the backup are copied, so that no digest is uncertain that it recorded, and no paper is sent twice.
-    Whoever left since then has left, and keys revoked since then are revoked.
+    since the backup are copied, so that the digests that it recorded are not uncertain, and no paper is sent
+    twice. Unsubscriptions and revocations of keys since then are repeated.
     """
     report = RestoreReport()
     ledger.recover(db, journals, now, UncertainPolicy.HOLD, on_failed)
@@ -74,7 +74,7 @@ def settle(
 
 
 def _repeat_departures(session: Session, previous: Database, now: datetime) -> None:
-    """Repeat what must not be undone: unsubscriptions, erasures, bounces, suppressions and revoked keys."""
+    """Repeat what must not be lost: unsubscriptions, erasures, bounces, suppressions and revoked keys."""
     with previous.read() as source:
         ended = source.exec(select(Subscriber).where(col(Subscriber.state).in_(_ENDED))).all()
         suppressions = source.exec(select(Suppression)).all()

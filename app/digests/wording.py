@@ -43,7 +43,7 @@ def nothing_matched(ranked: Ranked, considered: int) -> str:
 
 
 def absent_fields_note(fields: Sequence[str], sources: Iterable[str]) -> str:
-    """Return that no paper has the fields that an interest requires, and which sources don't give them."""
+    """Return a note on required fields that no paper has, and on the sources that do not give them."""
     if not fields:
         return ""
     *others, last = sorted(sources)
@@ -53,7 +53,7 @@ def absent_fields_note(fields: Sequence[str], sources: Iterable[str]) -> str:
 
 
 def skipped_editions_note(request: RankingRequest) -> str:
-    """Return why no digest was sent since the last one; empty if none was skipped."""
+    """Return why digests were skipped since the last one that was sent; empty if none was."""
     if not request.skipped_editions:
         return ""
     edition, reason = request.skipped_editions[-1]
@@ -61,7 +61,7 @@ def skipped_editions_note(request: RankingRequest) -> str:
     when = f"on {day:%A}, {day.day} {day:%B}"
     if len(request.skipped_editions) > 1:
         when = f"several times, the last {when}"
-    return f"No digest came {when}: {reason.rstrip('.')}."
+    return f"There was no digest {when}: {reason.rstrip('.')}."
 
 
 def invalid_interests_note(request: RankingRequest) -> str:
@@ -69,9 +69,7 @@ def invalid_interests_note(request: RankingRequest) -> str:
     if not request.invalid_interests:
         return ""
     texts = ", ".join(request.invalid_interests)
-    return (
-        f"This could not be understood and was left out: {texts}. Please write it anew in your preferences."
-    )
+    return f"We could not understand this and left it out: {texts}. Please rewrite it in your preferences."
 
 
 def added_note(site_name: str, contact: str) -> str:

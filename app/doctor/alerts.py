@@ -18,9 +18,9 @@ REPEAT_AFTER = timedelta(days=1)  # an alert is repeated if its cause ends and b
 
 
 def send_alerts(app: Application, now: datetime) -> None:
-    """Mail one alert about all causes that are new. A cause that stays is not repeated.
+    """Mail one alert about all causes that are new. A cause that persists is not reported again.
 
-    Raise DeliveryError if the relay does not take it. Then it is sent by a later run.
+    Raise DeliveryError if the relay does not accept the mail. A later run then sends it.
     """
     if not app.settings.admin_addresses:
         return
@@ -44,7 +44,7 @@ def send_alerts(app: Application, now: datetime) -> None:
 
 
 def _new_causes(session: Session, urgent: dict[str, Finding], now: datetime) -> list[str]:
-    """Store the causes of today's alerts, and return those that no mail has told about."""
+    """Store the causes of today's alerts, and return those that no mail has reported."""
     for alert in session.exec(select(OperatorAlert)):
         if alert.cause in urgent:
             alert.seen_at = now

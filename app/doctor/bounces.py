@@ -65,7 +65,7 @@ def _check_webhooks(settings: Settings, database: Database) -> Iterator[Finding]
             "bounces",
             "bounces are not processed: mail to deleted mailboxes continues and harms your reputation",
             "set PAPERBOY_BOUNCE_MAILBOX or PAPERBOY_BOUNCE_FOLDER, or use your relay's webhooks: "
-            "`paperboy key create relay --scope bounces` makes the key for them",
+            "`paperboy key create relay --scope bounces` creates a key for them",
         )
 
 

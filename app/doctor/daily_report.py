@@ -35,9 +35,9 @@ _STATES = (
 
 
 def send_daily_report(app: Application, now: datetime) -> None:
-    """Mail the report about yesterday, once a day, from the hour of the settings on.
+    """Mail the report about yesterday, once a day, at the configured hour or later.
 
-    Raise DeliveryError if the relay does not take it. Then it is sent by a later run.
+    Raise DeliveryError if the relay does not accept it. A later run then sends it.
     """
     local = now.astimezone(ZoneInfo(app.settings.default_zone))
     if not app.settings.admin_addresses or local.hour < app.settings.report_hour:

@@ -126,7 +126,7 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
         yield warning(
             "dkim",
             "no key is set: mails are signed only if the relay signs them, which this machine cannot check",
-            f"unless the relay signs for {settings.mail_domain}, make a key with "
+            f"unless the relay signs for {settings.mail_domain}, create a key with "
             "`paperboy key dkim dkim.pem`, set PAPERBOY_DKIM_KEYS, and publish its record",
         )
     for setting in settings.dkim_keys:
@@ -214,7 +214,7 @@ def _check_tls_policies(settings: Settings, lookup: DnsLookup) -> Iterator[Findi
             "tls-rpt",
             f"_smtp._tls.{domain}",
             "v=tlsrptv1",
-            "brings reports of failed TLS connections (RFC 8460)",
+            "provides reports of failed TLS connections (RFC 8460)",
             f"publish _smtp._tls.{domain}: v=TLSRPTv1; rua=mailto:postmaster@{domain}",
         ),
     ):

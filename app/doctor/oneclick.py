@@ -56,7 +56,7 @@ def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iter
 
 
 def check_mailto(app: Application, subscriber_id: int, address: str) -> Iterator[Finding]:
-    """Write a mail to the unsubscribe address into the temporary service's folder, and let it be read."""
+    """Write a mail to the unsubscribe address into the temporary service's folder, and process it."""
     if not app.settings.bounce_folder:
         return  # a person reads these mails
     with app.db.write() as session:

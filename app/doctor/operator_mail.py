@@ -1,6 +1,6 @@
 """Send mails to the operators, at PAPERBOY_ADMIN_ADDRESSES.
 
-They bypass the ledger, so they are sent while sending is paused, too.
+They bypass the ledger, so they are sent even while sending is paused.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ LEASE = timedelta(minutes=10)  # longer than a report or an alert takes
 
 
 def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[str] = ()) -> int:
-    """Send a mail to each operator, or only to these. Return how many mails the relay took.
+    """Send a mail to each operator, or only to these. Return how many the relay accepted.
 
-    Raise DeliveryError if it took none.
+    Raise DeliveryError if it accepted none.
     """
     refusals, addresses = [], to or app.settings.admin_addresses
     for address in addresses:

@@ -62,7 +62,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
             fix = "find out why: the delays grow as long as the provider asks for less"
             yield warning(f"receiver {backoff.receiver}", message, fix)
         for rate in rates.excessive(session, now, rates.WARN_PERCENT):
-            fix = "find out why subscribers do not want these mails; providers refuse mail from .3 % on"
+            fix = "find out why subscribers do not want these mails; providers start to refuse mail at .3 %"
             yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
         for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
             assert key.expires_at is not None  # noqa: S101 - the query compares it
@@ -83,7 +83,7 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
         everything = pause.edition == ledger.ALL_EDITIONS
         scope = "all sending" if everything else f"edition {pause.edition}"
         option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
-        others = "; confirmations and links wait, too" if everything else ""
+        others = "; confirmations and requested links also wait" if everything else ""
         yield warning(
             "sending" if everything else f"sending {pause.edition}",
             f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
@@ -100,7 +100,7 @@ def _check_webhooks(session: Session) -> Iterator[Finding]:
             fix = f"find out why, then run `paperboy webhooks enable {endpoint.id}`, or remove it"
             yield warning(name, message, fix, urgent=True)
         elif endpoint.error:
-            fix = "look at what receives the events; they are sent again for three days"
+            fix = "check what receives the events; they are sent again for three days"
             yield warning(name, f"did not accept the last event: {endpoint.error}", fix)
 
 
@@ -131,9 +131,9 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[Finding]:
-    """Check whether mails wait because of the warm-up of the sending domain. No finding without one.
+    """Check whether mails wait because of the warm-up of the sending domain.
 
-    There is none either if the database cannot be used, because `check` says so.
+    Without a warm-up, there is no finding. If the database cannot be used, `check` reports that.
     """
     warm_up, status = ledger.warm_up_of(settings), None
     with suppress(SQLAlchemyError):
@@ -150,7 +150,7 @@ def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[F
 
 
 def check_disk(db: Database, journals: Path) -> Iterator[Finding]:
-    """Check the room for the database, if it is a file, and for the journals."""
+    """Check the disk space for the database, if it is a file, and for the journals."""
     folders = {journals}
     if db.url.get_backend_name() == "sqlite" and db.url.database:
         folders.add(Path(db.url.database).parent)
@@ -186,7 +186,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     try:
         planning.check_clock(session, now)
     except ClockError as fault:
-        yield error("clock", str(fault), "synchronise both clocks by NTP")
+        yield error("clock", str(fault), "synchronise both clocks with NTP")
     else:
         yield ok("clock", "this machine's clock agrees with the database's")
 
@@ -202,11 +202,11 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
-    """Check the heartbeats of the processes that run jobs, and that no job has failed or waits for long."""
+    """Check the heartbeats of the processes that run jobs, and that no job has failed or is stuck."""
     statuses = workers.statuses(session)
     lost = [status for status in statuses if status.lost]
     for status in lost:
-        fix = "see why it died, and start it again; its mails are recovered, and it is forgotten after a day"
+        fix = "find out why it died, and start it again; its mails are recovered, and it is listed for a day"
         yield warning(f"worker {status.name}", f"was lost at {status.seen_at:%Y-%m-%d %H:%M} UTC", fix)
     if alive := len(statuses) - len(lost):
         yield ok("workers", f"{alive} {'processes run' if alive > 1 else 'process runs'} jobs")
@@ -242,7 +242,7 @@ def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[
         trained = f"trained on {current.archive.papers} papers at {current.trained_at:%Y-%m-%d %H:%M} UTC"
         yield ok("model", f"model {current.id} is in use, {trained}")
     elif models.needs_training(session):
-        message = "the bundled model is in use, although the archive is large enough to train another"
+        message = "the bundled model is in use, although the archive is large enough to train its own"
         yield warning("model", message, "run `paperboy model train`")
     else:
-        yield ok("model", "the bundled model is in use: the archive is still too small to train another")
+        yield ok("model", "the bundled model is in use: the archive is still too small to train its own")

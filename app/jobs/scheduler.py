@@ -1,6 +1,6 @@
 """Run the jobs in this process, in threads. The only file that uses APScheduler.
 
-There is no job store: `jobs` says why none is needed.
+There is no job store: `jobs` explains why none is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 @contextmanager
 def running(app: Application) -> Iterator[BackgroundScheduler]:
-    """Run every job at its times during the block.
+    """Run every job at its scheduled times during the block.
 
     At its end, running jobs finish first, so that a mail in flight gets its reply.
     """

@@ -2,11 +2,11 @@
 
 Every process defers each job at its times. The database keeps one of them and notifies the processes, and one
 process runs it. A process that finds more work than it can do alone defers the same job once more, at most as
-often as there are other processes: a job that fails at once is not repeated without end.
+often as there are other processes, so that a job that fails at once is not repeated endlessly.
 
-A job names no mails: the ledger and the other tables decide what is left to do. It may therefore be lost, or
-run twice. When a process dies, another one retries its jobs as soon as its heartbeat is missing. When a
-connection breaks while a job is taken or its end is recorded, the process itself retries it.
+A job does not refer to particular mails: the ledger and the other tables determine what is left to do. So a
+job may be lost or run twice. When a process dies, another one retries its jobs as soon as its heartbeat is
+missing. When a connection breaks while a job is taken or its end is recorded, the process itself retries it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Worker:
         self._app.on_shard_planned.clear()
 
     def defer(self, name: str, recruits: int = 0) -> None:
-        """Have a process run a job now, unless it is waiting already. May be called from any thread.
+        """Have a process run a job now, unless it is already waiting. May be called from any thread.
 
         `recruits`: the number of processes recruited for it so far, including this one.
         """
@@ -114,7 +114,7 @@ class Worker:
         return self._add_periodic(work, job.name, cron, job.lane, lock, retry if job.once_a_day else False)
 
     def _has_spare_process(self, recruits: int) -> bool:
-        """Return whether more processes are registered than work on a job already."""
+        """Return whether any registered process has not been recruited for a job yet."""
         with self._app.db.read() as session:
             alive = [status for status in workers.statuses(session) if not status.lost]
         return recruits + 1 < len(alive)
@@ -128,7 +128,7 @@ class Worker:
         lock: str | None = None,
         retry: procrastinate.RetryStrategy | bool = False,
     ) -> Any:
-        """Add a task that runs at its times, of which only one waits to be run at any time."""
+        """Add a task that runs at its scheduled times. At most one run of it waits at any time."""
         engine = self._engines[lane]
         task = engine.task(name=name, queue=lane.value, lock=lock, queueing_lock=name, retry=retry)(work)
         return engine.periodic(cron=cron)(task)
@@ -146,7 +146,7 @@ class Worker:
             log.warning("could not defer a job", job=name, error=str(error))
 
     async def _rescue(self, timestamp: int = 0) -> None:
-        """Retry the jobs of processes that died. Give up a job that may be what kills them."""
+        """Retry the jobs of processes that died. Give up a job that may have killed them."""
         manager = self._engines[Lane.UPKEEP].job_manager
         for job in await manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_SECONDS):
             log.warning("a process died while it ran a job", job=job.task_name, attempts=job.attempts)
@@ -183,7 +183,7 @@ class Worker:
             await self._connector.close_async()
 
     async def _connect(self) -> None:
-        """Open the pool of connections. If the database is unreachable, try again until it is not."""
+        """Open the pool of connections. Try again until the database is reachable."""
         while True:
             try:
                 await self._connector.open_async()
@@ -195,7 +195,7 @@ class Worker:
                 return
 
     async def _run_lane(self, lane: Lane) -> None:
-        """Run the jobs of a lane until the task is cancelled. Start again when the database was away."""
+        """Run the jobs of a lane until the task is cancelled. Restart if the database was unreachable."""
         while True:
             try:
                 self._lanes[lane] = LaneWorker(

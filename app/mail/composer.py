@@ -189,7 +189,7 @@ class Composer:
         layout = self._fragments.layout(digest.sections, step)
         cards = [card for _, section_cards in layout for card in section_cards]
         if not cards:
-            raise DeliveryError("no paper of this digest can be shown", permanent=not request.unreadable)
+            raise DeliveryError("no paper in this digest can be shown", permanent=not request.unreadable)
         subject = self._fragments.subject(tuple(card.title for card in cards[:2]), len(cards))
         in_preview = cards[subject.named :][:PREVIEW_TITLES]
         note = self._fragments.note(digest.note)

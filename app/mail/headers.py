@@ -17,12 +17,12 @@ _ECHOED = {
 
 
 def echoed(smtp_host: str) -> tuple[bytes, bytes] | None:
-    """Return what stands before and after the token in the header that a relay echoes, or None."""
+    """Return the text before and after the token in the header that a relay echoes, or None."""
     return next((header for end, header in _ECHOED.items() if smtp_host.lower().endswith(end)), None)
 
 
 def reply_to(settings: Settings) -> dict[str, str]:
-    """Return the Reply-To header, if the contact has an address of its own."""
+    """Return the Reply-To header, if there is a separate contact address."""
     has_contact = settings.contact_address not in ("", settings.from_address)
     return {"Reply-To": settings.contact_address} if has_contact else {}
 

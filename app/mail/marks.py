@@ -1,7 +1,7 @@
 """PURE. Mark the words of a title and a summary that are the reason for a paper.
 
-`Marks` tells which words, and what else is said. If a shortened text lacks some of the words, nothing of the
-reason may be lost, so all of it is said.
+`Marks` contains these words and the rest of the reason. If a shortened text lacks some of the words, the card
+shows the full reason instead, so that nothing is lost.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def header(name: str, value: str) -> str:
     Raise DeliveryError for control characters and overlong lines.
     """
     if _CONTROL.search(value.replace("\r\n ", " ")) or _CONTROL.search(name):
-        raise DeliveryError(f"the header {name} holds a control character", permanent=True)
+        raise DeliveryError(f"the header {name} contains a control character", permanent=True)
     line = f"{name}: {value}\r\n"
     if any(len(part) > MAX_LINE for part in line.encode().split(b"\r\n")):
         raise DeliveryError(f"the header {name} is too long", permanent=True)
@@ -153,7 +153,7 @@ def header(name: str, value: str) -> str:
 def _rfc2047(name: str, text: str) -> str:
     """Encode text as in RFC 2047 if it is not ASCII, is too long, or looks like an encoded word."""
     if _CONTROL.search(text):
-        raise DeliveryError(f"the header {name} holds a control character", permanent=True)
+        raise DeliveryError(f"the header {name} contains a control character", permanent=True)
     if text.isascii() and "=?" not in text and len(text) < MAX_LINE - len(name) - 2:
         return text
     encoded = Header(text.encode("utf-8", "replace").decode(), "utf-8", header_name=name)
@@ -167,8 +167,8 @@ def address(text: str) -> str:
         try:
             domain = domain.encode("idna").decode()
         except UnicodeError:
-            raise DeliveryError("the address has an impossible domain", permanent=True) from None
+            raise DeliveryError("the address has an invalid domain", permanent=True) from None
     address = f"{local}@{domain}"
     if not _ADDRESS.fullmatch(address) or len(address.encode()) > 320:
-        raise DeliveryError("the address cannot be written to", permanent=True)
+        raise DeliveryError("mail cannot be sent to this address", permanent=True)
     return address

@@ -145,7 +145,7 @@ class Renderer:
             if cards:
                 sections += [self.heading(section.interest, section.heading), *cards]
         if not items:
-            raise DeliveryError("no paper of this digest can be shown", permanent=not request.unreadable)
+            raise DeliveryError("no paper in this digest can be shown", permanent=not request.unreadable)
         subject = subject_line.write([item.title for item in items[:2]], len(items))
         links = self._links(request)
         shell = self.shell(

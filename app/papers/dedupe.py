@@ -170,7 +170,7 @@ def _is_cut_off(a: Title, b: Title) -> bool:
 
 
 def _is_near_title(a: Title, b: Title) -> bool:
-    """Return whether two titles may belong to one paper, if its abstract says so."""
+    """Return whether two titles may belong to one paper, if their abstracts agree."""
     return _has_same_key(a, b) or any(True for _ in _near_parts(a, b))
 
 

@@ -23,7 +23,7 @@ MAX_AUTHORS, MAX_NAME = 1_000, 200
 def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Set fields of a paper. None takes an edit back: the field gets its value from the sources again.
 
-    A field that has the value already is not edited, so that polls continue to change it. Return the old
+    A field that already has the value is not edited, so that polls continue to change it. Return the old
     values of the fields that changed, or that became or ceased to be edited. Raise InvalidInput if a value
     cannot be used.
     """
@@ -69,7 +69,7 @@ def _shown(paper: Paper, name: str) -> Any:
 
 
 def _has_value(paper: Paper, name: str, value: Any) -> bool:
-    """Return whether subscribers see a value already. Links to arXiv are not stored."""
+    """Return whether subscribers already see a value. Links to arXiv are not stored."""
     if name == "authors":
         return bool(paper.authors == value and paper.author_count == len(value))
     if name in ("url", "pdf_url"):

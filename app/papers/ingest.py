@@ -57,7 +57,7 @@ def store(
 
 
 def find_existing(session: Session, source: Source, parsed: ParseResult, now: datetime) -> list[int | None]:
-    """Return, for each record, the id of the paper in the archive that it is. None: it would be new."""
+    """Return, for each record, the id of the same paper in the archive, or None if it would be new."""
     ids = list[int | None]()
     for rows in _batches(parsed):
         batch = _Batch(session, source, now, False, duplicate_candidates.find(session, rows))
@@ -77,7 +77,7 @@ def store_in_batches(
     origin: str = "",
     first_row: int = 1,
 ) -> IngestSummary:
-    """Store parsed records, each batch in a short transaction of its own.
+    """Store parsed records, each batch in its own short transaction.
 
     Each transaction begins with a call to `source_of`, and the last one ends with a call to `finish`. After a
     crash in between, the caller stores everything again, which does not change the batches already stored. If
@@ -205,7 +205,7 @@ class _Batch:
         return self.session.exec(select(table).where(of_papers, *conditions).order_by(col(table.id))).all()
 
     def find_paper(self, number: int, record: PaperRecord) -> int | None:
-        """Return the id of the paper that a record is, or None if it is a new one."""
+        """Return the id of the paper that a record belongs to, or None if it is new."""
         row = self._find_row(record) or (self.by_doi.get(record.doi) if record.doi else None)
         if row is None:
             matches = (root for root, _ in self._same_titles(number, record))
@@ -409,7 +409,7 @@ class _Batch:
         return None, ""
 
     def _same_titles(self, number: int, record: PaperRecord) -> Iterator[tuple[Paper, str]]:
-        """Yield the papers that a record is by its title, authors and abstract, each with the reason."""
+        """Yield the papers that have a record's title, authors and abstract, each with the reason."""
         rows = self.by_key.get(dedupe.title_key(record.title), ())
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
         # The candidates that were found before locking, and rows that were stored since.

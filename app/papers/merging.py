@@ -28,7 +28,7 @@ _PIN = ("pinned_at", "pinned_until")  # of the row with the later end
 def order(a: Paper, b: Paper) -> list[Paper]:
     """Return which of two papers survives a merge, and then the other.
 
-    The one with an arXiv id survives, else the one with a DOI, else the older one.
+    The one with an arXiv id survives; otherwise the one with a DOI; otherwise the older one.
     """
     return sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
 
@@ -83,7 +83,7 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
     if row is None:
         raise NotFound("There is no such merge.")
     if row.undone_at is not None:
-        raise Conflict("This merge has been undone already.")
+        raise Conflict("This merge has already been undone.")
     absorbed = session.get_one(Paper, row.absorbed_id)
     absorbed.merged_into_id = None
     row.undone_at = now
@@ -119,11 +119,11 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
 def merge_by_hand(session: Session, paper: Paper, other: Paper, now: datetime) -> Paper:
     """Merge two papers that an operator says are the same, and return the surviving one.
 
-    Raise Conflict if they are one paper already.
+    Raise Conflict if they are already one paper.
     """
     advisory_lock(session, "archive")
     if paper.id == other.id:
-        raise Conflict("these are one paper already")
+        raise Conflict("these are already the same paper")
     merge(session, paper, other, BY_HAND, now)
     return other if paper.merged_into_id else paper
 

@@ -16,7 +16,7 @@ PINNABLE_DAYS = 30
 
 
 def pin(session: Session, paper: Paper, days: int, now: datetime) -> None:
-    """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict if it cannot be."""
+    """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict if not possible."""
     if not 1 <= days <= MAX_PIN_DAYS:
         raise InvalidInput(f"a paper can be pinned for 1 to {MAX_PIN_DAYS} days", "days")
     if paper.hidden_at or paper.withdrawn_at:

@@ -29,7 +29,7 @@ CONTINUE_AFTER = timedelta(minutes=1)  # so that other arXiv sources have their 
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 REPORTED_FAILURES = 3  # in a row, after which operators are told by webhook
 # This text must not change: it is stored while a poll runs, and compared with the stored error later.
-UNFINISHED = "the last poll has not ended: it is under way, or the process died of it"
+UNFINISHED = "the last poll has not ended: it is still running, or its process died"
 
 
 def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:

@@ -1,8 +1,8 @@
 """Ask the sources again about papers that subscribers were sent or liked: withdrawn since, or with code now.
 
 arXiv is asked about all papers in recent digests, a hundred per request. Hugging Face, which is asked about
-one paper per request, is only asked for the code of liked papers. Each keeps to its usual pace, and a source
-is not polled meanwhile.
+one paper per request, is only asked for the code of liked papers. Each is asked at its usual pace, and is not
+polled in the meantime.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def newest_id(session: Session) -> int:
 def changed_windows(session: Session, since: datetime | None, after_listing: int, size: int) -> set[int]:
     """Return the numbers of the windows of `size` ids with changes.
 
-    They have papers that changed or were merged since a time, or with newer listings.
+    These contain papers that changed or were merged since a time, or that have newer listings.
     """
     recently = [col(Paper.updated_at) >= since] if since else []
     window = col(Paper.id) // size

@@ -54,4 +54,7 @@ def describe_silence(session: Session, source: Source, now: datetime) -> str:
     since = now.date() - days[-1]
     if since <= max(longest + GRACE, SHORTEST_SILENCE):
         return ""
-    return f"has listed no paper since {days[-1]}, for {since.days} days; before, at most {longest.days}"
+    return (
+        f"has listed no paper since {days[-1]} ({since.days} days); "
+        f"its longest gap before was {longest.days} days"
+    )

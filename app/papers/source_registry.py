@@ -53,7 +53,7 @@ def get(session: Session, source_id: int) -> Source:
 
 
 def get_for_update(session: Session, source_id: int) -> Source:
-    """Return the source with this id, and lock its row until the transaction ends. Raise as `get` does."""
+    """Return the source with this id, and lock its row. Raise NotFound like `get`."""
     session.get(Source, source_id, with_for_update=True, populate_existing=True)
     return get(session, source_id)
 
@@ -82,7 +82,7 @@ def describe_state(source: Source) -> str:
 
 
 def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> Source:
-    """Add a source that is due immediately. A removed one with this name and kind comes back.
+    """Add a source that is due immediately. A removed one with this name and kind is restored.
 
     Raise InvalidInput if its name or configuration is invalid, Conflict if the name is taken or there is
     already a Hugging Face source.
@@ -92,7 +92,7 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
         existing = session.exec(same).first()
         if existing is not None:
             raise Conflict(
-                f"this source exists already, as “{existing.name}”: you can pause, resume or rename it"
+                f"this source already exists as “{existing.name}”: you can pause, resume or rename it"
             )
     checked = check_config(kind, config)
     again = select(Source).where(Source.kind == kind, col(Source.removed_at).is_not(None))
@@ -122,7 +122,7 @@ def change(
 
 
 def remove(session: Session, source: Source, now: datetime) -> None:
-    """Stop polling a source, and list it no more. Its papers and their votes remain."""
+    """Stop polling a source, and no longer list it. Its papers and their votes remain."""
     source.removed_at, source.paused, source.next_poll_at = now, True, None
     source.failures, source.last_error = 0, None
     source.etag = source.last_modified = source.watermark = source.resumption_token = None
@@ -180,7 +180,7 @@ def _rename(session: Session, source: Source, name: str) -> None:
     other = session.exec(select(Source).where(Source.name == name)).one_or_none()
     if other is not None and other is not source:
         if not other.removed_at:
-            raise Conflict(f"a source named “{name}” exists already")
+            raise Conflict(f"a source named “{name}” already exists")
         other.name = f"{name[: MAX_NAME - 30]} (removed, {other.id})"
         session.add(other)
         session.flush()

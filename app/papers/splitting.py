@@ -21,7 +21,7 @@ REASON = "one paper, until an operator split it"
 
 
 def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Paper:
-    """Make a row that was merged into a paper a paper of its own. Raise NotFound if it was not."""
+    """Turn a row that was merged into a paper into a separate paper. Raise NotFound if it was not."""
     advisory_lock(session, "archive")
     row = session.get(Paper, row_id)
     if row is None or row is paper or row_id not in merging.with_absorbed(session, id_of(paper)):
@@ -32,7 +32,7 @@ def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Pap
 
 
 def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
-    """Move the DOI of a paper with an arXiv id to a paper of its own. Raise Conflict without both."""
+    """Move the DOI of a paper with an arXiv id to a new paper. Raise Conflict if it lacks either."""
     advisory_lock(session, "archive")
     if not (paper.arxiv_id and paper.doi):
         raise Conflict("only a paper with an arXiv id and a DOI can be split between these")
@@ -42,7 +42,7 @@ def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
 
 
 def split_source(session: Session, paper: Paper, source_id: int, now: datetime) -> Paper:
-    """Move the listings and votes of a source to a paper of its own.
+    """Move the listings and votes of a source to a new paper.
 
     Records without an arXiv id or DOI are recognised by their title alone, so those of two sources may be
     two papers. Raise NotFound if the source does not list the paper, Conflict if ids identify it there.
@@ -81,7 +81,7 @@ def _sources_of(session: Session, row_id: int) -> set[int]:
 
 
 def _separate(session: Session, chain: list[Paper], doi: str | None, now: datetime) -> Paper:
-    """Insert a copy of a row as a paper of its own, and record that it differs from each row of `chain`.
+    """Insert a copy of a row as a new paper, and record that it differs from each row of `chain`.
 
     The fields of both lose their versions, so that the next record of each replaces them.
     """

@@ -3,7 +3,7 @@
 Papers of one series have titles that differ in a single word: "Editing" and "Pruning Everything Everywhere",
 "Qwen3" and "Qwen3-VL Technical Report", "supervised" and "unsupervised". Therefore every word in which two
 titles differ must be explained: by spacing, inflection, a typing error, a function word, a known
-abbreviation, or a cut-off end. A content word without explanation shows two papers.
+abbreviation, or a cut-off end. An unexplained content word means that they are two papers.
 """
 
 from __future__ import annotations

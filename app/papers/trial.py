@@ -27,12 +27,12 @@ DAYS = 3  # before today, so that a trial on a Sunday has papers
 PAPERS_RETURNED = 20
 REJECTIONS_RETURNED = 20
 TOO_SLOW = f"it was not read completely within {DEADLINE.seconds} seconds"
-NO_PAPERS = "it was read, but has no papers of the last days"
+NO_PAPERS = "it was read, but has no papers from the last few days"
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPaper:
-    """A paper that a source lists, and the paper in the archive that it is, if any."""
+    """A paper that a source lists, and the same paper in the archive, if any."""
 
     record: PaperRecord
     paper_id: int | None

@@ -119,7 +119,7 @@ class ArchiveSearch:
                 self._usable.set()
 
     def start_refresh(self) -> Thread:
-        """Bring the index up to date in a thread of its own. A large archive takes minutes."""
+        """Bring the index up to date in a separate thread. A large archive takes minutes."""
         thread = Thread(target=self._refresh_safely, name="search index")
         thread.start()
         return thread
@@ -139,7 +139,7 @@ class ArchiveSearch:
         return self._stopping.is_set() or not main_thread().is_alive()
 
     def _wait_for_index(self) -> tuple[IndexReader, CandidateRanker]:
-        """Return the index. If there is none yet, start to build it, and wait a little."""
+        """Return the index. If there is none yet, start to build it, and wait for a while."""
         # Do not hold a session while waiting: the thread that builds the index needs one.
         self._usable.clear()
         if opened := self._open_current():
@@ -194,7 +194,7 @@ class ArchiveSearch:
     def _rank(
         self, reader: IndexReader, ranker: CandidateRanker, query: Query, only: PaperFilter
     ) -> RankedPapers:
-        """Return the ranked papers, from memory if they were shown before: for the other pages."""
+        """Return the ranked papers. They are cached for the other pages of a search."""
         key = reader.snapshot, query, only
         with self._results_lock:
             ranked = self._results.get(key)

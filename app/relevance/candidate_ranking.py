@@ -1,6 +1,6 @@
 """Find candidates for a query in the search index, and rank them as digests rank papers.
 
-The index gives some hundred papers each for: any of the words, all of them, all in the title, the
+The index gives a few hundred papers each for: any of the words, all of them, all in the title, the
 organisation that the query names, and the meaning. `scoring` ranks these candidates. So a search takes about
 the same time in an archive of any size.
 """

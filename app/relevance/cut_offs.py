@@ -6,9 +6,9 @@ MISSING_WEIGHT·(the share of the words that it lacks, by idf). See `matching` f
 The cut-off: interests differ in how many papers are about them, so each has its own z from which papers are
 sent. In a sample of the archive, as many papers reach it as are probably about the interest. That number is
 the geometric mean of three counts: the papers with a high z, those that contain all words of the interest,
-and those that use all of them prominently. The cut-off lies between the z that so many papers reach and
-FLOOR_Z.
-Relevance rises with the distance of z from the cut-off in the same way for all interests, and is FLOOR there.
+and those that use all of them prominently. The cut-off lies between the z that this many papers reach and
+FLOOR_Z. Relevance rises with the distance of z from the cut-off in the same way for all interests, and is
+FLOOR there.
 """
 
 from __future__ import annotations

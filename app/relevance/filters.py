@@ -155,9 +155,9 @@ def belongs_together(
 ) -> bool:
     """Return True if words joined by hyphens are a name ("SWE-bench"), not ordinary words ("LLM-based").
 
-    A number makes a name of the word before it ("GPT-5"). Other words belong together if they are
-    neighbours in at least MIN_LIFT times as many papers as would contain both by chance. Words that are
-    too rare to tell are taken for a name.
+    A number makes a name of the word before it ("GPT-5"). Other words belong together if they are neighbours
+    in at least MIN_LIFT times as many papers as would contain both by chance. Words that are too rare to
+    decide are treated as a name.
     """
     if any(any(map(str.isdigit, stem)) for stem in stems[1:]):
         return True

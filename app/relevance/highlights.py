@@ -112,7 +112,7 @@ class PaperText:
         """Return the heaviest runs of terms (by idf), as the paper spells them, grouped by field.
 
         The field with the heaviest run of several words comes first, otherwise the title. The other field
-        adds only terms that are still missing. Words that are no form of the typed word with their stem do
+        adds only terms that are still missing. Words that are not forms of the typed word with their stem do
         not count. A term that is a stop word counts only beside another term.
         """
 
@@ -199,7 +199,7 @@ class PaperText:
     def _implied(self, token: Token, field: str, text: str, typed: Typed) -> Set[str]:
         """Return the terms that a folded token implies.
 
-        A word in lower case is no short form: "clip" does not imply "image", as "CLIP" does.
+        A word in lower case is not a short form: "clip" does not imply "image", as "CLIP" does.
         """
         implied = self.abbreviations.expansions.get(token.stem, ())
         if not implied:
@@ -226,12 +226,12 @@ class PaperText:
     def surface_form(self, term: str, typed: Typed = _ANY_FORM) -> str:
         """Return the first spelling of a term, or of a pair of neighbouring stems, or "" if it is missing.
 
-        Words that are no form of the typed word with this stem do not count.
+        Words that are not forms of the typed word with this stem do not count.
         """
         return self._spelling(term, "title", typed) or self._spelling(term, "abstract", typed)
 
     def whole_word(self, stem: str) -> str:
-        """Return the first spelling of a stem that is no part of a word with hyphens.
+        """Return the first spelling of a stem that is not part of a word with hyphens.
 
         If there is none, return the first word with hyphens: "Long-Horizon", not "Horizon".
         """
@@ -265,7 +265,7 @@ class PaperText:
 
 
 def _is_form(token: Token, text: str, typed: Typed) -> bool:
-    """Return False if a single word is no form of the typed word with the same stem."""
+    """Return False if a single word is not a form of the typed word with the same stem."""
     word = typed.get(token.stem)
     if word is None or word == (spelling := text[token.start : token.end]):
         return True

@@ -1,7 +1,7 @@
 """The fields of the search index: papers → tantivy documents, and queries → tantivy queries.
 
 Texts are stored as our own stems, so that accents, endings and abbreviations match as in digests. The filters
-have the meaning of `filters`, which checks the same requirements and exclusions for digests.
+mean the same as in `filters`, which checks the same requirements and exclusions for digests.
 
     text     title (twice, because titles count double) and abstract, long forms folded into short forms
     title    the folded title
@@ -59,7 +59,7 @@ def schema() -> tantivy.Schema:
 
 
 def register_tokenizer(index: tantivy.Index) -> None:
-    """Register the tokenizer of the texts, which are stems already. An index does not store it."""
+    """Register the tokenizer of the texts, which are already stems. An index does not store it."""
     stems = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
     index.register_tokenizer("stems", stems)
 

@@ -1,8 +1,8 @@
 """The folder with the versions of the search index, on one machine.
 
-A version is a folder of its own. Its name begins with the format and the model that it belongs to, and ends
-with a random id, so that a reader notices that a version was built again. A file names the version in use.
-Readers hold a lock on their version, and others are removed once no reader holds them.
+Each version is a separate folder. Its name begins with the format and the model that it belongs to, and ends
+with a random id, so that readers notice when a version was rebuilt. A file names the version in use. Readers
+hold a lock on their version, and others are removed once no reader holds them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class IndexFolder:
         new.replace(self.path / "current")
 
     def abandon_all(self) -> None:
-        """Stop using all versions, because they are damaged or belong to a damaged one."""
+        """Stop using all versions, because one of them is damaged."""
         (self.path / "current").unlink(missing_ok=True)
         for version in self._versions():
             mark_damaged(version)

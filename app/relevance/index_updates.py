@@ -1,8 +1,8 @@
 """Bring the search index on this machine up to date with the archive.
 
-Windows of ids are compared: which papers can be searched for, in which version, and which are indexed. A
-window's difference is indexed or removed. Normally, only windows with recent changes are compared; once a
-day, and until an index is complete, all of them, newest first. An interrupted update is simply repeated.
+Windows of ids are compared: which papers can be searched for, in which version, and which are indexed. The
+differences in a window are indexed or removed. Normally, only windows with recent changes are compared; once
+a day, and until an index is complete, all of them, newest first. An interrupted update is simply repeated.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class IndexUpdater:
         return self._older_model[1]
 
     def _build(self, version: Path, model: RelevanceModel, now: datetime, on_use: Callable[[], None]) -> None:
-        """Build a new version. Without another one to use meanwhile, use it from its newest papers on."""
+        """Build a new version. If there is no other, use it as soon as its newest papers are indexed."""
 
         def use() -> None:
             self.folder.use(version)

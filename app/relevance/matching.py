@@ -8,7 +8,7 @@ in this direction: the number of standard deviations by which it is closer than 
 This makes interests comparable and finds papers that use other words. P is damped if the examples contain few
 of the interest's words.
 
-How B and P become relevance, and from which relevance papers are sent, is in `cut_offs`.
+`cut_offs` defines how B and P become relevance, and from which relevance papers are sent.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class MatchIndex:
         )
 
     def reason(self, query: Query, paper_id: int) -> CardReason:
-        """Return why a paper matches, from memory if it was shown before."""
+        """Return why a paper matches. Reasons are cached."""
         matches = self.matches([query])[0]
         if paper_id not in matches.reasons:
             matches.reasons[paper_id] = self._new_reason(query, paper_id, matches)

@@ -3,8 +3,8 @@
 An interest names organisations if all of its plain words do: as a whole name in any order ("Meta AI") or
 spelling ("Deep Mind"), as its first words ("Microsoft" for "Microsoft Research"), or as several of these
 ("Google DeepMind"). A name is ignored if at least as many papers write it in lower case as come from the
-organisation ("together"). First words that are no whole name must also be rare in the archive ("Alibaba",
-but not "Personalized"), and a single one must not be in another place of other names ("University").
+organisation ("together"). First words that are not a whole name must also be rare in the archive ("Alibaba",
+but not "Personalized"), and a single first word must not occur elsewhere in other names ("University").
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class NameTable(Protocol):
         """Return True if a name consists of the key's words."""
 
     def is_inner_word(self, key: str) -> bool:
-        """Return True if a name contains the key as one of its words but the first."""
+        """Return True if a name contains the key as one of its words other than the first."""
 
     def is_written_in_lower_case(self, key: str) -> bool:
         """Return True if as many papers write the key's words in lower case as `papers_from` counts."""

@@ -102,7 +102,7 @@ class QueryExamples:
 def common_terms_in_pairs(batch: QueryBatch, columns: Mapping[str, int], texts: sparse.csr_matrix) -> Matrix:
     """Return interests × texts: True if each very common term stands beside another term of the interest.
 
-    "Real-World Images with Large Models" is no text on world models. `texts` is terms × texts.
+    "Real-World Images with Large Models" is not a text on world models. `texts` is terms × texts.
     """
     if not batch.common_counts.any():
         return np.ones((len(batch.terms), texts.shape[1]), bool)

@@ -91,10 +91,10 @@ def normalise(text: str) -> str:
 
 
 def parse_typed(text: str, noun: str = "An interest") -> Query:
-    """Parse an interest that is about to be stored, or a search. Raise InvalidInterest as `parse` does.
+    """Parse an interest that is about to be stored, or a search. Raise InvalidInterest like `parse`.
 
-    Too long words are refused as well, which `parse` accepts, because interests with them may be stored.
-    `noun` is what the errors call the text.
+    Overlong words are refused as well. `parse` accepts them, because stored interests may contain them.
+    `noun` names the text in errors.
     """
     query = parse(text, noun)
     if any(len(match.group()) > MAX_WORD_CHARS for match in WORD.finditer(query.text)):

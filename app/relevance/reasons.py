@@ -48,7 +48,7 @@ def interest_reason(
 
 
 def _in_field(texts: Sequence[str], field: str) -> str:
-    """Return where the highlights are. Single words in an abstract seem to be a phrase, so say if not."""
+    """Return where the highlights are. Quoted words look like a phrase, so say if they are apart."""
     if field == "abstract" and len(texts) > 1 and all(map(WORD.fullmatch, texts)):
         return f"{_quote(texts, ' and ')} apart in the {field}"
     return f"{_quote(texts)} in the {field}"

@@ -1,8 +1,9 @@
 """A version of the search index: a tantivy index of the texts, and an SQLite file with the papers' records.
 
-It belongs to one model, and has a copy of it. One process of a machine writes, and any number of processes
-read. Texts are committed before records, and a paper without a record is no candidate. So a writer that is
-killed leaves a usable index. The next one repeats its last papers, and deletes their texts if they are gone.
+It belongs to one model, and has a copy of it. On each machine, one process writes, and any number of
+processes read. Texts are committed before records, and a paper without a record is not a candidate. So a
+writer that is killed leaves a usable index. The next one repeats its last papers, and deletes their texts if
+they are gone.
 """
 
 from __future__ import annotations
@@ -79,13 +80,13 @@ def read_state(version: Path) -> dict[str, str]:
 
 
 def read_model(version: Path) -> RelevanceModel:
-    """Return the copy of its model that a version has. Raise DamagedIndex if it cannot be read."""
+    """Return a version's copy of its model. Raise DamagedIndex if it cannot be read."""
     with _damage_reported():
         return RelevanceModel.decode((version / "model.npz").read_bytes())
 
 
 class IndexWriter:
-    """Writes a version of the index. Only one may exist at a time; hold the folder's lock."""
+    """A writer for a version of the index. Only one may exist at a time; hold the folder's lock."""
 
     def __init__(self, version: Path, model: RelevanceModel) -> None:
         """Open a version, or create it. Raise DamagedIndex if it cannot be read."""
@@ -195,7 +196,7 @@ class IndexWriter:
 
 
 class IndexReader:
-    """Reads a version of the index, as of its last commit. Thread-safe."""
+    """A reader for a version of the index, as of its last commit. Thread-safe."""
 
     def __init__(self, version: Path, model: RelevanceModel) -> None:
         """Open a version, which belongs to this model. Raise DamagedIndex if it cannot be read."""

@@ -2,8 +2,8 @@
 
 A candidate differs by one edit (an inserted, dropped or replaced letter, or two swapped neighbours), or by
 two if the word is long. Its score is a log-odds: how much more likely the word is a slip than a correct word,
-such as a new name. The weights are those of a logistic regression, rounded; docs/benchmarks.md says how they
-were found, and how often correct words are changed.
+such as a new name. The weights are those of a logistic regression, rounded; docs/benchmarks.md explains how
+they were found, and how often correct words are changed.
 """
 
 from __future__ import annotations

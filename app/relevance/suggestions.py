@@ -100,7 +100,7 @@ class InterestReader:
     def _respelled(self, text: str, missing_words: Collection[str]) -> str:
         """Return a text with its misspelt words corrected.
 
-        Words are looked at twice: a corrected neighbour tells more about a word.
+        Each word is checked twice, because a corrected neighbour provides more evidence.
         """
         words = [match for match in WORD.finditer(text) if without_stopwords(stem_all(match.group()))]
         folded = [fold_accents(word.group()) for word in words]
@@ -123,7 +123,7 @@ class InterestReader:
 
 
 def shorter_interests(text: str) -> list[str]:
-    """Return the interests with one word less, then the single words of a text of plain words only."""
+    """Return the interests with one word removed, then the single words of a text of plain words only."""
     text = query_language.normalise(text)
     if query_language.plain_runs(text) != [(0, len(text))]:
         return []
@@ -182,7 +182,7 @@ class TopicIndex:
 
 
 def _title_runs(title: str) -> Iterable[tuple[tuple[str, ...], str]]:
-    """Yield the stems and the spelling of each run of at least two words that are no stop words.
+    """Yield the stems and the spelling of each run of at least two words that are not stop words.
 
     A single compound, such as “Large-Scale”, is left out: it describes the word after it.
     """

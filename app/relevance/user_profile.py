@@ -172,7 +172,7 @@ class Candidates:
         return parts
 
     def name_weight(self, name: str) -> float:
-        """Return the weight of a name as evidence, in 0…1: about 1 if hardly two people have it.
+        """Return the weight of a name as evidence, in 0…1: about 1 if only one person is likely to have it.
 
         The expected number of namesakes among n authors, if first and last names are independent, is n times
         the share of the first name times that of the last name, both without the author.
@@ -225,7 +225,7 @@ class UserProfile:
     def relevance(self) -> dict[int, float]:
         """Return relevance by paper id: in 0…1 if a candidate suits the subscriber, below 0 if it does not.
 
-        It is 1 − exp(−evidence / EVIDENCE_SCALE), also if the evidence is negative.
+        It is 1 − exp(−evidence / EVIDENCE_SCALE), even if the evidence is negative.
         """
         evidence = (
             _evidence(self._agreement_with_likes)
@@ -318,8 +318,8 @@ class UserProfile:
 
         Without such authors, return ([], "", False). If an author wrote several liked papers, the last one
         liked counts. Two names may refer to the same person if they are equal, or if one is only the initial
-        and last name of the other. It is certain if hardly two people have the name. Authors with other names
-        are returned only if there are no certain ones.
+        and last name of the other. It is certain if only one person is likely to have the name. Authors with
+        other names are returned only if there are no certain ones.
         """
         works = []
         for author in self.candidates.texts[row].paper.authors:

@@ -26,7 +26,7 @@ class Vocabulary:
 
     @classmethod
     def count(cls, texts: Iterable[str], min_papers: int = 1) -> Vocabulary:
-        """Count the words of texts, one text a paper. Drop words in fewer than `min_papers` papers."""
+        """Count the words of texts, one text per paper. Drop words in fewer than `min_papers` papers."""
         spelled, papers, folded_form = Counter[str](), Counter[str](), dict[str, str]()
         for text in texts:
             words = set(WORD.findall(text))
@@ -53,7 +53,7 @@ class Vocabulary:
         return cls(spellings, dict(zip(folded, (papers for _, papers in rows), strict=True)))
 
     def to_lines(self) -> list[str]:
-        """Return a line for each word, in alphabetical order: its commonest spelling, a tab, its papers."""
+        """Return a line for each word, in alphabetical order: its most common spelling, a tab, its papers."""
         return [f"{spelling}\t{self.papers[word]}" for word, spelling in sorted(self.spellings.items())]
 
     def with_bundled(self) -> Vocabulary:

@@ -51,8 +51,8 @@ def tuned_for_throughput() -> Iterator[None]:
 def limit_malloc_arenas() -> None:
     """Limit glibc to ARENAS memory arenas for all threads, instead of eight per core.
 
-    An arena does not return its memory to the system. A mail sent by itself uses new threads, and each may
-    allocate from any arena. Without this limit, memory would grow by a few megabytes per arena, although
+    An arena does not return its memory to the system. A mail that is sent alone uses new threads, and each
+    may allocate from any arena. Without this limit, memory would grow by a few megabytes per arena, although
     nothing leaks. MALLOC_ARENA_MAX in the environment takes precedence. Other C libraries have no such
     arenas.
     """

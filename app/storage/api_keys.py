@@ -68,7 +68,7 @@ def create(
         raise InvalidInput(f"a key must expire after 1 to {MAX_DAYS} days, or never", field="days")
     _refuse_reserved(name)
     if any(key.name == name and identity_of(key, now) for key in list_keys(session)):
-        raise Conflict(f"a key named “{name}” exists already: revoke it first, or choose another name")
+        raise Conflict(f"a key named “{name}” already exists: revoke it first, or choose another name")
     expires_at = None if days is None else now + timedelta(days=days)
     return _add(session, name, unique_scopes, now, _earlier(expires_at, creator))
 
@@ -158,7 +158,7 @@ def create_link(session: Session, email: str, now: datetime, expires_at: datetim
 def redeem_link(session: Session, token: str, now: datetime, expires_at: datetime) -> ApiKeyIdentity | None:
     """End the link, and return a new key with all scopes of an operator, which expires at `expires_at`.
 
-    Return None if the link was used, has expired, or is no link.
+    Return None if the link was used, has expired, or is not a link.
     """
     link = authenticate(session, token, now)
     if link is None or not link.name.startswith(LINK_NAME):
@@ -224,7 +224,7 @@ def rotate(
     """
     old = get(session, key_id)
     if active(session, old.name, now).id != key_id:
-        raise Conflict(f"the key {key_id} has expired, or was replaced already")
+        raise Conflict(f"the key {key_id} has expired or was already replaced")
     if old.name.startswith(LINK_NAME):  # the new key could be redeemed for one with all scopes
         raise NotFound(f"the key {key_id} is a link, which works once")
     if old.name.endswith(BY_MAIL):  # otherwise one mail would grant access for ever

@@ -72,7 +72,7 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
     The file appears when it is complete, and only its owner can read it. Raise InvalidInput if it exists.
     """
     if target.exists():
-        raise InvalidInput(f"{target} exists already")
+        raise InvalidInput(f"{target} already exists")
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for abandoned in target.parent.glob(".paperboy-*.zip.*.partial"):  # its process was killed
         with suppress(FileNotFoundError):
@@ -169,7 +169,7 @@ def differing_tables(db: Database, source: Path, manifest: Manifest) -> list[str
 
 
 def restore_journals(source: Path, manifest: Manifest, folder: Path) -> None:
-    """Write the journals of a backup to a folder, which must contain no other."""
+    """Write the journals of a backup to a folder, which must not contain any."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with zipfile.ZipFile(source) as archive:
         for name in manifest.journals:

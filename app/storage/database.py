@@ -231,7 +231,7 @@ def _insert_all_or_ignore(
 
 
 def _unnested(column: Column[Any], values: Sequence[Any]) -> ColumnElement[Any]:
-    """Return values as rows. JSON goes as text: PostgreSQL would take an array of lists for a matrix."""
+    """Return values as rows. JSON is sent as text, because an array of lists would be a matrix."""
     if isinstance(column.type, JSON):
         texts = [json.dumps(value) for value in values]
         return cast(func.unnest(literal(texts, postgresql.ARRAY(Text))), column.type)

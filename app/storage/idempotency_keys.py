@@ -23,7 +23,7 @@ from app.storage.models import IdempotencyKey
 
 KEPT = timedelta(hours=24)
 LEASE = timedelta(minutes=2)  # of a request under way whose process cannot be seen to be dead
-UNDER_WAY = "the first request with this Idempotency-Key is still under way: send this one again in a moment"
+UNDER_WAY = "the first request with this Idempotency-Key is still running: send this one again in a moment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ current: ContextVar[Attempt | None] = ContextVar("idempotent_attempt", default=N
 def claim(session: Session, attempt: Attempt, api_key_id: int, now: datetime) -> Answer | None:
     """Claim an idempotency key for an attempt. Return the stored answer if the request was carried out.
 
-    Raise InvalidInput if the key was used for another request, or Conflict if that is still under way.
+    Raise InvalidInput if the key was used for another request, or Conflict if that is still running.
     """
     name = hashlib.sha256(f"{api_key_id} {attempt.key}".encode()).hexdigest()
     if presence := session.info.get("presence"):

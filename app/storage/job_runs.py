@@ -54,7 +54,7 @@ class JobRunRecorder:
 
 
 def store_counts(db: Database, recorder: JobRunRecorder) -> None:
-    """Store the counts of a run in progress, so that others can see how far it is."""
+    """Store the counts of a run in progress, so that others can see its progress."""
     with db.write() as session:
         row = session.get_one(JobRun, recorder.id)
         row.counts = dict(recorder.counts)

@@ -34,7 +34,7 @@ def _partial_index(name: str, condition: str, *columns: str) -> Index:
 
 
 def _bytewise(length: int) -> TypeEngine[str]:
-    """Return a type for text that is compared byte by byte, so that an index finds what begins alike."""
+    """Return a type for text compared byte by byte, so that an index finds texts by their beginning."""
     return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 

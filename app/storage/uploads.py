@@ -48,7 +48,7 @@ def find(directory: Path, name: str, owner: str, now: datetime) -> Path:
 
 
 def take(directory: Path, name: str, owner: str, now: datetime) -> BinaryIO:
-    """Open a file and delete it, so that only one caller gets it. Raise NotFound as `find` does."""
+    """Open a file and delete it, so that only one caller gets it. Raise NotFound like `find`."""
     path = find(directory, name, owner, now)
     try:
         file = path.open("rb")

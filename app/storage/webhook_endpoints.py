@@ -51,7 +51,7 @@ def add(
 ) -> WebhookEndpoint:
     """Add an endpoint. Raise InvalidInput if an argument is invalid, or Conflict if the URL is in use."""
     if session.exec(select(func.count()).select_from(WebhookEndpoint)).one() >= MAX_ENDPOINTS:
-        raise Conflict(f"there are {MAX_ENDPOINTS} webhooks already: remove one first")
+        raise Conflict(f"there are already {MAX_ENDPOINTS} webhooks: remove one first")
     row = WebhookEndpoint(url="", include_addresses=include_addresses, secret=new_secret(), created_at=now)
     change(session, row, url=url, events=events)
     return row
@@ -91,7 +91,7 @@ def _check_url(session: Session, url: str, own_id: int | None) -> str:
         raise InvalidInput("a webhook's URL begins with https://, and has no user, password or #", "url")
     same = select(WebhookEndpoint.id).where(WebhookEndpoint.url == url)
     if session.exec(same).first() not in (None, own_id):
-        raise Conflict("there is a webhook with this URL already")
+        raise Conflict("there is already a webhook with this URL")
     return url
 
 
@@ -125,7 +125,7 @@ def remove(session: Session, row: WebhookEndpoint) -> None:
 
 
 def rotate(session: Session, row: WebhookEndpoint, now: datetime) -> None:
-    """Replace an endpoint's secret. Until OVERLAP has passed, each event has signatures by both."""
+    """Replace an endpoint's secret. Until OVERLAP has passed, each event is signed with both."""
     row.previous_secret, row.previous_until = row.secret, now + OVERLAP
     row.secret = new_secret()
     session.add(row)

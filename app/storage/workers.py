@@ -1,7 +1,7 @@
 """The registry of the processes that run jobs, and on PostgreSQL the jobs that wait, run or have failed.
 
 A worker is registered with its machine and pid, and writes a heartbeat by the database's clock. It leaves the
-registry when it stops. One that was killed stays listed for FORGET_AFTER.
+registry when it stops. A killed worker remains listed for FORGET_AFTER.
 """
 
 from __future__ import annotations

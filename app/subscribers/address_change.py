@@ -2,7 +2,7 @@
 
 An operator can request the same, or change the address at once if its owner confirmed it elsewhere.
 
-The mail to the new address belongs to a pending row, as that of a sign-up does. The limits on mail to one
+The mail to the new address belongs to a pending row, like that of a sign-up. The limits on mail to one
 mailbox and remembered declines apply to it, and its bounces do not count for the subscriber.
 """
 
@@ -55,7 +55,7 @@ def request_change(session: Session, subscriber_id: int, email: str, now: dateti
 def request_change_by_operator(session: Session, subscriber_id: int, email: str, now: datetime) -> int | None:
     """Request a change on behalf of an operator, who may know which addresses are registered.
 
-    Raise Conflict also if the new address is suppressed, or belongs to another subscriber.
+    Also raise Conflict if the new address is suppressed, or belongs to another subscriber.
     """
     _lock_free_address(session, normalise_address(email), subscriber_id)
     return request_change(session, subscriber_id, email, now)
@@ -90,7 +90,7 @@ def _lock_free_address(session: Session, email: str, subscriber_id: int) -> Subs
     Raise InvalidAddress if it is the subscriber's own, Conflict if it is suppressed or somebody else's.
     """
     if get(session, subscriber_id).email == email:
-        raise InvalidAddress(f"{email} is the address of this subscriber already.", "email")
+        raise InvalidAddress(f"{email} is already the address of this subscriber.", "email")
     advisory_lock(session, f"mailbox {form_submissions.mailbox_hash(email)}")
     if suppression.is_suppressed(session, email):
         raise Conflict(f"{email} is suppressed: lift the suppression first, if its owner wants mail again.")
@@ -108,8 +108,8 @@ def open_change(
 ) -> AddressChange | None:
     """Return the change that a link to this subscriber, or to the row of the new address, can confirm.
 
-    `delivery_id` is the mail with the link. Two subscribers may want the same address: it tells which one's
-    change the new address was asked about.
+    `delivery_id` is the mail with the link. It identifies the change, because two subscribers may want the
+    same address.
     """
     recent = select(AddressChange).where(col(AddressChange.requested_at) > now - LIFETIME)
     recent = recent.execution_options(populate_existing=True)

@@ -1,4 +1,4 @@
-"""Add many subscribers in one transaction, with the same result as adding each in one of its own."""
+"""Add many subscribers in one transaction, with the same result as adding each in its own."""
 
 from __future__ import annotations
 

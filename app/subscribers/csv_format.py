@@ -162,7 +162,7 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
 
     The separator may be a comma, a semicolon or a tab.
 
-    Raise InvalidInput as `survey` does, but only on reaching the row.
+    Raise InvalidInput like `survey`, but only on reaching the row.
     """
     file.seek(0)
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")  # spreadsheet programs write a byte order mark
@@ -199,7 +199,7 @@ def _no_rows(name: str) -> InvalidInput:
 
 
 def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> ImportedSubscriber:
-    """Return the subscriber in a row. `defaults` holds for empty cells.
+    """Return the subscriber in a row. `defaults` applies to empty cells.
 
     Raise InvalidInput, saying what to change.
     """

@@ -220,7 +220,7 @@ def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
 
 
 def prune(session: Session, now: datetime, confirmable: timedelta = LIFETIMES[Purpose.CONFIRM]) -> int:
-    """Delete choices that cannot be confirmed any more, and rows that no limit or decline needs.
+    """Delete choices that can no longer be confirmed, and rows that no limit or decline needs.
 
     A row that was not processed within `GIVE_UP` never will be: of its personal data, only the hash is kept.
     Return the number of deleted rows.

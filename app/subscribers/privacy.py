@@ -80,7 +80,7 @@ def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int 
 
 
 def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool = True) -> None:
-    """Erase a subscriber. With `suppress`, keep the hash of the address, to send it no mail ever again."""
+    """Erase a subscriber. With `suppress`, keep the hash of the address, so that it never gets mail again."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         return

@@ -32,7 +32,7 @@ def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Inte
 
 
 def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -> None:
-    """Replace a subscriber's interests, in this order. Delete texts that no subscriber uses any more."""
+    """Replace a subscriber's interests, in this order. Delete texts that are no longer used."""
     before = session.exec(
         select(InterestRow.query_id).where(InterestRow.subscriber_id == subscriber_id)
     ).all()

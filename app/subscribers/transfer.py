@@ -1,7 +1,7 @@
 """Import and export subscribers as CSV. A row that cannot be used is skipped and reported.
 
 An import writes a few hundred rows per transaction. If it is interrupted, it can be repeated: subscribers who
-are registered already are skipped.
+are already registered are skipped.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def import_file(
     name: str = "the file",
     after_batch: Callable[[ImportReport], bool] = lambda _: True,
 ) -> ImportReport:
-    """Add the subscribers in a CSV file. `defaults` holds for empty cells.
+    """Add the subscribers in a CSV file. `defaults` applies to empty cells.
 
     `after_batch` gets the report after each transaction, and returns False to stop. Raise InvalidInput, and
     add nobody, if the file is not a table of subscribers.
@@ -148,7 +148,7 @@ def _each_batch(
 
 
 def _store(db: Database, batch: Sequence[ImportedSubscriber], now: datetime) -> list[bulk.Outcome]:
-    """Add a batch in one transaction. If the database refuses it, add each row in one of its own."""
+    """Add a batch in one transaction. If the database refuses it, add each row separately."""
     if not batch:
         return []
     try:

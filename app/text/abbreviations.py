@@ -207,7 +207,7 @@ class Abbreviations:
         return folded
 
     def fold_any_order(self, words: Sequence[str]) -> list[str]:
-        """Fold the stems of an interest, whose order must not matter: "networks neural graph" is "GNN", too.
+        """Fold the stems of an interest, whose order must not matter: "networks neural graph" is also "GNN".
 
         The longest known run is looked for in up to MAX_REORDERED stems, preferably side by side as typed:
         "reasoning in large language models" is about LLMs, not about large reasoning models.

@@ -134,7 +134,7 @@ class Previews:
 def preview_interest(
     builder: DigestBuilder, interest: Interest, days: Sequence[date], muted: Collection[int], max_parts: int
 ) -> InterestPreview:
-    """Return the recent matches of a matched interest, and what the other amounts match."""
+    """Return the recent matches of an interest, and how many papers the other amounts would match."""
     paper_days = len(builder.listing_days.intersection(days))
     note = builder.absent_fields_note(interest.text)
 

@@ -482,7 +482,7 @@ def test_cancel_an_edition(run: Run, app: Application, mail_server: MailServer) 
         edition = session.exec(select(Delivery.edition)).one()
     assert "1 mail of" in run("sending", "cancel", edition).stdout
     assert parse_output(run("sending", "status", "--edition", edition, "--json"))["balance"]["skipped"] == 1
-    assert "was ever due" in run("sending", "cancel", "1999-01-01", code=1).stderr
+    assert "has ever been due" in run("sending", "cancel", "1999-01-01", code=1).stderr
     run("sending", "resume")
     run("send")
     assert mail_server.messages == []
@@ -940,7 +940,7 @@ def test_key_create_prints_only_the_key_to_stdout(run: Run) -> None:
     """It can be piped into a secret store."""
     result = run("key", "create", "grafana", "--scope", "read")
     assert re.fullmatch(r"pb_[\w-]{43}\n", result.stdout)
-    assert "not shown again" in result.stderr
+    assert "will not be shown again" in result.stderr
 
 
 def test_key_secret_needs_no_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1100,13 +1100,13 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new.db")
     report = run("restore", str(file), "--previous", old)
     assert "Mails sent since the backup, from the previous database: 1." in report.stdout
-    assert "Who unsubscribed" not in report.stdout
+    assert "Anyone who unsubscribed" not in report.stdout
     assert "restored from a backup" in run("sending", "status").stderr
     assert parse_output(run("runs", "--json")) == []
     assert parse_output(run("deliveries", "--json"))[0]["state"] == "sent"
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/alone.db")
     restored = run("restore", str(file)).stdout
-    assert "Who unsubscribed or was erased since the backup is active" in restored
+    assert "Anyone who unsubscribed or was erased since the backup is active" in restored
     assert "These webhooks are disabled: 1 (https://a.test)." in restored
 
 
@@ -1147,7 +1147,7 @@ def test_killed_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new.db")
     killed_at("app.storage.backup._pause", "restore", "b.zip")
     killed_at("app.digests.restoring.settle", "restore", "b.zip")
-    assert "a restore is under way, or was interrupted" in run("sending", "status").stderr
+    assert "a restore is running, or was interrupted" in run("sending", "status").stderr
     assert "is not empty" in run("restore", "b.zip", code=1).stderr
     for file in tmp_path.glob("new.db*"):
         shutil.rmtree(file) if file.is_dir() else file.unlink()

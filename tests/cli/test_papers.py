@@ -113,7 +113,7 @@ def test_show_counts_digests(run: Run, app: Application, papers: list[int]) -> N
         (("unhide", "1"), "not hidden"),
         (("unpin", "1"), "not pinned"),
         (("pin", "1", "--days", "99"), "1 to 30 days"),
-        (("merge", "1", "1"), "one paper already"),
+        (("merge", "1", "1"), "already the same paper"),
         (("split", "1"), "Name either"),
         (("split", "1", "--source", "nothing"), "no source named"),
     ],

@@ -484,12 +484,12 @@ def test_note_explains_the_last_skipped_digest() -> None:
     note = composed_digest(
         RankingRequest((AGENTS,), skipped_editions=tuple(days[-1:]), invalid_interests=('"open',)), on
     ).note
-    reason = "No digest came on Thursday, 19 November: no new papers. A reason for 19."
-    assert note.startswith(f"{reason} This could not")
+    reason = "There was no digest on Thursday, 19 November: no new papers. A reason for 19."
+    assert note.startswith(f"{reason} We could not")
     note = composed_digest(RankingRequest((AGENTS,), skipped_editions=tuple(days)), on).note
     assert note == reason.replace(" on Thursday", " several times, the last on Thursday")
     assert composed_digest(RankingRequest((AGENTS,)), on).note == ""
     trending = RankingRequest(
         (VIDEO,), when_empty=EmptyDigestPolicy.TRENDING, skipped_editions=tuple(days[-1:])
     )
-    assert "here is what is trending. No digest came on Thursday" in composed_digest(trending, on).note
+    assert "here is what is trending. There was no digest on Thursday" in composed_digest(trending, on).note

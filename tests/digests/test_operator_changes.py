@@ -181,7 +181,7 @@ def test_changes_apply_to_the_paper_as_it_is_now(app: Application) -> None:
         editor = Editor(session, "desk", NOW)
         with pytest.raises(Conflict, match="hidden already"):
             editor.hide(3)
-        with pytest.raises(Conflict, match="one paper already"):
+        with pytest.raises(Conflict, match="already the same paper"):
             editor.merge(1, 2)
         with pytest.raises(Conflict, match="never sent"):
             editor.pin(3)

@@ -176,7 +176,7 @@ def test_at_most_two_hundred_papers() -> None:
     parsed = bibliography.parse("\n".join(f"Paper Number {n}" for n in range(250)))
     assert [parsed.records[-1].title, len(parsed.records)] == ["Paper Number 199", 200]
     assert [rejection.reason for rejection in parsed.rejections] == [
-        "only 200 papers are read at once: the rest is left out"
+        "only 200 papers are read at once: the rest was left out"
     ]
 
 
@@ -184,10 +184,10 @@ def test_text_with_many_errors_is_abandoned() -> None:
     """The first rejection says so, because a page shows only the first ones."""
     parsed = bibliography.parse_file(b"a\n" * 290_000)
     assert [len(parsed.rejections), parsed.rejections[1].row, parsed.rejections[-1].row] == [201, 1, 200]
-    assert parsed.rejections[0].reason == "after 200 that were not understood, the rest was not read"
+    assert parsed.rejections[0].reason == "200 entries could not be read, so the rest was left out"
     mixed = bibliography.parse("?\n" * 150 + "\n".join(f"Paper Number {n}" for n in range(250)))
     assert [mixed.rejections[0].reason, len(mixed.rejections)] == [
-        "only 200 papers are read at once: the rest is left out", 151,
+        "only 200 papers are read at once: the rest was left out", 151,
     ]  # fmt: skip
 
 

@@ -207,7 +207,7 @@ def _seeded(app: Application, now: datetime) -> int:
 def test_second_hugging_face_source_is_refused(live: Application, now: datetime) -> None:
     """Votes would count twice."""
     _seeded(live, now)
-    with live.db.write() as session, pytest.raises(Conflict, match="this source exists already, as “Days”"):
+    with live.db.write() as session, pytest.raises(Conflict, match="this source already exists as “Days”"):
         source_registry.add(session, "Again", SourceKind.HUGGINGFACE, {}, now)
 
 

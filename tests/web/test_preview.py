@@ -89,7 +89,7 @@ def test_preview_lists_papers_by_interest(client: TestClient) -> None:
 def test_preview_counts_papers_per_interest_and_day(client: TestClient) -> None:
     """The daily counts are also given as text for screen readers."""
     fragment = preview_fragment(client, "language agents", "cooking")
-    assert re.findall(r'role="img" aria-label="A day: ([\d, ]+)"', fragment) == [
+    assert re.findall(r'role="img" aria-label="Papers per day: ([\d, ]+)"', fragment) == [
         "0, " * 10 + "1, 1, 1, 1",
         "0, " * 13 + "0",
     ]

@@ -153,9 +153,9 @@ def serve(
         soft_wrap=True,
         highlight=False,
     )
-    console.print("Sign up, and find your confirmation in the mailboxes. Press Ctrl-C to stop.")
+    console.print("Sign up, then look for your confirmation in the mailboxes. Press Ctrl-C to stop.")
     console.print(
-        f"The demo's date is {moment.day} {moment:%B %Y}. A button in the mailboxes moves it on by a day."
+        f"The demo's date is {moment.day} {moment:%B %Y}. A button in the mailboxes advances it by a day."
     )
     if sys.stdout.isatty():
         webbrowser.open(f"{url}{inbox.INBOX}")

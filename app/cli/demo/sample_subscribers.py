@@ -29,7 +29,7 @@ GREYLISTED = "heidi@example.org"  # the mail server defers the first mail
 SUBSCRIBERS = (
     SampleSubscriber(
         "alice@example.org",
-        "Three interests with quotas; sent at 8 o'clock in Berlin, before and after the change of the clocks",
+        "Three interests with quotas; sent at 8 o'clock in Berlin, before and after the clocks change",
         _preferences(
             Interest("agents", quota=3),
             Interest("reinforcement learning", quota=2),
@@ -81,7 +81,7 @@ SUBSCRIBERS = (
     ),
     SampleSubscriber(
         "erin@example.org",
-        "At least three papers a digest: papers of days with fewer wait for the next digest",
+        "At least three papers per digest: papers from days with fewer wait for the next digest",
         _preferences(
             '"medical"',
             '"clinical"',
@@ -93,7 +93,7 @@ SUBSCRIBERS = (
     ),
     SampleSubscriber(
         "frank@example.org",
-        "Nothing matches, so no mail is sent; the ledger has the reason for every day",
+        "Nothing matches, so no mail is sent; the ledger gives the reason for every day",
         _preferences('"honey bees"', zone="Atlantic/Reykjavik", hour=9),
     ),
     SampleSubscriber(

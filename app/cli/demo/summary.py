@@ -138,7 +138,7 @@ def _source_table(report: Report) -> Table:
 
 
 def _subscriber_table(report: Report) -> Table:
-    title = "Subscribers, and what each of them shows"
+    title = "Subscribers, and what each one demonstrates"
     table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
     table.add_column("to", no_wrap=True)
     table.add_column("mails", justify="right")

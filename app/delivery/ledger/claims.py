@@ -42,7 +42,7 @@ _MAILS = (
 
 
 class SkipReason(NamedTuple):
-    """The state of an unsent mail, and the reason. It is final, or lasts `until` its provider takes mail."""
+    """The state of an unsent mail, and why. It is final, or lasts `until` its provider accepts mail."""
 
     state: State
     reason: str

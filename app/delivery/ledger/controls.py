@@ -25,9 +25,10 @@ UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 
 
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> None:
-    """Pause one edition or all. If it is already paused, keep its reason, unless that is an import.
+    """Pause one edition or all. If it is already paused, keep its reason.
 
-    Such a pause may end with the import (see `end_import_pause`), and must not if there is another reason.
+    A pause by an import gets the new reason, because otherwise it would end with the import (see
+    `end_import_pause`).
     """
     values = {"reason": reason, "since": now}
     if insert_or_ignore(session, SendingPause, ["edition"], edition=edition, **values) is not None:
@@ -51,7 +52,7 @@ def end_import_pause(session: Session, since: datetime) -> bool:
 
 
 def hold_new(session: Session, editions: Collection[str], now: datetime) -> None:
-    """Pause those editions that have no mail yet, until an operator has approved them by resuming them.
+    """Pause those editions that have no mail yet, until an operator approves them by resuming them.
 
     Must be called before their first mails are added, in the same transaction.
     """

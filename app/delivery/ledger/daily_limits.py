@@ -1,7 +1,7 @@
 """The daily limit of each receiver during the warm-up of a sending domain: count, and defer what exceeds it.
 
-A claimed mail bears the name of its receiver, and an index of these rows counts the mails sent today. Without
-a warm-up no row has a receiver, so the index is empty and costs nothing.
+The row of a claimed mail has the name of its receiver, and an index of these rows counts the mails sent
+today. Without a warm-up no row has a receiver, so the index is empty and costs nothing.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
 
 
 def warm_up_status(session: Session, warm_up: WarmUp | None, now: datetime) -> WarmUpStatus | None:
-    """Return how far the warm-up is and which receivers' mails wait; None if there is no warm-up."""
+    """Return the progress of the warm-up and the receivers whose mails wait; None if there is no warm-up."""
     if warm_up is None:
         return None
     sent, receiver = use_today(session, None, now), col(Delivery.receiver)

@@ -44,7 +44,7 @@ class PaperHistory:
 def paper_history(session: Session, papers: Collection[int]) -> PaperHistory:
     """Return the digests that contain one of these rows of a paper.
 
-    The paper's snapshots tell on which days it was in any digest, so only the digests of these are read.
+    The paper's snapshots show on which days it was in a digest, so only digests of these days are read.
     """
     created = col(PaperSnapshot.created_at)
     days = select(func.min(created), func.max(created)).where(col(PaperSnapshot.paper_id).in_(papers))

@@ -73,7 +73,7 @@ def digest_totals_since(session: Session, since: datetime) -> dict[State, int]:
 
 
 class ReasonCount(NamedTuple):
-    """The number of digests in a state for one reason. What differs from digest to digest is "…"."""
+    """The number of digests in a state for one reason. Parts that differ between digests are "…"."""
 
     state: State
     reason: str
@@ -81,7 +81,7 @@ class ReasonCount(NamedTuple):
 
 
 def commonest_reasons(session: Session, edition: str, limit: int = 10) -> list[ReasonCount]:
-    """Return why digests of an edition were not sent, commonest first."""
+    """Return why digests of an edition were not sent, most common first."""
     state, reason, count = col(Delivery.state), col(Delivery.reason), func.count()
     reasons = select(state, reason, count).where(
         Delivery.edition == edition, Delivery.kind == MailKind.DIGEST, Delivery.reason != ""

@@ -1,4 +1,4 @@
-"""Providers that asked us to send less. All their mails wait, and those of other providers go on."""
+"""Providers that asked us to send less. All mails to them wait; other mails are sent."""
 
 from __future__ import annotations
 

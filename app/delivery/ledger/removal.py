@@ -41,7 +41,7 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
 
 
 def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | None]) -> int:
-    """Take papers out of some deliveries. On PostgreSQL, those that are being claimed right now are left."""
+    """Take papers out of some deliveries. On PostgreSQL, those that are being claimed are skipped."""
     joined = select(Delivery, DigestContent).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )
@@ -88,7 +88,7 @@ def _without(stored: Mapping[str, Any], papers: Collection[int]) -> dict[str, An
 
 
 def _news_without(stored: Any, papers: Collection[int]) -> Any:
-    """Return news without those of some papers. What cannot be read stays."""
+    """Return news without those of some papers. Keep unreadable items."""
     if not isinstance(stored, list):
         return stored
     return [news for news in stored if _papers_of({"updates": [news]}).isdisjoint(papers)]

@@ -1,4 +1,6 @@
-"""The ledger for one running sender: claim, journal the intent, commit, record. It commits by itself.
+"""The ledger for one running sender: claim, journal the intent, commit, record.
+
+It commits its own transactions.
 
 claim            claim mails that are due, with a lease           database
 journal_intent   optional: make the intent survive the machine    journal, synced to disk
@@ -189,7 +191,7 @@ class SenderLedger:
             self._intended_ids.update(ids)
 
     def may_send(self, mail: OutgoingMail) -> bool:
-        """Return whether a mail may be sent, as of the last refresh, and its provider takes our mails."""
+        """Return whether a mail may be sent, as of the last refresh, and its provider accepts mail."""
         if self._backed_off and self._backed_off.get(provider_of(mail.recipient), 0) > monotonic():
             return False
         return self._may_commit(mail)

@@ -4,7 +4,7 @@
 "papers", "why", "marks", "scores", "reasons"}]}. The items of a section are stored as columns of equal
 length: "cards" contains the ids of snapshots, "why" contains indexes into "reasons", which lists each reason
 once, and "marks" contains texts, which can be keys of a cache (see `_encode_marks`). The other fields of an
-item are in its snapshot. A reason that several subscribers of a shard get is a snapshot of its own, together
+item are in its snapshot. A reason that several subscribers of a shard get is a separate snapshot, together
 with its marks. Then "reasons" contains the id of that snapshot, and the item's marks are empty. If a digest
 has news of earlier papers, "updates" contains [kind, paper id, title, URL] for each.
 
@@ -146,7 +146,7 @@ def _encode_marks(marks: Marks | None) -> str:
 
 
 def _decode_marks(text: str) -> Marks | None:
-    """Return the result of `_encode_marks` as marks. Raise TypeError or ValueError if it is none."""
+    """Return the result of `_encode_marks` as marks. Raise TypeError or ValueError if invalid."""
     if text == "":
         return None
     title, summary, rest = json.loads(text)

@@ -129,7 +129,7 @@ class SmtpConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close now. A mail whose body was sent without a reply becomes uncertain."""
-        self._close("the sender was ended", SendResult(SendOutcome.NOT_ATTEMPTED))
+        self._close("the sender was stopped", SendResult(SendOutcome.NOT_ATTEMPTED))
 
     @property
     def is_idle(self) -> bool:
@@ -241,7 +241,7 @@ class SmtpConnection(asyncio.Protocol):
         elif reply.code < 300:
             self._protocol_error()
         elif reply.code < 400 and self._sender_refused:
-            self._close("the relay takes a mail whose sender it refused")
+            self._close("the relay accepts mails whose sender it refused")
         elif reply.code < 400:
             # End DATA with an empty body, because the relay refused the envelope (RFC 2920, 3.1).
             self._pending.append(PendingReply.DOT)
@@ -318,7 +318,7 @@ class SmtpConnection(asyncio.Protocol):
         """Close, because the relay sent an unexpected reply."""
         pipelined = self.pipelines
         self._pool.disable_pipelining()
-        self._close("the relay sent a reply that it did not owe", may_retry=pipelined)
+        self._close("the relay sent an unexpected reply", may_retry=pipelined)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Handle the closing of the transport. Called by asyncio."""

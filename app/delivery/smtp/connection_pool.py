@@ -38,8 +38,8 @@ class DeliveryTracker(Protocol):
 class ConnectionPool:
     """The connections for one run. Used as `async with ConnectionPool(settings, tracker) as pool`.
 
-    The pool stops by itself if the relay cannot be reached or refuses the sender, or if the tracker fails.
-    Mails that were not started by then get the result NOT_ATTEMPTED.
+    The pool stops if the relay cannot be reached or refuses the sender, or if the tracker fails. Mails that
+    were not started by then get the result NOT_ATTEMPTED.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Open a connection to the relay: greeting, EHLO, TLS and login, up to where it takes mails."""
+"""Open a connection to the relay: greeting, EHLO, TLS and login, until it is ready for mails."""
 
 from __future__ import annotations
 

@@ -78,12 +78,12 @@ def _parse_text(text: str) -> ParseResult:
     for item in parse_items(text):
         if isinstance(item, PaperRecord):
             if len(records) == MAX_PAPERS:
-                limit = f"only {MAX_PAPERS} papers are read at once: the rest is left out"
+                limit = f"only {MAX_PAPERS} papers are read at once: the rest was left out"
                 break
             records.append(item)
         else:
             if len(rejections) == MAX_REJECTIONS:
-                limit = f"after {MAX_REJECTIONS} that were not understood, the rest was not read"
+                limit = f"{MAX_REJECTIONS} entries could not be read, so the rest was left out"
                 break
             rejections.append(item)
     if limit:

@@ -7,7 +7,7 @@ feed               any RSS or Atom feed
 saved_pages        saved search pages
 jsonl              rows of JSON and JSON lines
 files              read saved responses and files of JSON lines, and detect what they are
-xml_elements       PURE: elements of XML from arXiv, also if it is truncated or hostile
+xml_elements       PURE: elements of XML from arXiv, even if it is truncated or hostile
 withdrawal         PURE: recognise that authors withdrew an arXiv paper
 json_rows          PURE: rows and rejections of JSON responses, used by all JSON sources
 calendar           PURE: days on which a source is expected to have no papers

@@ -83,7 +83,7 @@ def _has_json_lines(start: bytes) -> bool:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file. Of a line that is too long, the beginning is yielded, which is no row."""
+    """Yield the lines of a file. If a line is too long, yield only its beginning."""
     while line := file.readline(MAX_LINE):
         yield line.removeprefix(BOM)
         while not line.endswith(b"\n") and (line := file.readline(MAX_LINE)):

@@ -338,7 +338,7 @@ def _without_token(token: str, text: str) -> str:
 
 
 def _excerpt(body: bytes) -> str:
-    """Return the beginning of an error in plain text or JSON. A page in HTML begins with nothing of use."""
+    """Return the beginning of an error in plain text or JSON. The beginning of an HTML page is useless."""
     text = " ".join(body[:200].decode("utf-8", "replace").split())
     return "" if text.startswith("<") else text
 

@@ -2,7 +2,7 @@
 
 arXiv returns records in the order of their datestamps, the days on which they last changed. It divides the
 list into pages, each with a token for the next one. The token is stored with each page, so a harvest of days
-continues where it stopped. If arXiv does not accept a stored token any more, the harvest continues from the
+continues where it stopped. If arXiv no longer accepts a stored token, the harvest continues from the
 watermark: all records with earlier datestamps have been read. Later polls ask for what changed since.
 
 A datestamp does not say when a paper was announced. So only papers that are new are listed on it: those
@@ -115,7 +115,7 @@ def _record(number: int, record: Element, listed_since: date | None) -> PaperRec
 
 
 def _is_new(created: date | None, stamp: date | None, listed_since: date | None) -> bool:
-    """Return whether a paper was first announced on its datestamp, from `listed_since` on."""
+    """Return whether a paper was first announced on its datestamp, not before `listed_since`."""
     if not (created and stamp and listed_since):
         return False
     is_recent = timedelta() <= stamp - created <= NEW_WITHIN

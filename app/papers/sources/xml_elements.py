@@ -1,4 +1,4 @@
-"""PURE. Read the elements of an XML response from arXiv, also of one that is truncated or hostile."""
+"""PURE. Read the elements of an XML response from arXiv, even if it is truncated or hostile."""
 
 from __future__ import annotations
 

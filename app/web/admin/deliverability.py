@@ -1,4 +1,4 @@
-"""How receivers take the mails: rates by day and receiver, and suppressed addresses."""
+"""How receivers respond to the mails: rates by day and receiver, and suppressed addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 PATH = "/admin/deliverability"
 DAYS_SHOWN = 7
 RECEIVERS_SHOWN = 20  # in the table of the warm-up
-MESSAGES = {"suppressed": "No mail is sent to this address any more.", "lifted": "Mail is sent to it again."}
+MESSAGES = {
+    "suppressed": "No mail is sent to this address any more.",
+    "lifted": "Mail will be sent to it again.",
+}
 
 
 @router.get(PATH)

@@ -26,8 +26,8 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 EDITIONS_SHOWN, MAILS_SHOWN = 30, 50
 IN_TROUBLE = (DeliveryState.FAILED, DeliveryState.UNCERTAIN, DeliveryState.DEFERRED)
 MESSAGES = {
-    "paused": "Paused. Mails that are being sent right now still go out.",
-    "all_paused": "Paused, also confirmations and links. Mails that are being sent right now still go out.",
+    "paused": "Paused. Mails that are being sent still go out.",
+    "all_paused": "Paused, including confirmations and links. Mails that are being sent still go out.",
     "resumed": "Resumed.",
     "cancelled": "All unsent mails of this edition are cancelled.",
     "all_resent": "The uncertain mails will be sent again within a minute.",
@@ -48,7 +48,7 @@ def list_editions(request: Request, operator: Reader, cursor: str | None = None,
 
 @router.get("/admin/editions/{edition}")
 def show_edition(request: Request, operator: Reader, edition: editions.Name, done: str = "") -> Response:
-    """Show an edition: its states, the commonest reasons, and the mails in trouble."""
+    """Show an edition: its states, the most common reasons, and the mails with problems."""
     app: Application = request.app.state.paperboy
     current = editions.get_edition(app, operator.key, clock.utcnow(), edition)
     troubled = select(Delivery).where(

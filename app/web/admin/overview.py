@@ -1,4 +1,4 @@
-"""The first page: what needs attention, what was sent and why not, subscribers and sources."""
+"""The first page: what needs attention, what was sent, what was not and why, subscribers, sources."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ PAPERS_SHOWN, ROWS_SHOWN = 50, 30
 MAX_QUERY = 300  # characters; a longer one can only be a URL
 MESSAGES = {
     "edited": "Saved. Polls do not change what you edited.",
-    "hidden": "Hidden. It is never sent, and public pages no longer show it, within minutes.",
+    "hidden": "Hidden. It is no longer sent, and disappears from public pages within minutes.",
     "shown": "It is shown again.",
     "pinned": "Pinned.",
     "unpinned": "It is no longer pinned.",
     "merged": "Merged. Subscribers who received one of them do not receive the other.",
-    "split": "Split. The two are not merged again by themselves.",
+    "split": "Split. The two will not be merged again automatically.",
 }
 REFUSED = (InvalidInput, NotFound, Conflict)
 
@@ -167,7 +167,7 @@ def split_paper(
 def _change(
     request: Request, operator: Operator, paper_id: int, done: str, change: Any, **values: Any
 ) -> Response:
-    """Apply a change and go to the page of the paper that it returns. Show a refusal on the paper's page."""
+    """Apply a change and go to the page of the paper that it returns. If refused, show why."""
     app: Application = request.app.state.paperboy
     try:
         with app.db.write() as session:
@@ -217,7 +217,7 @@ def _digests(fields: dict[str, str]) -> dict[str, str]:
 
 
 def _digest(text: str) -> str:
-    """Return a digest of a text that does not depend on the line ends, which browsers change."""
+    """Return a digest of a text that does not depend on the line endings, which browsers change."""
     plain = "\n".join(text.strip().splitlines())
     return blake2b(plain.encode(errors="replace"), digest_size=12).hexdigest()
 

@@ -64,13 +64,13 @@ class Operator:
         return scope in self.key.scopes
 
     def reason(self, typed: str) -> str:
-        """Return a typed reason for a change, or the name of the key if it says nothing."""
+        """Return a typed reason for a change, or the name of the key if it is empty."""
         reason = typed.strip()[:500]
         return reason if len(reason) > 2 else f"by {self.key.name}"
 
 
 def _operator(request: Request, needed: SecurityScopes) -> Operator:
-    """Return the operator. Raise SignInNeeded without a session, HTTPException (403) without the scope."""
+    """Return the operator. Raise SignInNeeded, or HTTPException (403) if the key lacks the scope."""
     app: Application = request.app.state.paperboy
     secret, now = request.cookies.get(COOKIE, ""), clock.utcnow()
     idle = timedelta(minutes=app.settings.admin_idle_minutes)
@@ -237,7 +237,7 @@ def use_link(request: Request, token: str) -> Response:
     except TooManyRequests as error:
         return _wait_page(request, HOME, error, "open the link again")
     if link is None:
-        problem = "This link was used already, or has expired. Ask for another."
+        problem = "This link has already been used or has expired. Request another one."
         return _sign_in_page(request, HOME, problem=problem)
     with app.db.write() as session:
         operator = api_keys.redeem_link(session, token, now, now + KEY_LIFETIME)
@@ -267,7 +267,7 @@ def _with_cookie(app: Application, response: Response, secret: str) -> Response:
 
 
 def _local(path: str) -> str:
-    """Return the path if it is one of the admin pages, else the overview."""
+    """Return the path if it is one of the admin pages, otherwise the overview."""
     is_ours = path.startswith(f"{HOME}/") and path.isprintable() and "\\" not in path
     return path if is_ours else HOME
 

@@ -25,11 +25,11 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 PATH = "/admin/sources"
 RUNS_SHOWN = 10
 MESSAGES = {
-    "added": "Added. It is polled within minutes.",
-    "changed": "Saved. If it reads something else now, it is read from the beginning.",
+    "added": "Added. It will be polled within minutes.",
+    "changed": "Saved. If it now reads something else, it will be read from the beginning.",
     "paused": "Paused.",
-    "resumed": "Resumed. It is polled within minutes.",
-    "removed": "Removed. Its papers stay. Add it again by name to continue.",
+    "resumed": "Resumed. It will be polled within minutes.",
+    "removed": "Removed. Its papers remain. To continue it, add it again under the same name.",
     "polling": "It is being polled. Reload the page in a moment to see the result.",
 }
 

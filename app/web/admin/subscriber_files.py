@@ -112,7 +112,7 @@ def preview_import(request: Request, operator: Importer, name: str) -> Response:
 def confirm_import(
     request: Request, operator: ImportSubmitter, name: str, later: BackgroundTasks, hold: Text = ""
 ) -> Response:
-    """Import the file after the response. The page of the run shows how far it is."""
+    """Import the file after the response. The page of the run shows its progress."""
     app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
     capacity.jobs.check()

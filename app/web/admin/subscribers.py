@@ -1,4 +1,4 @@
-"""The subscribers: find one, see every digest, and why others were skipped, and act for them."""
+"""The subscribers: find one, see their digests and the reasons for skipped ones, act for them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def add_subscriber(
         )
         added = api.add_subscriber(app, operator.key, clock.utcnow(), body)
     except ValidationError:
-        problem = "An address, interests, and how they agreed are needed."
+        problem = "Enter an address, interests, and how the person agreed."
         return _subscribers_page(request, operator, typed=typed, problem=problem)
     except (InvalidInput, Conflict) as error:
         return _subscribers_page(request, operator, typed=typed, problem=str(error))
@@ -182,7 +182,7 @@ def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Res
 
 @router.post(PATH + "/{subscriber_id}/interests")
 def change_interests(request: Request, operator: Writer, subscriber_id: Id, interests: Text = "") -> Response:
-    """Replace the interests. Those that stay keep their weights and quotas."""
+    """Replace the interests. Those that remain keep their weights and quotas."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     before = {each.text: each for each in api.get_subscriber(app, operator.key, now, subscriber_id).interests}

@@ -194,7 +194,7 @@ def send_test(
 ) -> Outcome:
     """Send a subscriber's digest, as it would be now, to another address.
 
-    The ledger does not record it, so the subscriber's digest stays due. The links in it do not work.
+    The ledger does not record it, so the subscriber's digest remains due. The links in it do not work.
     """
     to = subscribers.normalise_address(body.to)
     _, digest = _preview_due(app, subscriber_id, now)

@@ -83,7 +83,7 @@ class Edition(Versioned):
 
     edition: str = Field(examples=["2026-11-20"])
     reconciliation: ReconciliationOut
-    reasons: list[ReasonOut] = Field(description="Why digests were not sent, commonest first.")
+    reasons: list[ReasonOut] = Field(description="Why digests were not sent, most common first.")
     paused: PauseOut | None = None
 
 
@@ -108,7 +108,7 @@ class Sending(BaseModel):
 
 
 class SampledDigest(BaseModel):
-    """A digest that waits to be sent. `GET /deliveries/{id}` has all of it."""
+    """A digest that waits to be sent. `GET /deliveries/{id}` returns all of it."""
 
     delivery_id: int
     subscriber_id: int
@@ -148,7 +148,7 @@ def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Editio
     with app.db.read() as session:
         current = _read_edition(app, session, now, edition)
     if current is None:
-        raise NotFound(f"no digest of the edition {edition} was ever due")
+        raise NotFound(f"no digest has ever been due for the edition {edition}")
     return current
 
 
@@ -247,7 +247,7 @@ def pause_sending(app: Paperboy, key: CanSend, now: Now, body: PauseRequest) -> 
 
 @router.post("/sending/resume", status_code=204, responses=problems.responses(404))
 def resume_sending(app: Paperboy, key: CanSend, now: Now) -> None:
-    """Resume sending. Editions that were paused individually stay paused."""
+    """Resume sending. Editions that were paused individually remain paused."""
     _resume_sending(app, key.name, now, ledger.ALL_EDITIONS)
 
 

@@ -1,4 +1,4 @@
-"""ETags: an answer that the client has already is not sent again, and nobody overwrites an unseen change.
+"""ETags: a response that the client already has is not sent again, and no unseen change is overwritten.
 
 GET and PATCH return the ETag of a representation (RFC 9110). A change with `If-Match` is made only if the
 representation is still the same; the caller compares in the transaction of the change.

@@ -1,7 +1,7 @@
 """The header Idempotency-Key: a POST request that is sent again is not carried out again.
 
 It follows the draft of the IETF (draft-ietf-httpapi-idempotency-key-header): another request with the same
-key is refused with 422, and one that is still under way with 409. See `app.storage.idempotency_keys`.
+key is refused with 422, and one that is still running with 409. See `app.storage.idempotency_keys`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _PARAMETER = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "A unique text, such as a UUID. If the request is sent again with it within 24 hours, the "
-    "answer is the same, and nothing is done again.",
+    "description": "A unique text, such as a UUID. If you send the request again with it within 24 hours, "
+    "you get the same response, and nothing is done twice.",
     "schema": {"type": "string", "pattern": f"^{_PATTERN}$"},
 }
 
@@ -63,16 +63,16 @@ def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datet
     """Claim the idempotency key of a request, if it has one. Raise Replay if it was carried out before.
 
     Raise InvalidInput if the key is malformed or belongs to another request, or if the operation takes none;
-    or Conflict if that other request is under way, or the answer is not stored.
+    or Conflict if that other request is running, or the answer is not stored.
     """
     attempt = idempotency_keys.current.get()
     if attempt is None:
         return
     if _refuses(request.scope["route"].openapi_extra or {}):
-        raise InvalidInput(f"this request takes no {HEADER}: send it again without one, which is safe")
+        raise InvalidInput(f"this request does not accept {HEADER}: send it again without it, which is safe")
     typed = re.fullmatch(_PATTERN, attempt.key)
     if typed is None:
-        raise InvalidInput(f"{HEADER} must have 1 to {MAX_CHARS} printable ASCII characters, without blanks")
+        raise InvalidInput(f"{HEADER} must have 1 to {MAX_CHARS} printable ASCII characters, without spaces")
     attempt.key = typed[1]
     with app.db.write() as session:
         answer = idempotency_keys.claim(session, attempt, caller.id, now)

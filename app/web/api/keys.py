@@ -1,4 +1,4 @@
-"""API keys: list, create, rotate and revoke them. A key can do so only with scopes that it has itself."""
+"""API keys: list, create, rotate and revoke them. A key can grant only scopes that it has itself."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def list_keys(app: Paperboy, _key: CanRead) -> KeyList:
 
 @router.post("", status_code=201, responses=problems.responses(409))
 def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedKey:
-    """Create a key, with scopes that the key of this request has, too. It does not outlive that key.
+    """Create a key, with scopes that the key of this request also has. It does not outlive that key.
 
     The names `cli` and those that end in `, by mail` are reserved.
     """

@@ -97,7 +97,7 @@ class PaperDeliveries(BaseModel):
 
 @router.patch("/{paper_id}", responses=problems.responses(404))
 def edit_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: PaperChange) -> PaperDetail:
-    """Edit a paper. Digests that are composed already keep the old text."""
+    """Edit a paper. Digests that are already composed keep the old text."""
     with app.db.write() as session:
         changes = body.model_dump(exclude_unset=True)
         return _detail(session, Editor(session, key.name, now).edit(paper_id, changes).id)
@@ -107,7 +107,7 @@ def edit_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: Paper
 def hide_paper(
     app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: HideRequest | None = None
 ) -> PaperDetail:
-    """Hide a paper: it is never sent, and not on public pages. Digests that wait leave it out."""
+    """Hide a paper: it is not sent, and not on public pages. Waiting digests leave it out."""
     reason = body.reason if body else ""
     with app.db.write() as session:
         return _detail(session, Editor(session, key.name, now).hide(paper_id, reason).id)
@@ -126,7 +126,8 @@ def pin_paper(
 ) -> PaperDetail:
     """Put a paper first in the digests that are composed in the next days.
 
-    It is sent to subscribers whose interests it matches, and to those who get trending papers; to each once.
+    It is sent to subscribers whose interests it matches, and to those who get trending papers, but to nobody
+    twice.
     """
     days = body.days if body else pinning.PIN_DAYS
     with app.db.write() as session:
@@ -146,7 +147,7 @@ def merge_papers(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: Mer
 
     Subscribers who received one do not receive the other.
 
-    The one with an arXiv id survives, else the one with a DOI, else the older one.
+    The one with an arXiv id survives; otherwise the one with a DOI; otherwise the older one.
     """
     with app.db.write() as session:
         return _detail(session, Editor(session, key.name, now).merge(paper_id, body.paper_id).id)
@@ -156,7 +157,7 @@ def merge_papers(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: Mer
 def split_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: SplitRequest) -> SplitOut:
     """Split off a part that is another paper. The two are never merged automatically again.
 
-    Who was sent the paper before counts as having been sent both.
+    Everyone who received the paper before counts as having received both.
     """
     with app.db.write() as session:
         row_id = operator_changes.get(session, paper_id).id

@@ -52,7 +52,7 @@ class PaperOut(BaseModel):
     comments: int
     sources: list[str] = Field(examples=[["arxiv", "huggingface"]])
     hidden_at: datetime | None = Field(
-        description="When an operator hid it; then it is never sent, nor on public pages."
+        description="When an operator hid it. Hidden papers are not sent, and not on public pages."
     )
     pinned_until: datetime | None = Field(description="Until then, it comes first in digests.")
 

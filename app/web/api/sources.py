@@ -83,7 +83,7 @@ class TrialPaperOut(BaseModel):
     url: str
     listed_on: date | None
     published_on: date | None
-    paper_id: int | None = Field(description="The paper in the archive that it is; null if it is new.")
+    paper_id: int | None = Field(description="The same paper in the archive; null if it is new.")
 
 
 class RejectionOut(BaseModel):
@@ -99,7 +99,7 @@ class TrialOut(BaseModel):
 
     rows: int = Field(description="The number of rows read, including the skipped ones.")
     new: int = Field(description="Papers that are not in the archive.")
-    existing: int = Field(description="Papers that are in the archive already.")
+    existing: int = Field(description="Papers that are already in the archive.")
     skipped: int = Field(description="Rows that cannot be used.")
     papers: list[TrialPaperOut] = Field(description="The first of the papers, newest first.")
     rejections: list[RejectionOut] = Field(description="The first of the rows that cannot be used.")

@@ -93,14 +93,14 @@ async def import_subscribers(
     limits: Limited,
     hold: Annotated[
         UrlBoolean | None,
-        Query(description="Pause all sending first. By default, if no digest was ever sent."),
+        Query(description="Pause all sending first. Default: if no digest has ever been sent."),
     ] = None,
     preview: Annotated[UrlBoolean, Query(description="Only check the file, and store nothing.")] = False,
 ) -> ImportOut:
     """Add the subscribers in a CSV file, who gave consent elsewhere. Invalid rows are skipped.
 
     Subscribers are active at once, so the key also needs the scope `send`, except for a preview. If the
-    request is interrupted, repeat it: those who are registered already are skipped. This takes no
+    request is interrupted, repeat it: those who are already registered are skipped. This does not accept an
     Idempotency-Key.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:

@@ -105,8 +105,8 @@ class SubscriberPatch(PreferencesPatch):
     )
     email_confirmed: bool = Field(
         default=False,
-        description="The owner confirmed the new address elsewhere: change it at once. This needs the scope "
-        "`send`, too.",
+        description="The owner confirmed the new address elsewhere: change it at once. This also needs the "
+        "scope `send`.",
     )
 
 
@@ -267,7 +267,7 @@ def change_subscriber(
 def change_address(
     session: Session, key: ApiKeyIdentity, subscriber_id: int, email: str, now: datetime, *, confirmed: bool
 ) -> None:
-    """Change an address at once if it is `confirmed`, else ask its owner and that of the old one."""
+    """Change an address at once if it is `confirmed`, otherwise ask its owner and that of the old one."""
     if not confirmed:
         subscribers.request_change_by_operator(session, subscriber_id, email, now)
         audit_log.record(session, key.name, "subscriber.request_address", subscriber_id, now)

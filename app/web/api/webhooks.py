@@ -51,7 +51,7 @@ class WebhookList(BaseModel):
 class WebhookWithSecret(WebhookOut, SecretAnswer):
     """A webhook with a new secret, which is shown only here."""
 
-    secret: str = Field(description="Signs each event, by Standard Webhooks.", examples=["whsec_…"])
+    secret: str = Field(description="Signs each event, as Standard Webhooks describes.", examples=["whsec_…"])
 
 
 class NewWebhook(BaseModel):
@@ -152,7 +152,7 @@ def remove_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> No
 
 @router.post("/{webhook_id}/rotate", status_code=201, responses=problems.responses(404, 409))
 def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> WebhookWithSecret:
-    """Replace the secret. For one more day, events are signed by both.
+    """Replace the secret. For one more day, events are signed with both.
 
     The key must also have the scope `read`.
     """
@@ -166,7 +166,7 @@ def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Web
 
 @router.post("/{webhook_id}/test", responses=problems.responses(404))
 def test_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> MessageOut:
-    """Send the event `webhook.test` now, once, and return the outcome. A disabled webhook gets it, too."""
+    """Send the event `webhook.test` now, once, and return the outcome. A disabled webhook also gets it."""
     with app.db.write() as session:
         _record(session, key, "test", webhook_endpoints.get(session, webhook_id), now)
     return _message_out(webhooks.send_test(app, webhook_id, now))

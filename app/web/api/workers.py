@@ -15,7 +15,7 @@ router = APIRouter(prefix="/workers", tags=["runs"])
 
 
 class WorkerOut(BaseModel):
-    """A process that runs jobs, with its last heartbeat. One that was killed stays listed for a day."""
+    """A process that runs jobs, with its last heartbeat. A killed process remains listed for a day."""
 
     model_config = ConfigDict(from_attributes=True)
 

@@ -1,7 +1,7 @@
 """The pages that a digest links to, besides feedback and leaving.
 
-A digest may be forwarded, so these pages show and never change anything. What changes a subscription needs a
-link from an e-mail that was asked for.
+A digest may be forwarded, so these pages never change anything. To change a subscription takes a link from a
+requested e-mail.
 """
 
 from __future__ import annotations

@@ -414,7 +414,7 @@ def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callab
     (first,) = re.findall(r"<code>(pb_[\w-]+)</code>", page)
     assert first not in desk.get("/admin/keys").text
     assert "name and at least one scope" in desk.post("/admin/keys", name="Nobody").text
-    assert "exists already" in desk.post("/admin/keys", name="Grace", scope="read").text
+    assert "already exists" in desk.post("/admin/keys", name="Grace", scope="read").text
     refused = desk.post("/admin/keys", name="Mallory", scope="send")
     assert refused.status_code == 422
     assert "which the other has" in refused.text
@@ -577,10 +577,10 @@ def test_paused_sending_says_that_confirmations_wait(
 ) -> None:
     """On the admin pages, and to those who request a link."""
     desk = sign_in()
-    paused = "paused all its e-mail for now"
+    paused = "paused all e-mail for now"
     form = {"email": "carol@example.org"}
     assert paused not in visitor.post("/manage", data=form).text
     desk.post("/admin/sending/pause", reason="the relay moves")
-    assert "Confirmations and links that people request wait, too" in desk.get("/admin/editions").text
-    assert "confirmations and links wait, too" in desk.get("/admin").text
+    assert "Confirmations and requested links also wait" in desk.get("/admin/editions").text
+    assert "confirmations and requested links also wait" in desk.get("/admin").text
     assert paused in visitor.post("/manage", data=form).text

@@ -52,7 +52,7 @@ def test_search(app: Application, sign_in: Callable[..., Desk], papers: list[int
     page = desk.get("/admin/papers?q=plan+agents").text
     assert (AGENTS in page, VIDEO in page, "<strong>hidden</strong>" in page) == (True, False, True)
     assert VIDEO not in desk.get("/admin/papers?state=hidden").text
-    assert "No paper matches." in desk.get("/admin/papers?state=pinned").text
+    assert "No papers match." in desk.get("/admin/papers?state=pinned").text
     for reference in ("2611.00001", "https://arxiv.org/abs/2611.00001v2"):
         answer = desk.get(f"/admin/papers?q={reference}")
         assert answer.headers["location"] == f"/admin/papers/{papers[0]}"

@@ -183,7 +183,7 @@ def test_repeated_sign_up_mails_the_preferences_link(
     with app.db.read() as session:
         assert session.exec(select(Delivery.kind)).all() == [MailKind.MANAGE]
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
-    assert "nothing was changed" in " ".join(text.split())
+    assert "nothing has changed" in " ".join(text.split())
     path = re.search(r"https://paperboy\.test(/preferences/\S+)", text)
     assert path is not None
     assert client.get(path[1]).status_code == 200
@@ -272,7 +272,7 @@ def test_refused_form_can_be_sent_again(client: TestClient) -> None:
     client.app.state.admission.admit = refuse  # type: ignore[attr-defined]
     refused = client.post("/subscribe", data=FORM)
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "40")
-    assert "Please send the form again in 40 seconds. Everything you entered is kept." in refused.text
+    assert "Please send the form again in 40 seconds. We kept everything you entered." in refused.text
     assert refused.text.count('name="interest"') == 3
     assert 'name="email" value="carol@example.org"' in refused.text
 

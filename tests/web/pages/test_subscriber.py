@@ -709,7 +709,7 @@ def test_address_is_changed_by_two_mailed_links(
     assert 'id="new-address" name="email" type="email" value="nobody"' in wrong.text
     message = "We send an e-mail to your current address, at most once an hour."
     assert message in client.post(path, data={"email": BOB}).text
-    for recipient, heading in ((ALICE, "Now check your new mailbox"), (BOB, "Your digests move to this")):
+    for recipient, heading in ((ALICE, "Now check your new mailbox"), (BOB, "Your digests now go to this")):
         mail = mail_server.messages[-1]
         assert mail.recipient == recipient
         text = mail.parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
