@@ -154,6 +154,16 @@ def resend(
     output.out().print(f"Delivery {delivery} will be sent by the next run.")
 
 
+@sending.command()
+def retry(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
+    """Send the failed digests of an edition again, except to subscribers who have a later one."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        retried = ledger.retry_failed(session, edition, now)
+        audit_log.record(session, output.ACTOR, "edition.retry_failed", edition, now, retried=retried)
+    output.out().print(f"The next run will send these mails again: {retried}.")
+
+
 def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
     """Return how many mails are waiting, and when they will be tried."""
     count = sum(mails.mails for mails in waiting)

@@ -51,6 +51,7 @@ from app.delivery.ledger.controls import (
     resend,
     resend_uncertain,
     resume,
+    retry_failed,
 )
 from app.delivery.ledger.daily_limits import ReceiverUse, WarmUpStatus, warm_up_of, warm_up_status
 from app.delivery.ledger.entries import (

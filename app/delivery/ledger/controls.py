@@ -1,4 +1,4 @@
-"""Operator controls: pause, resume, cancel, and resend an uncertain mail."""
+"""Operator controls: pause, resume, cancel, resend uncertain mails, and retry failed ones."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import exists, update
+from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, delete, select
 
 from app.delivery.ledger.claims import ALL_EDITIONS
+from app.delivery.ledger.entries import UNDELIVERED
 from app.errors import Conflict, NotFound
 from app.storage import webhook_endpoints
-from app.storage.database import insert_or_ignore
-from app.storage.models import Delivery, DigestContent, SendingPause, WebhookEvent
+from app.storage.database import in_array, insert_or_ignore
+from app.storage.models import (
+    Delivery,
+    DigestContent,
+    SendingPause,
+    Subscriber,
+    SubscriberState,
+    WebhookEvent,
+)
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
 
@@ -118,6 +127,40 @@ def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
         .values(next_attempt_at=now, give_up_at=None)
     )
     return resent.rowcount  # type: ignore[attr-defined, no-any-return]
+
+
+def retry_failed(session: Session, edition: str, now: datetime) -> int:
+    """Send the failed digests of an edition again, as new mails. Return their number.
+
+    A digest stays failed if a later one was sent to its subscriber or will be, because that may contain the
+    same papers; if it may have arrived; or if its subscriber gets no digests any more.
+    """
+    failed = select(Delivery).where(
+        Delivery.edition == edition, Delivery.kind == MailKind.DIGEST, Delivery.state == State.FAILED
+    )
+    # Planning locks the subscribers whose history it reads, so it cannot choose the same papers meanwhile.
+    subscribers = select(col(Subscriber.id)).where(
+        col(Subscriber.id).in_(failed.with_only_columns(col(Delivery.subscriber_id))),
+        Subscriber.state == SubscriberState.ACTIVE,
+    )
+    active = session.exec(subscribers.with_for_update()).all()
+    later = aliased(Delivery)
+    has_later = exists().where(
+        col(later.subscriber_id) == Delivery.subscriber_id,
+        col(later.kind) == MailKind.DIGEST,
+        col(later.created_at) > Delivery.created_at,
+        col(later.state).not_in(UNDELIVERED),
+    )
+    has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
+    retried = failed.with_only_columns(col(Delivery.id)).where(
+        in_array(session, col(Delivery.subscriber_id), active),
+        ~col(Delivery.possibly_delivered),
+        has_content,
+        ~has_later,
+    )
+    values = {"state": State.PENDING, "reason": "", "attempts": 0, "next_attempt_at": now, "give_up_at": None}
+    updated = session.execute(update(Delivery).where(col(Delivery.id).in_(retried)).values(**values))
+    return updated.rowcount  # type: ignore[attr-defined, no-any-return]
 
 
 def is_paused(session: Session) -> bool:

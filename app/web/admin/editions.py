@@ -31,6 +31,7 @@ MESSAGES = {
     "resumed": "Resumed.",
     "cancelled": "All unsent mails of this edition are cancelled.",
     "all_resent": "The uncertain mails will be sent again within a minute.",
+    "retried": "Failed digests will be sent again within a minute, except where a later one was sent.",
     "resent": "The mail will be sent again within a minute.",
 }
 
@@ -111,6 +112,12 @@ def resume_edition(request: Request, operator: Sender, edition: editions.Name) -
 def resend_uncertain(request: Request, operator: Sender, edition: editions.Name) -> Response:
     editions.resend_uncertain(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "all_resent")
+
+
+@router.post("/admin/editions/{edition}/retry-failed")
+def retry_failed(request: Request, operator: Sender, edition: editions.Name) -> Response:
+    editions.retry_failed(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    return back_to(f"/admin/editions/{edition}", "retried")
 
 
 @router.post("/admin/editions/{edition}/cancel")

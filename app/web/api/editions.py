@@ -122,6 +122,12 @@ class Resent(BaseModel):
     resent: int
 
 
+class Retried(BaseModel):
+    """The number of mails that will be sent again."""
+
+    retried: int
+
+
 class PauseRequest(BaseModel):
     """The reason for a pause, for other operators."""
 
@@ -208,6 +214,19 @@ def resend_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Re
         resent = ledger.resend_uncertain(session, edition, now)
         audit_log.record(session, key.name, "edition.resend_uncertain", edition, now, resent=resent)
     return Resent(resent=resent)
+
+
+@router.post("/editions/{edition}/retry-failed")
+def retry_failed(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Retried:
+    """Send the failed digests of an edition again, except to subscribers who have a later digest.
+
+    Nobody gets a paper twice: digests stay failed if they may have arrived, or if a later digest of the same
+    subscriber was sent or will be.
+    """
+    with app.db.write() as session:
+        retried = ledger.retry_failed(session, edition, now)
+        audit_log.record(session, key.name, "edition.retry_failed", edition, now, retried=retried)
+    return Retried(retried=retried)
 
 
 @router.post("/editions/{edition}/cancel", responses=problems.responses(404, 412))

@@ -265,6 +265,28 @@ def test_disconnect_before_the_body_defers(
     assert not deliveries_by_name(app)["alice"].possibly_delivered
 
 
+def test_failed_digests_are_retried_unless_a_later_one_may_have_their_papers(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Nor if the failed one may have arrived, or its subscriber has left."""
+    enqueue_mails(app, now, "alice", "bob", "carol", "dave", "erin")
+    mail_server.reply("end", "554 5.6.0 no")
+    assert pipeline.send_pending(app, now) == {"failed": 5}
+    mail_server.clear_rules()
+    with app.db.write() as session:
+        mail = {"kind": MailKind.DIGEST, "due_at": now + NEXT_DAY, "now": now + SOON}
+        ledger.enqueue(session, subscriber_id=2, edition="2026-11-21", digest=sample_digest.digest(), **mail)
+        ledger.enqueue(session, subscriber_id=5, edition="2026-11-21", digest=Skip("a quiet day"), **mail)
+        session.get_one(Subscriber, 3).state = SubscriberState.UNSUBSCRIBED
+        session.get_one(Delivery, 4).possibly_delivered = True
+        assert ledger.retry_failed(session, "2026-11-20", now + SOON) == 2
+        assert ledger.retry_failed(session, "2026-11-20", now + SOON) == 0
+        assert set(ledger.paper_ids_promised(session, [1], now)[1])
+    assert pipeline.send_pending(app, now + SOON) == {"sent": 2}
+    recipients = sorted(mail.recipient for mail in mail_server.messages)
+    assert recipients == ["alice@example.org", "erin@example.org"]
+
+
 def test_disconnect_after_the_body_resends_the_same_bytes(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:

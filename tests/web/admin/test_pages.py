@@ -305,6 +305,28 @@ def test_all_uncertain_mails_of_an_edition_are_sent_again(
     assert [row.next_attempt_at is not None for row in rows] == [True, False]
 
 
+def test_all_failed_mails_of_an_edition_are_retried(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    now = clock.utcnow()
+    with app.db.write() as session:
+        session.add(
+            Delivery(
+                id=7, subscriber_id=people[0], edition="2026-11-19", state=DeliveryState.FAILED, due_at=now,
+                created_at=now,
+            )
+        )  # fmt: skip
+        session.flush()
+        session.add(DigestContent(delivery_id=7, signature_fingerprint="x"))
+    desk = sign_in()
+    assert "Retry all failed mails" in desk.get("/admin/editions/2026-11-19").text
+    desk.post("/admin/editions/2026-11-19/retry-failed")
+    with app.db.read() as session:
+        assert session.get_one(Delivery, 7).state is DeliveryState.PENDING
+        (entry,) = session.exec(select(AuditEntry).where(AuditEntry.action == "edition.retry_failed"))
+        assert entry.subject == "2026-11-19"
+
+
 def test_edition_that_awaits_approval(
     app: Application, sign_in: Callable[..., Desk], people: list[int]
 ) -> None:
