@@ -179,7 +179,7 @@ def test_changes_apply_to_the_paper_as_it_is_now(app: Application) -> None:
         others.execute(update(table).where(table.c.id == 3).values(hidden_at=NOW))
         others.execute(update(table).where(table.c.id == 2).values(merged_into_id=1))
         editor = Editor(session, "desk", NOW)
-        with pytest.raises(Conflict, match="hidden already"):
+        with pytest.raises(Conflict, match="already hidden"):
             editor.hide(3)
         with pytest.raises(Conflict, match="already the same paper"):
             editor.merge(1, 2)
