@@ -239,7 +239,7 @@ class Worker:
             await asyncio.sleep(LOST_SECONDS)
             manager = self._engines[Lane.UPKEEP].job_manager
             try:
-                lanes = {lane.worker_id for lane in self._lanes.values()}
+                lanes = {lane.worker_id for lane in self._lanes.values()} - {None}  # None: it starts again
                 recorded = await manager.list_jobs_async(status=Status.DOING.value)
                 lost = [
                     job for job in recorded if job.worker_id in lanes and job.id not in self._running_jobs
