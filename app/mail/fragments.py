@@ -148,7 +148,15 @@ class Fragments:
             "summary": message.quoted_printable_lines(marked.summary),
         }  # fmt: skip
         before, between, after = _fill(paper.html, values)
-        (text,) = _fill(paper.text, {"reason": line.text})
+        lines = marks.mark_lines(item, paper.item)
+        (text,) = _fill(
+            paper.text,
+            {
+                "title": message.quoted_printable_lines(lines.title),
+                "summary": message.quoted_printable_lines(lines.summary),
+                "reason": line.text,
+            },
+        )
         preview_reason = _encode_html(
             text_limits.preview_reason(text_limits.truncated_line(reason, limits.reason))
         )
@@ -165,8 +173,9 @@ class Fragments:
         without_reason = DigestItem(**dict(zip(_SHARED_FIELDS, shared, strict=True)), reason="")
         item = text_limits.fit_to_limits(without_reason, limits, is_lead=is_lead)
         links = self._signer.feedback_links(item.paper_id, _placeholder(Purpose.FEEDBACK))
-        title, summary = escape(_placeholder("title")), escape(_placeholder("summary"))
-        card = self._renderer.card(DigestCard(item, title, summary, _placeholders("reason"), is_lead), links)
+        title, summary, reason = map(_placeholders, ("title", "summary", "reason"))
+        lines = marks.MarkedLines(title.text, summary.text)
+        card = self._renderer.card(DigestCard(item, title.html, summary.html, reason, lines, is_lead), links)
         preview_title = _encode_html(text_limits.preview_title(item.title))
         return EncodedPaper(item, preview_title, _split(str(card.html)), _split(card.text), card.link_count)
 

@@ -6,12 +6,15 @@ shows the full reason instead, so that nothing is lost.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from app.text.display import wrap
 from app.types import DigestItem, Marks, Spans
 
+INDENT = "    "
+Text = TypeVar("Text", str, Markup)
 _BEGIN, _END = Markup('<span class="m" style="background-color:#e3eff4;">'), Markup("</span>")
 
 
@@ -23,17 +26,39 @@ class MarkedTexts(NamedTuple):
     reason: str
 
 
+class MarkedLines(NamedTuple):
+    """A title and a summary in the text part: wrapped, with *marks*. The title begins after its number."""
+
+    title: str
+    summary: str
+
+
 def mark(item: DigestItem, shown: DigestItem) -> MarkedTexts:
     """Mark the matching words of an item where `shown`, the item as it fits on a card, contains them."""
-    if item.marks is None:
-        return MarkedTexts(escape(shown.title), escape(shown.summary), item.reason)
-    marks = Marks(
-        _unchanged(item.marks.title, item.title, shown.title),
-        _unchanged(item.marks.summary, item.summary, shown.summary),
-        item.marks.rest,
+    marks = _visible(item, shown)
+    title = _marked(shown.title, marks.title, _BEGIN, _END)
+    return MarkedTexts(title, _marked(shown.summary, marks.summary, _BEGIN, _END), marks.rest)
+
+
+def mark_lines(item: DigestItem, shown: DigestItem) -> MarkedLines:
+    """Return the lines of the text part, with the same marks as in HTML."""
+    marks = _visible(item, shown)
+    title, summary = (
+        _marked(shown.title, marks.title, "*", "*"),
+        _marked(shown.summary, marks.summary, "*", "*"),
     )
-    reason = marks.rest if marks == item.marks else item.reason
-    return MarkedTexts(_marked(shown.title, marks.title), _marked(shown.summary, marks.summary), reason)
+    writer = f" (Summary by {shown.summary_by})" if shown.summary_by else ""
+    return MarkedLines(wrap(title, INDENT).strip(), wrap(summary + writer, INDENT))
+
+
+def _visible(item: DigestItem, shown: DigestItem) -> Marks:
+    """Return the marks on `shown`, and the rest in words: the whole reason if `shown` lacks a marked word."""
+    if item.marks is None:
+        return Marks(rest=item.reason)
+    title = _unchanged(item.marks.title, item.title, shown.title)
+    summary = _unchanged(item.marks.summary, item.summary, shown.summary)
+    is_complete = (title, summary) == (item.marks.title, item.marks.summary)
+    return Marks(title, summary, item.marks.rest if is_complete else item.reason)
 
 
 def _unchanged(spans: Spans, text: str, shown: str) -> Spans:
@@ -41,10 +66,10 @@ def _unchanged(spans: Spans, text: str, shown: str) -> Spans:
     return tuple((start, end) for start, end in spans if text[start:end] == shown[start:end])
 
 
-def _marked(text: str, spans: Spans) -> Markup:
-    """Return a text as HTML with these spans marked. They are in order."""
-    html, done = Markup(), 0
-    for start, end in spans:
-        html += escape(text[done:start]) + _BEGIN + escape(text[start:end]) + _END
-        done = end
-    return html + escape(text[done:])
+def _marked(text: str, spans: Spans, begin: Text, end: Text) -> Text:
+    """Return a text with marks around these spans, which are in order. HTML marks make it HTML."""
+    marked, done = type(begin)(), 0
+    for start, stop in spans:
+        marked += text[done:start] + begin + text[start:stop] + end  # Markup escapes what it is joined with
+        done = stop
+    return marked + text[done:]

@@ -72,6 +72,7 @@ class DigestCard:
     title: Markup
     summary: Markup
     reason: Fragment
+    lines: marks.MarkedLines  # the title and the summary in the text part
     is_lead: bool  # the digest's first paper, which is larger
 
 
@@ -136,7 +137,8 @@ class Renderer:
                     links = self._signer.feedback_links(fitted.paper_id, token)
                     marked = marks.mark(item, fitted)
                     reason = self.reason(truncated_line(marked.reason, limits.reason))
-                    card = DigestCard(fitted, marked.title, marked.summary, reason, is_lead=not items)
+                    lines = marks.mark_lines(item, fitted)
+                    card = DigestCard(fitted, marked.title, marked.summary, reason, lines, is_lead=not items)
                     cards.append(numbered(self.card(card, links), len(items) + 1))
                 except Exception:  # the message is sent without it
                     left_out += 1
@@ -201,7 +203,8 @@ class Renderer:
         facts = " · ".join(filter(None, (votes, values["facts"], with_code if item.code_url else "")))
         link = item.url or item.pdf_url or item.code_url or item.project_url
         text = self._render(
-            "digest/card.txt", {"item": item, "facts": facts, "reason": card.reason.text, "link": link}
+            "digest/card.txt",
+            {"lines": card.lines, "item": item, "facts": facts, "reason": card.reason.text, "link": link},
         )
         count = bool(item.url) + len(links) + len(DIGEST_ACTIONS) + bool(link)
         return Fragment(Markup(html), text, count)  # noqa: S704

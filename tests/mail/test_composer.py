@@ -28,6 +28,7 @@ from app.types import (
     DigestItem,
     MailKind,
     MailRequest,
+    Marks,
     OutgoingMail,
     PaperUpdate,
     RenderedMail,
@@ -209,6 +210,7 @@ WORDS = some.text(some.characters(codec=None), max_size=200)
 LINKS = some.one_of(some.just(""), WORDS, some.just("https://example.org/a?b=1&c=2"))
 PICKS = some.builds(
     DigestItem,
+    marks=some.sampled_from([None, Marks(((0, 2),), ((0, 3), (4, 6)), "by Ana")]),
     paper_id=some.integers(0, 2**64 - 1),
     title=WORDS,
     authors=WORDS,

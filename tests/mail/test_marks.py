@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,16 @@ def test_words_are_marked_and_the_rest_is_said() -> None:
         "Learning to Stop: [Multi-Hop] [Retrieval &amp; RAG]",
         "A dense retriever stops after [&lt;think&gt;] tokens, so retrieval is cheap.",
         "by Ana",
+    )
+
+
+def test_words_are_marked_in_the_text_part() -> None:
+    """A mark may be wrapped. The summary names its writer."""
+    own = replace(item(Marks(spans(TITLE, "Retrieval & RAG"), spans(SUMMARY, "dense"))), summary_by="a model")
+    lines = marks.mark_lines(own, text_limits.fit_to_limits(own, LIMIT_STEPS[0], is_lead=False))
+    assert lines.title == "Learning to Stop: Multi-Hop *Retrieval & RAG*"
+    assert lines.summary == (
+        "    A *dense* retriever stops after <think> tokens, so retrieval is\n    cheap. (Summary by a model)"
     )
 
 
