@@ -35,6 +35,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from app.errors import LinkExpired, LinkForged
+from app.text.display import count_of
 
 TOKEN_CHARS = 51
 RETURN_PATH_DIGITS = 40
@@ -90,7 +91,7 @@ LIFETIMES = {
 def lifetime_in_words(lifetime: timedelta) -> str:
     """Return how long a link works, as shown on pages and in mail: "7 days", "2 hours"."""
     count, unit = (lifetime.days, "day") if lifetime.days else (lifetime.seconds // 3600, "hour")
-    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+    return count_of(count, unit)
 
 
 @dataclass(frozen=True, slots=True)

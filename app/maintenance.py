@@ -42,6 +42,7 @@ from app.storage import (
 from app.storage.backup import Manifest
 from app.storage.database import BUSY_TIMEOUT_MS, Database, wait_for_locks
 from app.storage.models import JobRun
+from app.text.display import count_of
 from app.types import Rejection
 
 SIGNATURES_SINCE = timedelta(days=3)  # pruning runs every night
@@ -80,7 +81,7 @@ def import_subscribers(
     with job_runs.record(app.db, "import", now, run_id) as run:
         with app.db.write() as session:  # first, so that nobody gets a digest during a long import
             hold = not ledger.any_sent(session) if hold is None else hold
-            rows = f"{contents.rows} rows"
+            rows = count_of(contents.rows, "row")
             audit_log.record(session, actor, "subscriber.import", rows, now, run=run.id)
             paused_here = hold and _pause_for_import(session, actor, now)
 
@@ -96,9 +97,9 @@ def import_subscribers(
         report = subscribers.import_file(app.db, file, defaults, now, name=name, after_batch=record_batch)
         run.reject(Rejection(item.without_address, item.row) for item in report.rejections)
         if not report.is_complete:
-            run.fail(name, f"stopped after {report.rows} of {report.total} rows: import it again")
+            run.fail(name, f"stopped after {report.rows} of {count_of(report.total, 'row')}: import it again")
         with app.db.write() as session:
-            added, skipped = f"{report.added} subscribers", report.rejected
+            added, skipped = count_of(report.added, "subscriber"), report.rejected
             audit_log.record(session, actor, "subscriber.import", added, now, run=run.id, skipped=skipped)
             if paused_here and not report.added and ledger.end_import_pause(session, now):
                 audit_log.record(session, actor, audit_log.PAUSE_ENDED, ledger.ALL_EDITIONS, now)

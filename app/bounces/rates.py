@@ -15,6 +15,7 @@ from app.delivery import ledger
 from app.delivery.receivers import PROVIDERS, provider_of
 from app.storage import audit_log
 from app.storage.models import Delivery, Event, Subscriber
+from app.text.display import count_of
 
 WINDOW = timedelta(days=7)  # for pausing and warnings
 MIN_COMPLAINTS = 3  # so that one subscriber of a short list does not stop all mail
@@ -41,7 +42,8 @@ class ReceiverRate:
         """Describe the complaints, for operators."""
         percent = f"{self.complaint_percent:.2f} %"
         since = f"since {self.day:%Y-%m-%d}"
-        return f"{self.complaints} complaints about {self.sent} mails to {self.receiver} ({percent}) {since}"
+        complaints, mails = count_of(self.complaints, "complaint"), count_of(self.sent, "mail")
+        return f"{complaints} about {mails} to {self.receiver} ({percent}) {since}"
 
 
 @dataclass(frozen=True, slots=True)

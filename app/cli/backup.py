@@ -14,6 +14,7 @@ from app.digests.restoring import RestoreReport
 from app.settings import check_database_url
 from app.storage import backup as backups
 from app.storage.database import Database
+from app.text.display import count_of
 
 
 def _database_url(value: str | None) -> str | None:
@@ -45,7 +46,7 @@ def backup(
         )
     else:
         output.out().print(
-            f"Wrote {output.escaped(str(target))}: {manifest.rows} rows, {size / 1000:,.0f} kB.",
+            f"Wrote {output.escaped(str(target))}: {count_of(manifest.rows, 'row')}, {size / 1000:,.0f} kB.",
             soft_wrap=True,
         )
 
@@ -72,9 +73,10 @@ def restore(
     settings = output.load_settings(needs_secret=False)
     logs.configure(settings, level="WARNING")
     manifest = backups.read_manifest(file)
-    made = f"{manifest.rows} rows of {output.format_time(manifest.created_at)}, by release {manifest.release}"
+    rows = count_of(manifest.rows, "row")
+    origin = f"{rows} of {output.format_time(manifest.created_at)}, by release {manifest.release}"
     if check:
-        output.out().print(f"The backup is complete: {output.escaped(made)}.")
+        output.out().print(f"The backup is complete: {output.escaped(origin)}.")
         return
     db, old = Database(settings.database_url), Database(previous) if previous else None
     try:
@@ -95,7 +97,7 @@ def restore(
             }
         )
         return
-    _print_report(report, made, with_previous=previous is not None)
+    _print_report(report, origin, with_previous=previous is not None)
 
 
 def move(
@@ -120,7 +122,7 @@ def move(
         )  # fmt: skip
         return
     output.out().print(
-        f"Copied {manifest.rows} rows in {len(manifest.tables)} tables, and compared all of them. "
+        f"Copied and compared {count_of(manifest.rows, 'row')} in {len(manifest.tables)} tables. "
         f"The backup remains in {output.escaped(str(file))}.\n"
         "Set PAPERBOY_DATABASE_URL to the new URL, then start the service.",
         soft_wrap=True,
@@ -137,9 +139,9 @@ def _default_file(now: datetime) -> Path:
     return next((path for path in paths if not path.exists()), paths[0])
 
 
-def _print_report(report: RestoreReport, made: str, *, with_previous: bool) -> None:
+def _print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> None:
     console = output.out()
-    console.print(f"Restored {output.escaped(made)}. All sending is paused.", soft_wrap=True)
+    console.print(f"Restored {output.escaped(origin)}. All sending is paused.", soft_wrap=True)
     rows = [("waiting or in flight at the backup", report.waiting)]
     rows += [
         (f"edition {edition}, due since", number) for edition, number in sorted(report.due_since.items())

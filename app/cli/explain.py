@@ -17,6 +17,7 @@ from app.digests.explanation_text import format_score
 from app.digests.explanation_types import Explanation, InterestMatch
 from app.relevance import cut_offs
 from app.storage.models import DeliveryState
+from app.text.display import count_of
 from app.types import Skip
 
 At = Annotated[
@@ -171,8 +172,8 @@ def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
         pinned = f" + {ranking.PINNED:g}, because it is pinned" if scores.pinned else ""
         yield "score", f"{scores.score:.3f} = relevance × (1 + {ranking.TREND} × trend) × freshness{pinned}"
         if rank.position:
-            among = f"{rank.relevant_papers} relevant papers, of {rank.candidates} candidates"
-            yield "rank", f"{rank.position} of {among}"
+            relevant = count_of(rank.relevant_papers, "relevant paper")
+            yield "rank", f"{rank.position} of {relevant}, of {count_of(rank.candidates, 'candidate')}"
         if (similarity := format_score(rank.similarity)) > format_score(0):
             yield "similarity", f"{similarity} to “{rank.similar_to}”, which is selected before it"
 

@@ -15,6 +15,7 @@ from app.mail import dkim
 from app.mail.dkim import Algorithm
 from app.storage import api_keys, audit_log
 from app.storage.models import Scope
+from app.text.display import count_of
 
 keys = typer.Typer(no_args_is_help=True, help="Manage API keys. Create DKIM keys and secrets.")
 
@@ -89,7 +90,8 @@ def rotate(
         _, key = api_keys.rotate(session, key_id, now, timedelta(hours=hours))
         audit_log.record(session, output.ACTOR, "key.rotate", name, now)
     typer.echo(key)
-    output.err().print(f"Save the key now: it will not be shown again. The old one works for {hours} hours.")
+    period = count_of(hours, "hour")
+    output.err().print(f"Save the key now: it will not be shown again. The old one works for {period}.")
 
 
 @keys.command()

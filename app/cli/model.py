@@ -9,6 +9,7 @@ import typer
 from app import clock, pipeline
 from app.cli import output
 from app.storage import audit_log
+from app.text.display import count_of
 
 models = typer.Typer(no_args_is_help=True, help="Train relevance models on the archive, and list them.")
 
@@ -24,7 +25,7 @@ def train(as_json: output.AsJson = False) -> None:
     if as_json:
         output.print_json(asdict(result))
     elif result.model_id:
-        output.out().print(f"Model {result.model_id} was trained on {result.papers} papers.")
+        output.out().print(f"Model {result.model_id} was trained on {count_of(result.papers, 'paper')}.")
     else:
         output.out().print(f"No model was trained: {result.why_not}.")
 

@@ -13,6 +13,7 @@ from app import clock, pipeline, subscribers
 from app.cli import output
 from app.relevance import suggestions
 from app.subscribers import Preferences
+from app.text.display import count_of
 from app.types import Digest, Interest, Skip
 
 
@@ -69,5 +70,5 @@ def print_digest(digest: Digest) -> None:
             for line in (people, item.summary, reasons, item.url):
                 if line:
                     console.print(Padding(output.escaped(line), (0, 0, 0, 2), expand=False))
-    summary = f"{len(digest.picks)} of {digest.considered} papers, edition {digest.edition}."
+    summary = f"{len(digest.picks)} of {count_of(digest.considered, 'paper')}, edition {digest.edition}."
     console.print(f"\n{summary} {output.escaped(digest.note)}".rstrip())

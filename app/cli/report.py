@@ -11,6 +11,7 @@ from app import clock
 from app.cli import output
 from app.doctor import daily_report, operator_mail
 from app.errors import InvalidSettings
+from app.text.display import count_of
 
 
 def report(
@@ -27,7 +28,9 @@ def report(
             if not app.settings.admin_addresses:
                 raise InvalidSettings("PAPERBOY_ADMIN_ADDRESSES is not set")
             sent = operator_mail.send(app, built, now)
-            output.out().print(f"Sent to {sent} of {len(app.settings.admin_addresses)} addresses.")
+            output.out().print(
+                f"Sent to {sent} of {count_of(len(app.settings.admin_addresses), 'operator')}."
+            )
             return
     if as_json:
         output.print_json(asdict(built))

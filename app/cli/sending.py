@@ -16,6 +16,7 @@ from app.digests import reconciliation
 from app.errors import InvalidInput, NotFound
 from app.storage import audit_log
 from app.storage.models import SendingPause
+from app.text.display import count_of
 from app.types import MailKind
 
 sending = typer.Typer(
@@ -130,8 +131,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
             raise NotFound(f"no digest has ever been due for the edition {edition}")
         ended = ledger.cancel(session, edition)
         audit_log.record(session, output.ACTOR, "edition.cancel", edition, now, ended=ended)
-    noun = "mail" if ended == 1 else "mails"
-    output.out().print(f"{ended} {noun} of the edition {output.escaped(edition)} cancelled.")
+    output.out().print(f"{count_of(ended, 'mail')} of the edition {output.escaped(edition)} cancelled.")
 
 
 @sending.command()
@@ -168,11 +168,7 @@ def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
     """Return how many mails are waiting, and when they will be tried."""
     count = sum(mails.mails for mails in waiting)
     at = output.format_time(min(mails.next_attempt_at for mails in waiting))
-    return (
-        f"1 mail is waiting; the next attempt is at {at}"
-        if count == 1
-        else f"{count} mails are waiting; the next attempt is at {at}"
-    )
+    return f"{count_of(count, 'mail')} {'is' if count == 1 else 'are'} waiting; the next attempt is at {at}"
 
 
 def print_pauses(pauses: list[SendingPause]) -> None:

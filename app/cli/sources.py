@@ -18,6 +18,7 @@ from app.papers.sources.allowed_addresses import Allowed
 from app.papers.trial import TrialResult
 from app.settings import Settings
 from app.storage import audit_log
+from app.text.display import count_of
 from app.types import SourceKind
 
 sources = typer.Typer(
@@ -134,7 +135,8 @@ def _print_trial(result: TrialResult) -> None:
     ]
     output.table(["title", "day", "identifier", "in the archive"], cells)
     output.out().print(
-        f"{result.new} new papers, {result.existing} already in the archive, {result.rejected} rows skipped. "
+        f"{count_of(result.new, 'new paper')}, {result.existing} already in the archive, "
+        f"{count_of(result.rejected, 'row')} skipped. "
         "Nothing was stored."
     )
     for rejection in result.rejections:

@@ -15,6 +15,7 @@ from rich.progress import Progress
 
 from app import clock, maintenance, subscribers
 from app.cli import output
+from app.text.display import count_of
 
 
 def import_subscribers(
@@ -86,7 +87,7 @@ def _print_report(report: subscribers.ImportReport, *, held: bool) -> None:
         output.out().print(f"The other {report.rejected - len(report.rejections)} are not listed.")
     if not report.is_complete:
         output.err().print(
-            f"Stopped after {report.rows} of {report.total} rows. Import the file again to continue.",
+            f"Stopped after {report.rows} of {count_of(report.total, 'row')}. Import it again to continue.",
             soft_wrap=True,
         )
     if report.ignored_columns:

@@ -17,6 +17,7 @@ from app.errors import Conflict
 from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import Preferences
+from app.text.display import count_of
 from app.types import Cadence, EmptyDigestPolicy, Interest, SendOutcome, Skip
 
 group = typer.Typer(
@@ -161,7 +162,7 @@ def _facts(row: Subscriber, chosen: Preferences) -> Iterator[tuple[str, str]]:
     yield "state", f"paused until {output.format_time(row.paused_until)}" if row.paused_until else row.state
     for number, interest in enumerate(chosen.interests):
         weight = f"weight {interest.weight:g}" if interest.weight != 1 else ""
-        quota = f"at most {interest.quota} papers" if interest.quota else ""
+        quota = f"at most {count_of(interest.quota, 'paper')}" if interest.quota else ""
         limits = ", ".join(filter(None, (weight, quota)))
         yield "" if number else "interests", f"{interest.text} ({limits})" if limits else interest.text
     if chosen.muted:

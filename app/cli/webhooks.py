@@ -15,6 +15,7 @@ from app import webhooks as sending
 from app.cli import output
 from app.storage import audit_log, webhook_endpoints
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage
+from app.text.display import count_of
 
 webhooks = typer.Typer(no_args_is_help=True, help="Send events to your own URLs.")
 
@@ -127,7 +128,7 @@ def resend(number: Number) -> None:
     """Send all events again that were given up."""
     with _changing(number, "resend") as (session, row, now):
         count = webhook_endpoints.resend_failed(session, row, now)
-    output.out().print(f"{count} events will be sent again.")
+    output.out().print(f"{count_of(count, 'event')} will be sent again.")
 
 
 @webhooks.command()

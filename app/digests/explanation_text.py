@@ -9,6 +9,7 @@ from app.digests import ranking
 from app.digests.explanation_types import Explanation, OutrankedBy, PastDelivery, RankPosition, SubscriberNow
 from app.digests.selection import SelectionOutcome
 from app.storage.models import DeliveryState, SubscriberState
+from app.text.display import count_of
 
 NEAR_DUPLICATE = 0.5  # at this similarity or above, two papers are described as saying much the same
 
@@ -71,7 +72,8 @@ def _subscriber_sentence(subscriber: SubscriberNow) -> str:
 def _below_floor_sentence(facts: Explanation) -> str:
     """Return a sentence on why the paper is not relevant enough, naming any exclusion or dislike."""
     if not (facts.interests or (facts.rank and facts.rank.relevant_papers)):
-        return f"Not in the next digest: {facts.subscriber.max_papers} papers with a stronger trend fill it."
+        most = count_of(facts.subscriber.max_papers, "paper")
+        return f"Not in the next digest: it has room for {most}, and others have a stronger trend."
     relevance = facts.rank.breakdown.relevance if facts.rank else 0.0
     shortfall = (
         f"its relevance {format_score(max(relevance, 0.0))} is below the floor of {format_score(facts.floor)}"
@@ -92,7 +94,7 @@ def _no_room_reason(facts: Explanation, rank: RankPosition) -> str:
         facts.subscriber.max_papers,
         f"number {rank.position} of {rank.relevant_papers} by its score",
     )
-    room = f"it has room for {most} papers" if most > 1 else "it has room for one paper"
+    room = f"it has room for {count_of(most, 'paper')}"
     if rank.outcome is SelectionOutcome.QUOTA:
         matches = [(match.interest, match.details.relevance) for match in facts.interests]
         limited = [interest for interest, relevance in matches if interest.quota is not None and relevance]

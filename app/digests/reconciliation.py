@@ -20,6 +20,7 @@ from sqlmodel import Session
 from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.storage.models import DeliveryState as State
 from app.subscribers import schedule
+from app.text.display import count_of
 from app.types import Cadence, MailKind
 
 DAY = timedelta(days=1)
@@ -67,9 +68,7 @@ class Reconciliation:
             "due and missing in the ledger": self.missing,
             "in the ledger but not due": self.surplus,
         }
-        return ", ".join(
-            f"{count} digest{'s' * (count != 1)} {fault}" for fault, count in faults.items() if count
-        )
+        return ", ".join(f"{count_of(count, 'digest')} {fault}" for fault, count in faults.items() if count)
 
     def as_dict(self) -> dict[str, int | bool]:
         """Return all counts under the names that operators see."""

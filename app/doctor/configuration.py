@@ -17,6 +17,7 @@ from app.doctor.findings import Finding, error, ok, warning
 from app.errors import InvalidSettings
 from app.mail import dkim
 from app.settings import Settings
+from app.text.display import count_of
 
 PREFIX = "PAPERBOY_"
 SETTING_NAMES = {PREFIX + name.upper() for name in Settings.model_fields}
@@ -70,7 +71,7 @@ def check(settings: Settings) -> Iterator[Finding]:
         message = "is 0: mails are signed only when they are due, so large editions are late"
         yield warning("compose_ahead_minutes", message, "set PAPERBOY_COMPOSE_AHEAD_MINUTES to 10")
     else:
-        when = f"{minutes} minutes before they are due" if minutes else "when they are due"
+        when = f"{count_of(minutes, 'minute')} before they are due" if minutes else "when they are due"
         yield ok("compose_ahead_minutes", f"digests are composed {when}")
 
 

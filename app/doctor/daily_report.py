@@ -18,6 +18,7 @@ from app.doctor.findings import Level
 from app.papers import queries, source_registry, sources
 from app.storage import job_runs, locks
 from app.storage.models import SubscriberState
+from app.text.display import count_of
 from app.types import OperatorReport, ReportSection
 
 DAY = timedelta(days=1)
@@ -81,17 +82,13 @@ def build(app: Application, now: datetime) -> OperatorReport:
         else ""
     )
     return OperatorReport(
-        f"{app.settings.site_name}, {day}: {_count(counts['sent'], 'digest')} sent{attention}", sections
+        f"{app.settings.site_name}, {day}: {count_of(counts['sent'], 'digest')} sent{attention}", sections
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _rates(by_receiver: Sequence[rates.ReceiverRate]) -> Iterable[str]:
     for rate in by_receiver:
-        notices = f"{_count(rate.bounces, 'bounce')}, {_count(rate.complaints, 'complaint')}"
+        notices = f"{count_of(rate.bounces, 'bounce')}, {count_of(rate.complaints, 'complaint')}"
         yield f"{rate.receiver}: {rate.sent:,} sent, {notices}"
     if not by_receiver:
         yield "No mail was sent."
@@ -114,4 +111,4 @@ def _sources(session: Session, begin: datetime) -> Iterable[str]:
         state = f", failed {source.failures} times" if source.failures > 1 else ""
         if source.paused and source.kind in sources.POLLED:
             state = ", paused"
-        yield f"{source.name}: {_count(number, 'paper')}{state}"
+        yield f"{source.name}: {count_of(number, 'paper')}{state}"

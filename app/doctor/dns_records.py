@@ -15,6 +15,7 @@ from app.doctor.findings import Finding, Level, error, ok, warning
 from app.errors import InvalidSettings
 from app.mail import dkim
 from app.settings import Settings
+from app.text.display import count_of
 
 
 def check(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> Iterator[Finding]:
@@ -97,7 +98,8 @@ def _ip_terms(addresses: list[Address]) -> str:
 
 
 def _check_relay_is_listed(settings: Settings, addresses: list[Address], result: spf.SpfResult) -> Finding:
-    message = f"the record of {settings.mail_domain} ends in {result.default}, after {result.lookups} lookups"
+    lookups = count_of(result.lookups, "lookup")
+    message = f"the record of {settings.mail_domain} ends in {result.default}, after {lookups}"
     if not addresses:
         return ok(
             "spf",

@@ -26,6 +26,7 @@ from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, workers
 from app.storage.database import Database
 from app.storage.models import SendingPause
+from app.text.display import count_of
 
 RECENTLY = timedelta(hours=1)
 LATE = timedelta(minutes=5)  # the schedule runs every minute
@@ -217,7 +218,9 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
         since = f"since {each.since:%Y-%m-%d %H:%M} UTC"
         if each.state == "failed" and now - each.newest < RECENTLY:
             fix = f"run `paperboy jobs list_jobs task={each.job} status=failed`; the log says why"
-            yield warning(f"failed {each.job}", f"this job failed {each.count} times {since}", fix)
+            yield warning(
+                f"failed {each.job}", f"this job failed {count_of(each.count, 'time')} {since}", fix
+            )
         elif each.state == "waiting" and now - each.since > LATE:
             fix = "start more workers, unless a long job of this name is running"
             yield warning(f"waiting {each.job}", f"no worker has taken this job {since}", fix)

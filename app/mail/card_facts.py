@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from app.text.display import with_ltr_mark
+from app.text.display import count_of, with_ltr_mark
 from app.types import DigestItem
 
 
@@ -12,16 +12,11 @@ def below_title(item: DigestItem, is_lead: bool) -> str:
     """Return the line below a paper: what the community said, who wrote it, and when if nobody voted."""
     votes = count_of(item.votes, "vote") if is_lead and item.votes else ""
     day = date.fromisoformat(item.published_on) if item.published_on else None
-    published = f"{day.day} {day:%b}" if day and not item.votes else ""
+    published = f"{day.day} {day:%b %Y}" if day and not item.votes else ""
     people = (with_ltr_mark(item.organization), with_ltr_mark(item.short_authors))
     # The first comment is usually by the person who submitted the paper.
-    comments = f"{item.comments} comments" if item.comments > 1 else ""
+    comments = count_of(item.comments, "comment") if item.comments > 1 else ""
     return " · ".join(filter(None, (votes, *people, published, item.trend_note, comments)))
-
-
-def count_of(number: int, unit: str) -> str:
-    """Return 1 vote, 2 votes."""
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def stars(item: DigestItem) -> str:

@@ -39,7 +39,7 @@ from app.mail.text_limits import (
 from app.relevance.query_language import describe
 from app.settings import Settings
 from app.storage.database import ROOT
-from app.text.display import is_rtl, safe_line, with_ltr_mark, wrap
+from app.text.display import count_of, is_rtl, safe_line, with_ltr_mark, wrap
 from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, PaperUpdate, RenderedMail
 
 FOLDER = ROOT / "templates" / "email"
@@ -199,7 +199,7 @@ class Renderer:
             {**values, "title": card.title, "summary": card.summary, "reason": card.reason.html},
         )
         with_code = f"code ★ {stars}" if stars else "code"
-        votes = "" if card.is_lead or not item.votes else card_facts.count_of(item.votes, "vote")
+        votes = "" if card.is_lead or not item.votes else count_of(item.votes, "vote")
         facts = " · ".join(filter(None, (votes, values["facts"], with_code if item.code_url else "")))
         link = item.url or item.pdf_url or item.code_url or item.project_url
         text = self._render(
@@ -324,7 +324,7 @@ def template_environment(folder: Path) -> SandboxedEnvironment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    templates.filters.update(wrapped=wrap, closed=with_ltr_mark)
+    templates.filters.update(count_of=count_of, wrapped=wrap, closed=with_ltr_mark)
     templates.tests.update(rtl=is_rtl)
     return templates
 

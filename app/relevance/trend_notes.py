@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from app.text.display import count_of
 from app.types import PaperView
 
 MOMENTUM_WINDOW = timedelta(days=3)
@@ -22,7 +23,7 @@ def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tu
     if not paper.upvotes:
         return "", ""
     notes = []
-    words = "1 vote" if paper.upvotes == 1 else f"{paper.upvotes} votes"
+    words = count_of(paper.upvotes, "vote")
     earlier = [
         sample
         for sample in paper.votes

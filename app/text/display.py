@@ -11,6 +11,11 @@ _STRONG = ("L", *_RTL)
 _DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 
 
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 paper", "2,000 papers"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def safe_line(text: str) -> str:
     """Return untrusted text as one line, without control characters or marks that change text direction."""
     if text.isascii() and text.isprintable():

@@ -32,6 +32,7 @@ from app.errors import (
 )
 from app.papers import bibliography
 from app.storage.database import is_unavailable
+from app.text.display import count_of
 from app.web import request_bodies, security
 from app.web.templating import page
 
@@ -119,8 +120,7 @@ log = structlog.get_logger(__name__)
 
 def wait_in_words(seconds: int) -> str:
     """Return a waiting time: "1 second", "40 seconds", "3 minutes"."""
-    count, unit = (seconds, "second") if seconds <= 90 else (math.ceil(seconds / 60), "minute")
-    return f"{count} {unit}" + "s" * (count != 1)
+    return count_of(seconds, "second") if seconds <= 90 else count_of(math.ceil(seconds / 60), "minute")
 
 
 def please_wait(error: TooManyRequests, then: str) -> str:

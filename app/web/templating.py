@@ -27,6 +27,7 @@ from app.relevance import query_language
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState
+from app.text.display import count_of, sentence
 from app.types import DigestItem
 
 STATIC = Path(__file__).parent / "static"
@@ -60,6 +61,8 @@ def environment(settings: Settings) -> Environment:
         most_file_bytes=bibliography.MAX_FILE_BYTES,
     )
     templates.filters.update(
+        count_of=count_of,
+        sentence=sentence,
         local=local,
         local_day=local_day,
         outcome=outcome,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.text.display import count_of
 from app.types import VoteSample
 
 MIN_CHART_POINTS = 5  # fewer say no more than the description
@@ -35,7 +36,7 @@ def vote_chart(votes: Sequence[VoteSample]) -> VoteChart | None:
         (round(WIDTH * ((point.at - first.at) / span), 1), round(HEIGHT * (1 - point.upvotes / most), 1))
         for point in drawn
     )
-    start = "1 vote" if first.upvotes == 1 else f"{first.upvotes} votes"
+    start = count_of(first.upvotes, "vote")
     if first.at.date() != last.at.date():
         start += f" on {first.at.day} {first.at:%B %Y}"
     description = f"From {start} to {last.upvotes} on {last.at.day} {last.at:%B %Y}."

@@ -146,7 +146,7 @@ def good_report() -> summary.Report:
     ("change", "problem"),
     [
         ({"mails": 0}, "no mail arrived"),
-        ({"mails": 1}, "the ledger has 2 sent digests, but 1 mails arrived"),
+        ({"mails": 1}, "the ledger has 2 sent digests, but 1 mail arrived"),
         (
             {"balance": reconciliation.Reconciliation(4, {DeliveryState.SENT: 2}, missing=2)},
             "2 digests due and missing",

@@ -131,7 +131,7 @@ def test_source_can_be_tried(run: Run, monkeypatch: pytest.MonkeyPatch, feed_url
     assert "private address" in run("sources", "try", feed_url, code=1).stderr
     monkeypatch.setenv("PAPERBOY_ALLOW_PRIVATE_SOURCES", "127.0.0.1")
     tried = run("sources", "try", feed_url)
-    assert "2 new papers, 0 already in the archive, 1 rows skipped. Nothing was stored." in tried.stdout
+    assert "2 new papers, 0 already in the archive, 1 row skipped. Nothing was stored." in tried.stdout
     assert "Pigeons That Plan" in tried.stdout
     assert "skipped: row 3: the entry has no title" in tried.stderr
     assert parse_output(run("sources", "try", feed_url, "--json"))["new"] == 2

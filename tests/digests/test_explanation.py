@@ -203,7 +203,7 @@ def test_full_digest_and_full_quota(app: Application, papers: dict[str, int]) ->
     update_alice(app, max_papers=1)
     explanation = explain(app, papers[TITLES[1]])
     assert explanation.verdict == (
-        "Not in the next digest: it has room for one paper, and this one is number 2 of 2 by its score."
+        "Not in the next digest: it has room for 1 paper, and this one is number 2 of 2 by its score."
     )
     assert explanation.rank
     assert [better.title for better in explanation.rank.higher_ranked] == [TITLES[0]]

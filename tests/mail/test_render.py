@@ -255,7 +255,7 @@ def test_right_to_left_text(renderer: Renderer, now: datetime) -> None:
     mail = renderer.render(mail_request(now, sample_digest.digest()))
     assert mail.html.count('dir="rtl"') == mail.html.count("text-align:right") == 2
     for part in (HtmlOutline(mail.html).words, mail.text):
-        assert "נועה כהן\u200e · 19 Nov · 5 comments" in part
+        assert "נועה כהן\u200e · 19 Nov 2026 · 5 comments" in part
         assert "Priya Raman\u200e" not in part
 
 
@@ -338,7 +338,7 @@ def test_a_paper_without_votes_has_its_day(renderer: Renderer, now: datetime) ->
     """It is below the paper: in the column of the votes, it would look like a number of votes."""
     picks = [sample_digest.pick(n, f"Paper {n}") for n in (1, 2)]
     mail = render_digest(renderer, now, *picks)
-    assert mail.html.count("19 Nov") == mail.text.count("19 Nov") == 2
+    assert mail.html.count("19 Nov 2026") == mail.text.count("19 Nov 2026") == 2
     assert not re.search(r">19<br>", mail.html)
 
 

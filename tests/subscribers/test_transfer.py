@@ -289,7 +289,7 @@ def test_import_is_recorded_without_addresses(app: Application) -> None:
     assert audit_entries(app) == [
         ("a key", "subscriber.import", "2 rows"),
         ("a key", "sending.pause", "*"),
-        ("a key", "subscriber.import", "1 subscribers"),
+        ("a key", "subscriber.import", "1 subscriber"),
     ]
 
 

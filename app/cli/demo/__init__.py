@@ -29,6 +29,7 @@ from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.settings import LogLevel, Settings, SmtpSecurity
 from app.storage import api_keys, demo_clock, schema
 from app.storage.models import Scope
+from app.text.display import count_of
 from app.types import IngestSummary
 
 FOLDER = Path("var") / "demo"
@@ -119,7 +120,7 @@ def run_live(app: Application, now: datetime, console: Console) -> tuple[datetim
         result = pipeline.refresh(app, now)
     end = now + timedelta(days=1)
     replay.deliver_between(app, now, end)
-    return end, {f"{len(result.polled)} sources": result.summary}
+    return end, {count_of(len(result.polled), "source"): result.summary}
 
 
 def sign_up(app: Application, now: datetime) -> None:

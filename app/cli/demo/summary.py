@@ -19,6 +19,7 @@ from app.cli.demo.smtp_server import ReceivedMail
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.storage.models import Delivery, DeliveryState, JobRun, Listing, Paper, Subscriber
+from app.text.display import count_of
 from app.types import IngestSummary, MailKind
 
 DAY, MAX_DAYS = timedelta(days=1), 100
@@ -55,7 +56,9 @@ class Report:
             problems.append("no mail arrived")
         sent = self.balance.states.get(DeliveryState.SENT, 0)
         if self.mails != sent:
-            problems.append(f"the ledger has {sent} sent digests, but {self.mails} mails arrived")
+            problems.append(
+                f"the ledger has {count_of(sent, 'sent digest')}, but {count_of(self.mails, 'mail')} arrived"
+            )
         if not self.balance.is_consistent:
             problems.append(f"the ledger is inconsistent: {self.balance.describe_faults()}")
         return problems + [
@@ -125,7 +128,7 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def _source_table(report: Report) -> Table:
-    title = f"{report.papers} papers, {report.shared} of them from more than one source"
+    title = f"{count_of(report.papers, 'paper')}, {report.shared} of them from more than one source"
     table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
     table.add_column("from", no_wrap=True)
     for heading in IngestSummary().counts():

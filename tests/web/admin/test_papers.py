@@ -172,7 +172,7 @@ def test_source_can_be_tried(app: Application, sign_in: Callable[..., Desk]) -> 
     desk.browser.app.state.paperboy = replace(app, http=HttpTransport(upstream, _no_sleep, _resolve))  # type: ignore[attr-defined]
     form = {"name": "Lab", "kind": "feed", "address": "https://lab.example/feed.xml"}
     page = html.unescape(desk.post("/admin/sources", **form, action="try").text)
-    assert "2 new papers, 0 already in the archive, 1 rows skipped. Nothing was stored." in page
+    assert "2 new papers, 0 already in the archive, 1 row skipped. Nothing was stored." in page
     assert "Pigeons That Plan" in page
     assert "the entry has no title" in page
     assert 'value="Lab"' in page

@@ -92,7 +92,7 @@ def test_running_import_shows_its_progress(app: Application, sign_in: Callable[.
     with app.db.write() as session:
         session.add(JobRun(job="import", started_at=clock.utcnow(), counts={"rows": 500, "total": 9000}))
     page = sign_in().get("/admin/runs/1").text
-    assert "500 of 9000 rows done" in page
+    assert "Rows done: 500 of 9000." in page
     assert '<meta http-equiv="refresh" content="3">' in page
 
 
