@@ -15,7 +15,7 @@ from app.types import DigestItem, Marks, Spans
 
 INDENT = "    "
 Text = TypeVar("Text", str, Markup)
-_BEGIN, _END = Markup('<span class="m" style="background-color:#e3eff4;">'), Markup("</span>")
+_BEGIN, _END = Markup('<span class="m" style="background-color:#d3e7f0;">'), Markup("</span>")
 
 
 class MarkedTexts(NamedTuple):

@@ -188,9 +188,18 @@ def test_pages_can_be_printed(live_server: Live, page: Page, paths: dict[str, st
     assert box["height"] > 10
 
 
+# The space above and below the text of an element.
+ROOM_IN_BUTTON = """element => {
+    const range = document.createRange()
+    range.selectNode(element.firstChild)
+    const [text, box] = [range, element].map(each => each.getBoundingClientRect())
+    return [text.top - box.top, box.bottom - text.bottom]
+}"""
+
+
 @pytest.mark.once
 def test_layout(live_server: Live, page: Page, paths: dict[str, str]) -> None:
-    """The navigation is one row, short pages end at the bottom, and fields of the search do not touch."""
+    """One row of navigation, footers at the bottom, aligned fields of the search, text centred in buttons."""
     for width in (375, 1280):
         page.set_viewport_size({"width": width, "height": 900})
         for name in ("front", "day", "error", "manage"):
@@ -204,6 +213,12 @@ def test_layout(live_server: Live, page: Page, paths: dict[str, str]) -> None:
         assert day
         assert source
         assert source["x"] - day["x"] - day["width"] >= 8
+        tops = [page.locator(f"label[for={name}]").bounding_box() for name in ("day", "source")]
+        assert tops[0]["y"] == tops[1]["y"]  # type: ignore[index]
+        page.goto(live_server.url + paths["paper"])
+        for button in page.locator(".ways .button").all():
+            above, below = button.evaluate(ROOM_IN_BUTTON)
+            assert abs(above - below) <= 1, (above, below)
     page.goto(live_server.url + paths["day"])
     side = page.locator(".side").bounding_box()
     assert side
