@@ -103,7 +103,7 @@ def test_both_parts_contain_every_field(renderer: Renderer, now: datetime) -> No
     assert "code ★ 2.2k" in text
     for words in (
         sample_digest.digest().note,
-        "8 papers for you, chosen from 214.",
+        "8 papers, chosen from 214.",
         "Friday, 20 November 2026",
     ):
         assert words in outline.words
@@ -144,7 +144,7 @@ def test_the_subject_names_the_first_papers(renderer: Renderer, now: datetime) -
     mail = render_digest(renderer, now, *picks)
     assert mail.subject == "Paper 1, Paper 2 + 3 more"
     assert "Also in this digest: Paper 3: A Title · Paper 4: A Title<" in mail.html
-    for part in (mail.html[mail.html.index("5 papers for you") :], mail.text):
+    for part in (mail.html[mail.html.index("5 papers.") :], mail.text):
         places = [part.index(pick.title) for pick in picks]
         assert places == sorted(places)
 
@@ -427,7 +427,7 @@ def test_unrenderable_paper_is_left_out(renderer: Renderer, now: datetime, inval
     digest = replace(whole, sections=(replace(first, picks=picks), *others))
     mail = renderer.render(mail_request(now, digest, unreadable=2))
     assert mail.left_out == 3
-    assert "7 papers for you" in mail.text
+    assert "7 papers, chosen" in mail.text
     assert "Learning Where to Stop" not in mail.html
     assert "FoldLight" in mail.html
 
