@@ -47,6 +47,7 @@ ANSWER_SECONDS = 15.0  # for a whole response
 RUN_SECONDS = 45.0  # after which a run starts no more attempts: the job runs every minute
 MAX_MESSAGES = 500  # per endpoint and run
 LEASE = timedelta(minutes=5)
+MIN_SECRET = 4  # characters; a shorter path is no secret
 RECENT = timedelta(days=3)  # editions that may still be reported as sent
 DAY = timedelta(days=1)
 
@@ -187,7 +188,17 @@ async def _attempt(
         return WebhookAttempt(error=f"{type(error).__name__}: {error}")
     if 200 <= reply.status < 300:
         return WebhookAttempt(reply.status)
-    return WebhookAttempt(reply.status, f"HTTP {reply.status}. {reply.excerpt}".strip(), reply.wait)
+    excerpt = _without_path(endpoint.url, reply.excerpt)
+    return WebhookAttempt(reply.status, f"HTTP {reply.status}. {excerpt}".strip(), reply.wait)
+
+
+def _without_path(url: str, text: str) -> str:
+    """Return a text without the path and the query of a URL: some servers repeat what they received."""
+    parts = urlsplit(url)
+    for part in (parts.query, parts.path.strip("/")):
+        if len(part) >= MIN_SECRET:
+            text = text.replace(part, "…")
+    return text
 
 
 def body_of(row: WebhookMessage, email: str = "") -> bytes:

@@ -252,6 +252,8 @@ class Worker:
                 missing = {job.id for job in lost}
             except (ConnectorException, PostgresError) as error:
                 log.warning("could not look for lost jobs", error=str(error))
+            except Exception:
+                log.exception("could not look for lost jobs")  # the lanes go on
 
 
 async def _retry(manager: JobManager, job: StoredJob) -> None:

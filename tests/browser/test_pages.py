@@ -40,7 +40,9 @@ PRESSED = ":is(nav, button, input, select, textarea, footer, .button:not(.ways *
 SCHEMES: dict[int, Literal["light", "dark"]] = {375: "light", 1280: "dark"}  # by width
 Forms = dict[str, tuple[str, dict[str, str]]]
 NO_PAGE = (Purpose.VIEW, Purpose.FEED)  # a mail, identified by its delivery, and a feed
-WANTED = Preferences(zone="Europe/Berlin", interests=(Interest("world models"), Interest("x" * 290, 1.7, 3)))
+WANTED = Preferences(
+    zone="Europe/Berlin", interests=(Interest("world models"), Interest(" ".join(["x" * 95] * 3), 1.7, 3))
+)
 
 
 @pytest.fixture

@@ -277,8 +277,9 @@ def test_job_of_a_killed_process_that_waits_already(
     assert calls == [1]
 
 
-def test_job_that_was_lost_with_its_connection(
-    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("waits", [True, False], ids=["another waits", "none waits"])
+def test_job_that_was_lost_is_run_once_more(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
     """A job that a living process took, but whose answer it never got, does not block the later ones."""
     calls: list[int] = []
@@ -296,9 +297,32 @@ def test_job_that_was_lost_with_its_connection(
                 FROM procrastinate_workers
             """
             session.execute(text(insert))
-        started.defer("<lambda>")
+        if waits:
+            started.defer("<lambda>")
         wait_until(lambda: calls)
         wait_until(lambda: statuses_of(app) == [])
+    assert calls == [1]
+
+
+def test_job_that_takes_long_is_not_lost(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs once, although it is recorded as running at each look for lost jobs."""
+    calls: list[int] = []
+    looks = 5
+
+    def take_long(_app: Application, _now: datetime) -> None:
+        calls.append(1)
+        time.sleep(looks * worker.LOST_SECONDS)
+
+    monkeypatch.setattr(worker, "LOST_SECONDS", 0.4)
+    monkeypatch.setattr(jobs, "JOBS", (Job(take_long, "0", "0"),))
+    app = build()
+    with worker.running(app) as started:
+        started.defer("take_long")
+        wait_until(lambda: calls)
+        wait_until(lambda: statuses_of(app) == [])
+    assert calls == [1]
 
 
 def test_database_closes_all_connections(

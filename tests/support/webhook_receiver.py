@@ -59,7 +59,7 @@ class WebhookReceiver:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hooks/s3cret"
 
     def __enter__(self) -> WebhookReceiver:
         self._thread.start()
