@@ -79,8 +79,9 @@ def set_preferences(
             mail = _change_address(session, row, email, now, email_confirmed) if email else None
         if mail is not None:
             pipeline.send_pending(app, now, [mail])
-    due = output.format_time(row.next_due_at)
-    output.out().print(f"Changed {output.escaped(row.email)}. The next digest is due at {due}.")
+    if chosen or email_confirmed:
+        due = output.format_time(row.next_due_at)
+        output.out().print(f"Changed {output.escaped(row.email)}. The next digest is due at {due}.")
     if email and not email_confirmed:
         output.out().print("The new address takes effect when both mailboxes have confirmed it.")
 
