@@ -81,6 +81,11 @@ def record_interruption(source: Source, now: datetime) -> None:
     source.next_poll_at, source.last_error = now, "the poll was interrupted: the service was stopped"
 
 
+def record_change(source: Source, now: datetime) -> None:
+    """Record that a source was changed during a poll, and make it due, as if it had not been polled."""
+    source.failures, source.last_error, source.next_poll_at = 0, None, now
+
+
 def _delay(source: Source) -> timedelta:
     return BACK_OFF[min(source.failures, len(BACK_OFF) - 1)]
 

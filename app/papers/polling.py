@@ -38,6 +38,7 @@ TIMED_OUT = (
     f"the source was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
     "the next poll continues from there"
 )
+CHANGED = "The source was changed during the poll."
 UNREADABLE = "the file cannot be read"
 
 log = structlog.get_logger(__name__)
@@ -229,7 +230,11 @@ def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> Ingest
     def load_source(session: Session) -> Source:
         if not group.renew_lease(session):
             raise SourceError("Another process has taken over the polling of this source.")
-        return session.get_one(Source, source.id)
+        # Listings refer to this row, and may be stored meanwhile.
+        row = session.get_one(Source, source.id, with_for_update={"key_share": True})
+        if row.config != source.config:
+            raise SourceError(CHANGED)
+        return row
 
     return ingest.store_in_batches(
         group.context.db,
@@ -255,6 +260,10 @@ def _record_poll(group: _LeaseGroup, poll: _Poll) -> None:
             poll_schedule.record_failure(session, row, poll.error, group.now, poll.retry_at)
         else:
             poll_schedule.record_success(row, group.now)
+        session.flush()  # locks the row, so that its configuration cannot change any more
+        session.refresh(row, ["config"])
+        if row.config != poll.source.config:
+            poll_schedule.record_change(row, poll.retry_at or group.now)
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,25 @@ def reload(app: Application, source: Source) -> Source:
         return session.get_one(Source, source.id)
 
 
+@pytest.mark.parametrize("answer", [oai_page(oai_record(), token="page 2 of cs"), httpx.Response(404)])
+def test_change_during_a_poll(harvest: Harvest, now: datetime, answer: httpx.Response | str) -> None:
+    """No progress or failure of the old set is recorded, and the new set is due at once."""
+    live, server, source = harvest(answer, set="cs")
+
+    def change(request: httpx.Request) -> httpx.Response:
+        with live.db.write() as session:
+            row = session.get_one(Source, source.id)
+            source_registry.change(session, row, config={"set": "math"})
+        return server(request)
+
+    live = replace(live, http=HttpTransport(httpx.MockTransport(change), server.sleep))
+    assert pipeline.refresh(live, now, source_id=source.id).summary.papers_new == 0
+    after = reload(live, source)
+    assert (after.config, after.resumption_token, after.watermark) == ({"set": "math"}, None, None)
+    assert (after.failures, after.last_error, after.next_poll_at) == (0, None, now)
+    assert len(server.requests) == 1
+
+
 def test_record() -> None:
     """Names are in reading order, categories are separate, white space is collapsed."""
     [record] = oai.parse(oai_page(oai_record())).records
