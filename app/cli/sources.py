@@ -164,7 +164,7 @@ def edit_source(
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         source = source_registry.get_by_name(session, name)
-        source_registry.change(session, source, name=new_name, config=config)
+        source_registry.change(session, source, now, name=new_name, config=config)
         audit_log.record(session, output.ACTOR, "source.change", source.name, now)
         output.out().print(f"Changed the source “{output.escaped(source.name)}”.")
         _warn_if_private(app.settings, url)

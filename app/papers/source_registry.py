@@ -107,16 +107,22 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
 
 
 def change(
-    session: Session, source: Source, *, name: str | None = None, config: Mapping[str, Any] | None = None
+    session: Session,
+    source: Source,
+    now: datetime,
+    *,
+    name: str | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> None:
     """Rename or reconfigure a source.
 
-    After a change of configuration, the next poll goes as far back as for a new source.
+    After a change of configuration, it is due at once. The poll goes as far back as for a new source.
     """
     if name is not None:
         _rename(session, source, name)
     if config is not None and (checked := check_config(source.kind, config)) != source.config:
-        source.config = checked
+        source.config, source.failures, source.last_error = checked, 0, None
+        source.next_poll_at = source.next_poll_at and now
         source.etag = source.last_modified = source.watermark = source.resumption_token = None
     session.add(source)
 

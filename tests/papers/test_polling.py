@@ -281,6 +281,18 @@ def test_removed_source(live: Application, upstreams: FakeUpstreams, now: dateti
     assert "2026-11-18" in upstreams.requested_days()
 
 
+def test_corrected_source_is_due_at_once(live: Application, now: datetime) -> None:
+    """The failures belong to the old address. A new name alone changes nothing."""
+    with live.db.write() as session:
+        feed = source_registry.add(session, "Birds", SourceKind.FEED, {"url": "https://brids.test/"}, now)
+        later = now + timedelta(hours=4)
+        feed.failures, feed.last_error, feed.next_poll_at = 5, "brids.test: HTTP 404", later
+        source_registry.change(session, feed, now, name="Pigeons", config=feed.config)
+        assert (feed.failures, feed.last_error, feed.next_poll_at) == (5, "brids.test: HTTP 404", later)
+        source_registry.change(session, feed, now, config={"url": "https://birds.test/"})
+        assert (feed.failures, feed.last_error, feed.next_poll_at) == (0, None, now)
+
+
 def test_file_source_is_not_polled(app: Application, now: datetime, folder: Path) -> None:
     """A source for files has no URL and is not polled."""
     pipeline.read_files(app, [folder / "4-page.txt"], now)

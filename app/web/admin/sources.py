@@ -26,7 +26,7 @@ PATH = "/admin/sources"
 RUNS_SHOWN = 10
 MESSAGES = {
     "added": "Added. It will be polled within minutes.",
-    "changed": "Saved. If it now reads something else, it will be read from the beginning.",
+    "changed": "Saved. If it now reads something else, it is back-filled like a new source.",
     "paused": "Paused.",
     "resumed": "Resumed. It will be polled within minutes.",
     "removed": "Removed. Its papers remain. To continue it, add it again under the same name.",

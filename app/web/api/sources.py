@@ -190,7 +190,7 @@ def change_source(
     with app.db.write() as session:
         source = source_registry.get_for_update(session, source_id)
         require_match(if_match, _to_out(source))
-        source_registry.change(session, source, name=body.name, config=body.config)
+        source_registry.change(session, source, now, name=body.name, config=body.config)
         audit_log.record(session, key.name, "source.change", source.name, now)
         return _to_out(source)
 

@@ -80,7 +80,7 @@ def test_change_during_a_poll(harvest: Harvest, now: datetime, answer: httpx.Res
     def change(request: httpx.Request) -> httpx.Response:
         with live.db.write() as session:
             row = session.get_one(Source, source.id)
-            source_registry.change(session, row, config={"set": "math"})
+            source_registry.change(session, row, now, config={"set": "math"})
         return server(request)
 
     live = replace(live, http=HttpTransport(httpx.MockTransport(change), server.sleep))
