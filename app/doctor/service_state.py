@@ -20,7 +20,7 @@ from app.delivery import ledger
 from app.digests import planning, reconciliation
 from app.doctor.findings import Finding, error, ok, warning
 from app.errors import ClockError
-from app.papers import poll_schedule, source_history, source_registry
+from app.papers import source_history, source_registry
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, workers
@@ -111,12 +111,12 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
         yield warning("sources", "there are no sources", "run `paperboy ingest`, or `paperboy sources add`")
     for source in sources:
         name, polled_at = f"source {source.name}", source.polled_at
-        if not (source.next_poll_at or polled_at):
-            continue  # these rows only name files that were read
+        if source_registry.is_read_from_files(source):
+            continue
         if source.paused:
             fix = f"run `paperboy sources resume {shlex.quote(source.name)}` to poll it again"
             yield warning(name, "is paused", fix)
-        elif source.failures > poll_schedule.is_unfinished(source):  # a first failure is being tried again
+        elif source.failures > source_registry.is_unfinished(source):  # a first failure is being tried again
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
             message = f"failed {times}: {source.last_error or 'the reason is unknown'}"
             fix = "Paperboy retries it; if it keeps failing, check its address and the network"

@@ -28,8 +28,6 @@ POLL_EVERY = {
 CONTINUE_AFTER = timedelta(minutes=1)  # so that other arXiv sources have their turn
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 REPORTED_FAILURES = 3  # in a row, after which operators are told by webhook
-# This text must not change: it is stored while a poll runs, and compared with the stored error later.
-UNFINISHED = "the last poll has not ended: it is still running, or its process died"
 
 
 def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
@@ -65,15 +63,10 @@ def _is_arxiv(source: Source) -> bool:
     return source.kind in source_registry.OF_ARXIV
 
 
-def is_unfinished(source: Source) -> bool:
-    """Return whether the last poll did not finish. Polling this source may have killed the process."""
-    return source.last_error == UNFINISHED
-
-
 def begin(source: Source, now: datetime) -> None:
     """Postpone the next poll before this one starts. The delay grows with each poll that did not finish."""
-    source.failures += is_unfinished(source)
-    source.next_poll_at, source.last_error = now + _delay(source), UNFINISHED
+    source.failures += source_registry.is_unfinished(source)
+    source.next_poll_at, source.last_error = now + _delay(source), source_registry.UNFINISHED
 
 
 def record_interruption(source: Source, now: datetime) -> None:

@@ -158,7 +158,7 @@ def _groups(context: PollContext, now: datetime, due: Sequence[Source]) -> list[
     holder = live_processes.new_holder()
     grouped: dict[tuple[str, int | None], list[Source]] = {}
     for source in due:
-        alone = source.id if poll_schedule.is_unfinished(source) else None
+        alone = source.id if source_registry.is_unfinished(source) else None
         grouped.setdefault((poll_schedule.lease_of(source), alone), []).append(source)
     return [
         _LeaseGroup(context, now, lease, holder, group, alone=alone is not None)

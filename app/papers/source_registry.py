@@ -19,6 +19,9 @@ from app.types import SourceKind
 # "stat.ML", "hep-th", "cs.CL"
 _CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")
 MAX_NAME = 100
+READ_FROM_FILES = "read from files"
+# This text must not change: it is stored while a poll runs, and compared with the stored error later.
+UNFINISHED = "the last poll has not ended: it is still running, or its process died"
 
 # A set of arXiv's OAI-PMH interface: "cs", "physics:hep-th", "cs:cs:CL"
 _SET = re.compile(r"[a-z-]+(:[a-z-]+(:[A-Za-z-]+)?)?")
@@ -66,15 +69,30 @@ def get_by_name(session: Session, name: str) -> Source:
     return source
 
 
+def is_read_from_files(source: Source) -> bool:
+    """Return whether `ingest` added this source for the records of files, so that it is never polled."""
+    never_polled = source.paused and not (source.config or source.next_poll_at or source.polled_at)
+    return source.kind not in sources.POLLED or never_polled
+
+
+def is_unfinished(source: Source) -> bool:
+    """Return whether the last poll did not finish. Polling this source may have killed the process."""
+    return source.last_error == UNFINISHED
+
+
 def describe_state(source: Source) -> str:
     """Return the state of a source in words, for operators."""
-    if not (source.next_poll_at or source.polled_at):
-        return "read from files"
+    if is_read_from_files(source):
+        return READ_FROM_FILES
     if source.paused:
         return "paused"
     if source.failures:
         times = "once" if source.failures == 1 else f"{source.failures} times in a row"
         return f"failed {times}: {source.last_error or 'the reason is unknown'}"
+    if is_unfinished(source):
+        return "being polled, or the process died"
+    if source.last_error:
+        return source.last_error
     if not source.polled_at:
         return "not polled yet"
     reading = source.watermark and source.kind is SourceKind.ARXIV_OAI

@@ -189,7 +189,7 @@ def test_the_next_poll_is_postponed_before_a_poll(app: Application, now: datetim
     (during,) = during_poll
     assert during.next_poll_at
     assert during.next_poll_at >= now + timedelta(minutes=5)
-    assert (during.failures, during.last_error) == (0, poll_schedule.UNFINISHED)
+    assert (during.failures, during.last_error) == (0, source_registry.UNFINISHED)
     after = get_source(app, number)
     assert (after.failures, after.last_error, after.next_poll_at) == (0, None, now + timedelta(hours=1))
 

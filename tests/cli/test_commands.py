@@ -972,6 +972,9 @@ def test_source_commands(run: Run, app: Application) -> None:
     with app.db.read() as session:
         assert not session.exec(select(Source).where(Source.name == "stat")).one().paused
     assert "no source named" in run("sources", "pause", "nothing", code=1).stderr
+    with app.db.write() as session:
+        source_registry.get_by_name(session, "stat").last_error = "the poll was interrupted"
+    assert "the poll was interrupted" in " ".join(run("sources", "list").stdout.split())
     run("sources", "edit", "stat", "--name", "statistics", "--category", "stat.ME")
     assert "at least one option" in run("sources", "edit", "statistics", code=1).stderr
     with app.db.read() as session:

@@ -281,6 +281,24 @@ def test_removed_source(live: Application, upstreams: FakeUpstreams, now: dateti
     assert "2026-11-18" in upstreams.requested_days()
 
 
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({"last_error": source_registry.UNFINISHED}, "being polled, or the process died"),
+        ({"last_error": "the poll was interrupted"}, "the poll was interrupted"),
+        ({"last_error": "HTTP 404", "failures": 1}, "failed once: HTTP 404"),
+        ({"next_poll_at": None}, "not polled yet"),
+        ({"next_poll_at": None, "kind": SourceKind.HUGGINGFACE, "config": {}}, "not polled yet"),
+        ({"next_poll_at": None, "config": {}, "paused": True}, "read from files"),
+        ({"polled_at": datetime(2026, 11, 20)}, "works"),
+    ],
+)
+def test_state_of_a_source(now: datetime, fields: dict[str, object], state: str) -> None:
+    """A source whose first poll did not finish, or that was never due, does not “work”."""
+    row = {"kind": SourceKind.FEED, "config": {"url": "https://a.test/"}, "next_poll_at": now, **fields}
+    assert source_registry.describe_state(Source(name="a", created_at=now, **row)) == state
+
+
 def test_corrected_source_is_due_at_once(live: Application, now: datetime) -> None:
     """The failures belong to the old address. A new name alone changes nothing."""
     with live.db.write() as session:
