@@ -36,6 +36,7 @@ MAX_RESPONSE_BYTES = 20_000_000
 MAX_EXCERPT_BYTES = 1000
 MAX_ADDRESSES = 4  # tried per host
 MAX_REDIRECTS = 5
+_UNKNOWN_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
 ATTEMPTS = 3
 REDIRECTS = (301, 302, 303, 307, 308)
 _RETRY = stamina.AsyncRetryingCaller(ATTEMPTS, timeout=None, wait_initial=1, wait_max=10)
@@ -349,5 +350,8 @@ async def _resolve(host: str, port: int) -> list[str]:
         entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise _TransientError(host, f"DNS does not find this name ({reason}): check its spelling") from None
+        problem = f"the name could not be resolved ({reason})"
+        if getattr(error, "errno", None) in _UNKNOWN_NAME:
+            problem = f"DNS does not find this name ({reason}): check its spelling"
+        raise _TransientError(host, problem) from None
     return [str(entry[4][0]) for entry in entries]

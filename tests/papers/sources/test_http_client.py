@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 
@@ -52,8 +53,39 @@ class Upstream(FakeHttpServer):
         return self.call(now, lambda polite: polite.get(url, **options))  # type: ignore[arg-type,return-value]
 
 
+async def _no_sleep(_seconds: float) -> None:
+    """Return immediately instead of sleeping."""
+
+
 async def _resolve(host: str, port: int) -> list[str]:
     return {"inside.test": ["10.0.0.7"], "both.test": ["93.184.215.14", "::1"]}.get(host, ["93.184.215.14"])
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), "DNS does not find .*: check its spelling"),
+        (socket.gaierror(socket.EAI_NODATA, "no data"), "DNS does not find .*: check its spelling"),
+        (socket.gaierror(socket.EAI_AGAIN, "try later"), r"could not be resolved \(try later\)\.?$"),
+    ],
+)
+def test_name_is_not_resolved(
+    monkeypatch: pytest.MonkeyPatch, now: datetime, error: OSError, problem: str
+) -> None:
+    """A fault of the resolver, or of the network, is no spelling mistake."""
+
+    def fail(*_args: object, **_options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+
+    async def fetch() -> None:
+        wire = HttpTransport(httpx.MockTransport(lambda _: httpx.Response(200)), _no_sleep)
+        async with http_client.open_client("ops@paperboy.test", now, wire) as polite:
+            await polite.get("https://birds.test/", public_only=True)
+
+    with pytest.raises(SourceError, match=problem):
+        asyncio.run(fetch())
 
 
 def test_user_agent_has_a_contact_address(now: datetime) -> None:
