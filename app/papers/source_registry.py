@@ -135,7 +135,10 @@ def change(
     """Rename or reconfigure a source.
 
     After a change of configuration, it is due at once. The poll goes as far back as for a new source.
+    Raise Conflict if it is read from files.
     """
+    if is_read_from_files(source):  # `source_for_files` finds it by its name
+        raise Conflict(f"“{source.name}” is read from files: it cannot be changed")
     if name is not None:
         _rename(session, source, name)
     if config is not None and (checked := check_config(source.kind, config)) != source.config:
@@ -224,10 +227,10 @@ def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     if kind is SourceKind.FEED:
         checked["url"] = _web_address(config.get("url"))
-    elif kind is SourceKind.ARXIV and config.get("query"):
-        checked["query"] = " ".join(str(config["query"]).split())
-        if len(checked["query"]) > 500 or not checked["query"].isprintable():
-            raise InvalidInput("an arXiv query can have at most 500 printable characters", field="config")
+    elif kind is SourceKind.ARXIV and "query" in config and (config["query"] or not config.get("categories")):
+        checked["query"] = " ".join(str(config["query"] or "").split())
+        if not 0 < len(checked["query"]) <= 500 or not checked["query"].isprintable():
+            raise InvalidInput("an arXiv query needs 1 to 500 printable characters", field="config")
     elif kind is SourceKind.ARXIV_OAI:
         checked |= _harvest(config)
     elif kind in OF_ARXIV:

@@ -10,6 +10,7 @@ from sqlmodel import col, select
 from app import clock
 from app.application import Application
 from app.errors import Conflict, InvalidInput, TooManyRequests
+from app.papers import source_registry
 from app.papers import sources as source_kinds
 from app.storage.models import JobRun
 from app.types import SourceKind
@@ -149,8 +150,8 @@ def _one(
     return page(
         request, "admin/source.html", operator, source=source, message=message, problem=problem,
         typed=typed or {"name": source.name, "address": _address(source.config)}, status=status,
-        days=app.settings.run_retention_days,
-        polls=sources.list_polls(app, operator.key, source_id).items, polled=source_kinds.POLLED,
+        days=app.settings.run_retention_days, polls=sources.list_polls(app, operator.key, source_id).items,
+        from_files=source.state == source_registry.READ_FROM_FILES,
     )  # fmt: skip
 
 
@@ -170,6 +171,7 @@ def _page(
         runs = session.exec(polls).all()
     return page(
         request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
-        sources=sources.list_sources(app, operator.key).items, polled=source_kinds.POLLED,
+        sources=sources.list_sources(app, operator.key).items,
         typed=typed or {"name": "", "kind": "", "address": ""}, trial=trial, address_of=_address,
+        from_files=source_registry.READ_FROM_FILES,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.ledger import daily_limits
+from app.papers import source_registry
 from app.settings import Settings
 from app.storage import api_keys, job_runs
 from app.storage.models import (
@@ -135,7 +136,7 @@ def test_source_is_changed(app: Application, sign_in: Callable[..., Desk]) -> No
             ]
         )  # fmt: skip
     desk = sign_in()
-    changes = {1: "https://b.test/", 2: "ti:robots", 3: "math", 4: ""}
+    changes = {1: "https://b.test/", 2: "ti:robots", 3: "math"}
     for number, address in changes.items():
         at = f"/admin/sources/{number}"
         assert (
@@ -143,14 +144,29 @@ def test_source_is_changed(app: Application, sign_in: Callable[..., Desk]) -> No
         )
     with app.db.read() as session:
         rows = session.exec(select(Source).order_by(col(Source.id))).all()
-    assert [row.name for row in rows] == [f"new {number}" for number in changes]
-    assert [row.config for row in rows] == [
-        {"url": "https://b.test/"}, {"query": "ti:robots"}, {"set": "math", "from": "2026-01-01"}, {},
+    assert [row.name for row in rows] == ["new 1", "new 2", "new 3", "files"]
+    assert [row.config for row in rows[:3]] == [
+        {"url": "https://b.test/"}, {"query": "ti:robots"}, {"set": "math", "from": "2026-01-01"},
     ]  # fmt: skip
     refused = desk.post("/admin/sources/1", name="lab", address="file:///etc/passwd")
     assert refused.status_code == 422
     assert 'value="file:///etc/passwd"' in refused.text
-    assert 'name="address"' not in desk.get("/admin/sources/4").text
+    assert "An arXiv query needs 1 to 500" in html.unescape(desk.post("/admin/sources/2", name="q").text)
+
+
+def test_source_that_is_read_from_files(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """`ingest` finds it by its name. It has no address, and cannot be resumed."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        source_registry.source_for_files(session, SourceKind.FEED, now)
+    desk = sign_in()
+    for path in ("/admin/sources", "/admin/sources/1"):
+        assert "/admin/sources/1/resume" not in desk.get(path).text
+        assert "/admin/sources/1/remove" in desk.get(path).text
+    assert 'id="change"' not in desk.get("/admin/sources/1").text
+    refused = desk.post("/admin/sources/1", name="other", address="https://a.test/")
+    assert "“Saved feeds” is read from files: it cannot be changed" in refused.text
+    assert refused.status_code == 422
 
 
 def test_state_of_a_source_is_the_same_everywhere(app: Application, sign_in: Callable[..., Desk]) -> None:
