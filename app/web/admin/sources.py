@@ -12,6 +12,7 @@ from app.application import Application
 from app.errors import Conflict, InvalidInput, TooManyRequests
 from app.papers import source_registry
 from app.papers import sources as source_kinds
+from app.storage import audit_log
 from app.storage.models import JobRun
 from app.types import SourceKind
 from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
@@ -99,16 +100,28 @@ def show_source(request: Request, operator: Reader, source_id: Id, done: str = "
 
 @router.post("/admin/sources/{source_id}")
 def change_source(
-    request: Request, operator: Writer, source_id: Id, name: Text = "", address: Text = ""
+    request: Request,
+    operator: Writer,
+    source_id: Id,
+    name: Text = "",
+    address: Text = "",
+    shown_name: Text = "",
+    shown_address: Text = "",
 ) -> Response:
-    """Rename a source, or change what it reads."""
+    """Rename a source, or change what it reads, unless that was changed since the page showed it."""
     app: Application = request.app.state.paperboy
-    before = sources.get_source(app, operator.key, source_id)
-    body = sources.SourceChange(name=name)
-    if before.kind in source_kinds.POLLED and address != _address(before.config):
-        body.config = _config(before.kind, address, before.config)
+    now = clock.utcnow()
     try:
-        sources.change_source(app, operator.key, clock.utcnow(), source_id, body)
+        with app.db.write() as session:
+            source = source_registry.get_for_update(session, source_id)
+            if (shown_name, shown_address) != (source.name, _address(source.config)):
+                raise Conflict(
+                    "someone else has changed this source meanwhile: compare with its state above, and save "
+                    "again to replace it"
+                )
+            config = None if address == shown_address else _config(source.kind, address, source.config)
+            source_registry.change(session, source, now, name=name, config=config)
+            audit_log.record(session, operator.key.name, "source.change", source.name, now)
     except (InvalidInput, Conflict) as error:
         typed = {"name": name, "address": address}
         return _one(request, operator, source_id, typed=typed, problem=str(error), status=422)
@@ -150,6 +163,7 @@ def _one(
     return page(
         request, "admin/source.html", operator, source=source, message=message, problem=problem,
         typed=typed or {"name": source.name, "address": _address(source.config)}, status=status,
+        shown_address=_address(source.config),
         days=app.settings.run_retention_days, polls=sources.list_polls(app, operator.key, source_id).items,
         from_files=source.state == source_registry.READ_FROM_FILES,
     )  # fmt: skip

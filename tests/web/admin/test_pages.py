@@ -139,19 +139,48 @@ def test_source_is_changed(app: Application, sign_in: Callable[..., Desk]) -> No
     changes = {1: "https://b.test/", 2: "ti:robots", 3: "math"}
     for number, address in changes.items():
         at = f"/admin/sources/{number}"
-        assert (
-            desk.post(at, name=f"new {number}", address=address).headers["location"] == f"{at}?done=changed"
-        )
+        answer = desk.post(at, **{**shown_values(desk, at), "name": f"new {number}", "address": address})
+        assert answer.headers["location"] == f"{at}?done=changed"
     with app.db.read() as session:
         rows = session.exec(select(Source).order_by(col(Source.id))).all()
     assert [row.name for row in rows] == ["new 1", "new 2", "new 3", "files"]
     assert [row.config for row in rows[:3]] == [
         {"url": "https://b.test/"}, {"query": "ti:robots"}, {"set": "math", "from": "2026-01-01"},
     ]  # fmt: skip
-    refused = desk.post("/admin/sources/1", name="lab", address="file:///etc/passwd")
+    shown = shown_values(desk, "/admin/sources/1")
+    refused = desk.post("/admin/sources/1", **{**shown, "address": "file:///etc/passwd"})
     assert refused.status_code == 422
     assert 'value="file:///etc/passwd"' in refused.text
-    assert "An arXiv query needs 1 to 500" in html.unescape(desk.post("/admin/sources/2", name="q").text)
+    refused = desk.post("/admin/sources/2", **{**shown_values(desk, "/admin/sources/2"), "address": ""})
+    assert "An arXiv query needs 1 to 500" in refused.text
+
+
+def shown_values(desk: Desk, path: str) -> dict[str, str]:
+    """Return the values of the form that changes a source."""
+    fields = re.findall(r'name="((?:shown_)?(?:name|address))" value="([^"]*)"', desk.get(path).text)
+    return {name: html.unescape(value) for name, value in fields}
+
+
+def test_source_that_another_operator_changed(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """A form that was opened before does not revert it. Saved again, it does."""
+    with app.db.write() as session:
+        config = {"url": "https://a.test/?x=1&y=2"}
+        source_registry.add(session, "lab", SourceKind.FEED, config, clock.utcnow())
+    desk, at = sign_in(), "/admin/sources/1"
+    old = shown_values(desk, at)
+    desk.post(at, **{**old, "address": "https://b.test/"})
+    refused = desk.post(at, **{**old, "name": "the lab"})
+    assert refused.status_code == 422
+    assert "has changed this source meanwhile" in refused.text
+    assert 'value="the lab"' in refused.text
+    with app.db.read() as session:
+        source = source_registry.get(session, 1)
+        assert (source.name, source.config) == ("lab", {"url": "https://b.test/"})
+    again = {**old, **{name: value for name, value in shown_values(desk, at).items() if "shown" in name}}
+    assert desk.post(at, **{**again, "name": "the lab"}).headers["location"] == f"{at}?done=changed"
+    with app.db.read() as session:
+        source = source_registry.get(session, 1)
+        assert (source.name, source.config) == ("the lab", config)
 
 
 def test_source_that_is_read_from_files(app: Application, sign_in: Callable[..., Desk]) -> None:
@@ -164,7 +193,8 @@ def test_source_that_is_read_from_files(app: Application, sign_in: Callable[...,
         assert "/admin/sources/1/resume" not in desk.get(path).text
         assert "/admin/sources/1/remove" in desk.get(path).text
     assert 'id="change"' not in desk.get("/admin/sources/1").text
-    refused = desk.post("/admin/sources/1", name="other", address="https://a.test/")
+    old = {"shown_name": "Saved feeds", "shown_address": ""}
+    refused = desk.post("/admin/sources/1", name="other", **old)
     assert "“Saved feeds” is read from files: it cannot be changed" in refused.text
     assert refused.status_code == 422
 
