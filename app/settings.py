@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from ipaddress import ip_network
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,11 +16,18 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from app.errors import InvalidSettings
 
 MIN_SECRET_CHARS = 32
+IGNORE_ENVIRONMENT = "IGNORE_ENVIRONMENT"  # in the demo's .env; such a file is the only source of settings
 HIDDEN = "…"  # instead of a secret
 _PLACEHOLDERS = ("change", "placeholder", "secret", "example", "password", "xxxx")
 
@@ -55,6 +62,24 @@ class Settings(BaseSettings):
     """The settings of an installation. Sources, subscribers and API keys are stored in the database."""
 
     model_config = SettingsConfigDict(env_prefix="PAPERBOY_", env_file=".env", extra="ignore", frozen=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Ignore the environment if the file sets IGNORE_ENVIRONMENT, as that of the demo does.
+
+        Otherwise, commands in the demo's folder could change the database that the environment names.
+        """
+        in_file = cast("DotEnvSettingsSource", dotenv_settings).env_vars
+        if IGNORE_ENVIRONMENT.lower() in in_file:
+            return init_settings, dotenv_settings
+        return init_settings, env_settings, dotenv_settings, file_secret_settings
 
     # Identity
     base_url: str = "http://127.0.0.1:8000"

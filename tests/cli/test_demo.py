@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import shlex
 import smtplib
 import socket
@@ -21,7 +22,7 @@ from fastapi.testclient import TestClient
 from rich.console import Console
 from typer.testing import CliRunner
 
-from app import clock, main, pipeline
+from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.cli import cli, demo, sample
 from app.cli.demo import inbox, sample_subscribers, summary
@@ -110,6 +111,30 @@ def test_demo_runs_without_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     tomorrow = datetime(2026, 4, 2, 12, tzinfo=UTC)
     assert pipeline.plan(service, tomorrow)["planned"] >= 1, "commands do not stop the demo's planning"
     service.db.dispose()
+
+
+def test_demo_ignores_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file has no credentials of another installation, and commands in its folder use its database."""
+    real = tmp_path / "real.db"
+    monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{real}")
+    monkeypatch.setenv("PAPERBOY_BOUNCE_MAILBOX", "imaps://real:hunter2@mail.example.org/INBOX")
+    monkeypatch.setenv("PAPERBOY_SMTP_USERNAME", "real")
+    monkeypatch.setenv("PAPERBOY_SITE_NAME", "Real")
+    folder = tmp_path / "it's a #1 demo"
+    app = demo.build(folder, 2525, "http://127.0.0.1:8001")
+    monkeypatch.chdir(folder)
+    commands = load()
+    assert commands.model_copy(update={"log_level": app.settings.log_level}) == app.settings
+    assert (commands.bounce_mailbox, commands.smtp_username, commands.site_name) == ("", "", "Paperboy")
+    assert not re.search("real|hunter2", Path(".env").read_text().replace(str(folder), ""))
+    result = CliRunner().invoke(
+        cli, ["subscribers", "add", "zoe@example.org", "--interest", "robots"], catch_exceptions=False
+    )
+    assert result.exit_code == 0, result.output
+    with app.db.read() as session:
+        assert subscribers.find(session, "zoe@example.org").id
+    app.db.dispose()
+    assert not real.exists()
 
 
 def test_live_demo_polls_the_real_sources(app: Application, smtp_server: DemoMailServer) -> None:

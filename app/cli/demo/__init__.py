@@ -14,6 +14,7 @@ import shutil
 import socket
 import sys
 import webbrowser
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from app.application import Application
 from app.cli import sample
 from app.cli.demo import inbox, replay, sample_subscribers, summary
 from app.cli.demo.smtp_server import HOST, DemoMailServer
-from app.settings import LogLevel, Settings, SmtpSecurity
+from app.settings import IGNORE_ENVIRONMENT, LogLevel, Settings, SmtpSecurity
 from app.storage import api_keys, demo_clock, schema
 from app.storage.models import Scope
 from app.text.display import count_of
@@ -64,37 +65,35 @@ def build(folder: Path, smtp_port: int, base_url: str) -> Application:
     """Build the real application on its own database. Settings in the environment are ignored."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True)
-    settings = Settings(
-        _env_file=None,
-        base_url=base_url,
-        from_address="paperboy@paperboy.example.org",
-        contact_address="help@paperboy.example.org",
-        postal_address="Paperboy, 1 Example Street, Springfield",
-        secret_keys=(secrets.token_hex(32),),
-        database_url=f"sqlite:///{folder.resolve() / 'paperboy.db'}",
-        search_dir=str(folder.resolve() / "search"),
-        journal_dir=str(folder.resolve() / "journal"),
-        smtp_host=HOST,
-        smtp_port=smtp_port,
-        smtp_username="",
-        smtp_password="",
-        smtp_security=SmtpSecurity.NONE,
-        scheduler=False,
-        log_level=LogLevel.CRITICAL,  # the report shows the errors
-    )
+    values = {
+        "base_url": base_url,
+        "from_address": "paperboy@paperboy.example.org",
+        "contact_address": "help@paperboy.example.org",
+        "postal_address": "Paperboy, 1 Example Street, Springfield",
+        "secret_keys": secrets.token_hex(32),
+        "database_url": f"sqlite:///{folder.resolve() / 'paperboy.db'}",
+        "search_dir": str(folder.resolve() / "search"),
+        "journal_dir": str(folder.resolve() / "journal"),
+        "smtp_host": HOST,
+        "smtp_port": str(smtp_port),
+        "smtp_security": SmtpSecurity.NONE.value,
+        "scheduler": "false",
+    }
+    env_file = folder / ".env"
+    write_env_file(env_file, values)
+    settings = Settings(_env_file=env_file, log_level=LogLevel.CRITICAL)  # the report shows the errors
     logs.configure(settings)
-    write_env_file(folder / ".env", settings)
     schema.migrate(settings.database_url)
     return main.build(settings)
 
 
-def write_env_file(file: Path, settings: Settings) -> None:
-    """Write the demo's settings to a file, so that commands that are run in its folder use them."""
-    chosen = settings.model_dump(mode="json", include=settings.model_fields_set, exclude={"log_level"})
-    values = {name: ",".join(each) if isinstance(each, list) else each for name, each in chosen.items()}
-    lines = [f"PAPERBOY_{name.upper()}={value}\n" for name, value in values.items()]
+def write_env_file(file: Path, values: Mapping[str, str]) -> None:
+    """Write settings to a file. With it, the settings in the environment are ignored."""
+    escaped = {name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in values.items()}
+    lines = [f"PAPERBOY_{name.upper()}='{value}'\n" for name, value in escaped.items()]
+    comment = "# The settings of the demo, for commands in this folder.\n"
     file.touch(mode=0o600)
-    file.write_text("".join(["# The settings of the demo, for commands in this folder.\n", *lines]))
+    file.write_text("".join([comment, f"{IGNORE_ENVIRONMENT}=true\n", *lines]), encoding="utf-8")
 
 
 def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
