@@ -176,9 +176,11 @@ def new_links(subscriber: SubscriberName) -> None:
     """
     now = clock.utcnow()
     with output.open_application() as app:
+        with app.db.read() as session:
+            row = subscribers.find(session, subscriber)
+            subscribers.require_new_links(session, row, now)
         relay.require_sending(app.db, app.settings, now)
         with app.db.write() as session:
-            row = subscribers.find(session, subscriber)
             delivery_id = subscribers.new_links(session, row.id or 0, now)
             audit_log.record(session, output.ACTOR, "subscriber.new-links", row.id, now)
         pipeline.send_pending(app, now, [delivery_id])

@@ -71,7 +71,12 @@ def require_sending(db: Database, settings: Settings, now: datetime) -> None:
     with db.read() as session:
         everything = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
         reasons = [f"all sending is paused: {each.reason}" for each in everything]
-    reasons = reasons or [each.message for each in check(settings, now) if each.level is Level.ERROR]
+    # Other errors, such as a size limit below that of a full digest, do not stop the mail.
+    reasons = reasons or [
+        each.message
+        for each in check(settings, now)
+        if each.level is Level.ERROR and each.check in ("relay", "relay sender")
+    ]
     if reasons:
         raise Conflict(f"nothing was changed, because no mail can be sent now: {reasons[0]}")
 

@@ -68,7 +68,15 @@ from app.subscribers.preferences import (
     default_preferences,
     problems,
 )
-from app.subscribers.privacy import erase, export, new_links, request_erasure, request_export, unsubscribe
+from app.subscribers.privacy import (
+    erase,
+    export,
+    new_links,
+    request_erasure,
+    request_export,
+    require_new_links,
+    unsubscribe,
+)
 from app.subscribers.repository import (
     count_by_state,
     count_changes,

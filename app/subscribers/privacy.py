@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import update
 from sqlmodel import Session, col, delete, or_, select
@@ -26,6 +26,7 @@ from app.subscribers.repository import (
     record_event,
     require_not_erased,
     store_preferences,
+    was_mailed_recently,
 )
 from app.types import MailKind
 
@@ -44,20 +45,29 @@ def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscrib
 def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
     """Invalidate all links sent to a subscriber so far, mail new ones, and return the id of that mail.
 
-    Old unsubscribe links still work. Raise Conflict if new links were mailed less than an hour ago, the
-    sign-up is not confirmed, or the subscriber was erased.
+    Old unsubscribe links still work. Raise Conflict like `require_new_links`.
     """
     subscriber = get_for_update(session, subscriber_id)
-    require_not_erased(subscriber)
-    if subscriber.state is State.PENDING:
-        raise Conflict("This sign-up is not confirmed yet: there are no links to replace.")
+    require_new_links(session, subscriber, now)
     delivery_id = enqueue_requested_mail(session, subscriber, MailKind.NEW_LINKS, now)
-    if delivery_id is None:
-        raise Conflict("New links were mailed less than an hour ago. Use those, or try again later.")
     subscriber.link_epoch += 1
     record_event(session, LINKS_REPLACED, subscriber, now)
     session.add(subscriber)
-    return delivery_id
+    return cast("int", delivery_id)  # there is none from the last hour
+
+
+def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -> None:
+    """Raise Conflict if a subscriber cannot be mailed new links.
+
+    The subscriber was erased, is not confirmed, has a suppressed address, or got new links within an hour.
+    """
+    require_not_erased(subscriber)
+    if subscriber.state is State.PENDING:
+        raise Conflict("This sign-up is not confirmed yet: there are no links to replace.")
+    if suppression.is_suppressed(session, subscriber.email):
+        raise Conflict("Nothing was changed, because this address is suppressed: it gets no mail.")
+    if was_mailed_recently(session, subscriber, MailKind.NEW_LINKS, now):
+        raise Conflict("New links were mailed less than an hour ago. Use those, or try again later.")
 
 
 def request_export(session: Session, subscriber_id: int, now: datetime) -> int | None:

@@ -153,9 +153,17 @@ def enqueue_requested_mail(
     *,
     lifetime: timedelta = timedelta(days=1),
 ) -> int | None:
-    """Enqueue a requested mail. Return None if one of the same kind was enqueued less than an hour ago.
+    """Enqueue a requested mail. Return None if one of the same kind was enqueued less than an hour ago."""
+    if was_mailed_recently(session, subscriber, kind, now):
+        return None
+    # The suffix distinguishes this mail from one in the same second whose links have been replaced.
+    return enqueue_mail(session, subscriber, kind, now, lifetime, f"-{subscriber.link_epoch}")
 
-    An earlier mail does not count if its links have been replaced since, because they no longer work.
+
+def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind, now: datetime) -> bool:
+    """Return whether a requested mail of this kind was enqueued less than an hour ago.
+
+    A mail does not count if its links have been replaced since, because they no longer work.
     """
     recent = select(Delivery.id).where(
         Delivery.subscriber_id == subscriber.id,
@@ -168,10 +176,7 @@ def enqueue_requested_mail(
         )
         if (at := session.exec(replaced).one()) is not None:
             recent = recent.where(col(Delivery.created_at) > at)
-    if session.exec(recent).first() is not None:
-        return None
-    # The suffix distinguishes this mail from one in the same second whose links have been replaced.
-    return enqueue_mail(session, subscriber, kind, now, lifetime, f"-{subscriber.link_epoch}")
+    return session.exec(recent).first() is not None
 
 
 def enqueue_mail(

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.cli import cli
-from app.delivery import ledger
+from app.delivery import ledger, suppression
 from app.links import Purpose
 from app.storage import api_keys
 from app.storage.models import AuditEntry, Delivery, DeliveryState, Scope, SubscriberState
@@ -267,6 +267,45 @@ def test_links_are_renewed_at_most_once_an_hour(
     assert "less than an hour ago" in refused.text
     assert is_valid(client, fresh["preferences"])
     assert len(mail_server.messages) == 1
+
+
+@pytest.mark.once
+def test_page_says_that_new_links_wait_while_sending_is_paused(
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
+) -> None:
+    """The links are replaced at once, because one of them may have leaked."""
+    with app.db.write() as session:
+        ledger.pause(session, "the relay moves", clock.utcnow())
+    answer = client.post(preferences_of(app, alice) + "/links")
+    assert "It waits at the moment, because all sending is paused." in answer.text
+    assert "sent you" not in answer.text
+    assert not mail_server.messages
+
+
+@pytest.mark.once
+def test_links_of_a_suppressed_address_are_not_replaced(
+    app: Application, client: TestClient, alice: int
+) -> None:
+    """The mail with the new ones would not be sent."""
+    preferences = preferences_of(app, alice)
+    with app.db.write() as session:
+        suppression.suppress(session, ALICE, "complained", clock.utcnow())
+    answer = client.post(preferences + "/links")
+    assert (answer.status_code, "this address is suppressed" in answer.text) == (409, True)
+    assert is_valid(client, preferences)
+
+
+@pytest.mark.once
+def test_relay_is_not_probed_for_a_refused_request(app: Application, client: TestClient, alice: int) -> None:
+    """The answer names the hourly limit, although the relay cannot be used meanwhile."""
+    with app.db.write() as session:
+        key = api_keys.create(session, "desk", [Scope.SEND], clock.utcnow())[1]
+        subscribers.new_links(session, alice, clock.utcnow())
+        ledger.pause(session, "the relay moves", clock.utcnow())
+    path = f"/api/v1/subscribers/{alice}/new-links"
+    answer = client.post(path, headers={"Authorization": f"Bearer {key}"})
+    assert answer.status_code == 409
+    assert "less than an hour ago" in answer.text
 
 
 @pytest.mark.once

@@ -907,6 +907,10 @@ def test_new_links(
     failed = run("subscribers", "new-links", "bob@example.org", code=1).stderr
     assert "all sending is paused: the relay moves" in failed
     run("sending", "resume")
+    run("suppressions", "add", "bob@example.org", "--reason", "complained")
+    failed = run("subscribers", "new-links", "bob@example.org", code=1).stderr
+    assert "this address is suppressed" in failed
+    run("suppressions", "lift", "bob@example.org", "--reason", "mistaken")
     with app.db.read() as session:
         assert subscribers.find(session, "bob@example.org").link_epoch == 0
     mail_server.reply("rcpt", "451 4.3.0 Later", to="bob@example.org")

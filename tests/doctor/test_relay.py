@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 import trustme
 
+from app.application import Application
 from app.doctor import relay
 from app.doctor.findings import Finding, Level
 from app.doctor.relay import RelayConnection
 from app.doctor.smtp_sink import Sink
+from app.errors import Conflict
 from app.settings import Settings, SmtpSecurity
 from tests.support.mail_server import MailServer
 
@@ -60,6 +62,15 @@ def test_relay_with_a_small_size_limit(size: str, level: Level, settings: Settin
     with Sink() as sink:
         sink.extensions = ("PIPELINING", f"SIZE {size}".strip())
         assert run_check(settings, smtp_port=sink.port)["relay size"].level is level
+
+
+def test_small_size_limit_does_not_stop_service_mails(app: Application, settings: Settings) -> None:
+    """A mail with new links is small."""
+    with Sink() as sink:
+        sink.extensions = ("PIPELINING", "SIZE 1000")
+        relay.require_sending(app.db, settings.model_copy(update={"smtp_port": sink.port}), LATER)
+    with pytest.raises(Conflict, match="cannot be used"):
+        relay.require_sending(app.db, settings.model_copy(update={"smtp_port": 1}), LATER)
 
 
 def test_relay_that_refuses_the_sender(settings: Settings, mail_server: MailServer) -> None:

@@ -314,7 +314,7 @@ def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> 
     The unsubscribe links in earlier mails still work. If no mail can be sent now, nothing is changed.
     """
     with app.db.read() as session:
-        subscribers.get(session, subscriber_id)
+        subscribers.require_new_links(session, subscribers.get(session, subscriber_id), now)
     relay.require_sending(app.db, app.settings, now)
     with app.db.write() as session:
         delivery_id = subscribers.new_links(session, subscriber_id, now)

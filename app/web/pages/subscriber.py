@@ -299,7 +299,9 @@ def resubscribe(request: Request, grant: Change) -> Response:
 def renew_links(request: Request, grant: Change, later: BackgroundTasks) -> Response:
     """Replace all links. The new ones are e-mailed, so that the holder of a leaked link does not see them."""
     _mail_later(request, grant, later, subscribers.new_links)
-    return page(request, "new_links.html")
+    with db(request).read() as session:
+        is_paused = ledger.is_paused(session)
+    return page(request, "new_links.html", is_paused=is_paused)
 
 
 @router.post("/preferences/{token}/export")
