@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func
+from sqlalchemy import case, func
 from sqlmodel import Session, col, select
 
 from app.bounces.recording import COMPLAINT, HARD, SOFT
 from app.delivery import ledger
 from app.delivery.receivers import PROVIDERS, provider_of
 from app.storage import audit_log
-from app.storage.models import Delivery, Event, Subscriber
+from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.text.display import count_of
 
 WINDOW = timedelta(days=7)  # for pausing and warnings
@@ -99,7 +99,9 @@ def between(
 
 def newest_notices(session: Session, now: datetime, days: int, limit: int) -> list[RecordedNotice]:
     """Return the complaints and bounces of the last days, complaints first, then the newest first."""
-    columns = Event.at, Event.kind, Event.detail, Event.subscriber_id, Subscriber.email
+    is_erased = col(Subscriber.state) == SubscriberState.ERASED
+    email = case((is_erased, ""), else_=col(Subscriber.email))
+    columns = Event.at, Event.kind, Event.detail, Event.subscriber_id, email
     notices = select(*columns).join(Subscriber, col(Event.subscriber_id) == Subscriber.id)  # type: ignore[call-overload]
     notices = notices.where(
         col(Event.kind).in_((COMPLAINT, HARD, SOFT)), col(Event.at) >= now - timedelta(days=days)

@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 from sqlmodel import Session, col, update
 
-from app import bounces
+from app import bounces, subscribers
 from app.application import Application
 from app.bounces import processing, rates
 from app.delivery import ledger
@@ -74,6 +74,18 @@ def test_rates_by_day_and_receiver(app: Application) -> None:
         rates.ReceiverRate(today - DAY, "yahoo", 1, 0, 0),
     ]
     assert found[0].complaint_percent == pytest.approx(100 / 3)
+
+
+def test_notices_name_no_erased_subscriber(app: Application) -> None:
+    """Their row has a placeholder instead of an address."""
+    with app.db.write() as session:
+        kept, gone = add_mails(session, "yahoo.com", 2)
+    complain(app, kept, gone)
+    with app.db.write() as session:
+        subscribers.erase(session, session.get_one(Delivery, gone).subscriber_id, NOW)
+    with app.db.read() as session:
+        notices = rates.newest_notices(session, NOW, 1, 10)
+    assert [each.email for each in notices] == ["", "reader0@yahoo.com"]
 
 
 @pytest.mark.parametrize(
