@@ -335,6 +335,8 @@ def test_copies_send_no_webhook_events(
         for url in ("https://a.test/hook", "https://removed.test/hook"):
             webhook_endpoints.add(session, url, list(WebhookEvent), False, now)
         webhook_endpoints.emit(session, WebhookEvent.PAUSED, {}, now)
+        off = webhook_endpoints.add(session, "https://off.test/hook", list(WebhookEvent), False, now)
+        webhook_endpoints.change(session, off, enabled=False, now=now)
     maintenance.back_up(service, tmp_path / "backup.zip", now)
     with service.db.write() as session:
         webhook_endpoints.remove(session, webhook_endpoints.get(session, 2))

@@ -60,8 +60,8 @@ def settle(
     report = RestoreReport()
     ledger.recover(db, journals, now, UncertainPolicy.HOLD, on_failed)
     with db.write() as session:
-        webhook_endpoints.disable_all(session, WEBHOOKS_DISABLED, now)
-        report.webhooks = [webhook_endpoints.label(row) for row in webhook_endpoints.all_endpoints(session)]
+        disabled = webhook_endpoints.disable_all(session, WEBHOOKS_DISABLED, now)
+        report.webhooks = [webhook_endpoints.label(row) for row in disabled]
         if previous:
             report.recovered = ledger.copy_since(session, previous, backup_at)
             _repeat_departures(session, previous, now)

@@ -222,12 +222,16 @@ def retry_delay(attempts: int, number: int) -> timedelta:
     return min(FIRST_DELAY * (1 << 2 * min(attempts - 1, 8)), LONGEST_DELAY) * spread
 
 
-def disable_all(session: Session, reason: str, now: datetime) -> None:
-    """Disable all endpoints of a database that is a copy, or was copied: the other one sends the events."""
-    for row in all_endpoints(session):
-        if row.disabled_at is None:
-            row.error = reason
-            _disable(session, row, now)
+def disable_all(session: Session, reason: str, now: datetime) -> list[WebhookEndpoint]:
+    """Disable all endpoints of a database that is a copy, or was copied: the other one sends the events.
+
+    Return those that were enabled.
+    """
+    enabled = [row for row in all_endpoints(session) if row.disabled_at is None]
+    for row in enabled:
+        row.error = reason
+        _disable(session, row, now)
+    return enabled
 
 
 def _disable(session: Session, row: WebhookEndpoint, now: datetime) -> None:
