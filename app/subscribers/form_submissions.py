@@ -7,11 +7,12 @@ no longer be confirmed, `close` removes all personal data from the row.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
 from sqlalchemy import ColumnElement, and_, update
 from sqlmodel import Session, col, delete, exists, or_, select
 
@@ -22,6 +23,8 @@ from app.subscribers.address import fold_address
 from app.subscribers.feedback import MatchedReferences
 from app.subscribers.preferences import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest, PaperRecord
+
+log = structlog.get_logger(__name__)
 
 # Limits on requested mails to one mailbox: time span and maximum number. Anyone can request them.
 MAX_MAILS = (
@@ -183,17 +186,17 @@ def newest_choices(session: Session, ids: Collection[int]) -> dict[int, Choices]
 
 
 def choices_of(request: FormSubmission) -> Choices | None:
-    """Return the choices stored in a row, or None if it has none."""
+    """Return the choices stored in a row, or None if it has none. Those of another release are left out."""
     if not request.preferences:
         return None
-    stored = request.preferences
+    stored = _known(Preferences, request.preferences)
     preferences = Preferences(
         **{
             **stored,
             "cadence": Cadence(stored["cadence"]),
             "when_empty": EmptyDigestPolicy(stored["when_empty"]),
             "muted": tuple(stored["muted"]),
-            "interests": tuple(Interest(**interest) for interest in stored["interests"]),
+            "interests": tuple(Interest(**_known(Interest, each)) for each in stored["interests"]),
         }
     )
     archived = tuple((number, "") for number in request.liked.get("papers", ()))
@@ -204,6 +207,14 @@ def choices_of(request: FormSubmission) -> Choices | None:
     return Choices(preferences, MatchedReferences(archived, own))
 
 
+def _known(kind: type[Preferences | Interest], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored values of a class's fields. Log the names of others."""
+    names = {each.name for each in fields(kind)}
+    if unknown := sorted(stored.keys() - names):
+        log.warning("a sign-up has choices that this release does not know", names=unknown)
+    return {name: value for name, value in stored.items() if name in names}
+
+
 def close(session: Session, subscriber_id: int) -> None:
     """Delete the choices in a subscriber's open rows, which were confirmed or never will be."""
     _close(session, col(FormSubmission.subscriber_id) == subscriber_id)
@@ -212,9 +223,9 @@ def close(session: Session, subscriber_id: int) -> None:
 def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
     """Return a subscriber's open rows as plain data."""
     rows = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
-    fields = {"kind", "created_at", "preferences", "liked"}
+    columns = {"kind", "created_at", "preferences", "liked"}
     return [
-        row.model_dump(mode="json", include=fields)
+        row.model_dump(mode="json", include=columns)
         for row in session.exec(rows.order_by(col(FormSubmission.id)))
     ]
 

@@ -14,7 +14,7 @@ from app import pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.errors import Conflict, InvalidAddress, InvalidPreference, NotFound
-from app.storage.models import Delivery, Event, Subscriber, SubscriberState
+from app.storage.models import Delivery, Event, FormSubmission, Subscriber, SubscriberState
 from app.subscribers import Preferences, SignUp
 from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind
 from tests.support import sample_digest
@@ -191,6 +191,19 @@ def test_sign_up_of_a_known_reader_mails_the_preferences_link(app: Application, 
         assert session.get_one(Delivery, delivery_id).kind is MailKind.MANAGE
         assert subscribers.preferences_of(session, subscribers.get(session, identity)) == WANTED
         assert subscribers.sign_up(session, SignUp(ALICE, other), "", now + 1.5 * HOUR) is None
+
+
+def test_sign_up_with_choices_of_another_release(app: Application, now: datetime) -> None:
+    """A choice that this release does not have is left out."""
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
+        row = session.exec(select(FormSubmission)).one()
+        interests = [each | {"colour": "red"} for each in row.preferences["interests"]]
+        row.preferences = row.preferences | {"future": 1, "interests": interests}
+        session.add(row)
+        session.flush()
+        alice = session.exec(select(Subscriber)).one()
+        assert subscribers.requested_preferences(session, [alice]) == {alice.id: WANTED}
 
 
 def test_sign_up_of_a_suppressed_address(app: Application, now: datetime) -> None:
