@@ -35,7 +35,8 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
-    store_preferences(session, subscriber, check(preferences))
+    checked = check(preferences, before=preferences_of(session, subscriber))
+    store_preferences(session, subscriber, checked)
     reschedule(session, subscriber, now)
     record_event(session, "changed", subscriber, now)
     return subscriber
@@ -54,8 +55,8 @@ def follow(
         return
     if not preferences.interests:
         preferences = replace(preferences, max_trending=preferences.max_papers)
-    preferences = replace(preferences, interests=(*preferences.interests, Interest(text)))
-    change(session, subscriber_id, check(preferences, max_interests), now)
+    extended = replace(preferences, interests=(*preferences.interests, Interest(text)))
+    change(session, subscriber_id, check(extended, max_interests, preferences), now)
 
 
 def unfollow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:

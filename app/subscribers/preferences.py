@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from app.errors import InvalidInterest, InvalidPreference
@@ -43,8 +43,13 @@ def default_preferences(settings: Settings) -> Preferences:
     )
 
 
-def problems(preferences: Preferences, max_interests: int = MAX_INTERESTS) -> dict[str, str]:
-    """Return error messages by field (`interests.0` is the first interest); empty if all values are valid."""
+def problems(
+    preferences: Preferences, max_interests: int = MAX_INTERESTS, stored: Collection[str] = ()
+) -> dict[str, str]:
+    """Return error messages by field (`interests.0` is the first interest); empty if all values are valid.
+
+    `stored` are the texts of interests that may have overlong words, because they are stored already.
+    """
     least, most = preferences.min_papers, preferences.max_papers
     bounds = f"Choose a number from 1 to {MAX_PAPERS}."
     rules = (
@@ -80,7 +85,7 @@ def problems(preferences: Preferences, max_interests: int = MAX_INTERESTS) -> di
     )
     by_field = {field: problem for field, is_valid, problem in rules if not is_valid}
     for index, interest in enumerate(preferences.interests):
-        if problem := _problem_of_interest(interest):
+        if problem := _problem_of_interest(interest, is_stored=interest.text in stored):
             by_field[f"interests.{index}"] = problem
     if len(preferences.muted) > MAX_MUTED:
         return by_field | {"muted": f"You can mute at most {MAX_MUTED} words."}
@@ -92,12 +97,15 @@ def problems(preferences: Preferences, max_interests: int = MAX_INTERESTS) -> di
     return by_field
 
 
-def check(preferences: Preferences, max_interests: int = MAX_INTERESTS) -> Preferences:
+def check(
+    preferences: Preferences, max_interests: int = MAX_INTERESTS, before: Preferences | None = None
+) -> Preferences:
     """Return the preferences with interests and muted texts normalised and deduplicated.
 
-    Raise InvalidPreference, which names the first field with an invalid value.
+    `before` are the stored ones. Raise InvalidPreference, which names the first field with an invalid value.
     """
-    for field, problem in problems(preferences, max_interests).items():
+    stored = [interest.text for interest in before.interests] if before else []
+    for field, problem in problems(preferences, max_interests, stored).items():
         raise InvalidPreference(problem, field)
     muted: dict[str, str] = {}
     for text in map(query_language.normalise, preferences.muted):
@@ -114,9 +122,10 @@ def deduplicate(interests: Iterable[Interest]) -> tuple[Interest, ...]:
     return tuple(unique.values())
 
 
-def _problem_of_interest(interest: Interest) -> str:
+def _problem_of_interest(interest: Interest, *, is_stored: bool) -> str:
+    parse = query_language.parse if is_stored else query_language.parse_typed
     try:
-        query_language.parse_typed(interest.text)
+        parse(interest.text)
     except InvalidInterest as error:
         return str(error)
     if not 0 < interest.weight <= MAX_WEIGHT:

@@ -229,7 +229,7 @@ def replace_interest(form: PreferencesForm, change: str) -> PreferencesForm:
 
 def validated(form: PreferencesForm) -> PreferencesForm:
     """Validate the content fields of a form for its preview."""
-    problems = subscribers.problems(form.to_preferences(), form.max_interests)
+    problems = subscribers.problems(form.to_preferences(), form.max_interests, form.original_texts)
     previewed = ("interests", *_CONTENT_FIELDS)
     return replace(
         form, problems={name: text for name, text in problems.items() if name.startswith(previewed)}

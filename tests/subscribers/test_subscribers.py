@@ -15,7 +15,7 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.errors import Conflict, InvalidAddress, InvalidPreference, NotFound
 from app.storage.models import Delivery, Event, FormSubmission, Subscriber, SubscriberState
-from app.subscribers import Preferences, SignUp
+from app.subscribers import Preferences, SignUp, repository
 from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind
 from tests.support import sample_digest
 
@@ -191,6 +191,22 @@ def test_sign_up_of_a_known_reader_mails_the_preferences_link(app: Application, 
         assert session.get_one(Delivery, delivery_id).kind is MailKind.MANAGE
         assert subscribers.preferences_of(session, subscribers.get(session, identity)) == WANTED
         assert subscribers.sign_up(session, SignUp(ALICE, other), "", now + 1.5 * HOUR) is None
+
+
+def test_stored_interest_with_an_overlong_word_can_be_kept(app: Application, now: datetime) -> None:
+    """It was stored by an earlier release. A new one is refused."""
+    old, new = Interest("x" * 200), Interest("y" * 200)
+    identity = add_confirmed_reader(app, now)
+    with app.db.write() as session:
+        reader = subscribers.get(session, identity)
+        repository.store_preferences(session, reader, replace(WANTED, interests=(old,)))
+        later = replace(WANTED, hour=20, interests=(old,))
+        subscribers.change(session, identity, later, now)
+        subscribers.follow(session, identity, "Ada Lovelace", now)
+        stored = subscribers.preferences_of(session, subscribers.get(session, identity))
+        assert (stored.hour, stored.interests[0], len(stored.interests)) == (20, old, 2)
+        with pytest.raises(InvalidPreference):
+            subscribers.change(session, identity, replace(later, interests=(old, new)), now)
 
 
 def test_sign_up_with_choices_of_another_release(app: Application, now: datetime) -> None:

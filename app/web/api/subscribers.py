@@ -256,7 +256,7 @@ def change_subscriber(
         after = body.applied_to(before)
         if body.email is None or after != before:
             most = max(app.settings.max_interests, len(before.interests))
-            subscribers.change(session, subscriber_id, subscribers.check(after, most), now)
+            subscribers.change(session, subscriber_id, subscribers.check(after, most, before), now)
             audit_log.record(session, key.name, "subscriber.change", subscriber_id, now)
         if body.email is not None:
             change_address(session, key, subscriber_id, body.email, now, confirmed=body.email_confirmed)

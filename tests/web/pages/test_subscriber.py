@@ -32,7 +32,8 @@ from app.storage.models import (
     SubscriberState,
     Suppression,
 )
-from app.types import EmptyDigestPolicy, MailKind, Skip
+from app.subscribers import repository
+from app.types import EmptyDigestPolicy, Interest, MailKind, Skip
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 from tests.web.conftest import ALICE, BOB, WANTED, Link
@@ -354,6 +355,23 @@ def test_news_of_earlier_papers(
     assert ('name="paper_updates" value="yes" checked' in page) is wanted
     with app.db.read() as session:
         assert subscribers.get(session, alice).paper_updates is wanted
+
+
+def test_stored_interest_with_an_overlong_word_is_saved_again(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """Otherwise, no other preference could be changed. A new one is refused."""
+    word = "x" * 150
+    with app.db.write() as session:
+        subscriber = subscribers.get(session, alice)
+        repository.store_preferences(session, subscriber, replace(WANTED, interests=(Interest(word),)))
+    path = link(Purpose.PREFERENCES, alice)
+    form = {**PREFERENCES, "interest": [word], "weight": "1", "quota": "", "had": word}
+    assert "more than 100 characters" not in client.post(path + "/preview", data=form).text
+    assert str(client.post(path, data=form).url).endswith("done=saved")
+    new = "y" * 150
+    refused = client.post(path, data={**form, "interest": new, "had": new})
+    assert (refused.status_code, "more than 100 characters" in refused.text) == (422, True)
 
 
 @pytest.mark.parametrize(
