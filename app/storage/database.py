@@ -179,17 +179,19 @@ def insert_or_ignore(
 ) -> int | None:
     """Insert a row and return its id, or None if a row with the same unique columns already exists."""
     rows = inspect(table).local_table
-    statement = _insert_or_ignore(session, rows, unique).returning(*rows.primary_key)
+    # Use the table instead of its class, because statements on classes take three times as long.
+    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    statement = insert(rows).on_conflict_do_nothing(index_elements=unique).returning(*rows.primary_key)
     session.flush()
     identity: int | None = session.execute(statement, values).scalar()
     return identity
 
 
 def insert_many(session: Session, table: type[SQLModel], values: Sequence[Mapping[str, Any]]) -> None:
-    """Insert many rows. This uses the table: statements on classes take three times as long."""
+    """Insert many rows, which must all have the same columns."""
     if values:
         session.flush()
-        session.connection().execute(inspect(table).local_table.insert(), list(values))
+        _insert_all(session.connection(), inspect(table).local_table, values)
 
 
 def insert_many_or_ignore(
@@ -197,7 +199,7 @@ def insert_many_or_ignore(
 ) -> list[int | None]:
     """Insert many rows and return their ids, with None for each row that already exists.
 
-    The rows must differ in their unique columns. The ids are reserved first: a statement that returned them
+    The rows must all have the same columns, and differ in the unique ones. The ids are reserved first: a statement that returned them
     would take ten times as long on SQLite.
     """
     if not values:
@@ -207,27 +209,34 @@ def insert_many_or_ignore(
     session.flush()
     ids = [*reserve_ids(session, table, len(values))]
     new = [{key.name: number, **row} for number, row in zip(ids, values, strict=True)]
-    if _insert_all_or_ignore(session, rows, new, unique) == len(new):
+    if _insert_all(session.connection(), rows, new, unique) == len(new):
         return [*ids]
     inserted = set(session.execute(select(key).where(in_array(session, key, ids))).scalars())
     return [number if number in inserted else None for number in ids]
 
 
-def _insert_all_or_ignore(
-    session: Session, rows: Table, values: Sequence[Mapping[str, Any]], unique: Sequence[str]
+def _insert_all(
+    connection: Connection, rows: Table, values: Sequence[Mapping[str, Any]], unique: Sequence[str] = ()
 ) -> int:
-    """Insert the rows that do not exist yet, and return their number.
+    """Insert rows, but not those that exist by the `unique` columns, if any. Return their number.
 
     On PostgreSQL, this is one statement with an array for each column: a statement for each row takes longer
-    than the row.
+    than the row. On SQLite, the driver gets tuples: SQLAlchemy takes longer to convert a row than SQLite to
+    insert it.
     """
-    connection = session.connection()
-    if connection.dialect.name == "sqlite":
-        return connection.execute(_insert_or_ignore(session, rows, unique), list(values)).rowcount
+    dialect = connection.dialect
+    if dialect.name == "sqlite":
+        columns = [column for column in rows.c if column.name in values[0] or column.default is not None]
+        insert = sqlite.insert(rows)
+        insert = insert.on_conflict_do_nothing(index_elements=unique) if unique else insert
+        statement = insert.compile(dialect=dialect, column_keys=[column.name for column in columns])
+        by_column = (_sqlite_values(column, values, dialect) for column in columns)
+        return connection.exec_driver_sql(str(statement), [*zip(*by_column, strict=True)]).rowcount
     columns = [rows.c[name] for name in values[0]]
     arrays = (_unnested(column, [row[column.name] for row in values]) for column in columns)
-    insert = postgresql.insert(rows).from_select(columns, select(*arrays))
-    return connection.execute(insert.on_conflict_do_nothing(index_elements=unique)).rowcount
+    selected = postgresql.insert(rows).from_select(columns, select(*arrays))
+    selected = selected.on_conflict_do_nothing(index_elements=unique) if unique else selected
+    return connection.execute(selected).rowcount
 
 
 def _unnested(column: Column[Any], values: Sequence[Any]) -> ColumnElement[Any]:
@@ -238,12 +247,21 @@ def _unnested(column: Column[Any], values: Sequence[Any]) -> ColumnElement[Any]:
     return func.unnest(literal(values, postgresql.ARRAY(column.type)))
 
 
-def _insert_or_ignore(
-    session: Session, rows: Table, unique: Sequence[str]
-) -> sqlite.Insert | postgresql.Insert:
-    # Use the table instead of its class, because statements on classes take three times as long.
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
-    return insert(rows).on_conflict_do_nothing(index_elements=unique)
+def _sqlite_values(column: Column[Any], rows: Sequence[Mapping[str, Any]], dialect: Dialect) -> list[Any]:
+    """Return the values of a column, or its default, as SQLite stores them. Equal ones are converted once."""
+    values: list[Any]
+    if column.name in rows[0]:
+        values = [row[column.name] for row in rows]
+    else:
+        default: Any = column.default
+        values = [default.arg(None) if default.is_callable else default.arg for _ in rows]
+    convert = column.type.dialect_impl(dialect).bind_processor(dialect)
+    if convert is None:
+        return values
+    if isinstance(column.type, JSON):
+        return [*map(convert, values)]
+    converted = {value: convert(value) for value in {*values}}
+    return [converted[value] for value in values]
 
 
 def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator[int]:
