@@ -77,9 +77,10 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
         if not _is_anyone_due(session, due):
             return counts
         check_clock(session, now)
-        builder = DigestBuilder(context, session, now)
-        recent = updates.load(session, now)
     with interpreter.tuned_for_throughput():
+        with context.db.read() as session:
+            builder = DigestBuilder(context, session, now)
+            recent = updates.load(session, now)
         _match_ahead(context, builder, due)
         while not context.stopping.is_set() and (
             shard := _plan_shard(context, builder, recent, due, now, soon)
