@@ -3,7 +3,7 @@
 `DigestContent.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "cards",
 "papers", "why", "marks", "scores", "reasons"}]}. The items of a section are stored as columns of equal
 length: "cards" contains the ids of snapshots, "why" contains indexes into "reasons", which lists each reason
-once, and "marks" contains texts, which can be keys of a cache (see `_encode_marks`). The other fields of an
+once, and "marks" contains texts, which can be keys of a cache (see `_decode_marks`). The other fields of an
 item are in its snapshot. A reason that several subscribers of a shard get is a separate snapshot, together
 with its marks. Then "reasons" contains the id of that snapshot, and the item's marks are empty. If a digest
 has news of earlier papers, "updates" contains [kind, paper id, title, URL] for each.
@@ -24,7 +24,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlmodel import Session, col, delete, select
 
@@ -72,35 +72,58 @@ def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> 
 
     Subscribers share these objects, so the values of each are encoded only once.
     """
-    day, items = f"{now:%Y%m%d}", {id(item): item for item in _items(digests)}
-    uses, readers = Counter(map(id, _items(digests))), Counter[_ReasonText]()
-    values = {number: _snapshot_values(item) for number, item in items.items()}
-    texts = {number: _reason_text(item) for number, item in items.items()}
-    for number, text in texts.items():
-        readers[text] += uses[number]
+    day, uses = f"{now:%Y%m%d}", [item for digest in digests for own in digest.sections for item in own.picks]
+    items = {id(item): item for item in uses}
+    encoded = {number: _encode(day, item) for number, item in items.items()}
+    readers = Counter[str]()
+    for number, count in Counter(map(id, uses)).items():
+        readers[encoded[number].reason_key] += count
+    by_key: dict[str, DigestItem | _ReasonText] = {
+        own.card_key: items[number] for number, own in encoded.items()
+    }
     # A reason that only one subscriber gets may tell about them, so it is deleted with their digest.
-    text_keys = {text: _key(f"{day}-why", text) for text, count in readers.items() if count > 1 and text[1]}
-    card_keys = {card: _key(day, card) for card in values.values()}
-    by_key = {key: card for card, key in card_keys.items()} | {key: why for why, key in text_keys.items()}
+    by_key |= {
+        own.reason_key: own.text
+        for own in encoded.values()
+        if own.reason_key and readers[own.reason_key] > 1
+    }
     ids = _store_snapshots(session, by_key, now)
     columns = {}
-    for number, card in values.items():
-        paper_id, reason, marks = text = texts[number]
-        own = (ids[text_keys[text]], "") if text in text_keys else (reason, marks)
-        columns[number] = ids[card_keys[card]], paper_id, *own
+    for number, own in encoded.items():
+        paper_id, *reason_and_marks = own.text
+        shared = ids.get(own.reason_key)
+        columns[number] = (
+            ids[own.card_key],
+            paper_id,
+            *((shared, "") if shared is not None else reason_and_marks),
+        )
     return columns
 
 
+class _EncodedItem(NamedTuple):
+    """An item as its digests and snapshots store it."""
+
+    card_key: str
+    text: _ReasonText
+    reason_key: str  # "" if there is no reason
+
+
+@lru_cache(maxsize=MAX_CACHED_ITEMS)
+def _encode(day: str, item: DigestItem) -> _EncodedItem:
+    marks = item.marks
+    spans = json.dumps([marks.title, marks.summary, marks.rest], ensure_ascii=False) if marks else ""
+    text = item.paper_id, item.reason, spans
+    reason_key = _new_key(f"{day}-why", text) if item.reason else ""
+    return _EncodedItem(_card_key(day, _snapshot_values(item)), text, reason_key)
+
+
 def _store_snapshots(
-    session: Session, by_key: Mapping[str, SnapshotValues | _ReasonText], now: datetime
+    session: Session, by_key: Mapping[str, DigestItem | _ReasonText], now: datetime
 ) -> dict[str, int]:
     """Store the snapshots that are new. Return the ids of all of them by key."""
     ids = _ids_by_key(session, by_key)
     if new_keys := sorted(by_key.keys() - ids.keys()):  # sorted, to avoid deadlocks
-        rows = [
-            {"key": key, "paper_id": by_key[key][0], "fields": _fields(by_key[key]), "created_at": now}
-            for key in new_keys
-        ]
+        rows = [{"key": key, "created_at": now, **_snapshot(by_key[key])} for key in new_keys]
         new_ids = dict(
             zip(new_keys, insert_many_or_ignore(session, PaperSnapshot, ("key",), rows), strict=True)
         )
@@ -109,10 +132,13 @@ def _store_snapshots(
     return ids
 
 
-def _fields(values: SnapshotValues | _ReasonText) -> SnapshotFields:
-    """Return the values of a card or of a reason, without the paper's id, by name."""
-    _, *own = values
-    return dict(zip(REASON_FIELDS if len(own) == len(REASON_FIELDS) else SHARED_FIELDS, own, strict=True))
+def _snapshot(content: DigestItem | _ReasonText) -> dict[str, Any]:
+    """Return the snapshot of a card or of a reason."""
+    if isinstance(content, DigestItem):
+        paper_id, *values = _snapshot_values(content)
+        return {"paper_id": paper_id, "fields": dict(zip(SHARED_FIELDS, values, strict=True))}
+    paper_id, *values = content
+    return {"paper_id": paper_id, "fields": dict(zip(REASON_FIELDS, values, strict=True))}
 
 
 def _section_columns(section: Section, stored: Mapping[int, _ItemColumns]) -> dict[str, Any]:
@@ -131,22 +157,8 @@ def _section_columns(section: Section, stored: Mapping[int, _ItemColumns]) -> di
     }
 
 
-def _items(digests: Iterable[Digest]) -> Iterator[DigestItem]:
-    return (item for digest in digests for section in digest.sections for item in section.picks)
-
-
-def _reason_text(item: DigestItem) -> _ReasonText:
-    return item.paper_id, item.reason, _encode_marks(item.marks)
-
-
-@lru_cache(maxsize=MAX_CACHED_SNAPSHOTS)
-def _encode_marks(marks: Marks | None) -> str:
-    """Return the spans in the title and in the summary, and the rest of the reason, as JSON."""
-    return json.dumps([marks.title, marks.summary, marks.rest], ensure_ascii=False) if marks else ""
-
-
 def _decode_marks(text: str) -> Marks | None:
-    """Return the result of `_encode_marks` as marks. Raise TypeError or ValueError if invalid."""
+    """Return the marks that a digest stores as text. Raise TypeError or ValueError if it has none."""
     if text == "":
         return None
     title, summary, rest = json.loads(text)
@@ -163,9 +175,11 @@ def _ids_by_key(session: Session, keys: Collection[str]) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
-@lru_cache(maxsize=MAX_CACHED_SNAPSHOTS)
-def _key(day: str, values: SnapshotValues) -> str:
+def _new_key(day: str, values: SnapshotValues) -> str:
     return f"{day}-{blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()}"
+
+
+_card_key = lru_cache(maxsize=MAX_CACHED_SNAPSHOTS)(_new_key)
 
 
 def prune_snapshots(session: Session, before: datetime) -> int:
