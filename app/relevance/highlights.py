@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from app.types import PaperView, Spans
 
 MAX_HIGHLIGHTS = 3  # per field
 MAX_CLOSE_WORDS = 3  # per reason, besides the highlights
+MAX_CACHED_WORDS = 20_000
 
 Typed = Mapping[str, str]  # stems → the words of an interest, as typed
 Highlights = list[tuple[str, list[str]]]  # the name of a field, and excerpts from it
@@ -45,10 +46,6 @@ class Field(NamedTuple):
     tokens: list[Token]
     # The positions of each stem among `tokens`, and of those that may imply it; None if there is no index.
     positions: Mapping[str, list[int]] | None = None
-
-    def tokens_of(self, term: str) -> list[Token]:
-        """Return the indexed words that are a term or may imply it."""
-        return [self.tokens[position] for position in (self.positions or {}).get(term, ())]
 
 
 @dataclass(frozen=True)
@@ -211,12 +208,18 @@ class PaperText:
 
     def _fields_with_forms(self, terms: Set[str], typed: Typed) -> list[Field]:
         """Return the folded fields with the stop words among the terms, without stems of other words."""
-        little, fields = terms - {*without_stopwords(terms)}, list[Field]()
+        little, fields = terms.difference(without_stopwords(terms)), list[Field]()
         for (name, text, tokens, _), folded in zip(self.fields, self._folded_fields, strict=True):
-            own = folded.tokens
-            same_stem = (token for stem in typed for token in folded.tokens_of(stem))
-            if others := {token for token in same_stem if not _is_form(token, text, typed)}:
-                own = [token._replace(stem="") if token in others else token for token in own]
+            own, index = folded.tokens, folded.positions or {}
+            others = {
+                position
+                for stem in typed
+                if stem in index
+                for position in index[stem]
+                if not _is_form(own[position], text, typed)
+            }
+            if others:
+                own = [t._replace(stem="") if position in others else t for position, t in enumerate(own)]
             if little:
                 own = [*own, *(token for token in tokens if token.stem in little)]
                 own.sort(key=lambda token: token.start)
@@ -228,6 +231,8 @@ class PaperText:
 
         Words that are not forms of the typed word with this stem do not count.
         """
+        if " " not in term and not any(term in (field.positions or ()) for field in self._folded_fields):
+            return ""
         return self._spelling(term, "title", typed) or self._spelling(term, "abstract", typed)
 
     def whole_word(self, stem: str) -> str:
@@ -257,8 +262,9 @@ class PaperText:
 
     def _occurrences(self, term: str, field: str, typed: Typed) -> Iterator[Token]:
         """Yield the words of a field that are or imply a term."""
-        _, text, _, _ = self.fields[field != "title"]
-        for token in self._folded_fields[field != "title"].tokens_of(term):
+        _, text, tokens, positions = self._folded_fields[field != "title"]
+        for position in (positions or {}).get(term, ()):
+            token = tokens[position]
             is_term = token.stem == term and _is_form(token, text, typed)
             if is_term or term in self._implied(token, field, text, typed):
                 yield token
@@ -279,7 +285,7 @@ def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] |
     """
     used, chosen = set(excluded), list[str]()
     for text in texts:
-        own = set(content_stems(text))
+        own = _stems_in(text)
         if text.lower() in FUNCTION_WORDS:
             continue
         if own and own.isdisjoint(used) and (allowed is None or own <= allowed):
@@ -288,6 +294,11 @@ def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] |
             if len(chosen) == MAX_CLOSE_WORDS:
                 break
     return chosen
+
+
+@lru_cache(maxsize=MAX_CACHED_WORDS)
+def _stems_in(word: str) -> frozenset[str]:
+    return frozenset(content_stems(word))
 
 
 def in_categories(category: str, names: Sequence[str]) -> bool:
@@ -314,8 +325,11 @@ def _padded(words: Sequence[str]) -> str:
 
 def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[list[Token]]:
     """Return runs of terms that together contain each term of the field, heaviest first; ties in order."""
+    runs = _runs(field, terms)
+    if len(runs) < 2:
+        return runs
     used, distinct = set[str](), list[list[Token]]()
-    for run in sorted(_runs(field, terms), key=lambda run: (-_weight(run, idf), run[0].start)):
+    for run in sorted(runs, key=lambda run: (-_weight(run, idf), run[0].start)):
         stems = {token.stem for token in run}
         if not stems <= used:
             distinct.append(run)
@@ -333,24 +347,24 @@ def _spans(runs: Iterable[Sequence[Token]]) -> Spans:
 
 
 def _weight(run: Sequence[Token], idf: Idf) -> float:
-    return sum(idf(token.stem) for token in run)
+    return idf(run[0].stem) if len(run) == 1 else sum([idf(token.stem) for token in run])
 
 
 def _runs(field: Field, terms: Set[str]) -> list[list[Token]]:
     """Return the runs of neighbouring terms. Runs do not cross brackets or the end of a sentence."""
-    runs: list[list[Token]] = []
-    last = -2
     _, text, tokens, index = field
     if index is None:
         positions = [position for position, token in enumerate(tokens) if token.stem in terms]
     else:
-        positions = sorted(itertools.chain.from_iterable(index.get(term, ()) for term in terms))
+        positions = sorted([position for term in terms if term in index for position in index[term]])
+    runs: list[list[Token]] = []
+    last = -2
     for position in positions:
         token = tokens[position]
         is_next = position == last + 1 and not _BOUNDARY.search(text, tokens[last].end, token.start)
-        if is_next and token.stem not in {t.stem for t in runs[-1]}:
+        if is_next and all(token.stem != other.stem for other in runs[-1]):
             runs[-1].append(token)
         else:
             runs.append([token])
         last = position
-    return [run for run in runs if without_stopwords(token.stem for token in run)]
+    return [run for run in runs if without_stopwords([token.stem for token in run])]
