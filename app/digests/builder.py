@@ -374,24 +374,26 @@ class DigestBuilder:
         own = dict(zip(queries, matches, strict=False))
         as_read = dict(zip(read_as, matches, strict=True))
         for text, hits in own.items():
-            evidence = np.zeros(len(self._matches.ids))
-            evidence[np.searchsorted(self._matches.ids, hits.ids)] = ranking.evidence_of(hits.relevance)
+            rows, relevance = hits.rows, hits.relevance
             if text in as_read:
-                better = self._better_as_read(hits, as_read[text])
-                self._matched_as_read[text] = {*better}
-                for number, relevance in better.items():
-                    evidence[self._matches.columns[number]] = ranking.evidence_of([relevance]).item()
-            self._matches.add_row(text, evidence, hits.excluded)
+                rows, relevance, better = self._as_typed_and_read(hits, as_read[text])
+                self._matched_as_read[text] = {*self._matches.ids[better].tolist()}
+            # The index and the matrix have the same papers in the same order.
+            self._matches.add_columns(text, rows, ranking.evidence_of(relevance), hits.excluded)
         return errors
 
-    @staticmethod
-    def _better_as_read(
-        hits: matching.InterestMatches, as_read: matching.InterestMatches
-    ) -> dict[int, float]:
-        """Return the relevance of the papers that match an interest better as it was read than as typed."""
-        typed = dict(zip(hits.ids.tolist(), hits.relevance.tolist(), strict=True))
-        pairs = zip(as_read.ids.tolist(), as_read.relevance.tolist(), strict=True)
-        return {number: relevance for number, relevance in pairs if relevance > typed.get(number, 0.0)}
+    def _as_typed_and_read(
+        self, hits: matching.InterestMatches, as_read: matching.InterestMatches
+    ) -> tuple[ranking.Vector, ranking.Vector, ranking.Vector]:
+        """Return the papers that match an interest as typed or as read, and their higher relevance.
+
+        The third array has the papers that match it better as read. All are rows of the index.
+        """
+        typed, read = np.zeros(len(self._matches.ids)), np.zeros(len(self._matches.ids))
+        typed[hits.rows], read[as_read.rows] = hits.relevance, as_read.relevance
+        higher = np.maximum(typed, read)
+        rows = np.union1d(hits.rows, as_read.rows)
+        return rows, higher[rows], np.flatnonzero(read > typed)
 
     def read_as(self, text: str) -> str:
         """Return the interest that a misspelt or foreign one most likely means, or "" for any other one.

@@ -57,28 +57,31 @@ class EvidenceMatrix:
         self.ids = np.array(sorted(papers), np.int64)  # the paper of each column
         self.columns = {number: column for column, number in enumerate(self.ids.tolist())}
         self.row_of: dict[str, int] = {}  # by the text of the interest
-        self.evidence = np.zeros((1, len(self.ids)))  # rows not listed in `row_of` are zero
+        self.evidence = np.zeros((1, len(self.ids)))  # rows not listed in `row_of` are unused
         self._excluded: dict[str, frozenset[int]] = {}
 
     def add(self, text: str, hits: Mapping[int, float], excluded: frozenset[int] = frozenset()) -> None:
         """Add an interest: its relevance by paper, and the papers that match its exclusions."""
-        self.add_row(text, self.evidence_row(hits), excluded)
+        columns = np.array([self.columns[number] for number in hits], np.intp)
+        self.add_columns(text, columns, evidence_of(hits.values()), excluded)
 
-    def add_row(self, text: str, evidence: Vector, excluded: frozenset[int] = frozenset()) -> None:
-        """Add an interest: the evidence by column, and the papers that match its exclusions."""
+    def add_columns(
+        self, text: str, columns: Vector, evidence: Vector, excluded: frozenset[int] = frozenset()
+    ) -> None:
+        """Add an interest: the columns of its papers, their evidence, and the papers that it excludes."""
         row = self.row_of.setdefault(text, len(self.row_of))
         if row == len(self.evidence):  # double the rows, so that they are seldom copied
             larger = np.zeros((2 * row, len(self.ids)))  # takes up no memory until it is written to
             larger[:row] = self.evidence
             self.evidence = larger
-        self.evidence[row] = evidence
+        self.evidence[row] = 0
+        self.evidence[row, columns] = evidence
         self._excluded[text] = excluded
 
     def limit(self, rows: int) -> None:
         """Forget all interests if there are more than `rows`."""
         if len(self.row_of) > rows:
             self.row_of, self._excluded = {}, {}
-            self.evidence = np.zeros((1, len(self.ids)))
 
     def evidence_row(self, hits: Mapping[int, float]) -> Vector:
         """Convert relevance by paper into evidence by column."""

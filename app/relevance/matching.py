@@ -89,8 +89,8 @@ class _QueryWords:
 class InterestMatches:
     """The papers that match an interest, and the reasons for those that were shown so far."""
 
-    ids: Matrix
-    relevance: Matrix  # in 0…1, in the order of `ids`
+    rows: Matrix  # of the papers in the index
+    relevance: Matrix  # in 0…1, in the order of `rows`
     excluded: frozenset[int]  # papers that match an exclusion
     direction: Matrix  # of the interest in the LSA space; empty without a space
     reasons: dict[int, CardReason] = field(default_factory=dict)  # by paper
@@ -99,12 +99,12 @@ class InterestMatches:
     @property
     def size(self) -> int:
         """The approximate number of bytes in memory."""
-        arrays = self.ids.nbytes + self.relevance.nbytes + self.direction.nbytes
+        arrays = self.rows.nbytes + self.relevance.nbytes + self.direction.nbytes
         return int(arrays) + 32 * len(self.excluded) + USUAL_REASONS_BYTES
 
-    def relevance_of(self, paper_id: int) -> float:
-        """Return a paper's relevance; 0 if it does not match."""
-        return float(self.relevance[self.ids == paper_id].sum())
+    def relevance_of(self, row: int) -> float:
+        """Return the relevance of the paper in a row; 0 if it does not match."""
+        return float(self.relevance[self.rows == row].sum())
 
 
 Content = tuple[object, ...]
@@ -169,10 +169,10 @@ class MatchIndex:
     def match(self, queries: Sequence[Query]) -> list[dict[int, float]]:
         """Return, for each interest, {paper id: relevance in 0…1} for the papers that match it."""
         matches = self.matches(queries)
-        return [dict(zip(m.ids.tolist(), m.relevance.tolist(), strict=True)) for m in matches]
+        return [dict(zip(self._ids[m.rows].tolist(), m.relevance.tolist(), strict=True)) for m in matches]
 
     def matches(self, queries: Sequence[Query]) -> list[InterestMatches]:
-        """Return the papers that match each interest. They are cached, up to MAX_CACHED_BYTES.
+        """Return the papers that match each interest, by their rows. They are cached, up to MAX_CACHED_BYTES.
 
         So planning matches an interest only once until the papers or the model change, however often it runs.
         """
@@ -201,7 +201,7 @@ class MatchIndex:
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
         own = direction.copy()  # a view would keep the directions of the whole batch in memory
-        return InterestMatches(self._ids[rows], relevance[rows], self.excluded_papers(query), own)
+        return InterestMatches(rows.astype(np.int32), relevance[rows], self.excluded_papers(query), own)
 
     def excluded_papers(self, query: Query) -> frozenset[int]:
         """Return the ids of the papers that match an exclusion of an interest."""
@@ -227,13 +227,15 @@ class MatchIndex:
             from_organization=row in self._organizations.rows_named_by(query),
             agreement=float(scores.agreement[0, row]),
             cut_off=float(scores.cut_offs[0]),
-            relevance=self.matches([query])[0].relevance_of(paper_id),
+            relevance=self.matches([query])[0].relevance_of(row),
             rejection_reason=self.filters.rejection_reason(query, row),
         )
 
     def reason(self, query: Query, paper_id: int) -> CardReason:
         """Return why a paper matches. Reasons are cached."""
-        matches = self.matches([query])[0]
+        with self._lock:
+            cached = self._matches_by_query.get(query)
+        matches = cached or self.matches([query])[0]
         if paper_id not in matches.reasons:
             matches.reasons[paper_id] = self._new_reason(query, paper_id, matches)
         return matches.reasons[paper_id]

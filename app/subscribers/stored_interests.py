@@ -4,31 +4,36 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import cast
 
+from sqlalchemy import Table, inspect
+from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, delete, exists, insert, select
 
 from app.storage.database import in_array, insert_many_or_ignore
 from app.storage.models import InterestQuery, InterestRow
 from app.types import Interest
 
+MAX_CACHED_INTERESTS = 20_000
+_ROWS, _QUERIES = (cast("Table", inspect(model).local_table) for model in (InterestRow, InterestQuery))
+
 
 def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Interest, ...]]:
     """Return the interests of each subscriber who has any, in the order that the subscriber chose."""
     by_subscriber: dict[int, list[Interest]] = defaultdict(list)
-    rows = session.exec(
-        select(
-            col(InterestRow.subscriber_id),
-            col(InterestQuery.text),
-            col(InterestRow.weight),
-            col(InterestRow.quota),
-        )
-        .join(InterestQuery, col(InterestQuery.id) == InterestRow.query_id)
-        .where(in_array(session, col(InterestRow.subscriber_id), ids))
-        .order_by(col(InterestRow.subscriber_id), col(InterestRow.position))
+    interests = (
+        sql_select(_ROWS.c.subscriber_id, _QUERIES.c.text, _ROWS.c.weight, _ROWS.c.quota)
+        .join(_QUERIES, _QUERIES.c.id == _ROWS.c.query_id)
+        .where(in_array(session, _ROWS.c.subscriber_id, ids))
+        .order_by(_ROWS.c.subscriber_id, _ROWS.c.position)
     )
-    for subscriber_id, text, weight, quota in rows:
-        by_subscriber[subscriber_id].append(Interest(text, weight, quota))
-    return {subscriber_id: tuple(interests) for subscriber_id, interests in by_subscriber.items()}
+    for subscriber_id, text, weight, quota in session.connection().execute(interests):
+        by_subscriber[subscriber_id].append(_interest(text, weight, quota))
+    return {subscriber_id: tuple(own) for subscriber_id, own in by_subscriber.items()}
+
+
+_interest = lru_cache(maxsize=MAX_CACHED_INTERESTS)(Interest)  # creating one takes four times as long
 
 
 def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -> None:
