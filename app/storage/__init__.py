@@ -2,6 +2,7 @@
 
 models          SQLModel tables, in flow order
 database        engine, sessions, column types, bulk helpers
+compressed_json  JSON as few bytes
 schema          migrations; is the database that of this release?
 backup          all tables and journals in a file, and back
 locks           locks with a lease: one process at a time runs a job

@@ -13,7 +13,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import orjson
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -22,6 +21,7 @@ from sqlalchemy import (
     Dialect,
     Enum,
     Integer,
+    LargeBinary,
     Table,
     Text,
     any_,
@@ -43,6 +43,7 @@ from sqlalchemy.types import TypeDecorator
 from sqlmodel import Session, SQLModel
 
 from app import clock
+from app.storage import compressed_json
 from app.storage.live_processes import Presence
 
 # SQLite autoincrements only keys declared INTEGER, but PostgreSQL's INTEGER has only 32 bits.
@@ -88,6 +89,19 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class CompressedJson(TypeDecorator[Any]):
+    """A column type for JSON of which there is much. See `compressed_json`."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes:
+        return compressed_json.dump(value)
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> Any:
+        return None if value is None else compressed_json.load(value)
 
 
 def sqlite_timestamp(moment: datetime) -> str:
@@ -241,6 +255,8 @@ def _insert_all(
 
 def _unnested(column: Column[Any], values: Sequence[Any]) -> ColumnElement[Any]:
     """Return values as rows. JSON is sent as text, because an array of lists would be a matrix."""
+    if isinstance(column.type, CompressedJson):
+        return func.unnest(literal([*map(compressed_json.dump, values)], postgresql.ARRAY(LargeBinary)))
     if isinstance(column.type, JSON):
         texts = [json.dumps(value) for value in values]
         return cast(func.unnest(literal(texts, postgresql.ARRAY(Text))), column.type)
@@ -258,7 +274,7 @@ def _sqlite_values(column: Column[Any], rows: Sequence[Mapping[str, Any]], diale
     convert = column.type.dialect_impl(dialect).bind_processor(dialect)
     if convert is None:
         return values
-    if isinstance(column.type, JSON):
+    if isinstance(column.type, JSON | CompressedJson):  # not hashable
         return [*map(convert, values)]
     converted = {value: convert(value) for value in {*values}}
     return [converted[value] for value in values]
@@ -316,26 +332,10 @@ def _make_engine(url: URL) -> Engine:
     return engine
 
 
-def _load_json(text: str | bytes) -> Any:
-    """Parse JSON with orjson, or with `json` if it contains a lone surrogate, which orjson rejects."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return json.loads(text)
-
-
-def _dump_json(value: Any) -> str:
-    """Return compact JSON. Fall back to `json` for what orjson rejects, such as lone surrogates."""
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:
-        return json.dumps(value, separators=(",", ":"))
-
-
 _OPTIONS: dict[str, Any] = {
     "hide_parameters": True,  # the messages of errors are logged and stored; parameters have addresses
-    "json_serializer": _dump_json,
-    "json_deserializer": _load_json,
+    "json_serializer": compressed_json.dump_text,
+    "json_deserializer": compressed_json.load_text,
 }
 
 

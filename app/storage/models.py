@@ -16,7 +16,7 @@ from sqlalchemy.orm import declared_attr
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
-from app.storage.database import BigId, UtcDateTime, enum_type
+from app.storage.database import BigId, CompressedJson, UtcDateTime, enum_type
 from app.types import Cadence, EmptyDigestPolicy, MailKind, SourceKind
 
 SQLModel.metadata.naming_convention = {
@@ -415,7 +415,8 @@ class DigestContent(Row, table=True):
     )
 
     delivery_id: int = Field(primary_key=True, foreign_key="delivery.id", ondelete="CASCADE", sa_type=BigId)
-    digest: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # see delivery.ledger.snapshots
+    # See `delivery.ledger.snapshots`.
+    digest: dict[str, Any] = Field(default_factory=dict, sa_type=CompressedJson)
     # Whether `digest` has news of earlier papers, so that these can be found without reading every digest.
     has_updates: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     signature: str = Field(default="", sa_type=Text)  # DKIM-Signature header lines, if signed ahead

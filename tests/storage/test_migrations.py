@@ -180,3 +180,22 @@ def test_killed_migration_changes_nothing(database_url: str, tmp_path: Path, tab
     with engine.connect() as connection:
         assert connection.scalars(text("SELECT name FROM lock")).all() == ["a row"]
     engine.dispose()
+
+
+def test_upgrade_keeps_uncompressed_digests(database_url: str) -> None:
+    """The former release stored them as JSON. The new one reads both, and the former one after a downgrade."""
+    now = datetime(2026, 11, 20, 8, tzinfo=UTC)
+    digest = Digest("2026-11-20", (Section("bees", (sample_digest.pick(1, "Bees", reason="“bees”"),)),))
+    db = Database(database_url)
+    with db.write() as session:
+        number = factories.add_subscriber(session, "alice@example.org", [], now)
+        ledger.add_entries(session, [ledger.Entry(number, "2026-11-20", now, digest)], now)
+        stored = session.exec(select(DigestContent.digest)).one()
+    db.dispose()
+    command.downgrade(config_of(database_url), "0005")
+    command.upgrade(config_of(database_url), "head")
+    db = Database(database_url)
+    with db.read() as session:
+        assert session.exec(select(DigestContent.digest)).one() == stored
+        assert ledger.paper_ids_promised(session, [number], now) == {number: {1: now}}
+    db.dispose()
