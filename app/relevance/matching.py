@@ -33,6 +33,7 @@ from app.relevance.organizations import OrganizationNames
 from app.relevance.query_language import Query
 from app.relevance.vector_space import (
     CLOSE_Z,
+    Direction,
     Matrix,
     Terms,
     title_fingerprint,
@@ -92,14 +93,15 @@ class InterestMatches:
     rows: Matrix  # of the papers in the index
     relevance: Matrix  # in 0…1, in the order of `rows`
     excluded: frozenset[int]  # papers that match an exclusion
-    direction: Matrix  # of the interest in the LSA space; empty without a space
+    direction: Direction | None  # of the interest in the LSA space; None without a space
     reasons: dict[int, CardReason] = field(default_factory=dict)  # by paper
     close_stems: dict[str, bool] = field(default_factory=dict)  # whether a stem is close to the direction
 
     @property
     def size(self) -> int:
         """The approximate number of bytes in memory."""
-        arrays = self.rows.nbytes + self.relevance.nbytes + self.direction.nbytes
+        arrays = self.rows.nbytes + self.relevance.nbytes
+        arrays += self.direction.vector.nbytes if self.direction else 0
         return int(arrays) + 32 * len(self.excluded) + USUAL_REASONS_BYTES
 
     def relevance_of(self, row: int) -> float:
@@ -200,7 +202,8 @@ class MatchIndex:
         relevance = self._with_minimum(query, relevance)
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
-        own = direction.copy()  # a view would keep the directions of the whole batch in memory
+        # A view of its direction would keep the directions of the whole batch in memory.
+        own = self._space.direction(direction.copy()) if self._space else None
         return InterestMatches(rows.astype(np.int32), relevance[rows], self.excluded_papers(query), own)
 
     def excluded_papers(self, query: Query) -> frozenset[int]:
@@ -326,8 +329,7 @@ class MatchIndex:
         Return None if it is not close.
         """
         row = self._row_of[text.paper.id]
-        direction, vector = matches.direction[None], self._vectors[row : row + 1]
-        z_score = self._space.z_scores(direction, vector).item() if self._space else 0
+        z_score = matches.direction.z_score(self._vectors[row]) if matches.direction else 0
         if z_score <= 0:  # it matches only by its words
             return None
         quoted = {stem for term in words.terms for stem in (term, *content_stems(text.surface_form(term)))}
@@ -340,11 +342,11 @@ class MatchIndex:
         The cosine of a paper x and a direction q is a sum over the paper's stems t: x_t · (V_t · q). Only
         stems that are close themselves count: see `VectorSpace.is_close`.
         """
-        if not self._space:
+        if not (self._space and matches.direction):
             return
         entries = slice(*self._tfidf.indptr[row : row + 2])  # scipy takes 100 µs to return a row
         columns = self._tfidf.indices[entries]
-        gains = self._tfidf.data[entries] * (self._space.projection[columns] @ matches.direction)
+        gains = self._tfidf.data[entries] * (self._space.projection[columns] @ matches.direction.vector)
         for n in np.argsort(-gains, kind="stable")[:MAX_GAINS].tolist():
             stem = self._space.stems.names[columns[n]]
             if stem not in matches.close_stems:

@@ -300,8 +300,9 @@ class UserProfile:
         text, other = self.candidates.texts[row], feedback[nearest]
         strongest = sorted(shared, key=lambda term: (-weight(term), term))
         stems = set(content_stems(f"{other.title} {other.abstract}"))
-        is_close = self.candidates.space.is_close
-        close = (term for term in strongest[:MAX_SHARED_TERMS] if is_close(term, papers[nearest].lsa))
+        space = self.candidates.space
+        direction = space.direction(papers[nearest].lsa)
+        close = (term for term in strongest[:MAX_SHARED_TERMS] if space.is_close(term, direction))
         return other.title, distinct_words(map(text.surface_form, close), set(), stems)
 
     @cached_property

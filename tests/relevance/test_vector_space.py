@@ -132,4 +132,4 @@ def test_a_word_explains_closeness_if_its_papers_are_close(term: str, is_close: 
     """For a paper on astronomy, its subject does, but neither words of all papers nor unknown words."""
     assert SPACE is not None
     direction = SPACE.vectors([MODEL.document("A galaxy", "We study astronomy: the orbit of a comet.")])[0]
-    assert SPACE.is_close(term, direction) is is_close
+    assert SPACE.is_close(term, SPACE.direction(direction)) is is_close
