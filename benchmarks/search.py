@@ -228,8 +228,7 @@ def measure_disk(folder: Path, arguments: argparse.Namespace) -> None:
         index = MatchIndex([*archive(papers, reader.model, reader.papers)], reader.model)
         rankings = []
         for text in [*texts, *(text for _, text in filtered)]:
-            matches = index.matches([query_language.parse(text)])[0]
-            gains = dict(zip(matches.ids.tolist(), matches.relevance.tolist(), strict=True))
+            gains = index.match([query_language.parse(text)])[0]
             gains = {number: value for number, value in gains.items() if value >= MIN_RELEVANCE}
             if gains:
                 rankings.append((search(text), gains))

@@ -18,7 +18,7 @@ from app.papers import display
 from app.relevance import reasons
 from app.types import CardReason, Digest, DigestItem, EmptyDigestPolicy, PaperView, Section, Skip
 
-MAX_SHARED_ITEMS = 50_000  # of a run
+MAX_SHARED_ITEMS = 100_000  # of a run; some 30 megabytes
 
 
 def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = None) -> Digest | Skip:

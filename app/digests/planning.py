@@ -31,7 +31,7 @@ from app.digests.updates import RecentUpdates
 from app.errors import ClockError
 from app.papers import queries
 from app.runtime import interpreter
-from app.storage.database import in_array, skew
+from app.storage.database import has_changed, in_array, skew
 from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.subscribers import schedule
 from app.types import Cadence, Digest, Skip
@@ -262,16 +262,19 @@ def _plan_shard(
     """Plan the SHARD subscribers who have been due the longest. Return an empty count if there are none.
 
     PostgreSQL locks their rows, and skips those that another process is planning. On SQLite, a lock would
-    block every sender. There, digests are composed without a lock and entered for the subscribers who have
-    not changed since. The others stay due.
+    block every sender. There, digests are composed without a lock. If the database has changed since, they
+    are entered for the subscribers who have not. The others stay due.
     """
     if context.db.locks_rows:
         with context.db.write() as session:
             requests, entries = _compose(session, builder, recent, due, soon)
             _hold_for_approval(context, session, entries, now)
             return _write_down(session, builder, recent, requests, entries, now, soon)
-    with context.db.read() as session:
+    with context.db.read_then_write() as session:
         requests, entries = _compose(session, builder, recent, due, soon)
+        if not has_changed(session):
+            _hold_for_approval(context, session, entries, now)
+            return _write_down(session, builder, recent, requests, entries, now, soon)
     with context.db.write() as session:
         ids = [request.subscriber.id or 0 for request in requests]
         rows = _load(session, sql_select(*_COLUMNS).where(in_array(session, _SUBSCRIBERS.c.id, ids)))

@@ -45,7 +45,7 @@ class Field(NamedTuple):
     text: str
     tokens: list[Token]
     # The positions of each stem among `tokens`, and of those that may imply it; None if there is no index.
-    positions: Mapping[str, list[int]] | None = None
+    positions: Mapping[str, tuple[int, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class PaperText:
             for position, token in enumerate(own):
                 for term in (token.stem, *expansions.get(token.stem, ())):
                     positions[term].append(position)
-            folded.append(Field(name, text, own, positions))
+            # Tuples take half as much memory, and there are some hundred for each paper.
+            folded.append(Field(name, text, own, {term: tuple(at) for term, at in positions.items()}))
         return tuple(folded)
 
     def matching_authors(self, names: Sequence[str]) -> list[str]:
@@ -208,7 +209,7 @@ class PaperText:
 
     def _fields_with_forms(self, terms: Set[str], typed: Typed) -> list[Field]:
         """Return the folded fields with the stop words among the terms, without stems of other words."""
-        little, fields = terms.difference(without_stopwords(terms)), list[Field]()
+        little, fields = terms - {*without_stopwords(terms)}, list[Field]()
         for (name, text, tokens, _), folded in zip(self.fields, self._folded_fields, strict=True):
             own, index = folded.tokens, folded.positions or {}
             others = {

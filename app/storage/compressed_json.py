@@ -1,4 +1,4 @@
-"""PURE. JSON as a few hundred bytes: the contents of digests, of which the database has one per reader and day.
+"""PURE. Compress JSON to a few hundred bytes: the contents of digests, one for each reader and day.
 
 The bytes begin with a mark, so that plain JSON, as earlier releases stored it, can be read as well.
 """

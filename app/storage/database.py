@@ -150,6 +150,15 @@ class Database:
         with Session(self._writing, expire_on_commit=False, info=info) as session, session.begin():
             yield session
 
+    @contextmanager
+    def read_then_write(self) -> Iterator[Session]:
+        """Yield a session that locks nothing until it writes, and is committed at the end of the block.
+
+        On SQLite, call `has_changed` before it writes.
+        """
+        with Session(self.engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
     def skew(self) -> timedelta:
         """Return how far the database's clock is ahead of this machine's. See the function `skew`."""
         if self.url.get_backend_name() == "sqlite":
@@ -170,6 +179,20 @@ class Database:
     def dispose(self) -> None:
         self.presence.end()
         self.engine.dispose()
+
+
+def has_changed(session: Session) -> bool:
+    """Return True if SQLite's database has changed since a transaction began to read; otherwise, lock it.
+
+    SQLite lets a transaction write only if it has read the newest state.
+    """
+    try:
+        session.connection().exec_driver_sql("DELETE FROM subscriber WHERE 0")
+    except OperationalError as error:
+        if not is_unavailable(error):
+            raise
+        return True
+    return False
 
 
 def skew(session: Session) -> timedelta:
@@ -213,8 +236,8 @@ def insert_many_or_ignore(
 ) -> list[int | None]:
     """Insert many rows and return their ids, with None for each row that already exists.
 
-    The rows must all have the same columns, and differ in the unique ones. The ids are reserved first: a statement that returned them
-    would take ten times as long on SQLite.
+    The rows must all have the same columns, and differ in the unique ones. The ids are reserved first: a
+    statement that returned them would take ten times as long on SQLite.
     """
     if not values:
         return []

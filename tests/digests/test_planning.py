@@ -334,6 +334,22 @@ def test_preferences_changed_while_composing_are_used(
     assert calls[:2] == [2, 1]
 
 
+@pytest.mark.once
+def test_preferences_are_loaded_once_if_nothing_changes(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite itself says whether the database has changed while digests were composed."""
+    original, calls = planning.digest_requests, []
+
+    def count(session: Session, rows: Any, *args: Any) -> list[DigestRequest]:
+        calls.append(len(rows))
+        return original(session, rows, *args)
+
+    monkeypatch.setattr(planning, "digest_requests", count)
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
+    assert calls == [1, 0]  # the second shard is empty
+
+
 @pytest.mark.timeout(300)
 def test_digests_of_a_shard_equal_those_planned_one_by_one(
     app: Application, monkeypatch: pytest.MonkeyPatch

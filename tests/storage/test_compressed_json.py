@@ -11,7 +11,8 @@ from app.storage import compressed_json
 
 
 @pytest.mark.parametrize(
-    "value", [{}, [], "bees", None, {"sections": [{"interest": "naïve “Bees”", "why": [0, 1]}]}, "\ud800", 0.1]
+    "value",
+    [{}, [], "bees", None, {"sections": [{"interest": "naïve “Bees”", "why": [0, 1]}]}, "\ud800", 0.1],
 )
 def test_a_value_is_read_back(value: Any) -> None:
     """Compressed, and as the plain JSON of earlier releases."""

@@ -183,7 +183,7 @@ def test_killed_migration_changes_nothing(database_url: str, tmp_path: Path, tab
 
 
 def test_upgrade_keeps_uncompressed_digests(database_url: str) -> None:
-    """The former release stored them as JSON. The new one reads both, and the former one after a downgrade."""
+    """The former release stored JSON. Each release reads what the other has stored."""
     now = datetime(2026, 11, 20, 8, tzinfo=UTC)
     digest = Digest("2026-11-20", (Section("bees", (sample_digest.pick(1, "Bees", reason="“bees”"),)),))
     db = Database(database_url)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
@@ -162,7 +162,9 @@ def paper_ids_promised(
     return promised
 
 
-def _promising_digests(session: Session, subscriber_ids: Collection[int], since: datetime) -> Select[Any]:
+def _promising_digests(
+    session: Session, subscriber_ids: Collection[int], since: datetime
+) -> Select[int, datetime, bytes]:
     """Select the digests that were sent, will be, or may have arrived: subscriber, time, compressed JSON."""
     content = type_coerce(col(DigestContent.digest), LargeBinary)
     columns = select(col(Delivery.subscriber_id), col(Delivery.created_at), content)

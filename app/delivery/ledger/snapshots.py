@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -83,9 +83,7 @@ def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> 
     }
     # A reason that only one subscriber gets may tell about them, so it is deleted with their digest.
     by_key |= {
-        own.reason_key: own.text
-        for own in encoded.values()
-        if own.reason_key and readers[own.reason_key] > 1
+        own.reason_key: own.text for own in encoded.values() if own.reason_key and readers[own.reason_key] > 1
     }
     ids = _store_snapshots(session, by_key, now)
     columns = {}
