@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from app.errors import InvalidInterest, InvalidPreference
@@ -87,14 +87,21 @@ def problems(
     for index, interest in enumerate(preferences.interests):
         if problem := _problem_of_interest(interest, is_stored=interest.text in stored):
             by_field[f"interests.{index}"] = problem
-    if len(preferences.muted) > MAX_MUTED:
-        return by_field | {"muted": f"You can mute at most {MAX_MUTED} words."}
-    for text in preferences.muted:
+    if problem := _problem_of_muted(preferences.muted):
+        by_field["muted"] = problem
+    return by_field
+
+
+def _problem_of_muted(texts: Sequence[str]) -> str:
+    """Return the first problem only, because all muted texts are typed into one field."""
+    if len(texts) > MAX_MUTED:
+        return f"You can mute at most {MAX_MUTED} words."
+    for text in texts:
         try:
             query_language.parse_muted(text)
-        except InvalidInterest as error:  # only the first, because all muted texts are typed into one field
-            return by_field | {"muted": str(error)}
-    return by_field
+        except InvalidInterest as error:
+            return str(error)
+    return ""
 
 
 def check(
