@@ -35,7 +35,7 @@ _STATEMENTS = (
         CASE state WHEN 'claimed' THEN {lease} END, '', at, at
     FROM (SELECT n, day, edition, at, give_up, {state} AS state FROM {days} CROSS JOIN {readers}) AS mails""",
     """INSERT INTO digest_content (delivery_id, digest, signature, signature_fingerprint)
-    SELECT day * :readers + n, '{{}}', '', CASE n % 100 WHEN 0 THEN '' ELSE '-' END
+    SELECT day * :readers + n, CAST('{{}}' AS {bytes}), '', CASE n % 100 WHEN 0 THEN '' ELSE '-' END
     FROM {days} CROSS JOIN {readers}""",
     """INSERT INTO event (at, kind, subscriber_id, delivery_id, detail)
     SELECT {first}, CASE n % 2 WHEN 0 THEN 'confirmed' ELSE 'bounce' END, n,
@@ -122,7 +122,9 @@ def _postgres_fragments() -> dict[str, str]:
     days = f"""(SELECT day, to_char(({at}) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS edition, {at} AS at,
         {at} + interval '1 day' AS give_up FROM generate_series(0, :days - 1) AS s(day) OFFSET 0) AS d"""  # noqa: S608 - our own words
     readers = "generate_series(1, :readers) AS r(n)"
-    return moments | {"readers": readers, "days": days, "false": "false", "state": _STATE}
+    return moments | {
+        "readers": readers, "days": days, "false": "false", "bytes": "bytea", "state": _STATE
+    }  # fmt: skip
 
 
 def _sqlite_fragments() -> dict[str, str]:
@@ -133,4 +135,4 @@ def _sqlite_fragments() -> dict[str, str]:
             {at.format("day")} AS at, {at.format("(day + 1)")} AS give_up FROM s) SELECT * FROM d)"""  # noqa: S608 - our own words
     readers = """(WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < :readers)
         SELECT n FROM r)"""
-    return moments | {"readers": readers, "days": days, "false": "0", "state": _STATE}
+    return moments | {"readers": readers, "days": days, "false": "0", "bytes": "BLOB", "state": _STATE}
