@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 WEEKLY_DAYS = 8  # days a weekly digest looks back: one more than a week, for papers listed late
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a shard
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
-MAX_MATCHED = 500  # interests, besides those of a shard; each takes eight bytes per paper
+MAX_MATCHED = 1_000  # interests, besides those of a shard; each takes eight bytes per paper
 _NO_PAPERS = np.array([], np.int32)
 
 

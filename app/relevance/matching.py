@@ -44,7 +44,7 @@ from app.text.tokenizer import Token, compound_span, content_stems, tokenise
 from app.types import CardReason, Marks, PaperView
 
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
-MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 60_000_000, 5_000  # of matches; of an interest's reasons
+MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 120_000_000, 5_000  # of matches (10,000 interests); of reasons
 BATCH_SIZE = 500  # interests matched at once, to limit memory
 MAX_CACHED_QUERY_WORDS = 2_000
 
