@@ -76,6 +76,7 @@ PURE = (
     "relevance.user_profile",
     "relevance.vector_space",
     "relevance.vocabulary",
+    "storage.compressed_json",
     "subscribers.address",
     "subscribers.schedule",
     "text",

@@ -37,7 +37,7 @@ from sqlalchemy import (
 from sqlalchemy import DateTime as SqlDateTime
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Session, SQLModel
@@ -267,7 +267,10 @@ def _insert_all(
         insert = sqlite.insert(rows)
         insert = insert.on_conflict_do_nothing(index_elements=unique) if unique else insert
         statement = insert.compile(dialect=dialect, column_keys=[column.name for column in columns])
-        by_column = (_sqlite_values(column, values, dialect) for column in columns)
+        try:
+            by_column = [_sqlite_values(column, values, dialect) for column in columns]
+        except (OverflowError, TypeError, ValueError) as error:  # as SQLAlchemy reports it
+            raise StatementError(str(error), str(statement), None, error) from error
         return connection.exec_driver_sql(str(statement), [*zip(*by_column, strict=True)]).rowcount
     columns = [rows.c[name] for name in values[0]]
     arrays = (_unnested(column, [row[column.name] for row in values]) for column in columns)

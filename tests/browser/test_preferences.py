@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 
 WANTED = Preferences(zone="Asia/Tokyo", interests=(Interest("robots"),))
 LOOK = "Preview today’s digest"
-RIS = b"TY  - GEN\nTI  - A Paper Out of Zotero\nER  - \nTY  - GEN\nER  - \n"
+RIS = b"TY  - GEN\nTI  - Diffusion Models for Protein Folding\nER  - \nTY  - GEN\nER  - \n"
 
 
 @pytest.fixture
