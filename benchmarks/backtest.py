@@ -26,7 +26,7 @@ from sqlmodel import Session
 
 from app import main, pipeline
 from app.application import Application
-from app.papers import dedupe, queries
+from app.papers import dedupe, paper_views
 from app.relevance import matching
 from app.settings import Settings
 from app.storage import schema
@@ -114,7 +114,7 @@ def measure_stages(app: Application) -> None:
         corpus = app.models.current(session)
         since = NOW.date() - timedelta(days=DAYS + 8)
         candidates: list[Any] = []
-        read = milliseconds(lambda: candidates.extend(queries.candidates(session, since, NOW.date())))
+        read = milliseconds(lambda: candidates.extend(paper_views.candidates(session, since, NOW.date())))
     indexed = milliseconds(lambda: matching.MatchIndex(candidates, corpus))
     print(f"{len(candidates)} candidates: read {format_times([read])}")
     print(f"{'':16} index {format_times([indexed])}")

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from app import clock, logs, main
 from app.application import Application
 from app.errors import InvalidSettings, PaperboyError
-from app.papers import queries, source_registry
+from app.papers import archive_lists, listings, source_registry
 from app.settings import Settings, load
 from app.storage import api_keys, demo_clock, schema
 from app.text.display import sentence
@@ -165,14 +165,14 @@ def graceful_shutdown(app: Application) -> Iterator[None]:
 def require_papers(app: Application) -> None:
     """Exit with code 1 if there are no papers yet, because a preview would be meaningless."""
     with app.db.read() as session:
-        if queries.is_empty(session):
+        if archive_lists.is_empty(session):
             fail("no paper has been ingested yet: run `paperboy ingest` first")
 
 
 def suggest_day(app: Application, now: datetime, option: str) -> None:
     """If the newest papers are too old for a digest now, name the `option` that uses them."""
     with app.db.read() as session:
-        newest = next(iter(queries.days(session, limit=1)), None)
+        newest = next(iter(listings.days(session, limit=1)), None)
     if newest and newest[0] < now.date() - timedelta(days=app.settings.candidate_days):
         day = newest[0] + timedelta(days=1)
         err().print(f"The newest papers are of {newest[0]}. To use them, add {option} {day}.")

@@ -14,7 +14,16 @@ from app.delivery import ledger
 from app.digests import operator_changes
 from app.digests.operator_changes import Editor
 from app.errors import InvalidInput
-from app.papers import editing, merging, pinning, queries, source_registry
+from app.papers import (
+    archive_lists,
+    canonical_rows,
+    editing,
+    listings,
+    merging,
+    paper_views,
+    pinning,
+    source_registry,
+)
 from app.storage.models import Paper
 
 papers = typer.Typer(
@@ -36,10 +45,10 @@ def search_papers(
 ) -> None:
     """List papers, newest first. Hidden ones are marked."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        if paper_id := queries.find_by_reference(session, text) if text else None:
-            views = queries.paper_views(session, [paper_id])
+        if paper_id := canonical_rows.find_by_reference(session, text) if text else None:
+            views = paper_views.by_ids(session, [paper_id])
         else:
-            views = queries.search(
+            views = archive_lists.search(
                 session, text, hidden=hidden or None, pinned=pinned or None, pinned_at=clock.utcnow(),
                 limit=limit,
             )  # fmt: skip
@@ -61,17 +70,23 @@ def show_paper(name: Name, as_json: output.AsJson = False) -> None:
         paper = operator_changes.find(session, name)
         row_ids = merging.with_absorbed(session, merging.id_of(paper))
         rows = operator_changes.rows_of(session, sorted(row_ids - {paper.id}))
-        listings = queries.listings(session, merging.id_of(paper))
+        listed = listings.of_paper(session, merging.id_of(paper))
         history = ledger.paper_history(session, row_ids)
     states = {state.value: count for state, count in history.states.items()}
     if as_json:
         merged = [_as_json(row) for row in rows.values()]
-        listed = [each._asdict() for each in listings]
-        output.print_json({**_as_json(paper), "listings": listed, "merged_rows": merged, "digests": states})
+        output.print_json(
+            {
+                **_as_json(paper),
+                "listings": [each._asdict() for each in listed],
+                "merged_rows": merged,
+                "digests": states,
+            }
+        )
         return
     fields = [(name, value) for name, value in _as_json(paper).items() if value not in (None, "", [])]
     output.table(["field", "value"], fields)
-    output.table(["listed", "source", "rank"], [(each.day, each.source, each.rank) for each in listings])
+    output.table(["listed", "source", "rank"], [(each.day, each.source, each.rank) for each in listed])
     for number, row in rows.items():
         output.out().print(f"merged: row {number}, {output.escaped(row.title)}")
     counts = ", ".join(f"{count} {state}" for state, count in states.items()) or "none"

@@ -19,7 +19,7 @@ from app import subscribers
 from app.delivery import ledger
 from app.digests import compose, ranking, selection, wording
 from app.errors import InvalidInterest
-from app.papers import queries
+from app.papers import canonical_rows, listings, paper_views
 from app.papers.sources import calendar
 from app.relevance import matching, query_language, reasons, suggestions, translations, trending, user_profile
 from app.relevance.index_cache import IndexCache
@@ -122,9 +122,9 @@ class DigestBuilder:
             if (paper.first_listed_on or today) > self.retained_since
         }
         # The newest listing day, if it is too old for any candidates. None: the archive is empty.
-        self._newest_day = since if self._all else queries.neighbouring_days(session, date.max)[0]
+        self._newest_day = since if self._all else listings.neighbouring_days(session, date.max)[0]
         self._since = since
-        self._earliest_unmerge = queries.earliest_unmerge(session, self._all)
+        self._earliest_unmerge = canonical_rows.earliest_unmerge(session, self._all)
         self._model = context.models.current(session)
         kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
         self._source_kinds = sorted(session.exec(kinds))
@@ -143,7 +143,7 @@ class DigestBuilder:
         """
         since = at.date() - timedelta(days=max(self._settings.candidate_days, WEEKLY_DAYS))
         listed = {
-            number: queries.as_of(paper, at)
+            number: paper_views.as_of(paper, at)
             for number, paper in self._all.items()
             if any(since <= day <= at.date() for day in paper.listed_on) or paper.is_pinned(at)
         }
@@ -487,7 +487,7 @@ class DigestBuilder:
 
 def _candidates(session: Session, since: date, today: date, now: datetime) -> list[PaperView]:
     """Return the papers listed since a day, and those that are pinned, by id."""
-    papers = [*queries.candidates(session, since, today), *queries.pinned(session, now)]
+    papers = [*paper_views.candidates(session, since, today), *paper_views.pinned(session, now)]
     return sorted({paper.id: paper for paper in papers}.values(), key=lambda paper: paper.id)
 
 

@@ -26,7 +26,7 @@ from app.digests.explanation_types import (
 from app.digests.ranking import Ranked
 from app.digests.selection import Selection, SelectionOutcome
 from app.errors import NotFound
-from app.papers import queries
+from app.papers import canonical_rows, paper_views
 from app.relevance.cut_offs import FLOOR
 from app.storage.models import Delivery, Listing, Paper, Source, Subscriber
 from app.subscribers import schedule
@@ -105,10 +105,10 @@ def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
     requested_id = None
     if name.isascii() and name.isdigit() and len(name) < 19:
         requested_id = session.exec(select(Paper.id).where(col(Paper.id) == int(name))).first()
-    requested_id = requested_id or queries.find_by_reference(session, name)
+    requested_id = requested_id or canonical_rows.find_by_reference(session, name)
     if requested_id is None:
         raise NotFound(f"There is no paper {name[:100]} in the archive.")
-    row = queries.papers(session, [requested_id])[requested_id]
+    row = canonical_rows.papers(session, [requested_id])[requested_id]
     listed = select(col(Listing.listed_on), col(Source.name)).join(Source).where(Listing.paper_id == row.id)
     paper = PaperNow(
         id=row.id or 0,
@@ -119,7 +119,7 @@ def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
         hidden_at=row.hidden_at,
         listings=tuple(sorted({(day, source) for day, source in session.exec(listed)})),
     )
-    return paper, queries.paper_views(session, [requested_id])[0]
+    return paper, paper_views.by_ids(session, [requested_id])[0]
 
 
 def _past_deliveries(
@@ -132,7 +132,7 @@ def _past_deliveries(
     rows = session.exec(deliveries.order_by(col(Delivery.created_at).desc())).all()
     digests = ledger.stored_digests(session, [row.id for row in rows])
     papers = {number: ledger.paper_ids(digest) for number, digest in digests.items()}
-    history = queries.MergeHistory.load(session, set().union(*papers.values()))
+    history = canonical_rows.MergeHistory.load(session, set().union(*papers.values()))
 
     def contained(paper_id: int, at: datetime) -> bool:
         return paper in history.papers_at(paper_id, at)

@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 from app.delivery import ledger
 from app.digests import hiding
 from app.errors import InvalidInput, NotFound
-from app.papers import editing, merging, pinning, queries, splitting
+from app.papers import canonical_rows, editing, merging, pinning, splitting
 from app.storage import audit_log
 from app.storage.database import advisory_lock
 from app.storage.models import Paper
@@ -115,7 +115,7 @@ class Editor:
 
 def get(session: Session, paper_id: int) -> Paper:
     """Return a paper by the id of any of its rows. Raise NotFound if there is none."""
-    paper = queries.papers(session, [paper_id]).get(paper_id)
+    paper = canonical_rows.papers(session, [paper_id]).get(paper_id)
     if paper is None:
         raise NotFound(f"there is no paper {paper_id}")
     return paper
@@ -126,7 +126,7 @@ def find(session: Session, name: str) -> Paper:
     name = name.strip()
     if name.isascii() and name.isdigit() and len(name) < 10:
         return get(session, int(name))
-    paper_id = queries.find_by_reference(session, name)
+    paper_id = canonical_rows.find_by_reference(session, name)
     if paper_id is None:
         raise NotFound(f"“{name[:100]}” is not the number, arXiv id, DOI or URL of a paper")
     return get(session, paper_id)

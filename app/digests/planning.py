@@ -29,7 +29,7 @@ from app.digests import updates, wording
 from app.digests.builder import DigestBuilder, DigestContext, DigestRequest, DueSubscriber
 from app.digests.updates import RecentUpdates
 from app.errors import ClockError
-from app.papers import queries
+from app.papers import canonical_rows
 from app.runtime import interpreter
 from app.storage.database import has_changed, in_array, skew
 from app.storage.models import Delivery, Subscriber, SubscriberState
@@ -353,7 +353,7 @@ def _write_down(
     """Enter the shard's digests in the ledger and set its subscribers' next due time."""
     outcomes = _enter(session, entries, now)
     loaded = {paper.id for paper in builder.papers} | recent.current_id.keys()
-    if hidden := queries.hidden(session) & loaded:  # since the run began
+    if hidden := canonical_rows.hidden(session) & loaded:  # since the run began
         ledger.leave_out(session, hidden)
     following_due = {entry.subscriber_id: entry.give_up_at for entry in entries}
     ids = [request.subscriber.id or 0 for request in requests]
@@ -406,7 +406,7 @@ def already_promised(
     If a paper was split after a delivery, these are both papers.
     """
     promised = ledger.paper_ids_promised(session, ids, since, until)
-    history = queries.MergeHistory.load(session, set().union(*promised.values()))
+    history = canonical_rows.MergeHistory.load(session, set().union(*promised.values()))
     return {
         subscriber: frozenset[int]().union(*(history.papers_at(*paper) for paper in papers.items()))
         for subscriber, papers in promised.items()

@@ -15,8 +15,8 @@ from sqlmodel import Session
 
 from app.delivery import ledger
 from app.digests.builder import DigestRequest
-from app.papers import queries
-from app.papers.queries import UpdatedPaper
+from app.papers import updated_papers
+from app.papers.updated_papers import UpdatedPaper
 from app.types import PaperUpdate, UpdateKind
 
 WINDOW = timedelta(days=60)  # older news is dropped, and digests before it are not searched
@@ -49,7 +49,7 @@ class RecentUpdates:
 
 def load(session: Session, now: datetime) -> RecentUpdates:
     """Load the recent updates, once for a run."""
-    papers = queries.updated_papers(session, now - WINDOW)
+    papers = updated_papers.changed_since(session, now - WINDOW)
     return RecentUpdates(now - WINDOW, papers)
 
 

@@ -15,7 +15,7 @@ from app.delivery import ledger
 from app.digests import reconciliation
 from app.doctor import operator_mail
 from app.doctor.findings import Level
-from app.papers import queries, source_registry, sources
+from app.papers import listings, source_registry, sources
 from app.storage import job_runs, locks
 from app.storage.models import SubscriberState
 from app.text.display import count_of
@@ -103,7 +103,7 @@ def _subscribers(session: Session, since: datetime, until: datetime) -> Iterable
 
 
 def _sources(session: Session, begin: datetime) -> Iterable[str]:
-    listed = queries.count_listed(session, begin.date())
+    listed = listings.count_listed(session, begin.date())
     for source in source_registry.all_sources(session):
         number = listed.get(source.id or 0, 0)
         if source.kind not in sources.POLLED and not number:

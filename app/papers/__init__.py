@@ -19,7 +19,11 @@ pinning               put a paper first in digests for some days
 merging               merge two rows, undo a merge
 splitting             split a paper that is really two
 vote_history          the votes for a paper over time, as counted by one source
-queries               read papers for the other packages; find a paper by arXiv id, DOI or URL
+canonical_rows        the current row of a paper: from a merged row, an arXiv id, a DOI or a URL
+paper_views           papers as the other packages see them, with votes, listings and summaries
+listings              the days on which sources listed papers; the most voted papers and the topics of days
+archive_lists         lists of papers: filtered by day, source and code, or searched by operators
+updated_papers        papers that were withdrawn or got code after they were sent
 search_feed           read the archive for the search index
 display               PURE: format a paper's authors and summary for e-mails and pages
 llm_summaries         optional one-sentence summaries, written by a language model

@@ -9,7 +9,7 @@ from typing import Any
 from sqlmodel import Session
 
 from app.errors import InvalidInput
-from app.papers import queries, stored_fields
+from app.papers import paper_views, stored_fields
 from app.storage.database import advisory_lock
 from app.storage.models import Paper
 from app.text import sanitize
@@ -73,7 +73,7 @@ def _has_value(paper: Paper, name: str, value: Any) -> bool:
     if name == "authors":
         return bool(paper.authors == value and paper.author_count == len(value))
     if name in ("url", "pdf_url"):
-        return bool(value == (queries.page_url(paper) if name == "url" else queries.pdf_url(paper)))
+        return bool(value == (paper_views.page_url(paper) if name == "url" else paper_views.pdf_url(paper)))
     return bool(getattr(paper, name) == value)
 
 

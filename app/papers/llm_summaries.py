@@ -20,7 +20,7 @@ from threading import Event
 from sqlmodel import Session, col, func, or_, select
 
 from app.errors import SourceError, Stopping, UnreadableAnswer
-from app.papers import queries
+from app.papers import paper_views
 from app.papers.sources import deadlines, http_client
 from app.settings import Settings
 from app.storage.database import Database
@@ -93,7 +93,7 @@ def papers_to_summarize(session: Session, now: datetime, days: int) -> list[Pape
         .where(
             col(Paper.last_listed_on) > now.date() - timedelta(days=days),
             col(Paper.merged_into_id).is_(None),
-            *queries.PUBLIC,
+            *paper_views.PUBLIC,
             Paper.tldr == "",
             Paper.abstract != "",
             or_(never_asked, col(GeneratedSummary.next_attempt_at) <= now),

@@ -16,7 +16,7 @@ from time import monotonic
 from sqlmodel import Session, col, select
 
 from app.errors import SourceError, Stopping
-from app.papers import ingest, poll_schedule, polling, queries
+from app.papers import canonical_rows, ingest, poll_schedule, polling
 from app.papers.polling import PollContext
 from app.papers.sources import arxiv, deadlines, http_client, huggingface
 from app.storage import job_runs, locks
@@ -85,13 +85,13 @@ def _questions(session: Session, since: datetime) -> list[_Question]:
 def _sent_or_liked(session: Session, since: datetime) -> list[str]:
     """Return the arXiv ids of papers in recent digests and of recently liked ones, newest first."""
     sent = select(PaperSnapshot.paper_id).where(PaperSnapshot.created_at >= since).distinct()
-    papers = queries.papers(session, [*session.exec(sent), *_recently_liked(session, since)])
+    papers = canonical_rows.papers(session, [*session.exec(sent), *_recently_liked(session, since)])
     unique = {paper.arxiv_id: paper for paper in papers.values() if paper.arxiv_id}
     return _newest(unique, MAX_ARXIV_PAPERS)
 
 
 def _liked_without_code(session: Session, since: datetime) -> list[str]:
-    papers = queries.papers(session, _recently_liked(session, since))
+    papers = canonical_rows.papers(session, _recently_liked(session, since))
     unique = {paper.arxiv_id: paper for paper in papers.values() if paper.arxiv_id and not paper.code_url}
     return _newest(unique, MAX_LIKED_PAPERS)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, func, select
 
-from app.papers import queries
+from app.papers import archive_lists
 from app.storage.models import Listing, Paper
 from app.types import PaperView
 
@@ -65,7 +65,7 @@ def versions(session: Session, first: int, last: int) -> dict[int, str]:
     """
     listings = select(func.count()).where(col(Listing.paper_id) == Paper.id).scalar_subquery()
     columns = sql_select(col(Paper.id), col(Paper.updated_at), col(Paper.last_listed_on), listings)
-    rows = session.execute(columns.where(*queries.SEARCHABLE, col(Paper.id).between(first, last)))
+    rows = session.execute(columns.where(*archive_lists.SEARCHABLE, col(Paper.id).between(first, last)))
     return {number: f"{changed.isoformat()} {day} {count}" for number, changed, day, count in rows}
 
 
@@ -76,7 +76,7 @@ def load(session: Session, ids: Sequence[int]) -> list[SearchablePaper]:
     for paper_id, day, source_id in session.execute(columns.where(col(Listing.paper_id).in_(ids))):
         listings[paper_id].append((day, source_id))
     texts = sql_select(*(getattr(Paper, name) for name in (*_TEXT_COLUMNS, "code_url")))
-    rows = session.execute(texts.where(*queries.SEARCHABLE, col(Paper.id).in_(ids)))
+    rows = session.execute(texts.where(*archive_lists.SEARCHABLE, col(Paper.id).in_(ids)))
     return [
         SearchablePaper(
             PaperView(

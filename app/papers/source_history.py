@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, delete, select
 
-from app.papers import queries
+from app.papers import listings
 from app.papers.merging import id_of
 from app.storage.models import Source, SourcePoll
 from app.types import IngestSummary
@@ -47,7 +47,7 @@ def prune(session: Session, before: datetime) -> int:
 
 def describe_silence(session: Session, source: Source, now: datetime) -> str:
     """Return since when a source has listed no paper, if that is longer than in recent weeks, or ""."""
-    days = queries.listing_days(session, source.id or 0, (now - HISTORY).date())
+    days = listings.listing_days(session, source.id or 0, (now - HISTORY).date())
     if len(days) < MIN_DAYS:
         return ""
     longest = max(later - day for day, later in itertools.pairwise(days))

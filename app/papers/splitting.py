@@ -1,7 +1,7 @@
 """Split a paper that is really two. The two are recorded as different, so they are never merged again.
 
 Subscribers who were sent the paper while it was one count as having been sent both (see
-`queries.MergeHistory`).
+`canonical_rows.MergeHistory`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, NotFound
-from app.papers import merging, queries, stored_fields
+from app.papers import listings, merging, stored_fields
 from app.papers.merging import id_of
 from app.storage.database import advisory_lock
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
@@ -77,7 +77,7 @@ _WITHOUT_ID = (col(Paper.arxiv_id).is_(None), col(Paper.doi).is_(None))
 
 def _sources_of(session: Session, row_id: int) -> set[int]:
     """Return the sources whose records are stored under a row."""
-    return {source_id for source_id, _ in queries.sources_of_row(session, row_id)}
+    return {source_id for source_id, _ in listings.sources_of_row(session, row_id)}
 
 
 def _separate(session: Session, chain: list[Paper], doi: str | None, now: datetime) -> Paper:

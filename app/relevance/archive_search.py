@@ -1,6 +1,6 @@
 """Search the whole archive on an index on disk. A query is matched like an interest.
 
-`queries.find_by_reference` finds a paper by arXiv id, DOI or URL.
+`canonical_rows.find_by_reference` finds a paper by arXiv id, DOI or URL.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from sqlmodel import Session, col, select
 
 from app import clock
 from app.errors import DamagedIndex, NotReady
-from app.papers import queries
-from app.papers.queries import PaperFilter
+from app.papers import archive_lists, paper_views
+from app.papers.archive_lists import PaperFilter
 from app.relevance import index_updates
 from app.relevance.candidate_ranking import CandidateRanker, RankedPapers
 from app.relevance.index_fields import ListingFilter
@@ -70,8 +70,8 @@ class ArchiveSearch:
         """
         if query is None:
             with self._db.read() as session:
-                newest = queries.newest(session, only, size, start)
-                total = queries.count(session, only)
+                newest = archive_lists.newest(session, only, size, start)
+                total = archive_lists.count(session, only)
                 return SearchPage(tuple(newest), total, total)
         reader, ranker = self._wait_for_index()
         try:
@@ -82,8 +82,8 @@ class ArchiveSearch:
             raise NotReady from None
         with self._db.read() as session:
             # Papers may have been withdrawn since the last update.
-            ids = queries.filter_ids(session, only, ranked.ids)
-            papers = queries.in_given_order(session, ids[start : start + size])
+            ids = archive_lists.filter_ids(session, only, ranked.ids)
+            papers = paper_views.in_given_order(session, ids[start : start + size])
         total = ranked.total - (len(ranked.ids) - len(ids))
         searchable = 0 if reader.is_complete else reader.papers
         return SearchPage(tuple(papers), total, len(ids), searchable, absent)
@@ -94,7 +94,7 @@ class ArchiveSearch:
         if opened is None:
             return []
         try:
-            return queries.in_given_order(session, opened[1].related(paper_id, limit))
+            return paper_views.in_given_order(session, opened[1].related(paper_id, limit))
         except DamagedIndex:
             self._discard(opened[0])
             return []
@@ -214,4 +214,4 @@ class ArchiveSearch:
 
     def _load_papers(self, ids: Sequence[int]) -> Sequence[PaperView]:
         with self._db.read() as session:
-            return queries.in_given_order(session, ids)
+            return paper_views.in_given_order(session, ids)

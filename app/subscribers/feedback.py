@@ -16,7 +16,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, delete, or_, select
 
 from app.errors import InvalidInput, NotFound
-from app.papers import dedupe, queries
+from app.papers import canonical_rows, dedupe
 from app.relevance.model import RelevanceModel
 from app.storage.database import in_array
 from app.storage.models import FeedbackRow, Paper, PrivatePaper, Subscriber
@@ -52,7 +52,7 @@ def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: boo
     Raise NotFound if there is no such paper, InvalidInput if there would be more than MAX_FEEDBACK papers.
     """
     require_not_erased(get_for_update(session, subscriber_id))
-    paper = queries.papers(session, [paper_id]).get(paper_id)
+    paper = canonical_rows.papers(session, [paper_id]).get(paper_id)
     if paper is None:
         raise NotFound("This paper is no longer in the archive.")
     rows = _feedback_rows(session, subscriber_id)
@@ -62,7 +62,7 @@ def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: boo
 
 def feedback_on(session: Session, subscriber_id: int, paper_id: int) -> bool | None:
     """Return True if a subscriber likes a paper, False if they dislike it, None without feedback."""
-    current = queries.canonical_ids(session, [paper_id])
+    current = canonical_rows.canonical_ids(session, [paper_id])
     rows = _feedback_rows(session, subscriber_id)[current.get(paper_id, 0)]
     return max(rows, key=lambda row: (row.at, row.id)).liked if rows else None
 
@@ -70,7 +70,7 @@ def feedback_on(session: Session, subscriber_id: int, paper_id: int) -> bool | N
 def remove_feedback(session: Session, subscriber_id: int, paper_id: int) -> None:
     """Delete a subscriber's feedback on a paper, including feedback stored under its former ids."""
     get_for_update(session, subscriber_id)
-    current = queries.canonical_ids(session, [paper_id])
+    current = canonical_rows.canonical_ids(session, [paper_id])
     for row in _feedback_rows(session, subscriber_id)[current.get(paper_id, 0)]:
         session.delete(row)
 
@@ -116,7 +116,7 @@ def _store(session: Session, subscriber_id: int, papers: Sequence[Paper], liked:
 def _feedback_rows(session: Session, subscriber_id: int) -> defaultdict[int, list[FeedbackRow]]:
     """Return a subscriber's feedback by the paper's current id."""
     rows = session.exec(select(FeedbackRow).where(FeedbackRow.subscriber_id == subscriber_id)).all()
-    current = queries.canonical_ids(session, {row.paper_id for row in rows})
+    current = canonical_rows.canonical_ids(session, {row.paper_id for row in rows})
     by_paper: defaultdict[int, list[FeedbackRow]] = defaultdict(list)
     for row in rows:
         by_paper[current[row.paper_id]].append(row)
@@ -156,7 +156,7 @@ def all_feedback(session: Session, subscriber_ids: Collection[int]) -> dict[int,
     rated = in_array(session, col(FeedbackRow.subscriber_id), subscriber_ids)
     feedback = select(FeedbackRow).where(rated)
     rows = session.exec(feedback.order_by(col(FeedbackRow.at).desc(), col(FeedbackRow.id).desc())).all()
-    papers = queries.papers(session, {row.paper_id for row in rows})
+    papers = canonical_rows.papers(session, {row.paper_id for row in rows})
     processed: set[tuple[int, int | None]] = set()
     for row in rows:
         paper = papers[row.paper_id]
@@ -246,7 +246,7 @@ def match_references(
             own.setdefault(_title_key(record.title), record)
         else:
             unknown.append(record)
-    archived_papers = queries.papers(session, archived).values()
+    archived_papers = canonical_rows.papers(session, archived).values()
     archived_titles = tuple({paper.id or 0: paper.title for paper in archived_papers}.items())
     return MatchedReferences(archived_titles, tuple(own.values()), tuple(dict.fromkeys(unknown)))
 
@@ -263,7 +263,7 @@ def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: da
     new = [record for record in liked.own if _title_key(record.title) not in private_keys]
     more = len(new) + sum(identity not in rows for identity, _ in liked.archived)
     _check_room(len(rows) + len(private_keys), more)
-    papers = queries.papers(session, [identity for identity, _ in liked.archived])
+    papers = canonical_rows.papers(session, [identity for identity, _ in liked.archived])
     _store(session, subscriber_id, list(papers.values()), True, now)
     session.add_all(
         PrivatePaper(

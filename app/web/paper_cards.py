@@ -10,8 +10,8 @@ from threading import Lock
 
 from sqlmodel import Session
 
-from app.papers import display, queries
-from app.papers.queries import ListingView
+from app.papers import display, listings, paper_views
+from app.papers.listings import ListingView
 from app.relevance import trending
 from app.relevance.suggestions import TopicIndex
 from app.storage.database import Database
@@ -101,19 +101,19 @@ def week_of(day: date) -> Week:
 
 def latest_day(session: Session) -> date | None:
     """Return the newest day that has papers, or None for an empty archive."""
-    return queries.neighbouring_days(session, date.max)[0]
+    return listings.neighbouring_days(session, date.max)[0]
 
 
 def papers_of_day(
     session: Session, day: date, limit: int, now: datetime, page: int = 1, *, with_topics: bool = False
 ) -> Day:
     """Load a page of at most `limit` papers listed on a day, with topics only on request."""
-    papers = queries.candidates(session, day, day)
+    papers = paper_views.candidates(session, day, day)
     trends = trending.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
     start = (page - 1) * limit
     page_cards = tuple(_card(paper, trends[paper.id]) for paper in ranked[start : start + limit])
-    before, after = queries.neighbouring_days(session, day)
+    before, after = listings.neighbouring_days(session, day)
     pages = math.ceil(len(papers) / limit)
     listing = Day(day, page_cards, len(papers), before, after, page, pages, start + 1)
     if not with_topics:
@@ -124,13 +124,13 @@ def papers_of_day(
 
 def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekPapers:
     """Load the `limit` most upvoted papers listed in a week."""
-    ids, total = queries.most_voted(session, week.first, week.last, limit)
-    shown = cards(queries.in_given_order(session, ids), now)
-    before, _ = queries.neighbouring_days(session, week.first)
-    _, after = queries.neighbouring_days(session, week.last)
+    ids, total = listings.most_voted(session, week.first, week.last, limit)
+    shown = cards(paper_views.in_given_order(session, ids), now)
+    before, _ = listings.neighbouring_days(session, week.first)
+    _, after = listings.neighbouring_days(session, week.last)
     return WeekPapers(
         week,
-        tuple(queries.days_between(session, week.first, week.last)),
+        tuple(listings.days_between(session, week.first, week.last)),
         shown,
         total,
         week_of(before) if before else None,
@@ -141,15 +141,15 @@ def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> W
 
 def _topics(session: Session, first: date, last: date, titles: Iterable[str]) -> tuple[str, ...]:
     """Return frequent topics from `first` to `last`, beginning with those of these titles."""
-    return tuple(TopicIndex(queries.titles(session, first, last, TOPIC_TITLES)).varied(titles))
+    return tuple(TopicIndex(listings.titles(session, first, last, TOPIC_TITLES)).varied(titles))
 
 
 def paper_page(session: Session, paper_id: int, related: Iterable[PaperView], now: datetime) -> PaperPage:
     """Load the content of a paper's page."""
-    (paper,) = queries.paper_views(session, [paper_id])
+    (paper,) = paper_views.by_ids(session, [paper_id])
     (card,) = cards([paper], now)
-    listings = tuple(queries.listings(session, paper_id))
-    return PaperPage(card, listings, vote_chart(paper.votes), cards(related, now))
+    listed = tuple(listings.of_paper(session, paper_id))
+    return PaperPage(card, listed, vote_chart(paper.votes), cards(related, now))
 
 
 def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
@@ -176,7 +176,7 @@ class Suggestions:
         with self._lock:
             if self._count_again_at is None or self._count_again_at <= now:
                 with self._db.read() as session:
-                    counted = queries.keywords(session, (now - SUGGEST_FROM).date())
+                    counted = listings.keywords(session, (now - SUGGEST_FROM).date())
                 self._keywords = [word for word, _ in counted.most_common() if 2 < len(word) <= 60]
                 self._count_again_at = now + KEEP_SUGGESTIONS
             keywords = self._keywords

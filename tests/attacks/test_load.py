@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 from app import main, pipeline
 from app.application import Application
 from app.errors import TooManyRequests
-from app.papers import queries
+from app.papers import listings, paper_views
 from app.settings import Settings
 from app.web import connection_limits, http_cache, rate_limits
 from app.web.http_cache import KEEP_PAGES, STALE_PAGES, CachedResponse, ResponseCache
@@ -131,11 +131,12 @@ def test_public_pages_are_built_once_a_minute(
     with app.db.write() as session:
         source = factories.add_source(session, NOW)
         number = factories.add_paper(session, source, "Language Agents", NOW.date(), NOW, abstract="At last.")
-    read = queries.candidates, queries.most_voted, queries.paper_views
+    read = (paper_views, "candidates"), (listings, "most_voted"), (paper_views, "by_ids")
     calls: list[str] = []
-    for each in read:
+    for module, name in read:
+        of = getattr(module, name)
         monkeypatch.setattr(
-            queries, each.__name__, lambda *v, _of=each, **k: (calls.append(_of.__name__), _of(*v, **k))[1]
+            module, name, lambda *v, _of=of, **k: (calls.append(_of.__name__), _of(*v, **k))[1]
         )
     day = NOW.date()
     paths = ["/", f"/day/{day}", f"/week/{day:%G-W%V}", f"/paper/{number}", f"/day/{day}/feed.atom"]

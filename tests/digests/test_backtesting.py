@@ -14,7 +14,7 @@ from app.digests import backtesting, planning
 from app.digests.backtesting import BacktestedEdition
 from app.digests.builder import DigestBuilder
 from app.errors import InvalidInput
-from app.papers import queries
+from app.papers import paper_views
 from app.storage.models import Delivery, Listing, Source, VoteCount
 from app.types import Digest, Interest, PaperView, Skip, VoteSample
 from tests.conftest import NOW
@@ -99,19 +99,19 @@ def test_later_listing_does_not_affect_earlier_days(app: Application) -> None:
         source_id = session.exec(select(Source)).one().id
         session.add(Listing(paper_id=number, original_paper_id=number, source_id=source_id, listed_on=TODAY))
     with app.db.read() as session:
-        (paper,) = queries.paper_views(session, [number])
+        (paper,) = paper_views.by_ids(session, [number])
     assert paper.listed_on == (TODAY - timedelta(days=6), TODAY)
-    assert queries.as_of(paper, NOW - timedelta(days=1)).last_listed_on == TODAY - timedelta(days=6)
-    assert queries.as_of(paper, NOW) == paper
+    assert paper_views.as_of(paper, NOW - timedelta(days=1)).last_listed_on == TODAY - timedelta(days=6)
+    assert paper_views.as_of(paper, NOW) == paper
 
 
 def test_the_oldest_votes_are_used_for_days_before_them() -> None:
     """They are a better estimate than none, but no momentum is computed from them."""
     later = VoteSample(NOW, 40)
     paper = PaperView(1, "Paper", upvotes=90, votes=(later, VoteSample(NOW + timedelta(days=1), 90)))
-    then = queries.as_of(replace(paper, listed_on=(TODAY,)), NOW - timedelta(days=1))
+    then = paper_views.as_of(replace(paper, listed_on=(TODAY,)), NOW - timedelta(days=1))
     assert (then.votes, then.upvotes, then.listed_on) == ((later,), 40, ())
-    assert queries.as_of(PaperView(1, "Paper"), NOW).votes == ()
+    assert paper_views.as_of(PaperView(1, "Paper"), NOW).votes == ()
 
 
 def test_backtest_writes_nothing(app: Application) -> None:
@@ -149,7 +149,7 @@ def test_match_index_is_cached(app: Application) -> None:
     """It is rebuilt when texts or the model change; votes do not matter."""
     number = add_paper(app, "Agents that Plan", 0)
     with app.db.read() as session:
-        papers, corpus = queries.paper_views(session, [number]), app.models.current(session)
+        papers, corpus = paper_views.by_ids(session, [number]), app.models.current(session)
     index = app.indexes.get(papers, corpus)
     assert app.indexes.get([replace(papers[0], upvotes=99)], corpus) is index
     assert app.indexes.get([replace(papers[0], title="Another")], corpus) is not index

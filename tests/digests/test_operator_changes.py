@@ -18,7 +18,7 @@ from app.digests import planning, updates
 from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
-from app.papers import queries
+from app.papers import canonical_rows
 from app.storage.models import (
     AuditEntry,
     Delivery,
@@ -161,13 +161,13 @@ def test_showing_a_paper_shows_its_merged_rows(app: Application) -> None:
         editor.hide(3)
         editor.merge(3, 2)
         editor.merge(2, 1)
-        assert queries.hidden(session) == {1, 2, 3}
+        assert canonical_rows.hidden(session) == {1, 2, 3}
         editor.show(1)
         session.flush()
-        assert queries.hidden(session) == set()
+        assert canonical_rows.hidden(session) == set()
         assert editor.split(1, row_id=2).hidden_at is None
         assert editor.split(2, row_id=3).hidden_at is None
-        assert queries.hidden(session) == set()
+        assert canonical_rows.hidden(session) == set()
 
 
 def test_changes_apply_to_the_paper_as_it_is_now(app: Application) -> None:

@@ -12,7 +12,7 @@ from threading import Event
 import pytest
 
 from app.application import Application
-from app.papers.queries import PaperFilter
+from app.papers.archive_lists import PaperFilter
 from app.relevance import query_language
 from app.relevance.archive_search import ArchiveSearch
 from tests.conftest import NOW

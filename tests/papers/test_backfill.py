@@ -14,7 +14,7 @@ from sqlmodel import col, func, select
 
 from app import pipeline, subscribers
 from app.application import Application
-from app.papers import ingest, polling, queries, source_registry
+from app.papers import ingest, paper_views, polling, source_registry
 from app.papers.sources import files
 from app.storage.models import JobRun, Listing, Paper
 from app.subscribers import Preferences
@@ -52,7 +52,7 @@ def test_row_of_the_metadata_dump(app: Application, now: datetime, tmp_path: Pat
     with app.db.read() as session:
         paper, _ = session.exec(select(Paper).order_by(col(Paper.id))).all()
         assert session.exec(select(func.count()).select_from(Listing)).one() == 0
-        assert queries.candidates(session, date.min, date.max) == []
+        assert paper_views.candidates(session, date.min, date.max) == []
     assert (paper.arxiv_id, paper.doi) == ("0704.0001", "10.1234/birds.1")
     assert (paper.title, paper.abstract) == ("Pigeons That Plan in Large Cities", "We teach pigeons to plan.")
     assert paper.authors == ["Mei Tanaka", "André Silva Jr."]

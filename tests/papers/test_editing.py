@@ -11,7 +11,7 @@ from sqlmodel import col, select
 
 from app.application import Application
 from app.errors import Conflict, InvalidInput, NotFound
-from app.papers import editing, merging, pinning, queries, splitting
+from app.papers import editing, merging, paper_views, pinning, splitting
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import SourceKind
 from tests.papers.test_ingest import DAY, PAGE, PIGEONS, store
@@ -134,7 +134,7 @@ def test_edited_links_of_an_arxiv_paper_are_shown(app: Application, now: datetim
     store(app, now, replace(PIGEONS, url="https://example.org/odd"))
     paper = edit(app, now, pdf_url="https://example.org/a.pdf")
     with app.db.read() as session:
-        [view] = queries.paper_views(session, [paper.id or 0])
+        [view] = paper_views.by_ids(session, [paper.id or 0])
     assert (view.url, view.pdf_url) == ("https://arxiv.org/abs/2611.00001", "https://example.org/a.pdf")
 
 
@@ -255,8 +255,8 @@ def test_pin_lasts_some_days(
             return
         pinning.pin(session, paper, days, now)
     with app.db.read() as session:
-        assert [view.id for view in queries.pinned(session, now)] == [paper.id]
-        assert queries.pinned(session, now + NEXT_DAY) == []
+        assert [view.id for view in paper_views.pinned(session, now)] == [paper.id]
+        assert paper_views.pinned(session, now + NEXT_DAY) == []
     with app.db.write() as session:
         paper = session.get_one(Paper, paper.id)
         pinning.unpin(session, paper)

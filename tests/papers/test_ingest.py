@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 
 from app.application import Application
 from app.errors import Conflict, NotFound
-from app.papers import ingest, merging, queries, search_feed
+from app.papers import archive_lists, canonical_rows, ingest, merging, paper_views, search_feed
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
 
@@ -77,7 +77,7 @@ def test_new_paper_has_a_listing_and_votes(app: Application, now: datetime) -> N
     summary = store(app, now, PIGEONS)
     assert (summary.papers_new, summary.listings) == (1, 1)
     with app.db.read() as session:
-        [view] = queries.candidates(session, DAY, DAY)
+        [view] = paper_views.candidates(session, DAY, DAY)
     assert (view.title, view.upvotes, view.first_listed_on) == (PIGEONS.title, 7, DAY)
 
 
@@ -130,7 +130,7 @@ def test_organization_is_kept_by_sources_that_do_not_name_it(app: Application, n
     newer = replace(nvidia, listed_on=DAY + timedelta(days=2), organization_names=("NVIDIA Research",))
     assert store(app, now, newer).changed == 1
     with app.db.write() as session:
-        [view] = queries.newest(session, queries.PaperFilter(), 9)
+        [view] = archive_lists.newest(session, archive_lists.PaperFilter(), 9)
         [(text, *_)] = search_feed.load(session, [view.id])
         assert text.organization_names == view.organization_names == ("NVIDIA Research",)
         assert text.organization == "NVIDIA Research"
@@ -202,7 +202,7 @@ def test_chain_of_merges(app: Application, now: datetime) -> None:
     with app.db.read() as session:
         assert {row.paper_id for row in session.exec(select(Listing))} == {paper.id}
         ids = [paper_id for paper_id in session.exec(select(Paper.id)) if paper_id]
-        assert set(queries.canonical_ids(session, ids).values()) == {paper.id}
+        assert set(canonical_rows.canonical_ids(session, ids).values()) == {paper.id}
     assert store(app, now, PAGE, kind=SourceKind.PAGE).unchanged == 1
 
 
@@ -223,7 +223,7 @@ def test_source_without_votes_stores_none(app: Application, now: datetime) -> No
     store(app, now, replace(PAGE, comments=3), kind=SourceKind.PAGE)
     store(app, now, replace(PIGEONS, arxiv_id="2611.00009", title="Owls at Noon in the Woods", upvotes=0))
     with app.db.read() as session:
-        views = queries.candidates(session, DAY, DAY)
+        views = paper_views.candidates(session, DAY, DAY)
     assert [[point.upvotes for point in view.votes] for view in views] == [[], [0]]
 
 
@@ -274,7 +274,7 @@ def test_withdrawal_time_is_recorded_once(app: Application, now: datetime) -> No
     assert store(app, now + timedelta(days=3), withdrawn).unchanged == 1
     assert papers(app)[0].withdrawn_at == now
     with app.db.read() as session:
-        assert queries.candidates(session, DAY, DAY) == []
+        assert paper_views.candidates(session, DAY, DAY) == []
 
 
 def test_row_refused_by_the_database_is_rejected(app: Application, now: datetime) -> None:

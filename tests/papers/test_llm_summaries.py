@@ -19,7 +19,7 @@ from sqlmodel import col, select
 from app import main, pipeline
 from app.application import Application
 from app.errors import UnreadableAnswer
-from app.papers import ingest, llm_summaries, queries
+from app.papers import ingest, llm_summaries, paper_views
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
 from app.storage.models import Delivery, GeneratedSummary, JobRun, Paper
@@ -77,7 +77,7 @@ def runs(app: Application) -> list[JobRun]:
 
 def view(app: Application, paper_id: int) -> PaperView:
     with app.db.read() as session:
-        return queries.paper_views(session, [paper_id])[0]
+        return paper_views.by_ids(session, [paper_id])[0]
 
 
 def test_no_endpoint(app: Application, now: datetime) -> None:

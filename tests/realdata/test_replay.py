@@ -15,7 +15,7 @@ from app import pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.digests import reconciliation
-from app.papers import queries
+from app.papers import canonical_rows
 from app.storage.models import Delivery, DeliveryState
 from app.subscribers.schedule import next_due
 from app.types import Cadence, EmptyDigestPolicy, MailKind
@@ -79,7 +79,7 @@ def test_no_paper_is_sent_twice(app: Application, mail_server: MailServer) -> No
         stored = ledger.stored_digests(session, [row.id for row in rows])
         papers = {number: ledger.paper_ids(digest) for number, digest in stored.items()}
         promised = {paper for numbers in papers.values() for paper in numbers}
-        today = queries.canonical_ids(session, promised)
+        today = canonical_rows.canonical_ids(session, promised)
     by_subscriber: dict[int, Counter[int]] = defaultdict(Counter)
     for row in rows:
         by_subscriber[row.subscriber_id].update(today[number] for number in papers.get(row.id or 0, ()))

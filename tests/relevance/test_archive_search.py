@@ -18,8 +18,8 @@ from sqlmodel import Session, col, delete
 from app import clock, main
 from app.application import Application
 from app.errors import InvalidInterest, NotReady
-from app.papers import merging, queries, search_feed
-from app.papers.queries import PaperFilter
+from app.papers import archive_lists, merging, paper_views, search_feed
+from app.papers.archive_lists import PaperFilter
 from app.papers.search_feed import SearchablePaper
 from app.relevance import (
     archive_search,
@@ -121,7 +121,7 @@ def test_withdrawn_papers_disappear_immediately(app: Application) -> None:
         session.get_one(Paper, withdrawn).withdrawn_at = NOW
     result = library.search(query_language.parse("zebra"), PaperFilter(), 0, 20)
     with app.db.read() as session:
-        assert queries.in_given_order(session, [withdrawn, remaining]) == list(result.papers)
+        assert paper_views.in_given_order(session, [withdrawn, remaining]) == list(result.papers)
     assert [paper.id for paper in result.papers] == [remaining]
     assert result.total == 1
 
@@ -409,7 +409,7 @@ def test_related_papers(app: Application) -> None:
     app.models.train(app.db, NOW)
     library = new_search(app)
     with app.db.read() as session:
-        (paper,) = queries.newest(session, PaperFilter(), 1, offset=339)
+        (paper,) = archive_lists.newest(session, PaperFilter(), 1, offset=339)
         assert library.related_papers(session, paper.id, 5) == []
         library.refresh()
         related = library.related_papers(session, paper.id, 5)

@@ -23,7 +23,7 @@ from app.delivery.journal import AttemptResult
 from app.delivery.ledger import claims, daily_limits, recovery
 from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
-from app.papers import queries
+from app.papers import updated_papers
 from app.settings import UncertainPolicy
 from app.storage.database import Database
 from app.storage.models import Delivery, Subscriber
@@ -151,7 +151,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "mail": lambda s: repository.enqueue_requested_mail(s, a_reader(s), MailKind.MANAGE, NOW),
     "schedule": lambda s: repository.reschedule(s, a_reader(s), NOW),
     "mails of a receiver today": lambda s: daily_limits.use_today(s, {"google"}, NOW),
-    "papers with news": lambda s: queries.updated_papers(s, NOW - timedelta(days=60)),
+    "papers with news": lambda s: updated_papers.changed_since(s, NOW - timedelta(days=60)),
     "signing ahead": lambda s: ledger.lock_unsigned(s, NOW, limit=200),
     "find": lambda s: subscribers.find(s, "reader.77@example.org"),
 }

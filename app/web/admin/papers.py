@@ -12,7 +12,7 @@ from app.application import Application
 from app.digests import operator_changes
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
-from app.papers import merging, pinning, queries
+from app.papers import canonical_rows, merging, pinning
 from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
 from app.web.api import paper_changes, papers
 from app.web.api.auth import Id
@@ -47,7 +47,7 @@ def list_papers(
     problem, window = "", window_of(PAPERS_SHOWN, cursor)
     try:
         with app.db.read() as session:
-            paper_id = queries.find_by_reference(session, q) if q.strip() else None
+            paper_id = canonical_rows.find_by_reference(session, q) if q.strip() else None
         if paper_id:
             return back_to(f"{PATH}/{paper_id}")
     except NotFound as error:

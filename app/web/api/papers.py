@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from sqlmodel import Session, col, select
 
 from app.errors import NotFound
-from app.papers import editing, merging, queries
+from app.papers import archive_lists, editing, listings, merging, paper_views
 from app.storage import audit_log
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.types import PaperView
@@ -139,9 +139,9 @@ def list_papers(
     with app.db.read() as session:
         if arxiv_id is not None:
             ids = session.exec(select(Paper.id).where(Paper.arxiv_id == arxiv_id)).all()
-            views = queries.paper_views(session, [paper_id for paper_id in ids if paper_id])
+            views = paper_views.by_ids(session, [paper_id for paper_id in ids if paper_id])
             return Page(items=[_to_out(paper) for paper in views])
-        papers = queries.search(
+        papers = archive_lists.search(
             session, q, day=day, source_id=source_id, hidden=hidden,
             pinned_at=now, pinned=pinned, limit=window.limit + 1, before=window.after_id,
         )  # fmt: skip
@@ -158,7 +158,7 @@ def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
 
 def detail(session: Session, paper_id: int) -> PaperDetail:
     """Return all that is stored about a paper. Raise NotFound if there is none."""
-    views = queries.paper_views(session, [paper_id])
+    views = paper_views.by_ids(session, [paper_id])
     if not views:
         raise NotFound(f"there is no paper {paper_id}")
     row = session.get_one(Paper, views[0].id)
@@ -213,7 +213,7 @@ def _rows(session: Session, paper_id: int) -> list[RowOut]:
             doi=row.doi or "",
             sources=[
                 SourceName(id=source_id, name=name)
-                for source_id, name in queries.sources_of_row(session, row.id or 0)
+                for source_id, name in listings.sources_of_row(session, row.id or 0)
             ],
         )
         for row in sorted(rows, key=lambda row: row.id != paper_id)

@@ -15,8 +15,8 @@ from sqlmodel import Session
 
 from app import clock
 from app.errors import InvalidInterest, NotFound, TooManyRequests
-from app.papers import queries
-from app.papers.queries import PaperFilter
+from app.papers import archive_lists, canonical_rows, listings
+from app.papers.archive_lists import PaperFilter
 from app.relevance import query_language
 from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.web import paper_cards
@@ -53,7 +53,7 @@ def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
     """Show a paper: abstract, votes, listings and related papers."""
     paper_id = _parse_id(number)
     with db(request).read() as session:
-        row = queries.papers(session, [paper_id]).get(paper_id)
+        row = canonical_rows.papers(session, [paper_id]).get(paper_id)
         if row is None:
             raise NotFound("No paper has this number.")
         if row.hidden_at:
@@ -149,7 +149,7 @@ def search(
     except TooManyRequests as error:
         problem = {"q": please_wait(error, "search again")}
         with db(request).read() as session:
-            sources = queries.source_names(session)
+            sources = listings.source_names(session)
         response = _search_page(request, form, 429, problems=problem, sources=sources)
         return with_retry_after(response, error)
 
@@ -163,11 +163,11 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
         capacity.search_limit.hit(visitor(request))
     with db(request).read() as session:
         try:
-            if number := queries.find_by_reference(session, form.q):
+            if number := canonical_rows.find_by_reference(session, form.q):
                 return RedirectResponse(f"/paper/{number}", status_code=303)
         except NotFound as error:
             missing = str(error)
-        empty, sources = queries.is_empty(session), queries.source_names(session)
+        empty, sources = archive_lists.is_empty(session), listings.source_names(session)
         parsed = parse_search(form, sources)
         if not parsed.problems:
             _renew_if_outdated(request, session, later)

@@ -16,7 +16,7 @@ from app import clock, subscribers
 from app.application import Application
 from app.errors import InvalidInput, NotFound, TooManyRequests
 from app.links import Grant, Purpose
-from app.papers import bibliography, queries
+from app.papers import bibliography, canonical_rows
 from app.text import sanitize
 from app.types import ParseResult
 from app.web import feedback_overview, pasted_papers
@@ -73,7 +73,7 @@ def _feedback_page(
 ) -> Response:
     """Show the paper with a button. The page does not name the subscriber, since e-mails get forwarded."""
     with db(request).read() as session:
-        row = queries.papers(session, [paper]).get(paper)
+        row = canonical_rows.papers(session, [paper]).get(paper)
         if row is None:
             raise NotFound("This paper is no longer in the archive.")
         current = subscribers.feedback_on(session, grant.subscriber_id, paper)

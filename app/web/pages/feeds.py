@@ -18,7 +18,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import InvalidInterest, NotFound
 from app.links import Grant, Purpose
-from app.papers import queries
+from app.papers import canonical_rows, listings, paper_views
 from app.relevance.query_language import normalise
 from app.storage.models import Paper
 from app.types import Digest, DigestItem, Interest
@@ -112,7 +112,7 @@ def own_feed(request: Request, grant: Own) -> Response:
         stored = ledger.stored_digests(session, [delivery.id for delivery in delivered])
         times = [(stored[number], row.due_at) for row in delivered if (number := row.id or 0) in stored]
         restored = app.snapshots.restore(session, [digest for digest, _ in times])
-        hidden = queries.hidden(session)
+        hidden = canonical_rows.hidden(session)
         items = [
             item
             for (_, at), entry in zip(times, restored, strict=True)
@@ -128,7 +128,7 @@ def _build_trending(request: Request, now: datetime) -> CachedResponse:
     with _app(request).db.read() as session:
         items = [
             _card_item(card, day)
-            for day, _ in queries.days(session, TRENDING_DAYS)
+            for day, _ in listings.days(session, TRENDING_DAYS)
             for card in paper_cards.papers_of_day(session, day, PAPERS_PER_DAY, now).cards
         ]
         return _build_feed(request, session, info, items, now)
@@ -154,7 +154,7 @@ def _build_interest(request: Request, text: str, now: datetime) -> CachedRespons
     info = FeedInfo(text, description, "/feed", home, query)
     with app.db.read() as session:
         # Votes as of now, as in the feed of trending papers. The editions show those of their own days.
-        papers = queries.paper_views(session, {item.item.paper_id for item in items})
+        papers = paper_views.by_ids(session, {item.item.paper_id for item in items})
         trends = {card.paper.id: card.trend.words for card in paper_cards.cards(papers, now)}
         items = [
             replace(item, item=replace(item.item, trend=trends.get(item.item.paper_id, ""))) for item in items
@@ -182,7 +182,7 @@ def _build_feed(
 ) -> CachedResponse:
     """Serialize a feed in the format given by the path of the request."""
     app, in_json = _app(request), request.url.path.endswith(".json")
-    papers = queries.papers(session, {item.item.paper_id for item in items})
+    papers = canonical_rows.papers(session, {item.item.paper_id for item in items})
     entries, listed = [], set[int | None]()
     for item in items:
         paper = papers.get(item.item.paper_id)

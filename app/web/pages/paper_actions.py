@@ -13,7 +13,7 @@ from sqlmodel import Session
 from app import clock, subscribers
 from app.errors import InvalidInput, NotFound
 from app.links import Grant, Purpose
-from app.papers import queries
+from app.papers import canonical_rows
 from app.relevance import mute_suggestions, query_language
 from app.storage.models import Paper
 from app.text import tokenizer
@@ -130,7 +130,7 @@ def _find_author(paper: Paper, typed: str) -> str:
 
 
 def _paper(session: Session, number: int) -> Paper:
-    paper = queries.papers(session, [number]).get(number)
+    paper = canonical_rows.papers(session, [number]).get(number)
     if paper is None:
         raise NotFound("This paper is no longer in the archive.")
     return paper

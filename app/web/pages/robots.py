@@ -15,7 +15,7 @@ from sqlmodel import col, func, select
 
 from app import clock
 from app.application import Application
-from app.papers import queries
+from app.papers import paper_views
 from app.storage.models import Listing, Paper
 from app.web import http_cache, paper_cards
 from app.web.http_cache import CachedResponse, ResponseCache
@@ -77,7 +77,7 @@ def _index(app: Application) -> CachedResponse:
 
 def _days(app: Application) -> CachedResponse:
     listed = select(col(Listing.listed_on), func.max(col(Paper.updated_at)))
-    visible = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(*queries.PUBLIC)
+    visible = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(*paper_views.PUBLIC)
     by_day = visible.group_by(col(Listing.listed_on)).order_by(col(Listing.listed_on).desc())
     with app.db.read() as session:
         changes = dict(session.exec(by_day).all())  # day → when any of its papers last changed
@@ -90,7 +90,7 @@ def _days(app: Application) -> CachedResponse:
 
 def _papers(app: Application, part: int) -> CachedResponse:
     in_part = col(Paper.id).between(part * MAX_URLS, (part + 1) * MAX_URLS - 1)
-    papers = select(col(Paper.id), col(Paper.updated_at)).where(in_part, *queries.PUBLIC)
+    papers = select(col(Paper.id), col(Paper.updated_at)).where(in_part, *paper_views.PUBLIC)
     papers = papers.where(col(Paper.merged_into_id).is_(None)).order_by(col(Paper.id).desc())
     with app.db.read() as session:
         pages = [(f"/paper/{number}", at) for number, at in session.exec(papers)]

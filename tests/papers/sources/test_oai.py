@@ -14,7 +14,7 @@ from sqlmodel import col, select
 from app import pipeline
 from app.application import Application
 from app.errors import InvalidInput, UnreadableAnswer
-from app.papers import poll_schedule, queries, source_registry
+from app.papers import listings, paper_views, poll_schedule, source_registry
 from app.papers.sources import oai
 from app.papers.sources.http_client import HttpTransport
 from app.storage.models import Listing, Paper, Source
@@ -288,8 +288,8 @@ def test_back_catalogue_is_not_news(harvest: Harvest, now: datetime) -> None:
     app, _, _ = harvest(oai_page(*old, new))
     assert pipeline.refresh(app, now).summary.papers_new == 30
     with app.db.read() as session:
-        assert [paper.title for paper in queries.candidates(session, date.min, TODAY)] == ["A New One"]
-        assert queries.neighbouring_days(session, date.max)[0] == date(2026, 11, 19)
+        assert [paper.title for paper in paper_views.candidates(session, date.min, TODAY)] == ["A New One"]
+        assert listings.neighbouring_days(session, date.max)[0] == date(2026, 11, 19)
         assert len(session.exec(select(Listing)).all()) == 1
         unlisted = select(Paper.id).where(col(Paper.last_listed_on).is_(None))
         assert len(session.exec(unlisted).all()) == 29

@@ -1,4 +1,4 @@
-"""Test queries over papers: a merged paper has the votes and listings of all its rows."""
+"""Test how papers are read: a merged paper has the votes and listings of all its rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import Session
 
 from app.application import Application
-from app.papers import queries
+from app.papers import archive_lists, canonical_rows, listings, paper_views
 from app.storage.models import Listing, Paper, VoteCount
 from tests.conftest import NOW
 from tests.support import factories
@@ -39,7 +39,7 @@ def test_candidates_are_listed_in_the_window(app: Application) -> None:
             for ago in range(4)
         ]
         withdrawn = factories.add_paper(session, source, "Withdrawn", TODAY, NOW, withdrawn_at=NOW)
-        papers = queries.candidates(session, TODAY - timedelta(days=2), TODAY)
+        papers = paper_views.candidates(session, TODAY - timedelta(days=2), TODAY)
     assert [paper.id for paper in papers] == ids[:3]
     assert withdrawn not in {paper.id for paper in papers}
     assert papers[0].sources == ("Hugging Face Daily Papers",)
@@ -53,7 +53,7 @@ def test_votes_of_several_sources_are_summed_over_time(app: Application) -> None
         add_vote(session, number, second.id or 0, NOW + timedelta(hours=1), 5, comments=2, stars=7)
         add_vote(session, number, first.id or 0, NOW + timedelta(hours=2), 40, comments=1)
         add_vote(session, number, first.id or 0, NOW + timedelta(hours=3), 38)
-        (paper,) = queries.paper_views(session, [number])
+        (paper,) = paper_views.by_ids(session, [number])
     assert [point.upvotes for point in paper.votes] == [3, 8, 45, 45]
     assert (paper.upvotes, paper.comments, paper.stars) == (45, 2, 7)
 
@@ -68,12 +68,12 @@ def test_merged_ids_resolve_to_the_remaining_paper(app: Application) -> None:
         session.get_one(Paper, old).merged_into_id = middle
         session.get_one(Paper, middle).merged_into_id = current
         session.flush()
-        assert queries.canonical_ids(session, [old, middle, current, 999]) == {
+        assert canonical_rows.canonical_ids(session, [old, middle, current, 999]) == {
             old: current,
             middle: current,
             current: current,
         }
-        assert [paper.id for paper in queries.paper_views(session, [old, middle])] == [current]
+        assert [paper.id for paper in paper_views.by_ids(session, [old, middle])] == [current]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_paper_url(app: Application, fields: dict[str, str], url: str, pdf: str)
         number = factories.add_paper(
             session, factories.add_source(session, NOW), "Paper", TODAY, NOW, **fields
         )
-        (paper,) = queries.paper_views(session, [number])
+        (paper,) = paper_views.by_ids(session, [number])
     assert (paper.url, paper.pdf_url) == (url, pdf)
 
 
@@ -103,7 +103,7 @@ def test_days_with_paper_counts(app: Application) -> None:
         factories.add_paper(session, first, "Older", date(2026, 11, 1), NOW)
         session.add(Listing(paper_id=number, original_paper_id=number, source_id=second.id, listed_on=TODAY))
         session.flush()
-        assert queries.days(session) == [(TODAY, 1), (date(2026, 11, 1), 1)]
+        assert listings.days(session) == [(TODAY, 1), (date(2026, 11, 1), 1)]
 
 
 def test_search_words_are_literal(app: Application) -> None:
@@ -112,11 +112,11 @@ def test_search_words_are_literal(app: Application) -> None:
         source = factories.add_source(session, NOW)
         titles = ["Agents plan 100% of trips", "Agents remember", "100 agents", "Plan B"]
         ids = {title: factories.add_paper(session, source, title, TODAY, NOW) for title in titles}
-        matches = queries.search(session, "agents 100%")
+        matches = archive_lists.search(session, "agents 100%")
         assert [paper.id for paper in matches] == [ids[titles[0]]]
-        page = queries.search(session, "AGENTS", limit=2)
+        page = archive_lists.search(session, "AGENTS", limit=2)
         assert [paper.title for paper in page] == ["100 agents", "Agents remember"]
-        rest = queries.search(session, "agents", before=page[-1].id)
+        rest = archive_lists.search(session, "agents", before=page[-1].id)
         assert [paper.title for paper in rest] == [titles[0]]
-        assert queries.search(session, "agents", day=date(2026, 11, 1)) == []
-        assert len(queries.search(session, "", source_id=source.id)) == 4
+        assert archive_lists.search(session, "agents", day=date(2026, 11, 1)) == []
+        assert len(archive_lists.search(session, "", source_id=source.id)) == 4

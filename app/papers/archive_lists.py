@@ -1,0 +1,116 @@
+"""Lists of the papers in the archive: filtered by day, source and code, or searched by operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import ColumnElement, false
+from sqlmodel import Session, col, func, or_, select
+
+from app.papers import paper_views
+from app.papers.paper_views import PUBLIC
+from app.storage.database import in_array
+from app.storage.models import Listing, Paper, Source
+from app.types import PaperView
+
+SEARCHABLE = (col(Paper.merged_into_id).is_(None), *PUBLIC)
+
+
+@dataclass(frozen=True, slots=True)
+class PaperFilter:
+    """A filter on papers. Without conditions, it accepts all papers that are neither withdrawn nor hidden."""
+
+    day: date | None = None  # on which a source listed the paper
+    source: str = ""  # the name of a source that listed the paper
+    code: bool = False  # only papers with code
+
+    def __bool__(self) -> bool:
+        return bool(self.day or self.source or self.code)
+
+
+def is_empty(session: Session) -> bool:
+    """Return whether the archive contains no papers."""
+    return session.exec(select(Paper.id).limit(1)).first() is None
+
+
+def search(
+    session: Session, text: str = "", *, day: date | None = None, source_id: int | None = None,
+    hidden: bool | None = None, pinned: bool | None = None, pinned_at: datetime | None = None,
+    limit: int = 50, before: int | None = None,
+) -> list[PaperView]:  # fmt: skip
+    """Return the papers whose title or abstract contains every word of `text`, by descending id.
+
+    Hidden papers are included, unless `hidden` is False. `pinned_at` is the time for `pinned`. For the next
+    page, pass the last id as `before`.
+    """
+    matching = select(Paper).where(col(Paper.merged_into_id).is_(None))
+    if hidden is not None:
+        is_shown = col(Paper.hidden_at).is_(None)
+        matching = matching.where(~is_shown if hidden else is_shown)
+    if pinned is not None and pinned_at:
+        is_pinned = func.coalesce(col(Paper.pinned_until) > pinned_at, false())
+        matching = matching.where(is_pinned if pinned else ~is_pinned)
+    for word in text.split():
+        matching = matching.where(
+            or_(
+                col(Paper.title).icontains(word, autoescape=True),
+                col(Paper.abstract).icontains(word, autoescape=True),
+            )
+        )
+    if day is not None or source_id is not None:
+        listed = select(Listing.paper_id)
+        listed = listed.where(Listing.listed_on == day) if day is not None else listed
+        listed = listed.where(Listing.source_id == source_id) if source_id is not None else listed
+        matching = matching.where(col(Paper.id).in_(listed))
+    if before is not None:
+        matching = matching.where(col(Paper.id) < before)
+    newest_first = matching.order_by(col(Paper.id).desc()).limit(limit)
+    return paper_views.views_of(session, session.exec(newest_first).all())
+
+
+def newest(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> list[PaperView]:
+    """Return the papers that pass a filter, most recently listed first."""
+    return paper_views.in_given_order(session, _newest_ids(session, only, limit, offset))
+
+
+def _newest_ids(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> list[int]:
+    """Return ids by latest listing day, newest first. Papers without a listing come last.
+
+    There may be millions of these, so each half is read in the order of an index.
+    """
+    passing = select(Paper.id).where(*_conditions(only))
+    listed = passing.where(col(Paper.last_listed_on).is_not(None))
+    by_day = listed.order_by(col(Paper.last_listed_on).desc(), col(Paper.id).desc())
+    ids = [paper_id or 0 for paper_id in session.exec(by_day.limit(limit).offset(offset))]
+    if len(ids) < limit:
+        before = session.exec(select(func.count()).select_from(listed.subquery())).one()
+        others = passing.where(col(Paper.last_listed_on).is_(None)).order_by(col(Paper.id).desc())
+        others = others.limit(limit - len(ids)).offset(max(0, offset - before))
+        ids += [paper_id or 0 for paper_id in session.exec(others)]
+    return ids
+
+
+def count(session: Session, only: PaperFilter) -> int:
+    """Return the number of papers that pass a filter."""
+    return session.exec(select(func.count()).select_from(Paper).where(*_conditions(only))).one()
+
+
+def filter_ids(session: Session, only: PaperFilter, ids: Sequence[int]) -> list[int]:
+    """Return those of `ids` whose papers pass a filter, in the given order."""
+    passing_ids = select(Paper.id).where(*_conditions(only), in_array(session, col(Paper.id), ids))
+    passing = {*session.exec(passing_ids)}
+    return [paper_id for paper_id in ids if paper_id in passing]
+
+
+def _conditions(only: PaperFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [*SEARCHABLE]
+    if only.code:
+        conditions.append(col(Paper.code_url) != "")
+    if only.day or only.source:
+        listed = select(Listing.paper_id).join(Source)
+        listed = listed.where(Listing.listed_on == only.day) if only.day else listed
+        listed = listed.where(Source.name == only.source) if only.source else listed
+        conditions.append(col(Paper.id).in_(listed))
+    return conditions

@@ -1,0 +1,128 @@
+"""The current row of a paper: from a row that was merged into it, an arXiv id, a DOI or a URL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select as sql_select
+from sqlmodel import Session, col, select
+
+from app.errors import NotFound
+from app.storage.database import in_array
+from app.storage.models import Merge, Paper
+from app.text import identifiers, sanitize
+
+_REFERENCE = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeHistory:
+    """The merges that were undone, and the current ids of papers."""
+
+    undone: Sequence[tuple[int, int, datetime, datetime | None]]  # survivor, absorbed, from, until
+    current: Mapping[int, int]
+
+    @classmethod
+    def load(cls, session: Session, ids: Collection[int]) -> MergeHistory:
+        """Load the history that papers with these ids may have."""
+        columns = select(Merge.survivor_id, Merge.absorbed_id, Merge.at, Merge.undone_at)
+        undone = session.exec(columns.where(col(Merge.undone_at).is_not(None))).all()
+        parts = {paper_id for survivor, absorbed, *_ in undone for paper_id in (survivor, absorbed)}
+        return cls(undone, canonical_ids(session, parts | set(ids)))
+
+    def papers_at(self, paper_id: int, at: datetime) -> set[int]:
+        """Return the current ids of the papers that had this id at a time.
+
+        A digest of that time with a paper that was split since then contained all of them.
+        """
+        papers = {self.current.get(paper_id, paper_id)}
+        parts = [
+            (self.current.get(survivor, survivor), self.current.get(absorbed, absorbed))
+            for survivor, absorbed, start, end in self.undone
+            if start <= at and (end is None or at <= end)
+        ]
+        while more := {absorbed for survivor, absorbed in parts if survivor in papers} - papers:
+            papers |= more
+        return papers
+
+
+def canonical_ids(session: Session, ids: Collection[int]) -> dict[int, int]:
+    """Map each id to the id of the row into which the paper was merged, or to itself.
+
+    Ids that do not exist are left out.
+    """
+    merged_into: dict[int, int | None] = {}
+    unread = set(ids)
+    while unread:
+        rows = select(Paper.id, Paper.merged_into_id).where(in_array(session, col(Paper.id), unread))
+        targets = {paper_id or 0: target for paper_id, target in session.exec(rows)}
+        merged_into |= targets
+        unread = {target for target in targets.values() if target is not None} - merged_into.keys()
+    canonical = {}
+    for paper_id in ids:
+        if paper_id in merged_into:
+            canonical[paper_id] = paper_id
+            while (target := merged_into[canonical[paper_id]]) is not None:
+                canonical[paper_id] = target
+    return canonical
+
+
+def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
+    """Return the current row for each id, following merges. Ids that do not exist are left out."""
+    canonical = canonical_ids(session, ids)
+    current = select(Paper).where(in_array(session, col(Paper.id), {*canonical.values()}))
+    rows = {row.id: row for row in session.exec(current)}
+    return {paper_id: rows[canonical_id] for paper_id, canonical_id in canonical.items()}
+
+
+def hidden(session: Session) -> set[int]:
+    """Return the ids of the papers that operators have hidden, and of the rows merged into them."""
+    of_papers = select(Paper.id).where(col(Paper.hidden_at).is_not(None), col(Paper.merged_into_id).is_(None))
+    rows = of_papers.cte("hidden_row", recursive=True)
+    merged = select(Paper.id).join(rows, col(Paper.merged_into_id) == rows.c.id)
+    return {row.id for row in session.execute(sql_select(rows.union(merged).c.id))}
+
+
+def earliest_unmerge(session: Session, ids: Collection[int]) -> datetime | None:
+    """Return the time of the earliest merge into one of these papers that was later undone, or None."""
+    history = MergeHistory.load(session, ())
+    return min(
+        (
+            at
+            for survivor, absorbed, at, _ in history.undone
+            if history.current[survivor] in ids or history.current[absorbed] in ids
+        ),
+        default=None,
+    )
+
+
+def find_by_reference(session: Session, reference: str) -> int | None:
+    """Return the id of the paper with an arXiv id, DOI or URL, or None if `reference` is none of these.
+
+    Raise NotFound if the paper is not in the archive.
+    """
+    reference = sanitize.one_line(reference, sanitize.URL_CHARS)
+    if not _REFERENCE.fullmatch(reference):
+        return None
+    doi, url = identifiers.doi(reference), sanitize.url(reference)
+    # The last part of a path, as in huggingface.co/papers/2603.25746.
+    last_part = re.split("[?#]", reference)[0].rstrip("/").rpartition("/")[2]
+    arxiv_id = (
+        identifiers.arxiv_id(reference)[0]
+        or identifiers.arxiv_id(last_part)[0]
+        or identifiers.arxiv_id_of_doi(doi)
+    )
+    if not (arxiv_id or doi or url):
+        return None
+    ids = select(Paper.id)
+    if arxiv_id:
+        ids = ids.where(Paper.arxiv_id == arxiv_id)
+    else:
+        ids = ids.where(Paper.doi == doi) if doi else ids.where(Paper.url == url)
+    paper_id = session.exec(ids).first()
+    if paper_id is None:
+        raise NotFound(f"There is no paper {reference[:100]} in the archive.")
+    return paper_id
