@@ -349,12 +349,12 @@ def preview_with_hints(
     builder = _builder(app, now, day)
     digest = builder.preview((day or now.date()).isoformat(), preferences)
     texts = [interest.text for interest in subscribers.deduplicate(preferences.interests)]
-    return digest, [hint for hint in map(builder.hint, texts) if hint]
+    return digest, [hint for hint in map(builder.interests.hint, texts) if hint]
 
 
 def interest_hint(app: Application, text: str, now: datetime) -> InterestHint:
     """Return what to tell a subscriber about an interest. Raise InvalidInterest if it cannot be parsed."""
-    return _builder(app, now).hint(query_language.parse(text).text)
+    return _builder(app, now).interests.hint(query_language.parse(text).text)
 
 
 def _builder(app: Application, now: datetime, day: date | None = None) -> DigestBuilder:

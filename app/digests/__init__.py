@@ -1,6 +1,7 @@
 """Digests: select the papers for each subscriber, and explain why.
 
-builder           load the candidates once per run and match each distinct interest once
+builder           load the candidates once per run, and build digests from them
+interest_matching match each distinct interest and muted text once; what to tell about an interest
 planning          write one delivery, or one skip with its reason, for everyone who is due
 ranking           PURE: subscribers × papers → the papers above the floor, best first
 selection         PURE: quotas, the best paper of each interest, diversity by MMR

@@ -62,6 +62,6 @@ def daily_counts(
 
     The maximum number of papers in a digest does not apply.
     """
-    papers = builder.papers_above_floor(interest.text, interest.weight)
+    papers = builder.interests.papers_above_floor(interest.text, interest.weight)
     counts = Counter(paper.first_listed_on for paper in papers if paper.id not in muted)
     return tuple(counts[day] for day in days)

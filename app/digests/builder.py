@@ -10,7 +10,6 @@ from functools import cached_property
 from threading import Event
 from typing import NamedTuple
 
-import numpy as np
 import structlog
 from cachetools import FIFOCache
 from sqlmodel import Session, col, select
@@ -18,20 +17,18 @@ from sqlmodel import Session, col, select
 from app import subscribers
 from app.delivery import ledger
 from app.digests import compose, ranking, selection, wording
-from app.errors import InvalidInterest
+from app.digests.interest_matching import InterestMatcher
 from app.papers import canonical_rows, listings, paper_views
 from app.papers.sources import calendar
-from app.relevance import matching, query_language, reasons, suggestions, translations, trending, user_profile
+from app.relevance import trending, user_profile
 from app.relevance.index_cache import IndexCache
 from app.relevance.model_store import ModelStore
-from app.relevance.suggestions import InterestHint
 from app.settings import Settings
 from app.storage.database import Database
 from app.storage.models import Source, Subscriber, SubscriberState
 from app.subscribers import schedule
 from app.types import (
     Cadence,
-    CardReason,
     Digest,
     EmptyDigestPolicy,
     Feedback,
@@ -46,9 +43,6 @@ log = structlog.get_logger(__name__)
 
 WEEKLY_DAYS = 8  # days a weekly digest looks back: one more than a week, for papers listed late
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a shard
-MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
-MAX_MATCHED = 1_000  # interests, besides those of a shard; each takes eight bytes per paper
-_NO_PAPERS = np.array([], np.int32)
 
 
 class DueSubscriber(NamedTuple):
@@ -111,7 +105,7 @@ class DigestBuilder:
     def __init__(
         self, context: DigestContext, session: Session, now: datetime, day: date | None = None, back: int = 0
     ) -> None:
-        self._settings, self._index_cache = context.settings, context.indexes
+        self._settings = context.settings
         today = day or now.date()
         since = today - timedelta(days=back + max(context.settings.candidate_days, WEEKLY_DAYS))
         self.retained_since = now.date() - timedelta(days=context.settings.retention_days)
@@ -128,11 +122,7 @@ class DigestBuilder:
         self._model = context.models.current(session)
         kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
         self._source_kinds = sorted(session.exec(kinds))
-        self._matches = ranking.EvidenceMatrix(self._all)
-        self._queries: dict[str, query_language.Query] = {}
-        self._read_as: dict[str, str] = {}  # an interest → what it most likely means, or ""
-        self._matched_as_read: dict[str, set[int]] = {}  # papers that match what an interest was read as
-        self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
+        self.interests = InterestMatcher(self._all, self._model, context.indexes)
         self._profiles = FIFOCache[tuple[Feedback, ...], ProfileScores](MAX_CACHED_PROFILES)
         self._set_moment(now, today, self._all)
 
@@ -169,9 +159,9 @@ class DigestBuilder:
 
         Results of earlier calls may become unusable.
         """
-        self._matches.limit(MAX_MATCHED)
+        self.interests.forget_most()
         with suppress(Exception):  # raised again, and logged, for the one that causes it
-            self.match_interests([interest for request in requests for interest in request.interests])
+            self.interests.match([interest for request in requests for interest in request.interests])
         prepared = list[ranking.RankingRequest]()
         skips: dict[int, Skip] = {}  # by position
         for position, request in enumerate(requests):
@@ -187,7 +177,7 @@ class DigestBuilder:
 
         Raise InvalidInterest if the subscriber has interests and none of them can be parsed.
         """
-        invalid = self.match_interests(request.interests)
+        invalid = self.interests.match(request.interests)
         valid = tuple(interest for interest in request.interests if interest.text not in invalid)
         if invalid and not valid:
             raise next(iter(invalid.values()))
@@ -201,7 +191,7 @@ class DigestBuilder:
             already_sent=request.already_promised,
             since=_first_day(days, self._today),
             expires_on=_first_day(days, following_due.date()),
-            muted=self.muted_papers(subscriber.muted),
+            muted=self.interests.muted_papers(subscriber.muted),
             max_trending=subscriber.max_trending,
             skipped_editions=tuple(request.skipped_editions),
             invalid_interests=tuple(invalid),
@@ -252,9 +242,9 @@ class DigestBuilder:
         return replace(digest, updates=updates) if updates and isinstance(digest, Digest) else digest
 
     def close(self) -> None:
-        """Release the memory of the run at once: the pool refers to its builder, and the builder to it."""
+        """Release the memory of the matches at once, instead of when the run ends."""
         self._pool = None
-        self._matches = ranking.EvidenceMatrix(())
+        self.interests.release()
 
     @property
     def added_note(self) -> str:
@@ -272,7 +262,7 @@ class DigestBuilder:
         Raise InvalidInterest if an interest cannot be parsed.
         """
         distinct = subscribers.deduplicate(preferences.interests)
-        for error in self.match_interests(distinct).values():
+        for error in self.interests.match(distinct).values():
             raise error
         since = _first_day(self._settings.candidate_days, self._today)
         request = ranking.RankingRequest(
@@ -281,25 +271,11 @@ class DigestBuilder:
             already_sent=already_sent,
             since=since,
             expires_on=since + timedelta(days=1),
-            muted=self.muted_papers(preferences.muted),
+            muted=self.interests.muted_papers(preferences.muted),
             max_trending=preferences.max_trending,
         )
         (ranked,) = ranking.rank(self.pool, [request])
         return compose.compose(edition, ranked)
-
-    def papers_above_floor(self, text: str, weight: float = 1.0) -> list[PaperView]:
-        """Return the papers from all loaded days that this matched interest would select by itself."""
-        is_enough = self._matches.evidence[self._matches.row_of[text]] * weight >= ranking.ENOUGH
-        return [self._all[number] for number in self._matches.ids[is_enough].tolist()]
-
-    def absent_fields_note(self, text: str) -> str:
-        """Return a note that no paper has the category or organisation that the interest requires, or ""."""
-        fields = self._index.filters.absent_fields(self._query(text))
-        return wording.absent_fields_note(fields, self._source_names)
-
-    @cached_property
-    def _source_names(self) -> set[str]:
-        return {name for paper in self._all.values() for name in paper.sources}
 
     @cached_property
     def listing_days(self) -> frozenset[date | None]:
@@ -339,150 +315,16 @@ class DigestBuilder:
         self._pool = ranking.CandidatePool(
             papers=self._papers,
             trends=trending.trends(list(self._papers.values()), self._now),
-            matches=self._matches,
-            reason=self._reason,
-            missing_words=lambda text: self._index.missing_words(self._query(self.read_as(text) or text)),
-            absent_fields_note=self.absent_fields_note,
-            vectors=self._index.vectors,
+            matches=self.interests.evidence,
+            reason=self.interests.reason,
+            missing_words=self.interests.missing_words,
+            absent_fields_note=self.interests.absent_fields_note,
+            vectors=self.interests.vectors,
             today=self._today,
             calendar_note=note,
             pinned=frozenset(n for n, paper in self._papers.items() if paper.is_pinned(self._now)),
         )
         return self._pool
-
-    @cached_property
-    def _index(self) -> matching.MatchIndex:
-        return self._index_cache.get([*self._all.values()], self._model)
-
-    def match_interests(self, interests: Iterable[Interest]) -> dict[str, InvalidInterest]:
-        """Match the interests that have not been matched yet, each distinct text once.
-
-        Return the errors by text for interests that cannot be parsed.
-        """
-        queries: dict[str, query_language.Query] = {}
-        errors: dict[str, InvalidInterest] = {}
-        new_texts = [interest.text for interest in interests if interest.text not in self._matches.row_of]
-        if not new_texts:
-            return errors
-        for text in dict.fromkeys(new_texts):
-            try:
-                queries[text] = self._query(text)
-            except InvalidInterest as error:
-                errors[text] = error
-        read_as = {text: read for text in queries if (read := self.read_as(text))}
-        matches = iter(self._index.matches([*queries.values(), *map(self._query, read_as.values())]))
-        own = dict(zip(queries, matches, strict=False))
-        as_read = dict(zip(read_as, matches, strict=True))
-        for text, hits in own.items():
-            rows, relevance = hits.rows, hits.relevance
-            if text in as_read:
-                rows, relevance, better = self._as_typed_and_read(hits, as_read[text])
-                self._matched_as_read[text] = {*self._matches.ids[better].tolist()}
-            # The index and the matrix have the same papers in the same order.
-            self._matches.add_columns(text, rows, ranking.evidence_of(relevance), hits.excluded)
-        return errors
-
-    def _as_typed_and_read(
-        self, hits: matching.InterestMatches, as_read: matching.InterestMatches
-    ) -> tuple[ranking.Vector, ranking.Vector, ranking.Vector]:
-        """Return the papers that match an interest as typed or as read, and their higher relevance.
-
-        The third array has the papers that match it better as read. All are rows of the index.
-        """
-        typed, read = np.zeros(len(self._matches.ids)), np.zeros(len(self._matches.ids))
-        typed[hits.rows], read[as_read.rows] = hits.relevance, as_read.relevance
-        higher = np.maximum(typed, read)
-        rows = np.union1d(hits.rows, as_read.rows)
-        return rows, higher[rows], np.flatnonzero(read > typed)
-
-    def read_as(self, text: str) -> str:
-        """Return the interest that a misspelt or foreign one most likely means, or "" for any other one.
-
-        Both are searched for. Raise InvalidInterest if the interest cannot be parsed.
-        """
-        if text not in self._read_as:
-            query, self._read_as[text] = self._query(text), ""
-            if self._interest_reader.has_unknown_words(text):
-                read = self._interest_reader.read(text, self._index.missing_words(query))
-                with suppress(InvalidInterest):
-                    self._read_as[text] = self._query(read).text if read else ""
-        return self._read_as[text]
-
-    def hint(self, text: str) -> InterestHint:
-        """Return what to tell a subscriber about a valid interest: see InterestHint."""
-        self.match_interests([Interest(text)])
-        read = self.read_as(text)
-        hint = InterestHint(text, did_you_mean=read)
-        query = self._query(read or text)
-        if not query.terms or self.papers_above_floor(text) or self.absent_fields_note(text):
-            return hint
-        missing = tuple(self._index.missing_words(query))
-        shorter = self._best_shorter_interest(query.text)
-        near = [] if shorter else self._topics.nearest(query.text)
-        return replace(
-            hint,
-            missing_words=missing if self._all else (),  # without recent papers, the words are not at fault
-            is_foreign=bool(missing) and translations.is_foreign_script(query.text),
-            shorter=shorter,
-            topics=tuple(near or ([] if shorter else self._topics.commonest())),
-            topics_are_near=bool(near),
-        )
-
-    def _best_shorter_interest(self, text: str) -> str:
-        """Return the part of an interest that matches papers: with most words, then with the rarest ones."""
-        parts = suggestions.shorter_interests(text)
-        self.match_interests(map(Interest, parts))
-        matching_parts = [part for part in parts if self.papers_above_floor(part)]
-        idf = self._model.statistics.idf
-        return max(
-            matching_parts,
-            key=lambda part: (len(part.split()), sum(map(idf, self._query(part).terms))),
-            default="",
-        )
-
-    @cached_property
-    def _interest_reader(self) -> suggestions.InterestReader:
-        return suggestions.InterestReader(self._model)
-
-    @cached_property
-    def _topics(self) -> suggestions.TopicIndex:
-        return suggestions.TopicIndex(paper.title for paper in self._all.values())
-
-    def muted_papers(self, texts: Iterable[str]) -> frozenset[int]:
-        """Return the papers that match any of these muted texts. No section of a digest includes them."""
-        return frozenset[int]().union(*(self.papers_muted_by(text).tolist() for text in texts))
-
-    def papers_muted_by(self, text: str) -> ranking.Vector:
-        """Return the papers that match a muted text. Spellings of the same query are searched only once."""
-        try:
-            query = replace(query_language.parse_muted(text), text="")
-        except InvalidInterest:  # it was valid when stored, so the subscriber still gets a digest
-            return _NO_PAPERS
-        if query not in self._muted:
-            self._muted[query] = np.array(sorted(self._index.excluded_papers(query)), np.int32)
-        return self._muted[query]
-
-    def match_details(self, text: str, paper: PaperView) -> matching.MatchDetails:
-        """Return how a paper fits an interest; the paper need not be a candidate."""
-        index = self._index if paper.id in self._all else matching.MatchIndex([paper], self._model)
-        texts = filter(None, (text, self.read_as(text)))
-        return max(
-            (index.details(self._query(each), paper.id) for each in texts),
-            key=lambda details: details.relevance,
-        )
-
-    def _query(self, text: str) -> query_language.Query:
-        if text not in self._queries:
-            self._queries[text] = query_language.parse(text)
-        return self._queries[text]
-
-    def _reason(self, text: str, paper_id: int) -> CardReason:
-        if paper_id not in self._matched_as_read.get(text, ()):
-            return self._index.reason(self._query(text), paper_id)
-        read = self.read_as(text)
-        return reasons.with_addition(
-            self._index.reason(self._query(read), paper_id), reasons.reading_note(read)
-        )
 
 
 def _candidates(session: Session, since: date, today: date, now: datetime) -> list[PaperView]:

@@ -63,7 +63,7 @@ def explain(
     cards = {item.paper_id: _card(each, item, score) for each in sections for item, score in each.scored}
     interests = []
     for interest in request.interests:
-        details = builder.match_details(interest.text, view)
+        details = builder.interests.details(interest.text, view)
         weighted = ranking.relevance_of(interest.weight * ranking.evidence_of([details.relevance]))
         interests.append(InterestMatch(interest, details, weighted.item()))
     profile = ranked.profile
@@ -178,7 +178,9 @@ def _ineligible_reason(
     exclusion = ""
     if any(item.paper_id == paper.id for item in request.feedback):
         exclusion = "the subscriber has already given feedback on it"
-    elif muted := [text for text in request.subscriber.muted if paper.id in builder.papers_muted_by(text)]:
+    elif muted := [
+        text for text in request.subscriber.muted if paper.id in builder.interests.papers_muted_by(text)
+    ]:
         exclusion = f"the subscriber has muted “{muted[0]}”, which is in it"
     candidate = builder.pool.papers.get(paper.id)
     is_recent = candidate and (

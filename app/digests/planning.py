@@ -160,13 +160,13 @@ def _match_ahead(context: DigestContext, builder: DigestBuilder, due: SelectOfSc
         feedback = subscribers.feedback_for_ranking(session, muted)
     # An error that is suppressed here is raised again, and logged, when its subscriber is planned.
     with suppress(Exception):
-        builder.match_interests(itertools.chain(*interests.values()))
+        builder.interests.match(itertools.chain(*interests.values()))
     for feedback_of_subscriber in feedback.values():
         with suppress(Exception):
             builder.profile_of(feedback_of_subscriber)
     for texts in muted.values():
         with suppress(Exception):
-            builder.muted_papers(texts)
+            builder.interests.muted_papers(texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ class Previews:
             self._matched.update(interest.text for interest in interests)
             digest = builder.preview(now.date().isoformat(), preferences)
             max_parts = self._app.settings.max_interests - len(interests) + 1  # of one interest that is split
-            muted = builder.muted_papers(preferences.muted)
+            muted = builder.interests.muted_papers(preferences.muted)
             interest_previews = tuple(
                 preview_interest(builder, interest, days, muted, max_parts) for interest in interests
             )
@@ -136,7 +136,7 @@ def preview_interest(
 ) -> InterestPreview:
     """Return the recent matches of an interest, and how many papers the other amounts would match."""
     paper_days = len(builder.listing_days.intersection(days))
-    note = builder.absent_fields_note(interest.text)
+    note = builder.interests.absent_fields_note(interest.text)
 
     def counts_at(weight: float, muted: Collection[int] = muted) -> tuple[int, ...]:
         return backtesting.daily_counts(builder, replace(interest, weight=weight), days, muted)
@@ -151,7 +151,7 @@ def preview_interest(
         amounts.setdefault(in_words(counts_at(weight), paper_days, note), []).append(AMOUNTS[weight])
     parts = query_language.split_suggestion(interest.text)
     return InterestPreview(
-        *(interest.text, counts, description, builder.hint(interest.text)),
+        *(interest.text, counts, description, builder.interests.hint(interest.text)),
         parts=parts if len(parts) <= max_parts else (),
         other_amounts={", ".join(names): rate for rate, names in amounts.items() if rate != description},
     )

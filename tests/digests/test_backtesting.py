@@ -133,7 +133,7 @@ def test_paper_counts_on_its_first_day(app: Application) -> None:
         session.add(Listing(paper_id=again, original_paper_id=again, source_id=source_id, listed_on=TODAY))
     with app.db.read() as session:
         builder = DigestBuilder(app.digest_context, session, NOW, back=3)
-    builder.match_interests(AGENTS)
+    builder.interests.match(AGENTS)
     builder.rewind_to(NOW)
     days = [TODAY - timedelta(days=ago) for ago in (3, 2, 1, 0)]
     assert backtesting.daily_counts(builder, Interest("agents"), days) == (0, 2, 0, 2)

@@ -50,7 +50,7 @@ def test_interest_is_searched_for_as_read(builder: DigestBuilder, typed: str, re
     assert section.interest == typed
     assert VISION in [pick.title for pick in section.picks]
     assert section.picks[0].reason.endswith(f"in the title; your interest was read as “{read}”")
-    assert builder.hint(typed) == InterestHint(typed, did_you_mean=read)
+    assert builder.interests.hint(typed) == InterestHint(typed, did_you_mean=read)
     marks = section.picks[0].marks
     assert marks
     assert marks.title
@@ -77,7 +77,7 @@ def test_explanation_uses_the_reading(builder: DigestBuilder) -> None:
     digest = preview(builder, "vison language modles")
     assert isinstance(digest, Digest)
     paper = next(paper for paper in builder.papers if paper.title == VISION)
-    details = builder.match_details("vison language modles", paper)
+    details = builder.interests.details("vison language modles", paper)
     assert details.in_title
     assert details.relevance == pytest.approx(
         ranking.relevance_of(builder.pool.matches.evidence[0]).max(), abs=1e-6
@@ -112,18 +112,18 @@ def test_explanation_uses_the_reading(builder: DigestBuilder) -> None:
 )
 def test_hints(builder: DigestBuilder, text: str, hint: InterestHint) -> None:
     """An interest that matches nothing is told so, with topics that the archive has."""
-    assert builder.hint(text) == hint
+    assert builder.interests.hint(text) == hint
 
 
 def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder) -> None:
     """The longest part comes first, then the rarest."""
-    hint = builder.hint('"protein" beekeeping')
+    hint = builder.interests.hint('"protein" beekeeping')
     assert hint.shorter == ""
-    assert builder.hint("beekeeping honey").shorter == ""
-    assert builder.hint("SWE-9 protein graphs").shorter == "protein graphs"
-    assert builder.hint("SWE-9 language graphs").shorter == "graphs"  # the rarer word
-    assert builder.hint("SWE-9 beekeeping graphs").shorter == "graphs"
-    strict = builder.hint("SWE-9 graphs")  # the name is required, and no paper has it
+    assert builder.interests.hint("beekeeping honey").shorter == ""
+    assert builder.interests.hint("SWE-9 protein graphs").shorter == "protein graphs"
+    assert builder.interests.hint("SWE-9 language graphs").shorter == "graphs"  # the rarer word
+    assert builder.interests.hint("SWE-9 beekeeping graphs").shorter == "graphs"
+    strict = builder.interests.hint("SWE-9 graphs")  # the name is required, and no paper has it
     assert (strict.missing_words, strict.shorter) == (("SWE", "9"), "graphs")
 
 

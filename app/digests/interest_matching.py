@@ -1,0 +1,203 @@
+"""Match the interests and the muted words of subscribers with the candidate papers, each distinct text once.
+
+An interest that is misspelt or in another language is matched as typed and as what it most likely means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from cachetools import FIFOCache
+
+from app.digests import ranking, wording
+from app.errors import InvalidInterest
+from app.relevance import matching, query_language, reasons, suggestions, translations
+from app.relevance.index_cache import IndexCache
+from app.relevance.model import RelevanceModel
+from app.relevance.suggestions import InterestHint
+from app.types import CardReason, Interest, PaperView
+
+MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
+MAX_MATCHED = 1_000  # interests, besides those of a shard; each takes eight bytes per paper
+_NO_PAPERS = np.array([], np.int32)
+
+
+class InterestMatcher:
+    """The matches of one run. `evidence` has a row for each matched interest and a column for each paper."""
+
+    def __init__(self, papers: Mapping[int, PaperView], model: RelevanceModel, indexes: IndexCache) -> None:
+        self._papers, self._model, self._indexes = papers, model, indexes
+        self.evidence = ranking.EvidenceMatrix(papers)
+        self._queries: dict[str, query_language.Query] = {}
+        self._read_as: dict[str, str] = {}  # an interest → what it most likely means, or ""
+        self._matched_as_read: dict[str, set[int]] = {}  # papers that match what an interest was read as
+        self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
+
+    def forget_most(self) -> None:
+        """Forget the matches of all but MAX_MATCHED interests, which may make earlier results unusable."""
+        self.evidence.limit(MAX_MATCHED)
+
+    def release(self) -> None:
+        """Forget all matches, to release their memory."""
+        self.evidence = ranking.EvidenceMatrix(())
+
+    @property
+    def vectors(self) -> Mapping[int, ranking.Matrix]:
+        """The vectors of the papers, for their similarity."""
+        return self._index.vectors
+
+    def missing_words(self, text: str) -> Sequence[str]:
+        """Return the words of an interest, as read, that no paper contains."""
+        return self._index.missing_words(self._query(self.read_as(text) or text))
+
+    def papers_above_floor(self, text: str, weight: float = 1.0) -> list[PaperView]:
+        """Return the papers from all loaded days that this matched interest would select by itself."""
+        is_enough = self.evidence.evidence[self.evidence.row_of[text]] * weight >= ranking.ENOUGH
+        return [self._papers[number] for number in self.evidence.ids[is_enough].tolist()]
+
+    def absent_fields_note(self, text: str) -> str:
+        """Return a note that no paper has the category or organisation that the interest requires, or ""."""
+        fields = self._index.filters.absent_fields(self._query(text))
+        return wording.absent_fields_note(fields, self._source_names)
+
+    @cached_property
+    def _source_names(self) -> set[str]:
+        return {name for paper in self._papers.values() for name in paper.sources}
+
+    @cached_property
+    def _index(self) -> matching.MatchIndex:
+        return self._indexes.get([*self._papers.values()], self._model)
+
+    def match(self, interests: Iterable[Interest]) -> dict[str, InvalidInterest]:
+        """Match the interests that have not been matched yet, each distinct text once.
+
+        Return the errors by text for interests that cannot be parsed.
+        """
+        queries: dict[str, query_language.Query] = {}
+        errors: dict[str, InvalidInterest] = {}
+        new_texts = [interest.text for interest in interests if interest.text not in self.evidence.row_of]
+        if not new_texts:
+            return errors
+        for text in dict.fromkeys(new_texts):
+            try:
+                queries[text] = self._query(text)
+            except InvalidInterest as error:
+                errors[text] = error
+        read_as = {text: read for text in queries if (read := self.read_as(text))}
+        matches = iter(self._index.matches([*queries.values(), *map(self._query, read_as.values())]))
+        own = dict(zip(queries, matches, strict=False))
+        as_read = dict(zip(read_as, matches, strict=True))
+        for text, hits in own.items():
+            rows, relevance = hits.rows, hits.relevance
+            if text in as_read:
+                rows, relevance, better = self._as_typed_and_read(hits, as_read[text])
+                self._matched_as_read[text] = {*self.evidence.ids[better].tolist()}
+            # The index and the matrix have the same papers in the same order.
+            self.evidence.add_columns(text, rows, ranking.evidence_of(relevance), hits.excluded)
+        return errors
+
+    def _as_typed_and_read(
+        self, hits: matching.InterestMatches, as_read: matching.InterestMatches
+    ) -> tuple[ranking.Vector, ranking.Vector, ranking.Vector]:
+        """Return the papers that match an interest as typed or as read, and their higher relevance.
+
+        The third array has the papers that match it better as read. All are rows of the index.
+        """
+        typed, read = np.zeros(len(self.evidence.ids)), np.zeros(len(self.evidence.ids))
+        typed[hits.rows], read[as_read.rows] = hits.relevance, as_read.relevance
+        higher = np.maximum(typed, read)
+        rows = np.union1d(hits.rows, as_read.rows)
+        return rows, higher[rows], np.flatnonzero(read > typed)
+
+    def read_as(self, text: str) -> str:
+        """Return the interest that a misspelt or foreign one most likely means, or "" for any other one.
+
+        Both are searched for. Raise InvalidInterest if the interest cannot be parsed.
+        """
+        if text not in self._read_as:
+            query, self._read_as[text] = self._query(text), ""
+            if self._interest_reader.has_unknown_words(text):
+                read = self._interest_reader.read(text, self._index.missing_words(query))
+                with suppress(InvalidInterest):
+                    self._read_as[text] = self._query(read).text if read else ""
+        return self._read_as[text]
+
+    def hint(self, text: str) -> InterestHint:
+        """Return what to tell a subscriber about a valid interest: see InterestHint."""
+        self.match([Interest(text)])
+        read = self.read_as(text)
+        hint = InterestHint(text, did_you_mean=read)
+        query = self._query(read or text)
+        if not query.terms or self.papers_above_floor(text) or self.absent_fields_note(text):
+            return hint
+        missing = tuple(self._index.missing_words(query))
+        shorter = self._best_shorter_interest(query.text)
+        near = [] if shorter else self._topics.nearest(query.text)
+        return replace(
+            hint,
+            missing_words=missing if self._papers else (),  # an empty archive is not the words' fault
+            is_foreign=bool(missing) and translations.is_foreign_script(query.text),
+            shorter=shorter,
+            topics=tuple(near or ([] if shorter else self._topics.commonest())),
+            topics_are_near=bool(near),
+        )
+
+    def _best_shorter_interest(self, text: str) -> str:
+        """Return the part of an interest that matches papers: with most words, then with the rarest ones."""
+        parts = suggestions.shorter_interests(text)
+        self.match(map(Interest, parts))
+        matching_parts = [part for part in parts if self.papers_above_floor(part)]
+        idf = self._model.statistics.idf
+        return max(
+            matching_parts,
+            key=lambda part: (len(part.split()), sum(map(idf, self._query(part).terms))),
+            default="",
+        )
+
+    @cached_property
+    def _interest_reader(self) -> suggestions.InterestReader:
+        return suggestions.InterestReader(self._model)
+
+    @cached_property
+    def _topics(self) -> suggestions.TopicIndex:
+        return suggestions.TopicIndex(paper.title for paper in self._papers.values())
+
+    def muted_papers(self, texts: Iterable[str]) -> frozenset[int]:
+        """Return the papers that match any of these muted texts. No section of a digest includes them."""
+        return frozenset[int]().union(*(self.papers_muted_by(text).tolist() for text in texts))
+
+    def papers_muted_by(self, text: str) -> ranking.Vector:
+        """Return the papers that match a muted text. Spellings of the same query are searched only once."""
+        try:
+            query = replace(query_language.parse_muted(text), text="")
+        except InvalidInterest:  # it was valid when stored, so the subscriber still gets a digest
+            return _NO_PAPERS
+        if query not in self._muted:
+            self._muted[query] = np.array(sorted(self._index.excluded_papers(query)), np.int32)
+        return self._muted[query]
+
+    def details(self, text: str, paper: PaperView) -> matching.MatchDetails:
+        """Return how a paper fits an interest; the paper need not be a candidate."""
+        index = self._index if paper.id in self._papers else matching.MatchIndex([paper], self._model)
+        texts = filter(None, (text, self.read_as(text)))
+        return max(
+            (index.details(self._query(each), paper.id) for each in texts),
+            key=lambda details: details.relevance,
+        )
+
+    def _query(self, text: str) -> query_language.Query:
+        if text not in self._queries:
+            self._queries[text] = query_language.parse(text)
+        return self._queries[text]
+
+    def reason(self, text: str, paper_id: int) -> CardReason:
+        if paper_id not in self._matched_as_read.get(text, ()):
+            return self._index.reason(self._query(text), paper_id)
+        read = self.read_as(text)
+        return reasons.with_addition(
+            self._index.reason(self._query(read), paper_id), reasons.reading_note(read)
+        )
