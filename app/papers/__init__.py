@@ -9,6 +9,7 @@ trial                 try a source before it is added; store nothing
 polling               poll the sources that are due, read files, store their papers
 rechecking            ask the sources again about papers that were sent or liked
 ingest                records → new, merged, changed, unchanged or rejected rows
+stored_rows           the stored rows that a batch of records may change, by arXiv id, DOI and title
 duplicate_candidates  find stored papers that new records may duplicate, before the archive is locked
 dedupe                PURE: decide whether two records are the same paper
 title_differences     PURE: decide whether differing words show two different papers

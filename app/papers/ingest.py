@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy.exc import OperationalError, StatementError
-from sqlmodel import Session, col, select
+from sqlmodel import Session
 
 from app.papers import dedupe, duplicate_candidates, field_precedence, merging, stored_fields, vote_history
 from app.papers.duplicate_candidates import (
@@ -25,10 +25,10 @@ from app.papers.duplicate_candidates import (
     DuplicateCandidates,
     Row,
     identity_of,
-    ids_by_title,
 )
 from app.papers.merging import id_of
-from app.storage.database import Database, advisory_lock, in_array, insert_many, reserve_ids
+from app.papers.stored_rows import StoredRows, identity_of_row
+from app.storage.database import Database, advisory_lock, insert_many, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
 
@@ -132,9 +132,6 @@ def _store_rows(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
     return sum((_store_rows(batch, [row]) for row in rows), IngestSummary())
 
 
-_Table = TypeVar("_Table", Paper, Listing, VoteCount)
-
-
 @dataclass
 class _Batch:
     """A batch of records, with all stored rows that it may change."""
@@ -147,12 +144,7 @@ class _Batch:
     # Papers with similar titles that were stored since the candidates were found, by record number.
     recent: Mapping[int, Sequence[int]] = field(default_factory=dict)
     identities: dict[int, int] = field(default_factory=dict)  # row ids, by record number
-    papers: dict[int, Paper] = field(default_factory=dict)
-    by_arxiv: dict[str, Paper] = field(default_factory=dict)
-    by_doi: dict[str, Paper] = field(default_factory=dict)
-    by_key: dict[str, list[Paper]] = field(default_factory=dict)
-    listings: dict[tuple[int, date], Listing] = field(default_factory=dict)
-    votes: dict[int, list[VoteCount]] = field(default_factory=dict)
+    stored: StoredRows = field(init=False)
     # Inserted after the rows of their papers.
     new_rows: list[Listing | VoteCount] = field(default_factory=list)
     reserved_ids: Iterator[int] = field(default_factory=lambda: iter(()))  # for new papers
@@ -168,49 +160,18 @@ class _Batch:
 
     def load(self, rows: Sequence[Row]) -> None:
         """Load the rows that the records may change."""
-        for index in (self.papers, self.by_arxiv, self.by_doi, self.by_key, self.listings, self.votes):
-            index.clear()
         self.new_rows.clear()
-        for paper in self._select(Paper, self._known_ids([record for _, record in rows])):
-            self._index_paper(paper)
-        source_id = self.source.id  # None in a trial
-        for listing in self._select(Listing, self.papers, Listing.source_id == source_id):
-            self.listings[listing.original_paper_id, listing.listed_on] = listing
-        votes = self._select(VoteCount, self.papers, VoteCount.source_id == source_id)
-        for row in sorted(votes, key=lambda row: row.at):
-            self.votes.setdefault(row.original_paper_id, []).append(row)
         near = {key for number, _ in rows for key in self.candidates.by_number.get(number, ()) if key > 0}
-        for paper in self._select(Paper, near - self.papers.keys()):
-            self.papers[id_of(paper)] = paper
-
-    def _known_ids(self, records: Sequence[PaperRecord]) -> set[int]:
-        """Return the ids of the rows with the id, the DOI or the title of a record."""
-        keys = {dedupe.title_key(record.title) for record in records}
-        ids = set(ids_by_title(self.session, keys))
-        for column, values in (
-            (Paper.arxiv_id, {record.arxiv_id for record in records} - {""}),
-            (Paper.doi, {record.doi for record in records} - {""}),
-        ):
-            if values:
-                same = in_array(self.session, col(column), values)
-                ids |= {paper_id or 0 for paper_id in self.session.exec(select(Paper.id).where(same))}
-        return ids
-
-    def _select(self, table: type[_Table], paper_ids: Collection[int], *conditions: Any) -> Sequence[_Table]:
-        """Return the rows of these papers in a table, by id."""
-        if not paper_ids:
-            return ()
-        key: Any = getattr(table, "original_paper_id", None) or Paper.id
-        of_papers = in_array(self.session, key, paper_ids)
-        return self.session.exec(select(table).where(of_papers, *conditions).order_by(col(table.id))).all()
+        self.stored = StoredRows(self.session, self.source)
+        self.stored.load([record for _, record in rows], near)
 
     def find_paper(self, number: int, record: PaperRecord) -> int | None:
         """Return the id of the paper that a record belongs to, or None if it is new."""
-        row = self._find_row(record) or (self.by_doi.get(record.doi) if record.doi else None)
+        row = self.stored.find(record) or (self.stored.by_doi.get(record.doi) if record.doi else None)
         if row is None:
             matches = (root for root, _ in self._same_titles(number, record))
             row = next(matches, None)
-        return id_of(self._root(row)) if row else None
+        return id_of(self.stored.root(row)) if row else None
 
     def _flush(self) -> None:
         """Insert all new rows, with one statement per table."""
@@ -237,9 +198,9 @@ class _Batch:
             is_plain = (
                 bool(record.title and any(value for _, value in names))
                 and all(uses[f"{name} {value}"] == 1 for name, value in names if value)
-                and record.arxiv_id not in self.by_arxiv
-                and record.doi not in self.by_doi
-                and not (keys[number] and keys[number] in self.by_key)
+                and record.arxiv_id not in self.stored.by_arxiv
+                and record.doi not in self.stored.by_doi
+                and not (keys[number] and keys[number] in self.stored.by_key)
                 and self.candidates.by_number.get(number) == []
                 and not self.recent.get(number)
             )
@@ -284,7 +245,7 @@ class _Batch:
             **new.values,
             "id": paper_id,
             "arxiv_id": record.arxiv_id or None,
-            "doi": record.doi if record.doi and record.doi not in self.by_doi else None,
+            "doi": record.doi if record.doi and record.doi not in self.stored.by_doi else None,
             "title_key": key,
             "title_end": dedupe.title_end(key),
             "author_count": new.author_count,
@@ -298,48 +259,23 @@ class _Batch:
             "updated_at": self.now,
         }
 
-    # --- existing rows
-
-    def _index_paper(self, paper: Paper) -> None:
-        self.papers[id_of(paper)] = paper
-        if paper.arxiv_id:
-            self.by_arxiv[paper.arxiv_id] = paper
-        if paper.doi:
-            self.by_doi[paper.doi] = paper
-        self.by_key.setdefault(paper.title_key, []).append(paper)
-
-    def _get(self, paper_id: int) -> Paper:
-        if paper_id not in self.papers:
-            self.papers[paper_id] = self.session.get_one(Paper, paper_id)
-        return self.papers[paper_id]
-
-    def _chain(self, paper: Paper) -> list[Paper]:
-        """Return the row and the rows that it was merged into, up to the paper that subscribers see."""
-        chain = [paper]
-        while chain[-1].merged_into_id is not None:
-            chain.append(self._get(chain[-1].merged_into_id))
-        return chain
-
-    def _root(self, paper: Paper) -> Paper:
-        return self._chain(paper)[-1]
-
     # --- storing one record
 
     def _store_one(self, number: int, record: PaperRecord) -> IngestSummary:
         if not (record.arxiv_id or record.doi or dedupe.title_key(record.title)):
             return IngestSummary(rejections=(Rejection(NO_IDENTITY, number, record.title),))
-        identity = self._find_row(record)
+        identity = self.stored.find(record)
         new = identity is None
         if identity is None:
             if not record.title:  # a source deleted a paper that is not in the archive
                 return IngestSummary(unchanged=1)
             has_id = record.arxiv_id or record.doi
-            if not has_id and len(self._rows_without_id(record)) >= MAX_SAME_TITLE:
+            if not has_id and len(self.stored.rows_without_id(record)) >= MAX_SAME_TITLE:
                 return IngestSummary(rejections=(Rejection(COMMON_TITLE, number, record.title),))
             identity = self._create(record)
         other, reason = self._find_duplicate(identity, number, record, new=new)
         if other is not None:
-            root = self._root(identity)
+            root = self.stored.root(identity)
             has_no_listings = new and merging.order(root, other)[1] is identity
             if has_no_listings:
                 self.session.flush()
@@ -358,31 +294,10 @@ class _Batch:
         changed = changed or votes_changed or listing_change != NO_CHANGE
         return IngestSummary(changed=int(changed), unchanged=int(not changed), listings=listings)
 
-    def _find_row(self, record: PaperRecord) -> Paper | None:
-        """Return the row that is the identity of the record, or None."""
-        if record.arxiv_id:
-            return self.by_arxiv.get(record.arxiv_id)
-        if record.doi:
-            return self.by_doi.get(record.doi)
-        identity = identity_of(record)
-        same = [
-            row
-            for row in self._rows_without_id(record)
-            if dedupe.same_paper_reason(_row_identity(row, row), identity)
-        ]
-        # An operator may have split off the paper of this source.
-        listed = {paper_id for paper_id, _ in self.listings} | self.votes.keys()
-        return min(same, key=lambda row: row.id not in listed, default=None)
-
-    def _rows_without_id(self, record: PaperRecord) -> list[Paper]:
-        """Return the rows that have the record's title but no id."""
-        rows = self.by_key.get(dedupe.title_key(record.title), ())
-        return [row for row in rows if not (row.arxiv_id or row.doi)]
-
     def _create(self, record: PaperRecord) -> Paper:
         paper = Paper(**self._new_row(next(self._reserve_ids()), record))
         self.session.add(paper)
-        self._index_paper(paper)
+        self.stored.add(paper)
         return paper
 
     def _find_duplicate(
@@ -392,8 +307,8 @@ class _Batch:
 
         `new`: the row was just created. Only then are titles compared, and it was never merged before.
         """
-        if record.doi and (same_doi := self.by_doi.get(record.doi)) is not None:
-            root, own_root = self._root(same_doi), self._root(identity)
+        if record.doi and (same_doi := self.stored.by_doi.get(record.doi)) is not None:
+            root, own_root = self.stored.root(same_doi), self.stored.root(identity)
             both_on_arxiv = root.arxiv_id and own_root.arxiv_id
             if (
                 root is not own_root
@@ -410,7 +325,7 @@ class _Batch:
 
     def _same_titles(self, number: int, record: PaperRecord) -> Iterator[tuple[Paper, str]]:
         """Yield the papers that have a record's title, authors and abstract, each with the reason."""
-        rows = self.by_key.get(dedupe.title_key(record.title), ())
+        rows = self.stored.by_key.get(dedupe.title_key(record.title), ())
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
         # The candidates that were found before locking, and rows that were stored since.
         keys = self.candidates.by_number.get(number)
@@ -420,9 +335,9 @@ class _Batch:
         recent = self.recent.get(number, ())
         record_identity = identity_of(record)
         for paper_id in dict.fromkeys([*same_title, *filter(None, near), *recent]):
-            row = self._get(paper_id)
-            root = self._root(row)
-            if reason := dedupe.same_paper_reason(_row_identity(row, root), record_identity):
+            row = self.stored.get(paper_id)
+            root = self.stored.root(row)
+            if reason := dedupe.same_paper_reason(identity_of_row(row, root), record_identity):
                 yield root, reason
 
     def _update_fields(self, identity: Paper, record: PaperRecord) -> bool:
@@ -431,12 +346,12 @@ class _Batch:
         Return whether any row changed.
         """
         changed = False
-        if record.doi and record.arxiv_id and not identity.doi and record.doi not in self.by_doi:
+        if record.doi and record.arxiv_id and not identity.doi and record.doi not in self.stored.by_doi:
             identity.doi = record.doi
-            self.by_doi[record.doi] = identity
+            self.stored.by_doi[record.doi] = identity
             changed = True
         new = field_precedence.from_record(record, self.source.kind)
-        for paper in self._chain(identity):
+        for paper in self.stored.chain(identity):
             had_code = bool(paper.code_url)
             stored = stored_fields.read_fields(paper)
             combined = field_precedence.combine(stored, new)
@@ -458,12 +373,12 @@ class _Batch:
         day = record.listed_on
         if day is None:
             return NO_CHANGE
-        for paper in self._chain(identity):
+        for paper in self.stored.chain(identity):
             merging.note_listing(paper, day)
-        listing = self.listings.get((id_of(identity), day))
+        listing = self.stored.listings.get((id_of(identity), day))
         if listing is None:
             listing = Listing(
-                paper_id=id_of(self._root(identity)),
+                paper_id=id_of(self.stored.root(identity)),
                 original_paper_id=id_of(identity),
                 source_id=id_of(self.source),
                 listed_on=day,
@@ -471,7 +386,7 @@ class _Batch:
                 submitted_by=record.submitted_by,
             )
             self.new_rows.append(listing)
-            self.listings[id_of(identity), day] = listing
+            self.stored.listings[id_of(identity), day] = listing
             return NEW_LISTING
         rank = min((rank for rank in (listing.rank, record.rank) if rank), default=None)
         by = listing.submitted_by or record.submitted_by
@@ -484,11 +399,11 @@ class _Batch:
         """Add the record's figures to its series of votes. Return whether the series changed."""
         if record.upvotes is None:  # the source does not count votes, which is not the same as zero votes
             return False
-        series = self.votes.setdefault(id_of(identity), [])
+        series = self.stored.votes.setdefault(id_of(identity), [])
         figures = tuple(_figures(record).values())
         new_row = partial(
             VoteCount,
-            paper_id=id_of(self._root(identity)),
+            paper_id=id_of(self.stored.root(identity)),
             original_paper_id=id_of(identity),
             source_id=id_of(self.source),
         )
@@ -509,18 +424,3 @@ class _Batch:
 
 def _figures(record: PaperRecord) -> dict[str, int]:
     return {"upvotes": record.upvotes or 0, "comments": record.comments or 0, "stars": record.stars or 0}
-
-
-def _row_identity(row: Paper, root: Paper) -> dedupe.PaperIdentity:
-    """Return the identity of a row: its own title and DOI, and the arXiv id and authors of its paper.
-
-    The abstract is the paper's if the row has none.
-    """
-    own, paper = stored_fields.read_fields(row).values, stored_fields.read_fields(root).values
-    return dedupe.PaperIdentity(
-        own["title"],
-        root.arxiv_id or "",
-        row.doi or "",
-        own["abstract"] or paper["abstract"],
-        tuple(paper["authors"]),
-    )
