@@ -66,6 +66,14 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "LOST_SECONDS", 1.0)
 
 
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Replace all jobs by one, `<lambda>`, which adds a number to this list."""
+    counted: list[int] = []
+    monkeypatch.setattr(jobs, "JOBS", (Job(lambda *_: counted.append(1), "0", "0"),))
+    return counted
+
+
 def statuses_of(app: Application) -> list[tuple[str, str, int]]:
     """Return the name, the status and the attempts of each job that has not succeeded."""
     with app.db.read() as session:
@@ -257,11 +265,9 @@ def test_job_that_kills_processes_is_given_up(
 
 
 def test_job_of_a_killed_process_that_waits_already(
-    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+    build: Callable[[], Application], calls: list[int]
 ) -> None:
     """The stalled job is removed, because the waiting one does its work."""
-    calls = []
-    monkeypatch.setattr(jobs, "JOBS", (Job(lambda *_: calls.append(1), "0", "0"),))
     app = build()
     with app.db.write() as session:
         for status in ("doing", "todo"):
@@ -279,11 +285,9 @@ def test_job_of_a_killed_process_that_waits_already(
 
 @pytest.mark.parametrize("waits", [True, False], ids=["another waits", "none waits"])
 def test_job_that_was_lost_is_run_once_more(
-    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch, waits: bool
+    build: Callable[[], Application], calls: list[int], waits: bool
 ) -> None:
     """A job that a living process took, but whose answer it never got, does not block the later ones."""
-    calls: list[int] = []
-    monkeypatch.setattr(jobs, "JOBS", (Job(lambda *_: calls.append(1), "0", "0"),))
     app = build()
     with worker.running(app) as started:
         started.defer("<lambda>")
@@ -325,12 +329,8 @@ def test_job_that_takes_long_is_not_lost(
     assert calls == [1]
 
 
-def test_database_closes_all_connections(
-    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_database_closes_all_connections(build: Callable[[], Application], calls: list[int]) -> None:
     """The worker connects again, and takes jobs again."""
-    calls: list[int] = []
-    monkeypatch.setattr(jobs, "JOBS", (Job(lambda *_: calls.append(1), "0", "0"),))
     app = build()
     with worker.running(app) as started:
         started.defer("<lambda>")
@@ -347,11 +347,9 @@ def test_database_closes_all_connections(
 
 
 def test_database_unreachable_while_the_pool_opens(
-    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch, calls: list[int]
 ) -> None:
     """The worker opens a new pool: psycopg closes the first one after its time-out."""
-    calls: list[int] = []
-    monkeypatch.setattr(jobs, "JOBS", (Job(lambda *_: calls.append(1), "0", "0"),))
     real, pools = AsyncConnectionPool.open, list[AsyncConnectionPool]()
 
     async def open_late(pool: AsyncConnectionPool, wait: bool = False) -> None:

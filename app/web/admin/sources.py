@@ -38,7 +38,7 @@ MESSAGES = {
 
 @router.get("/admin/sources")
 def list_sources(request: Request, operator: Reader, done: str = "") -> Response:
-    return _page(request, operator, message=MESSAGES.get(done, ""))
+    return _sources_page(request, operator, message=MESSAGES.get(done, ""))
 
 
 @router.post("/admin/sources")
@@ -64,9 +64,9 @@ def add_source(
             body = sources.NewSource(name=name, kind=SourceKind(kind), config=config)
             sources.add_source(app, operator.key, clock.utcnow(), body)
     except (InvalidInput, Conflict, TooManyRequests) as error:
-        return _page(request, operator, typed=typed, problem=str(error), status=422)
+        return _sources_page(request, operator, typed=typed, problem=str(error), status=422)
     if trial:
-        return _page(request, operator, typed=typed, trial=trial)
+        return _sources_page(request, operator, typed=typed, trial=trial)
     return back_to(PATH, "added")
 
 
@@ -95,7 +95,7 @@ def _address(config: dict[str, Any]) -> str:
 @router.get("/admin/sources/{source_id}")
 def show_source(request: Request, operator: Reader, source_id: Id, done: str = "") -> Response:
     """Show a source, and how its last polls ended."""
-    return _one(request, operator, source_id, message=MESSAGES.get(done, ""))
+    return _source_page(request, operator, source_id, message=MESSAGES.get(done, ""))
 
 
 @router.post("/admin/sources/{source_id}")
@@ -124,7 +124,7 @@ def change_source(
             audit_log.record(session, operator.key.name, "source.change", source.name, now)
     except (InvalidInput, Conflict) as error:
         typed = {"name": name, "address": address}
-        return _one(request, operator, source_id, typed=typed, problem=str(error), status=422)
+        return _source_page(request, operator, source_id, typed=typed, problem=str(error), status=422)
     return back_to(f"{PATH}/{source_id}", "changed")
 
 
@@ -154,7 +154,7 @@ def poll_source(request: Request, operator: Writer, source_id: Id, later: Backgr
     return back_to("/admin/sources", "polling")
 
 
-def _one(
+def _source_page(
     request: Request, operator: Operator, source_id: int, *, typed: dict[str, str] | None = None,
     message: str = "", problem: str = "", status: int = 200,
 ) -> Response:  # fmt: skip
@@ -169,7 +169,7 @@ def _one(
     )  # fmt: skip
 
 
-def _page(
+def _sources_page(
     request: Request,
     operator: Operator,
     *,

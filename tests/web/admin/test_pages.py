@@ -6,11 +6,11 @@ import html
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from app import clock, main, pipeline, subscribers
 from app.application import Application
@@ -297,25 +297,27 @@ def test_find_subscribers(sign_in: Callable[..., Desk], people: list[int]) -> No
         assert re.findall(r"[a-z]+@example\.\w+(?=</a>)", page) == found, query
 
 
+def add_digest(
+    session: Session, number: int, reader: int, state: DeliveryState, now: datetime, *, reason: str = "",
+    has_content: bool = True,
+) -> None:  # fmt: skip
+    """Add a digest of the edition 2026-11-19. A restore may have lost its content."""
+    row = Delivery(id=number, subscriber_id=reader, edition="2026-11-19", state=state, reason=reason)
+    row.due_at = row.created_at = now
+    session.add(row)
+    session.flush()
+    if has_content:
+        session.add(DigestContent(delivery_id=number, signature_fingerprint="x"))
+
+
 def test_uncertain_mail_is_sent_again(
     app: Application, sign_in: Callable[..., Desk], people: list[int]
 ) -> None:
     """The page of its edition lists it with a button."""
     now = clock.utcnow()
     with app.db.write() as session:
-        session.add(
-            Delivery(
-                id=7, subscriber_id=people[0], edition="2026-11-19", state=DeliveryState.UNCERTAIN,
-                reason="the connection broke", due_at=now, created_at=now,
-            )
-        )  # fmt: skip
-        session.flush()
-        session.add(DigestContent(delivery_id=7, signature_fingerprint="x"))
-        lost = Delivery(
-            id=8, subscriber_id=people[1], edition="2026-11-19", state=DeliveryState.UNCERTAIN,
-            reason="due before a restore", due_at=now, created_at=now,
-        )  # fmt: skip
-        session.add(lost)
+        add_digest(session, 7, people[0], DeliveryState.UNCERTAIN, now, reason="the connection broke")
+        add_digest(session, 8, people[1], DeliveryState.UNCERTAIN, now, reason="lost", has_content=False)
     desk = sign_in()
     page = desk.get("/admin/editions/2026-11-19").text
     assert "the connection broke" in page
@@ -334,15 +336,8 @@ def test_all_uncertain_mails_of_an_edition_are_sent_again(
     """Those whose content was lost before a restore stay as they are."""
     now = clock.utcnow()
     with app.db.write() as session:
-        for number in (7, 8):
-            session.add(
-                Delivery(
-                    id=number, subscriber_id=people[number - 7], edition="2026-11-19",
-                    state=DeliveryState.UNCERTAIN, due_at=now, created_at=now,
-                )
-            )  # fmt: skip
-        session.flush()
-        session.add(DigestContent(delivery_id=7, signature_fingerprint="x"))
+        add_digest(session, 7, people[0], DeliveryState.UNCERTAIN, now)
+        add_digest(session, 8, people[1], DeliveryState.UNCERTAIN, now, has_content=False)
     desk = sign_in()
     assert "Send all uncertain mails again" in desk.get("/admin/editions/2026-11-19").text
     desk.post("/admin/editions/2026-11-19/resend-uncertain")
@@ -356,14 +351,7 @@ def test_all_failed_mails_of_an_edition_are_retried(
 ) -> None:
     now = clock.utcnow()
     with app.db.write() as session:
-        session.add(
-            Delivery(
-                id=7, subscriber_id=people[0], edition="2026-11-19", state=DeliveryState.FAILED, due_at=now,
-                created_at=now,
-            )
-        )  # fmt: skip
-        session.flush()
-        session.add(DigestContent(delivery_id=7, signature_fingerprint="x"))
+        add_digest(session, 7, people[0], DeliveryState.FAILED, now)
     desk = sign_in()
     assert "Retry all failed mails" in desk.get("/admin/editions/2026-11-19").text
     desk.post("/admin/editions/2026-11-19/retry-failed")
