@@ -194,6 +194,7 @@ class PaperView:
     stars: int = 0  # of its code
     votes: tuple[VoteSample, ...] = ()  # oldest first; empty if no source has votes
     sources: tuple[str, ...] = ()
+    submitted_by: str = ""  # who first submitted it to a source; empty if no source says so
     hidden_at: datetime | None = None  # by an operator
     pinned_at: datetime | None = None
     pinned_until: datetime | None = None
@@ -292,6 +293,7 @@ class DigestItem:
     votes: int = 0
     trend_note: str = ""
     stars: int = 0  # of its code
+    submitted_by: str = ""
     marks: Marks | None = None  # None: the reason is said in words
 
 

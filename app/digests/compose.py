@@ -122,5 +122,6 @@ def _item(paper: PaperView, pool: CandidatePool, reason: CardReason) -> DigestIt
             "votes": paper.upvotes,
             "trend_note": trend.note,
             "stars": paper.stars,
+            "submitted_by": paper.submitted_by,
         }
     return DigestItem(reason=reason.text, marks=reason.marks, **fields)

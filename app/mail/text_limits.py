@@ -26,10 +26,19 @@ class TextLimits(NamedTuple):
     trend_note: int = 80
     summary_by: int = 60
     short_authors: int = 60
+    submitted_by: int = 60
 
 
 _SMALLEST_LIMITS = TextLimits(
-    40, lead_summary=40, title=90, organization=30, reason=80, trend_note=40, summary_by=20, short_authors=30
+    40,
+    lead_summary=40,
+    title=90,
+    organization=30,
+    reason=80,
+    trend_note=40,
+    summary_by=20,
+    short_authors=30,
+    submitted_by=30,
 )
 LIMIT_STEPS = (TextLimits(180), TextLimits(120), _SMALLEST_LIMITS)
 

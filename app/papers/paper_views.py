@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Any, NamedTuple, cast
@@ -94,11 +94,12 @@ def views_of(session: Session, papers: Sequence[Paper | Row[Any]]) -> list[Paper
     of_papers = columns.where(in_array(session, col(VoteCount.paper_id), ids))
     for row in session.exec(of_papers.order_by(col(VoteCount.at), col(VoteCount.id))):
         votes[row.paper_id].append(VoteRow(*row))
-    listings: dict[int, set[tuple[date, str]]] = defaultdict(set)
+    listings: dict[int, set[tuple[date, str, str]]] = defaultdict(set)  # day, source, who submitted it
     names = dict(session.exec(select(Source.id, Source.name)).all())
-    listed = select(col(Listing.paper_id), col(Listing.listed_on), col(Listing.source_id))
-    for paper_id, day, source_id in session.exec(listed.where(in_array(session, col(Listing.paper_id), ids))):
-        listings[paper_id].add((day, names[source_id]))
+    columns = col(Listing.paper_id), col(Listing.listed_on), col(Listing.source_id), col(Listing.submitted_by)
+    listed = select(*columns).where(in_array(session, col(Listing.paper_id), ids))
+    for paper_id, day, source_id, submitted_by in session.exec(listed):
+        listings[paper_id].add((day, names[source_id], submitted_by))
     without_tldr = [paper.id for paper in papers if paper.id is not None and not paper.tldr]
     with_text = select(GeneratedSummary).where(
         GeneratedSummary.text != "", in_array(session, col(GeneratedSummary.paper_id), without_tldr)
@@ -113,11 +114,12 @@ def views_of(session: Session, papers: Sequence[Paper | Row[Any]]) -> list[Paper
 def _view(
     paper: Paper | Row[Any],
     votes: Sequence[VoteRow],
-    listings: Iterable[tuple[date, str]],
+    listings: Collection[tuple[date, str, str]],
     generated: GeneratedSummary | None,
 ) -> PaperView:
     points = tuple(series(votes))
-    days, sources = {day for day, _ in listings}, {name for _, name in listings}
+    days, sources = {day for day, _, _ in listings}, {name for _, name, _ in listings}
+    submitters = (submitted_by for _, _, submitted_by in sorted(listings) if submitted_by)
     return PaperView(
         id=paper.id or 0,
         title=paper.title,
@@ -143,6 +145,7 @@ def _view(
         stars=max({row.source_id: row.stars for row in votes}.values(), default=0),
         votes=points,
         sources=tuple(sorted(sources)),
+        submitted_by=next(submitters, ""),
         hidden_at=paper.hidden_at,
         pinned_at=paper.pinned_at,
         pinned_until=paper.pinned_until,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 import threading
@@ -13,12 +14,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import time_machine
 import trustme
+from fastapi.testclient import TestClient
 from imap_tools import MailMessageFlags
 from sqlalchemy.exc import OperationalError
 from sqlmodel import col, select
 
-from app import bounces, pipeline, subscribers
+from app import bounces, main, pipeline, subscribers
 from app.application import Application
 from app.bounces import processing
 from app.delivery import suppression
@@ -559,6 +562,20 @@ def test_mail_to_the_unsubscribe_address_in_the_folder(app: Application, folder:
     assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unsubscribed": 1}
     assert alice(app).state is SubscriberState.UNSUBSCRIBED
     assert not list(folder.iterdir())
+
+
+def test_plain_request_from_end_to_end(app: Application, mail_server: MailServer, folder: Path) -> None:
+    """A reader answers a digest with "unsubscribe", gets a link by mail, and opens it."""
+    write_mail(folder, "1", unsubscribe_mail("digest@paperboy.test"))
+    assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unsubscribe_links": 1}
+    assert pipeline.send_pending(app, NOW)["sent"] == 1
+    (answer,) = mail_server.messages
+    text = answer.parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    path = re.search(r"https://paperboy\.test(/unsubscribe/\S+)", text)
+    assert path
+    with time_machine.travel(NOW, tick=False), TestClient(main.create_app(app)) as client:
+        assert "unsubscribed" in client.post(path[1]).text
+    assert alice(app).state is SubscriberState.UNSUBSCRIBED
 
 
 def test_forged_token_or_sender_does_not_unsubscribe(app: Application, folder: Path) -> None:

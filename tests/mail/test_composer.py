@@ -174,10 +174,10 @@ def test_large_digest_is_shortened_by_the_same_rule(
 def test_longest_possible_digest_is_below_the_gmail_limit(
     composer: Composer, renderer: Renderer, now: datetime, text: str
 ) -> None:
-    """Twenty-five papers have the longest texts and every line of a card."""
-    longest = dict.fromkeys(("authors", "summary", "reason", "trend", "summary_by"), text * 90)
+    """Thirty papers have the longest texts and every line of a card."""
+    longest = dict.fromkeys(("authors", "summary", "reason", "trend", "summary_by", "submitted_by"), text * 90)
     links = {"code_url": f"https://github.com/{'x' * 60}", "project_url": f"https://x.org/{'y' * 60}"}
-    picks = [sample_digest.pick(n, f"{n} {text * 40}", comments=999, **longest, **links) for n in range(25)]
+    picks = [sample_digest.pick(n, f"{n} {text * 40}", comments=999, **longest, **links) for n in range(30)]
     rendered = check(composer, renderer, request_of(now, digest_of(*picks)))
     assert len(rendered.html.encode()) <= text_limits.MAX_HTML_BYTES
     assert rendered.left_out == 0

@@ -121,7 +121,7 @@ def test_unstyled_mail_is_readable(mails: dict[str, str]) -> None:
     for html in mails.values():
         assert not any(re.search(r"»\s*«", line) for line in UnstyledText(html).lines)
     lines, first = UnstyledText(mails["digest"]).lines, sample_digest.digest().sections[0].picks[0]
-    facts = "140 votes · Mei Tanaka +5 · +137 since yesterday · 12 comments"
+    facts = "140 votes · Mei Tanaka +5 · submitted by Noor Haddad · +137 since yesterday · 12 comments"
     second = sample_digest.digest().sections[0].picks[1]
     assert lines[(start := lines.index(f"«{first.title}»")) : start + 9] == [
         f"«{first.title}»",
@@ -144,7 +144,7 @@ def test_unstyled_mail_starts_with_the_preview_text(mails: dict[str, str]) -> No
         "digest": [
             f"Also in this digest: {also}",
             "Paperboy",
-            "Friday, 20 November 2026 · 8 papers, chosen from 214.",
+            "Friday, 20 November 2026 · 8 of 214 papers.",
         ],
         "a week": [f"Why: {best.reason}", "«Paperboy»", "Week 47 of 2026 · 1 paper."],
         "alone": ["Paperboy", "Friday, 20 November 2026 · 1 paper.", "שיטה"],

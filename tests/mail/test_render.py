@@ -99,11 +99,14 @@ def test_both_parts_contain_every_field(renderer: Renderer, now: datetime) -> No
             for url in filter(None, (pick.url, pick.pdf_url, pick.code_url or pick.project_url)):
                 assert url in list(outline.links())
             assert mail.text.splitlines().count(f"    {pick.url}") == 1
+    assert f"submitted by {lead.submitted_by}" in outline.words
+    assert f"submitted by {lead.submitted_by}" in text
+    assert mail.html.count("submitted by") == 1  # a row has less room than the lead
     assert "Code ★ 2.2k" in outline.words
     assert "code ★ 2.2k" in text
     for words in (
         sample_digest.digest().note,
-        "8 papers, chosen from 214.",
+        "8 of 214 papers.",
         "Friday, 20 November 2026",
     ):
         assert words in outline.words
@@ -427,7 +430,7 @@ def test_unrenderable_paper_is_left_out(renderer: Renderer, now: datetime, inval
     digest = replace(whole, sections=(replace(first, picks=picks), *others))
     mail = renderer.render(mail_request(now, digest, unreadable=2))
     assert mail.left_out == 3
-    assert "7 papers, chosen" in mail.text
+    assert "7 of 214 papers." in mail.text
     assert "Learning Where to Stop" not in mail.html
     assert "FoldLight" in mail.html
 

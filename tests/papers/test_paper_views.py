@@ -58,6 +58,20 @@ def test_votes_of_several_sources_are_summed_over_time(app: Application) -> None
     assert (paper.upvotes, paper.comments, paper.stars) == (45, 2, 7)
 
 
+def test_first_submitter_is_named(app: Application) -> None:
+    """A source that names nobody is passed over."""
+    with app.db.write() as session:
+        sources = [factories.add_source(session, NOW, name) for name in ("A", "B", "C")]
+        number = factories.add_paper(session, sources[0], "Paper", TODAY - timedelta(days=2), NOW)
+        for source, ago, name in zip(sources[1:], (0, 1), ("Late", "Early"), strict=True):
+            day = TODAY - timedelta(days=ago)
+            at_paper = {"paper_id": number, "original_paper_id": number, "source_id": source.id}
+            session.add(Listing(**at_paper, listed_on=day, submitted_by=name))
+        session.flush()
+        (paper,) = paper_views.by_ids(session, [number])
+    assert paper.submitted_by == "Early"
+
+
 def test_merged_ids_resolve_to_the_remaining_paper(app: Application) -> None:
     """Ids in old digests lead to the current paper through any chain of merges."""
     with app.db.write() as session:

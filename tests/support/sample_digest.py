@@ -44,6 +44,7 @@ def digest(edition: str = "2026-11-20") -> Digest:
             trend_note="+137 since yesterday",
             comments=12,
             stars=2207,
+            submitted_by="Noor Haddad",
             code_url="https://github.com/example/read-or-retrieve",
         ),
         pick(
@@ -56,6 +57,7 @@ def digest(edition: str = "2026-11-20") -> Digest:
             "errs less: stopping is learned from whether the next document changed the answer.",
             reason="matches “retrieval” in the title",
             trend="38 votes",
+            submitted_by="Jonas Weber",
             votes=38,
         ),
         pick(

@@ -173,6 +173,7 @@ def _card_item(card: paper_cards.PaperCard, day: date) -> FeedItem:
     item = DigestItem(
         paper.id, paper.title, card.authors, card.summary, "", card.trend.words, paper.url, paper.pdf_url,
         paper.code_url, paper.project_url, summary_by=paper.tldr_by, organization=paper.organization,
+        comments=paper.comments, stars=paper.stars, submitted_by=paper.submitted_by,
     )  # fmt: skip
     return FeedItem(item, paper.votes[-1].at if paper.votes else _midnight(day))
 

@@ -316,6 +316,21 @@ def test_search_without_results_gives_advice(app: Application, client: TestClien
     assert "No papers match, because none of them has an organisation or a category." in page
 
 
+def test_cards_and_feeds_have_what_the_community_said(app: Application, client: TestClient) -> None:
+    """They name the submitter and count comments and stars."""
+    fields = {"code_url": "https://github.com/a/b", "stars": 57, "upvotes": 1, "comments": 3}
+    add_papers(app, record(1, authors=("Ada Lovelace",), submitted_by="Mei <b>", **fields))
+    byline = '<p class="byline"><bdi>Ada Lovelace</bdi> · submitted by <bdi>Mei &lt;b&gt;</bdi>'
+    for path in ("/day/2026-11-19", "/search"):
+        page = client.get(path).text
+        assert byline in page
+        assert ">Code ★ 57</a>" in page
+    feed = unescape(client.get("/feed.atom").text)
+    assert "<p>Ada Lovelace · submitted by Mei &lt;b&gt;</p>" in feed
+    assert "1 vote · 3 comments</p>" in feed
+    assert ">Code ★ 57</a>" in feed
+
+
 def test_cards_name_the_organization(app: Application, client: TestClient) -> None:
     """It comes before the authors, or alone."""
     names = ("Of <b>Birds</b>",)

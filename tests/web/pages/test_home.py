@@ -16,6 +16,7 @@ from app.errors import TooManyRequests
 from app.papers import ingest
 from app.storage.models import Delivery, Event, FormSubmission, Source, Subscriber, SubscriberState
 from app.types import EmptyDigestPolicy, MailKind, PaperRecord, ParseResult, SourceKind
+from app.web.proof_of_work import Challenge
 from app.web.rate_limits import Capacity, RateLimiter
 from tests.support.mail_server import MailServer
 from tests.web.conftest import ALICE, WANTED
@@ -251,6 +252,15 @@ def test_excess_sign_ups_need_proof_of_work_or_a_wait(app: Application) -> None:
     assert "One moment, please" in answer.text
     assert count_rows(app, Event) == events
     assert count_rows(app, FormSubmission) == 2
+
+
+def test_form_can_be_sent_without_a_script(client: TestClient) -> None:
+    """Even if only a proof of work admits it now: after an hour, the limits count anew."""
+    client.app.state.admission.admit = lambda *_: Challenge("{}", 1, "proof", None)  # type: ignore[attr-defined]
+    answer = client.post("/subscribe", data=FORM)
+    assert answer.status_code == 429
+    assert "Please wait an hour, then press the button." in answer.text
+    assert re.search(r"<button [^>]*>Send</button>", answer.text)
 
 
 def test_mails_to_one_address_are_limited(app: Application, client: TestClient) -> None:
