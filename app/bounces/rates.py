@@ -38,6 +38,15 @@ class ReceiverRate:
     def complaint_percent(self) -> float:
         return 100 * self.complaints / max(self.sent, self.complaints, 1)
 
+    def is_excessive(self, percent: float) -> bool:
+        """Return whether readers complained about at least `percent` of the mails."""
+        return self.complaints >= MIN_COMPLAINTS and self.complaint_percent >= percent
+
+    def counts(self) -> str:
+        """Return the counts, for operators."""
+        notices = f"{count_of(self.bounces, 'bounce')}, {count_of(self.complaints, 'complaint')}"
+        return f"{self.sent:,} sent, {notices}"
+
     def describe(self) -> str:
         """Describe the complaints, for operators."""
         percent = f"{self.complaint_percent:.2f} %"
@@ -110,12 +119,11 @@ def newest_notices(session: Session, now: datetime, days: int, limit: int) -> li
     return [RecordedNotice(*row) for row in session.exec(notices)]
 
 
-def excessive(
-    session: Session, now: datetime, percent: float, complaints_since: datetime | None = None
+def of_last_week(
+    session: Session, now: datetime, complaints_since: datetime | None = None
 ) -> list[ReceiverRate]:
-    """Return the receivers whose readers complained about at least `percent` of the last days' mails."""
-    rates = between(session, now - WINDOW, now + timedelta(seconds=1), complaints_since)
-    return [rate for rate in rates if rate.complaints >= MIN_COMPLAINTS and rate.complaint_percent >= percent]
+    """Return a row for each receiver. Leave out complaints before `complaints_since`."""
+    return between(session, now - WINDOW, now + timedelta(seconds=1), complaints_since)
 
 
 def pause_if_excessive(session: Session, now: datetime, percent: float) -> None:
@@ -125,5 +133,6 @@ def pause_if_excessive(session: Session, now: datetime, percent: float) -> None:
     """
     if percent:
         resumed_at = audit_log.last_time(session, audit_log.SENDING_RESUMED, ledger.ALL_EDITIONS)
-        for rate in excessive(session, now, percent, resumed_at):
-            ledger.pause(session, rate.describe(), now)
+        for rate in of_last_week(session, now, resumed_at):
+            if rate.is_excessive(percent):
+                ledger.pause(session, rate.describe(), now)

@@ -88,8 +88,7 @@ def build(app: Application, now: datetime) -> OperatorReport:
 
 def _rates(by_receiver: Sequence[rates.ReceiverRate]) -> Iterable[str]:
     for rate in by_receiver:
-        notices = f"{count_of(rate.bounces, 'bounce')}, {count_of(rate.complaints, 'complaint')}"
-        yield f"{rate.receiver}: {rate.sent:,} sent, {notices}"
+        yield f"{rate.receiver}: {rate.counts()}"
     if not by_receiver:
         yield "No mail was sent."
 

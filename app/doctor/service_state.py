@@ -62,9 +62,14 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
             message = f"mails wait until {backoff.until:%Y-%m-%d %H:%M} UTC: {backoff.reason}"
             fix = "find out why: the delays grow as long as the provider asks for less"
             yield warning(f"receiver {backoff.receiver}", message, fix)
-        for rate in rates.excessive(session, now, rates.WARN_PERCENT):
-            fix = "find out why subscribers do not want these mails; providers start to refuse mail at .3 %"
-            yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
+        for rate in rates.of_last_week(session, now):
+            if rate.is_excessive(rates.WARN_PERCENT):
+                fix = (
+                    "find out why subscribers do not want these mails; providers start to refuse mail at .3 %"
+                )
+                yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
+            else:
+                yield ok(f"mail to {rate.receiver}", f"{rate.counts()} since {rate.day}")
         for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
             assert key.expires_at is not None  # noqa: S101 - the query compares it
             message = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"

@@ -152,13 +152,21 @@ def test_provider_of_national_domains(address: str, provider: str) -> None:
 
 
 def test_doctor_warns_before_sending_pauses(app: Application) -> None:
-    """It names the receiver."""
+    """It names the receiver. Below the limit, it shows the counts of the week."""
     with app.db.write() as session:
         ids = add_mails(session, "yahoo.com", 4)
-    check = service_state.check
-    assert not [each for each in check(app.db, app.models, NOW) if each.check == "complaints yahoo"]
+        bounce_twice(session, add_mails(session, "gmail.com", 1)[0])
+    findings = {finding.check: finding for finding in service_state.check(app.db, app.models, NOW)}
+    assert "complaints yahoo" not in findings
+    google = findings["mail to google"]
+    assert (google.level, google.message) == (
+        Level.OK,
+        "1 sent, 1 bounce, 0 complaints since 2026-11-13",
+    )
     for delivery_id in ids[:3]:
         complain(app, delivery_id, percent=0)
-    (finding,) = [each for each in check(app.db, app.models, NOW) if each.check == "complaints yahoo"]
+    findings = {finding.check: finding for finding in service_state.check(app.db, app.models, NOW)}
+    assert "mail to yahoo" not in findings
+    finding = findings["complaints yahoo"]
     assert finding.level is Level.WARNING
     assert "to yahoo (75.00 %)" in finding.message

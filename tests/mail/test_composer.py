@@ -175,7 +175,9 @@ def test_longest_possible_digest_is_below_the_gmail_limit(
     composer: Composer, renderer: Renderer, now: datetime, text: str
 ) -> None:
     """Thirty papers have the longest texts and every line of a card."""
-    longest = dict.fromkeys(("authors", "summary", "reason", "trend", "summary_by", "submitted_by"), text * 90)
+    longest = dict.fromkeys(
+        ("authors", "summary", "reason", "trend", "summary_by", "submitted_by"), text * 90
+    )
     links = {"code_url": f"https://github.com/{'x' * 60}", "project_url": f"https://x.org/{'y' * 60}"}
     picks = [sample_digest.pick(n, f"{n} {text * 40}", comments=999, **longest, **links) for n in range(30)]
     rendered = check(composer, renderer, request_of(now, digest_of(*picks)))
