@@ -23,10 +23,11 @@ DISCONNECT = """
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
 WRITTEN_TABLES = """
-    SELECT oid::regclass::text FROM pg_class
+    SELECT oid::regclass::text, pg_relation_size(oid) / current_setting('block_size')::int FROM pg_class
     WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
         AND relname <> 'alembic_version' AND pg_relation_size(oid) > 0
 """
+VACUUM_PAGES = 16  # deleted rows of smaller tables may stay in their files
 RESTART_SEQUENCES = """
     SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1, false) FROM pg_sequences
     WHERE last_value IS NOT NULL
@@ -60,10 +61,16 @@ class PostgresServer:
         """
         with self._connect(make_url(url).database or "") as connection:
             connection.execute(text(DISCONNECT))
-            if tables := ", ".join(connection.scalars(text(WRITTEN_TABLES))):
-                connection.execute(text(f"TRUNCATE {tables} CASCADE"))
+            written = connection.execute(text(WRITTEN_TABLES)).all()
+            tables = [*(table for table, _ in written), "alembic_version"]
+            # Without foreign keys and triggers. TRUNCATE would take six times as long: it replaces the files
+            # of these tables, and of all tables that refer to them.
+            statements = ["SET session_replication_role = replica"]
+            statements += [f"DELETE FROM {table}" for table in tables]  # noqa: S608 - names from the catalog
+            connection.exec_driver_sql("; ".join(statements))
+            if large := ", ".join(table for table, pages in written if pages >= VACUUM_PAGES):
+                connection.execute(text(f"VACUUM {large}"))
             connection.execute(text(RESTART_SEQUENCES))
-            connection.execute(text("DELETE FROM alembic_version"))
             connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), self._revision)
 
     def _create(self, template: str) -> str:
