@@ -3,6 +3,7 @@
 builder           load the candidates once per run, and build digests from them
 interest_matching match each distinct interest and muted text once; what to tell about an interest
 planning          write one delivery, or one skip with its reason, for everyone who is due
+clock_check       refuse to plan while the clocks differ
 ranking           PURE: subscribers × papers → the papers above the floor, best first
 selection         PURE: quotas, the best paper of each interest, diversity by MMR
 updates           find news of papers that subscribers were sent or liked

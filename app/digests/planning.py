@@ -25,23 +25,19 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app import subscribers
 from app.delivery import ledger
 from app.delivery.ledger import Entry
-from app.digests import updates, wording
+from app.digests import clock_check, updates, wording
 from app.digests.builder import DigestBuilder, DigestContext, DigestRequest, DueSubscriber
 from app.digests.updates import RecentUpdates
-from app.errors import ClockError
 from app.papers import canonical_rows
 from app.runtime import interpreter
-from app.storage.database import has_changed, in_array, skew
-from app.storage.models import Delivery, Subscriber, SubscriberState
+from app.storage.database import has_changed, in_array
+from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import schedule
 from app.types import Cadence, Digest, Skip
 
 SHARD = 500  # subscribers planned in one transaction
 MANY = 4 * SHARD  # due subscribers from which a second process is worth loading the papers
 TRY_AGAIN = timedelta(hours=1)  # after a subscriber could not be planned
-CLOCKS_MAY_DIFFER = timedelta(minutes=1)
-CLOCK_MAY_GO_BACK = timedelta(days=1)
-LAST_MAILS = 100  # the number of newest rows in the ledger whose times are compared with the clock
 
 # In one statement on PostgreSQL, where each statement takes longer than the change of a row.
 _SET_NEXT_DUE = text("""
@@ -76,7 +72,7 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
     with context.db.read() as session:
         if not _is_anyone_due(session, due):
             return counts
-        check_clock(session, now)
+        clock_check.check_clock(session, now)
     with interpreter.tuned_for_throughput():
         with context.db.read() as session:
             builder = DigestBuilder(context, session, now)
@@ -91,26 +87,6 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
             _match_ahead(context, builder, due)
     builder.close()
     return counts
-
-
-def check_clock(session: Session, now: datetime) -> None:
-    """Raise ClockError if the database's clock or the times in the ledger contradict this machine's clock.
-
-    Planning on the wrong day is hard to undo: it sends tomorrow's digests and gives up on today's.
-    """
-    ahead = skew(session)
-    if abs(ahead) > CLOCKS_MAY_DIFFER:
-        raise ClockError(
-            f"this machine's clock and the database's differ by {abs(ahead).total_seconds():.0f} seconds: "
-            "nothing is planned until both are right (is NTP running?)"
-        )
-    last = session.exec(select(Delivery.created_at).order_by(col(Delivery.id).desc()).limit(LAST_MAILS)).all()
-    newest = max(last, default=now)
-    if newest - now > CLOCK_MAY_GO_BACK:
-        raise ClockError(
-            f"it is {now:%Y-%m-%d %H:%M} UTC by the clock, but a mail was composed at "
-            f"{newest:%Y-%m-%d %H:%M}: nothing is planned until the clock is right, or has caught up"
-        )
 
 
 def anyone_due(context: DigestContext, session: Session, now: datetime, besides: int = 0) -> bool:

@@ -17,7 +17,7 @@ from sqlmodel import Session, select
 
 from app.bounces import rates
 from app.delivery import ledger
-from app.digests import planning, reconciliation
+from app.digests import clock_check, planning, reconciliation
 from app.doctor.findings import Finding, error, ok, warning
 from app.errors import ClockError
 from app.papers import source_history, source_registry
@@ -190,7 +190,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         yield ok("schedule", "no digest is late")
 
     try:
-        planning.check_clock(session, now)
+        clock_check.check_clock(session, now)
     except ClockError as fault:
         yield error("clock", str(fault), "synchronise both clocks with NTP")
     else:

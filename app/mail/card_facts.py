@@ -1,4 +1,4 @@
-"""PURE. The facts on a card in their order: votes, organisation, authors, submitter, date, trend, comments, stars."""
+"""PURE. The facts on a card, in their order: votes, people, submitter, date, trend, comments, stars."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from app.storage.database import Database
 from app.storage.models import Source
 from app.types import PaperView
 
+MAX_RESULTS = 1_000  # papers that a search lists
 MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the threads
 FIRST_INDEX_SECONDS = 20.0  # that they wait; the newest papers are indexed first
 REFRESH_SECONDS = 10.0  # that a thread of the web app waits for an update
@@ -199,7 +200,7 @@ class ArchiveSearch:
         with self._results_lock:
             ranked = self._results.get(key)
         if ranked is None:
-            ranked = ranker.search(query, self._listing_filter(only))
+            ranked = ranker.search(query, self._listing_filter(only), MAX_RESULTS)
             with self._results_lock:
                 self._results[key] = ranked
         return ranked

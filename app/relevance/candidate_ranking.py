@@ -28,7 +28,6 @@ from app.relevance.vector_space import Matrix
 from app.text.tokenizer import stem_all
 from app.types import PaperView
 
-MAX_RESULTS = 1_000  # papers that a search lists
 ANY_WORD, ALL_WORDS, IN_TITLE, FROM_ORGANIZATION, NEAR = 700, 900, 300, 300, 600  # candidates
 EXAMPLES = 100  # papers from which the meaning of a query with filters is learned
 MIN_RELEVANCE = 0.1  # far less than a paper needs for a digest
@@ -64,11 +63,11 @@ class CandidateRanker:
         self._builder = QueryBuilder(index.schema, index.model)
         self._names = _IndexedNames(index, self._builder, load_papers)
 
-    def search(self, query: Query, only: ListingFilter) -> RankedPapers:
+    def search(self, query: Query, only: ListingFilter, limit: int) -> RankedPapers:
         """Return the papers that match a query and pass a filter, best first. Ties: newest first."""
         builder = self._builder.with_filters(query, only)
         if not query.terms:
-            hits = self._index.find(builder.everything(), MAX_RESULTS, count=True, newest=True)
+            hits = self._index.find(builder.everything(), limit, count=True, newest=True)
             return RankedPapers(hits.ids, [scoring.FILTER_RELEVANCE] * len(hits.ids), hits.total)
         terms, pairs = scoring.terms_and_pairs(query, self._model.abbreviations)
         names = organizations.names_in(
@@ -92,7 +91,7 @@ class CandidateRanker:
         named = [row for row, paper_id in enumerate(ids) if paper_id in candidates.from_organization]
         with_minimum = scoring.with_minimum(query, np.concatenate(relevance), named)
         matching = 0 if candidates.are_all else candidates.matching
-        return _ranked(ids, np.concatenate(days), with_minimum, matching)
+        return _ranked(ids, np.concatenate(days), with_minimum, matching, limit)
 
     def _meaning(
         self, query: Query, papers: scoring.PaperMatrices, batch: QueryBatch, *, filtered: bool
@@ -147,11 +146,11 @@ class CandidateRanker:
         return [ids[row] for row in order.tolist() if ids[row] != paper_id][:limit]
 
 
-def _ranked(ids: Sequence[int], days: Matrix, relevance: Matrix, matching: int) -> RankedPapers:
+def _ranked(ids: Sequence[int], days: Matrix, relevance: Matrix, matching: int, limit: int) -> RankedPapers:
     numbers = np.array(ids, np.int64)
     rows = np.flatnonzero(relevance >= MIN_RELEVANCE)
     order = rows[np.lexsort((-numbers[rows], -days[rows], -relevance[rows]))]
-    listed = order[:MAX_RESULTS]
+    listed = order[:limit]
     total = max(len(order), matching) if len(order) else 0
     return RankedPapers(numbers[listed].tolist(), relevance[listed].tolist(), total)
 

@@ -6,7 +6,8 @@ api                the admin API
 admin              the operator's pages
 webhooks           receive bounce and complaint notices from providers
 monitoring         health and metrics
-security           response headers, size limits, the client's address
+security           response headers, size limits, the origin of a form
+visitors           the address of a client, and the network that counts as one visitor
 proof_of_work      limits for forms that send mail, and the ALTCHA challenge above them
 background         send mail and run jobs after the response
 rate_limits        rate limits per key and visitor; slots for expensive responses

@@ -20,7 +20,8 @@ from fastapi import Request, Response
 from app import clock
 from app.errors import TooManyRequests
 from app.web.rate_limits import PAGES, PAGES_WAITING, Capacity, WorkSlots
-from app.web.security import PUBLIC_REFERRER, visitor
+from app.web.security import PUBLIC_REFERRER
+from app.web.visitors import visitor
 
 KEEP = timedelta(minutes=5)  # feeds and the sitemap
 KEEP_PAGES = timedelta(minutes=1)

@@ -22,7 +22,7 @@ from app.types import Digest, Interest, Skip
 from app.web import forms
 from app.web.forms import PreferencesForm
 from app.web.rate_limits import Capacity
-from app.web.security import visitor
+from app.web.visitors import visitor
 
 log = structlog.get_logger(__name__)
 

@@ -23,7 +23,7 @@ import altcha
 from app.storage import hit_counters
 from app.storage.database import Database
 from app.subscribers import mailbox_hash
-from app.web.security import network
+from app.web.visitors import network
 
 HOUR = timedelta(hours=1)
 PER_MAILBOX = 5  # forms an hour

@@ -1,4 +1,4 @@
-"""Response headers, size limits for request bodies, and the origin and address of a request.
+"""Response headers, size limits for request bodies, and the origin of a form.
 
 Forms on public pages must be sent from this site (`same_site`). Pages behind signed links do not need this
 check, because another site would have to know the link.
@@ -6,8 +6,7 @@ check, because another site would have to know the link.
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
@@ -137,49 +136,3 @@ def same_site(request: Request) -> None:
         is_ours = True  # not a browser, so no visitor's session can be misused
     if not is_ours:
         raise HTTPException(403, "This form was sent from another site.")
-
-
-def client_ip(request: Request) -> str:
-    """Return the client's address. Only the part of X-Forwarded-For that trusted proxies wrote is used."""
-    settings: Settings = request.app.state.paperboy.settings
-    peer = request.client.host if request.client else ""
-    chain = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",") if hop.strip()]
-    return first_untrusted_hop([*chain, peer], settings.trusted_proxies)
-
-
-def first_untrusted_hop(chain: Sequence[str], trusted: Sequence[str]) -> str:
-    """Return the last hop that is not a trusted proxy, since everything before it can be forged.
-
-    If it is not an IP address, return the end of the chain. If all hops are trusted, return the first.
-    """
-    networks = [ipaddress.ip_network(proxy, strict=False) for proxy in trusted]
-    for hop in reversed(chain):
-        address = _address(hop)
-        if address is None or not any(address in network for network in networks):
-            return str(address) if address else chain[-1]
-    return chain[0]
-
-
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Parse an address. An IPv4-mapped IPv6 address (::ffff:192.0.2.1) becomes the IPv4 address."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
-
-
-def visitor(request: Request) -> str:
-    """Return the network of a request's client. Visitors are counted by network."""
-    return network(client_ip(request))
-
-
-def network(ip: str) -> str:
-    """Return the network that counts as one visitor: an IPv4 address or an IPv6 /56.
-
-    Providers assign a /56, or a /64 within one, to each customer.
-    """
-    address = _address(ip)
-    if isinstance(address, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((int(address), 56), strict=False))
-    return str(address or ip)

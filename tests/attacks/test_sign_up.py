@@ -25,7 +25,7 @@ from app.storage.models import Delivery, FormSubmission, RateLimit, Subscriber, 
 from app.subscribers import MatchedReferences, Preferences, SignUp
 from app.types import Interest, MailKind, PaperRecord
 from app.web.proof_of_work import Admission, Challenge
-from app.web.security import network
+from app.web.visitors import network
 from tests.support.mail_server import MailServer
 
 ALICE, BOB = "alice@example.org", "bob@example.org"

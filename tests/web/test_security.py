@@ -17,7 +17,7 @@ from app.storage import hit_counters
 from app.storage.models import RateLimit
 from app.web import security, templating
 from app.web.rate_limits import RateLimiter
-from app.web.security import first_untrusted_hop
+from app.web.visitors import first_untrusted_hop
 
 
 def test_every_response_has_security_headers(client: TestClient) -> None:

@@ -33,7 +33,8 @@ from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
-from app.web.security import NOT_STORED, PUBLIC_REFERRER, same_site, visitor
+from app.web.security import NOT_STORED, PUBLIC_REFERRER, same_site
+from app.web.visitors import visitor
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 

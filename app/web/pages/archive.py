@@ -25,9 +25,10 @@ from app.web.errors import ErrorPage, please_wait, with_retry_after
 from app.web.http_cache import public_page
 from app.web.paper_cards import Week
 from app.web.rate_limits import Capacity
-from app.web.security import PUBLIC_REFERRER, visitor
+from app.web.security import PUBLIC_REFERRER
 from app.web.signed_links import db
 from app.web.templating import page
+from app.web.visitors import visitor
 
 router = APIRouter(include_in_schema=False)
 

@@ -27,8 +27,8 @@ from app.web.api.values import Day
 from app.web.feed_formats import Feed, FeedEntry
 from app.web.http_cache import CachedResponse, ResponseCache
 from app.web.rate_limits import Capacity
-from app.web.security import visitor
 from app.web.signed_links import PRIVATE, allows
+from app.web.visitors import visitor
 
 router = APIRouter(include_in_schema=False)
 

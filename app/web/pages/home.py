@@ -27,8 +27,9 @@ from app.web.preview import Preview
 from app.web.proof_of_work import LONGEST_PAUSE, Admission
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
-from app.web.security import PUBLIC_REFERRER, client_ip, same_site, visitor
+from app.web.security import PUBLIC_REFERRER, same_site
 from app.web.templating import page
+from app.web.visitors import client_ip, visitor
 
 PAPERS_ON_FRONT_PAGE = 10
 KEEP_NEWEST = timedelta(minutes=1)

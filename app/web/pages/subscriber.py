@@ -23,8 +23,8 @@ from app.web.forms import PreferencesForm, Text, Texts
 from app.web.preview import Preview
 from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
-from app.web.security import client_ip, visitor
 from app.web.signed_links import allows, db, feed_path, page, redirect_to_preferences, signed_path
+from app.web.visitors import client_ip, visitor
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 

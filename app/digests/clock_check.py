@@ -1,0 +1,35 @@
+"""Refuse to plan while this machine's clock and the database's differ, or the ledger is from the future."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, select
+
+from app.errors import ClockError
+from app.storage.database import skew
+from app.storage.models import Delivery
+
+CLOCKS_MAY_DIFFER = timedelta(minutes=1)
+CLOCK_MAY_GO_BACK = timedelta(days=1)
+LAST_MAILS = 100  # the number of newest rows in the ledger whose times are compared with the clock
+
+
+def check_clock(session: Session, now: datetime) -> None:
+    """Raise ClockError if the database's clock or the times in the ledger contradict this machine's clock.
+
+    Planning on the wrong day is hard to undo: it sends tomorrow's digests and gives up on today's.
+    """
+    ahead = skew(session)
+    if abs(ahead) > CLOCKS_MAY_DIFFER:
+        raise ClockError(
+            f"this machine's clock and the database's differ by {abs(ahead).total_seconds():.0f} seconds: "
+            "nothing is planned until both are right (is NTP running?)"
+        )
+    last = session.exec(select(Delivery.created_at).order_by(col(Delivery.id).desc()).limit(LAST_MAILS)).all()
+    newest = max(last, default=now)
+    if newest - now > CLOCK_MAY_GO_BACK:
+        raise ClockError(
+            f"it is {now:%Y-%m-%d %H:%M} UTC by the clock, but a mail was composed at "
+            f"{newest:%Y-%m-%d %H:%M}: nothing is planned until the clock is right, or has caught up"
+        )
