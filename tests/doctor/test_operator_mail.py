@@ -149,6 +149,11 @@ def test_nothing_is_sent_without_operators(app: Application, mail_server: MailSe
     assert mail_server.messages == []
 
 
+def weekdays(until: int) -> Iterator[int]:
+    """Yield the days from Monday to Friday of five weeks, as days after the last of October 2026."""
+    return (day for day in range(until, until - 35, -1) if day % 7 not in (0, 1))
+
+
 @pytest.mark.parametrize(
     ("days_with_papers", "is_silent"),
     [
@@ -158,10 +163,13 @@ def test_nothing_is_sent_without_operators(app: Application, mail_server: MailSe
         ([14, 13], False),  # too few to know
         ([1, -6, -13, -20, -27, -34], True),  # a weekly source that misses two weeks
         ([13, 6, -1, -8, -15, -22], False),
+        ([*weekdays(until=17)], True),  # Wednesday and Thursday are missing
+        ([*weekdays(until=18)], False),  # Thursday may be a holiday
+        ([*(day for day in weekdays(until=17) if day not in (4, 5))], False),  # it missed two days before
     ],
 )
 def test_silent_source(app: Application, now: datetime, days_with_papers: list[int], is_silent: bool) -> None:
-    """A source is silent if it lists nothing for longer than its own longest gap and two days."""
+    """A source is silent if it misses two of its usual days, or is late by two days if it has none."""
     with app.db.write() as session:
         source = factories.add_source(session, now, name="The lab")
         source.kind, source.polled_at, source.next_poll_at = SourceKind.FEED, now, now
