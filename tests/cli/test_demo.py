@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.cli import cli, demo, sample
-from app.cli.demo import inbox, sample_subscribers, summary
+from app.cli.demo import inbox, sample_subscribers, summary, workspace
 from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.digests import reconciliation
 from app.papers.sources import files
@@ -135,6 +135,32 @@ def test_demo_ignores_the_environment(tmp_path: Path, monkeypatch: pytest.Monkey
         assert subscribers.find(session, "zoe@example.org").id
     app.db.dispose()
     assert not real.exists()
+
+
+def test_second_demo_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would replace the database of the first. The message names its address."""
+    monkeypatch.chdir(tmp_path)
+    database = demo.FOLDER / "paperboy.db"
+    with workspace.hold(demo.FOLDER, "http://127.0.0.1:8123"):
+        demo.FOLDER.mkdir()
+        database.touch()
+        result = CliRunner().invoke(cli, ["demo", "--once"])
+    assert result.exit_code == 1
+    message = "paperboy: A demo is already running here, at http://127.0.0.1:8123: stop it first.\n"
+    assert (result.stderr, database.exists()) == (message, True)
+    with workspace.hold(demo.FOLDER, "http://127.0.0.1:8124"):
+        pass  # it can run again after the first
+
+
+def test_new_demo_replaces_only_its_own_files(tmp_path: Path) -> None:
+    """Backups and other files that were stored in the folder stay."""
+    files = ("paperboy.db", "paperboy.db-wal", "journal/a.journal", "var/backups/a.zip", "readers.csv")
+    for name in files:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    workspace.clear(tmp_path)
+    assert [name for name in files if (tmp_path / name).exists()] == ["var/backups/a.zip", "readers.csv"]
 
 
 def test_live_demo_polls_the_real_sources(app: Application, smtp_server: DemoMailServer) -> None:
@@ -317,7 +343,7 @@ def test_service_has_no_inbox(app: Application) -> None:
 
 
 def test_occupied_port_is_replaced() -> None:
-    """A second demo can run beside the first."""
+    """The demos of two clones can run at once."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         listener.listen()

@@ -5,12 +5,12 @@ replay              send the mails that become due between two files
 smtp_server         a mail server on a free port
 summary             a summary of the outcome and any problems
 inbox               web pages that show each mail
+workspace           the lock of the demo's folder; the files that a new demo replaces
 """
 
 from __future__ import annotations
 
 import secrets
-import shutil
 import socket
 import sys
 import webbrowser
@@ -25,7 +25,7 @@ from rich.progress import track
 from app import clock, logs, main, pipeline, subscribers
 from app.application import Application
 from app.cli import sample
-from app.cli.demo import inbox, replay, sample_subscribers, summary
+from app.cli.demo import inbox, replay, sample_subscribers, summary, workspace
 from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.settings import IGNORE_ENVIRONMENT, LogLevel, Settings, SmtpSecurity
 from app.storage import api_keys, demo_clock, schema
@@ -42,11 +42,14 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
 
     Return the exit code.
     """
-    console = console or Console()
-    with DemoMailServer(
-        unknown=[sample_subscribers.UNKNOWN], greylisted=[sample_subscribers.GREYLISTED]
-    ) as mail_server:
-        app = build(FOLDER, mail_server.port, f"http://{HOST}:{free_port(port)}")
+    console, url = console or Console(), f"http://{HOST}:{free_port(port)}"
+    with (
+        workspace.hold(FOLDER, url),
+        DemoMailServer(
+            unknown=[sample_subscribers.UNKNOWN], greylisted=[sample_subscribers.GREYLISTED]
+        ) as mail_server,
+    ):
+        app = build(FOLDER, mail_server.port, url)
         try:
             end, summaries = run_live(app, clock.utcnow(), console) if live else replay_sample(app, console)
             with app.db.read() as session:
@@ -63,8 +66,7 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
 
 def build(folder: Path, smtp_port: int, base_url: str) -> Application:
     """Build the real application on its own database. Settings in the environment are ignored."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700, parents=True)
+    workspace.clear(folder)
     values = {
         "base_url": base_url,
         "from_address": "paperboy@paperboy.example.org",
