@@ -82,7 +82,7 @@ def test_paths_exist(document: str) -> None:
 
 
 def test_commands_and_options_exist() -> None:
-    commands = re.findall(r"^\.venv/bin/paperboy (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
+    commands = re.findall(r"^paperboy (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
     commands += [
         " ".join(json.loads(each)[1:]) for each in re.findall(r"\[\"\.venv/bin/paperboy.*\]", COMPOSE)
     ]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
+from glob import glob
 from pathlib import Path
 
 import httpx
@@ -31,6 +32,7 @@ from app.digests import reconciliation
 from app.papers.sources import files
 from app.papers.sources.http_client import HttpTransport
 from app.settings import load
+from app.storage.database import ROOT
 from app.storage.models import DeliveryState
 from app.types import IngestSummary, PaperRecord, SourceKind
 from tests.support import factories
@@ -102,15 +104,28 @@ def test_demo_runs_without_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in list(os.environ):
         if name.startswith("PAPERBOY_"):
             monkeypatch.delenv(name)
-    Path("readers.csv").write_text("email,interests,hour\nzoe@example.org,video generation,9\n")
-    run("subscribers", "import", "readers.csv")
-    assert "2026-04-01" in run("subscribers", "why", "zoe@example.org"), "it uses the demo's date"
-    assert "video" in run("preview", "--interest", "video generation").lower()
+    (tmp_path / "app").symlink_to(ROOT / "app")
+    output_of = {line: run(*_arguments(line)) for line in _readme_commands()}
+    assert all(output_of.values()), "each command in the README works and says something"
+    assert "2026-04-01" in run("subscribers", "why", "judy@example.org"), "it uses the demo's date"
     monkeypatch.setattr(clock, "_ahead", timedelta())
     service = main.build(load())
     tomorrow = datetime(2026, 4, 2, 12, tzinfo=UTC)
     assert pipeline.plan(service, tomorrow)["planned"] >= 1, "commands do not stop the demo's planning"
     service.db.dispose()
+
+
+def _readme_commands() -> list[str]:
+    """Return the commands under "Use it" that need neither the internet nor a mail server."""
+    (block,) = re.findall(r"## Use it.*?```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    lines = re.findall(r"^paperboy (.+?)(?: +#.*)?$", block, re.MULTILINE)
+    return [line for line in lines if line != "ingest" and "new-links" not in line]
+
+
+def _arguments(line: str) -> list[str]:
+    """Split a line as a shell does."""
+    words = shlex.split(line)
+    return [path for word in words for path in (sorted(glob(word)) if "*" in word else [word])]
 
 
 def test_demo_ignores_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
