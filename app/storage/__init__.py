@@ -6,7 +6,7 @@ compressed_json  JSON as few bytes
 schema          migrations; is the database that of this release?
 backup          all tables and journals in a file, and back
 locks           locks with a lease: one process at a time runs a job
-demo_clock      the clock of the demo, which its database records
+demo_clock      the clock of the demo, which a file beside its database records
 live_processes  detect which processes are alive, from locks that are released when they die
 workers         the processes that run jobs, with heartbeats, and the jobs that wait, run or have failed
 hit_counters    rate-limit counters that all processes share

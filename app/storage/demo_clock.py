@@ -1,38 +1,37 @@
-"""The clock of the demo. Its database records how far the demo is ahead of this machine's clock.
+"""The demo's clock. A file beside its database records how far it is ahead of this machine's clock.
 
-Commands on that database use this clock. By their own, they would plan in another time, after which nothing
-is planned in the demo's.
+Commands on that database use this clock, too. By this machine's clock, a command would plan digests months
+after the demo's date, and the demo itself would have nothing left to plan.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
-from sqlmodel import text
+from sqlalchemy.engine import URL, make_url
 
 from app import clock
 from app.storage.database import Database
+
+FILE_NAME = "demo-clock"
 
 
 def travel(db: Database, to: datetime) -> None:
     """Set the clock of this process, and that of later commands on this database, to `to`."""
     clock.travel(to)
-    if db.url.get_backend_name() == "sqlite":
-        seconds = round((to - clock.system_time()).total_seconds())
-        with db.write() as session:
-            session.execute(text(f"PRAGMA user_version = {seconds}"))
+    if file := _file(db.url):
+        file.write_text(str(round((to - clock.system_time()).total_seconds())), encoding="ascii")
 
 
 def follow(database_url: str) -> None:
     """Set the clock of this process to that of the demo whose database this is. Others have no such clock."""
-    url = make_url(database_url)
-    if url.get_backend_name() != "sqlite" or not url.database or not Path(url.database).is_file():
-        return
-    with suppress(sqlite3.Error), closing(sqlite3.connect(url.database)) as connection:
-        (seconds,) = connection.execute("PRAGMA user_version").fetchone()
-        if seconds:
-            clock.travel(clock.system_time() + timedelta(seconds=seconds))
+    with suppress(OSError, ValueError):
+        if file := _file(make_url(database_url)):
+            clock.travel(clock.system_time() + timedelta(seconds=int(file.read_text(encoding="ascii"))))
+
+
+def _file(url: URL) -> Path | None:
+    is_sqlite = url.get_backend_name() == "sqlite"
+    return Path(url.database).with_name(FILE_NAME) if is_sqlite and url.database else None

@@ -11,9 +11,8 @@ import smtplib
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from email.message import EmailMessage
-from glob import glob
 from pathlib import Path
 
 import httpx
@@ -32,9 +31,10 @@ from app.digests import reconciliation
 from app.papers.sources import files
 from app.papers.sources.http_client import HttpTransport
 from app.settings import load
+from app.storage import api_keys
 from app.storage.database import ROOT
-from app.storage.models import DeliveryState
-from app.types import IngestSummary, PaperRecord, SourceKind
+from app.storage.models import Delivery, DeliveryState, Scope
+from app.types import IngestSummary, MailKind, PaperRecord, SourceKind
 from tests.support import factories
 from tests.support.mail_server import MailServer
 
@@ -105,14 +105,19 @@ def test_demo_runs_without_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         if name.startswith("PAPERBOY_"):
             monkeypatch.delenv(name)
     (tmp_path / "app").symlink_to(ROOT / "app")
-    output_of = {line: run(*_arguments(line)) for line in _readme_commands()}
-    assert all(output_of.values()), "each command in the README works and says something"
+    outputs = [run(*_arguments(line)) for line in _readme_commands()]
+    assert all(outputs), "each command in the README works and says something"
     assert "2026-04-01" in run("subscribers", "why", "judy@example.org"), "it uses the demo's date"
     monkeypatch.setattr(clock, "_ahead", timedelta())
     service = main.build(load())
     tomorrow = datetime(2026, 4, 2, 12, tzinfo=UTC)
     assert pipeline.plan(service, tomorrow)["planned"] >= 1, "commands do not stop the demo's planning"
     service.db.dispose()
+    workspace.clear(tmp_path / "database")  # a place to move the database to
+    for path in (*Path().glob("paperboy.db*"), Path("journal")):
+        path.rename(tmp_path / "database" / path.name)
+    run("restore", str(*Path("var/backups").iterdir()))
+    assert clock.utcnow().date() == date(2026, 4, 1), "the demo's clock outlasts its database"
 
 
 def _readme_commands() -> list[str]:
@@ -125,7 +130,8 @@ def _readme_commands() -> list[str]:
 def _arguments(line: str) -> list[str]:
     """Split a line as a shell does."""
     words = shlex.split(line)
-    return [path for word in words for path in (sorted(glob(word)) if "*" in word else [word])]
+    paths = [sorted(map(str, Path().glob(word))) if "*" in word else [word] for word in words]
+    return [path for each in paths for path in each]
 
 
 def test_demo_ignores_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,8 +288,8 @@ def browser(app: Application, smtp_server: DemoMailServer) -> TestClient:
     """Return a client of the web app with the demo inbox, which contains one mail."""
     send_mail(smtp_server, "alice@example.org")
     site = main.create_app(app)
-    inbox.install(site, smtp_server, [summary.MailboxSummary("frank@example.org", 0, 0, 0, "nothing fits")])
-    return TestClient(site)
+    inbox.install(site, smtp_server)
+    return TestClient(site, base_url=app.settings.base_url)
 
 
 def test_inbox_lists_every_mailbox(browser: TestClient) -> None:
@@ -293,7 +299,29 @@ def test_inbox_lists_every_mailbox(browser: TestClient) -> None:
     assert 'href="/demo/inbox/1"' in text
     assert "Two papers for you" in text
     assert "Tue 31 Mar 2026" in text
-    assert "nothing fits" in text
+
+
+def test_inbox_gives_the_newest_reason(app: Application, browser: TestClient) -> None:
+    """It is that of the ledger now, also for people who were added while the demo runs."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        for name in ("carol", "victor"):
+            reader = factories.add_subscriber(session, f"{name}@example.org", ["zebrafish"], now)
+            digest = {"edition": "2026-04-01", "due_at": now, "created_at": now}
+            reason = {"state": DeliveryState.SKIPPED, "reason": "nothing fits"}
+            session.add(Delivery(subscriber_id=reader, kind=MailKind.DIGEST, **digest, **reason))
+    text = browser.get("/demo/inbox").text
+    assert "victor@example.org" in text
+    assert text.count("was skipped: nothing fits") == 2
+
+
+def test_next_day_button_keeps_operators_signed_in(app: Application, browser: TestClient) -> None:
+    with app.db.write() as session:
+        _, key = api_keys.create(session, "demo", [Scope.READ], clock.utcnow())
+    browser.post("/admin/sign-in", data={"key": key})
+    assert browser.get("/admin/runs").url.path == "/admin/runs"
+    browser.post("/demo/later")
+    assert browser.get("/admin/runs").url.path == "/admin/runs"
 
 
 @pytest.mark.parametrize(

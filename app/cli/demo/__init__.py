@@ -27,6 +27,7 @@ from app.application import Application
 from app.cli import sample
 from app.cli.demo import inbox, replay, sample_subscribers, summary, workspace
 from app.cli.demo.smtp_server import HOST, DemoMailServer
+from app.papers import poll_schedule, source_registry
 from app.settings import IGNORE_ENVIRONMENT, LogLevel, Settings, SmtpSecurity
 from app.storage import api_keys, demo_clock, schema
 from app.storage.models import Scope
@@ -58,7 +59,7 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
             print_explain_command(outcome, console)
             demo_clock.travel(app.db, end)
             if not once:
-                serve(app, mail_server, outcome, end, console)
+                serve(app, mail_server, end, console)
         finally:
             app.db.dispose()
     return 1 if outcome.problems() else 0
@@ -109,6 +110,10 @@ def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[st
         moment = file.at
         result = pipeline.read_files(app, [file.path], moment)
         summaries[file.folder] = summaries.get(file.folder, IngestSummary()) + result.summary
+    with app.db.write() as session:  # the files are the responses to polls
+        for source in source_registry.all_sources(session):
+            if not source_registry.is_read_from_files(source):
+                poll_schedule.record_success(source, moment)
     end = moment + replay.AFTERWARDS
     replay.deliver_between(app, moment, end)
     return end, summaries
@@ -140,12 +145,10 @@ def print_explain_command(outcome: summary.Report, console: Console) -> None:
         console.print(f"(cd {FOLDER} && {explain})", soft_wrap=True, highlight=False)
 
 
-def serve(
-    app: Application, mail_server: DemoMailServer, outcome: summary.Report, moment: datetime, console: Console
-) -> None:
+def serve(app: Application, mail_server: DemoMailServer, moment: datetime, console: Console) -> None:
     """Serve the web app and the inbox. `moment` is the end of the demo."""
     site = main.create_app(app)
-    inbox.install(site, mail_server, outcome.mailboxes)
+    inbox.install(site, mail_server)
     url = app.settings.base_url
     with app.db.write() as session:
         _, key = api_keys.create(session, "demo", [Scope.READ, Scope.WRITE, Scope.SEND], moment)

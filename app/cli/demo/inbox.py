@@ -9,14 +9,16 @@ from enum import StrEnum
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from sqlmodel import Session, select
 
 from app import clock
-from app.cli.demo import replay
+from app.application import Application
+from app.cli.demo import replay, summary
 from app.cli.demo.sample_subscribers import SUBSCRIBERS
 from app.cli.demo.smtp_server import DemoMailServer, ReceivedMail
-from app.cli.demo.summary import MailboxSummary
 from app.errors import NotFound
 from app.storage import demo_clock
+from app.storage.models import AdminSession, Subscriber, SubscriberState
 from app.web import security
 from app.web.templating import page
 
@@ -52,21 +54,26 @@ class MailboxView:
     mails: Sequence[ReceivedMail]
 
 
-def install(site: FastAPI, mail_server: DemoMailServer, mailboxes: Sequence[MailboxSummary]) -> None:
+def install(site: FastAPI, mail_server: DemoMailServer) -> None:
     """Add the inbox to the web app, and a link to it on every page."""
+    app: Application = site.state.paperboy
     routes = APIRouter(prefix="/demo", include_in_schema=False)
 
     @routes.get("/inbox")
     def inbox(request: Request) -> HTMLResponse:
-        views = _mailbox_views(mail_server.mails, mailboxes)
+        with app.db.read() as session:
+            views = _mailbox_views(session, mail_server.mails)
         return page(request, "demo/inbox.html", mailbox_views=views, now=clock.utcnow())
 
     @routes.post("/later", dependencies=[Depends(security.same_site)])
     def pass_a_day() -> RedirectResponse:
         """Advance the clock by a day and send what is due, including to people who signed up in the demo."""
         start, end = clock.utcnow(), clock.utcnow() + DAY
-        replay.deliver_between(site.state.paperboy, start, end)
-        demo_clock.travel(site.state.paperboy.db, end)
+        replay.deliver_between(app, start, end)
+        demo_clock.travel(app.db, end)
+        with app.db.write() as session:  # operators remain signed in
+            for opened in session.exec(select(AdminSession)):
+                opened.created_at, opened.used_at = opened.created_at + DAY, opened.used_at + DAY
         return RedirectResponse(INBOX, status_code=303)
 
     @routes.get("/inbox/{number}")
@@ -94,16 +101,16 @@ def _find(mail_server: DemoMailServer, number: int) -> ReceivedMail:
     return mail
 
 
-def _mailbox_views(mails: Sequence[ReceivedMail], mailboxes: Sequence[MailboxSummary]) -> list[MailboxView]:
-    """Return the mailboxes: first those of people who signed up in the demo, then the others."""
+def _mailbox_views(session: Session, mails: Sequence[ReceivedMail]) -> list[MailboxView]:
+    """Return the mailboxes: first those of people who were added while the demo runs, then the others."""
     about = {subscriber.email: subscriber.about for subscriber in SUBSCRIBERS}
-    not_sent = {mailbox.email: mailbox.not_sent for mailbox in mailboxes}
-    guests = sorted({mail.recipient for mail in mails} - about.keys())
+    active = session.exec(select(Subscriber.email).where(Subscriber.state == SubscriberState.ACTIVE))
+    guests = sorted({*active, *(mail.recipient for mail in mails)} - about.keys())
     return [
         MailboxView(
             address=address,
             about=about.get(address, ""),
-            not_sent=not_sent.get(address, ""),
+            not_sent=summary.summarize_mailbox(session, address).not_sent,
             mails=[mail for mail in reversed(mails) if mail.recipient == address],
         )
         for address in [*guests, *about]

@@ -81,13 +81,14 @@ def gather(
         papers=session.exec(select(func.count()).where(col(Paper.merged_into_id).is_(None))).one(),
         shared=session.exec(select(func.count()).select_from(of_several_sources.subquery())).one(),
         errors=session.exec(select(JobRun.error).where(JobRun.error != "")).all(),
-        mailboxes=[_mailbox(session, subscriber.email) for subscriber in SUBSCRIBERS],
+        mailboxes=[summarize_mailbox(session, subscriber.email) for subscriber in SUBSCRIBERS],
         balance=reconciliation.reconcile(session, now, oldest, newest),
         mails=len(mails),
     )
 
 
-def _mailbox(session: Session, email: str) -> MailboxSummary:
+def summarize_mailbox(session: Session, email: str) -> MailboxSummary:
+    """Summarize the digests of a subscriber, from the ledger."""
     digests = session.exec(
         select(Delivery)
         .join(Subscriber)

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.errors import Conflict
+from app.storage import demo_clock
 
-OWN_FILES = (".env", "paperboy.db*", "search", "journal", "uploads")
+OWN_FILES = (".env", demo_clock.FILE_NAME, "paperboy.db*", "search", "journal", "uploads")
 
 
 @contextmanager
