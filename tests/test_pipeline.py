@@ -94,6 +94,9 @@ def test_concurrent_planning_is_exact(app: Application) -> None:
     assert len({(row.subscriber_id, row.edition) for row in rows}) == len(rows) == 31
 
 
+ON_SATURDAY = "Hugging Face lists few or no papers on a Saturday."
+
+
 def test_paper_is_not_sent_twice(app: Application) -> None:
     """The next day there is nothing new for Alice, and her edition is skipped."""
     plan(app, NOW)
@@ -102,7 +105,7 @@ def test_paper_is_not_sent_twice(app: Application) -> None:
     assert titles(app, first) == [AGENTS]
     assert (second.state, second.reason) == (
         DeliveryState.SKIPPED,
-        "the one new paper did not match your interests. Hugging Face lists few or no papers on a Saturday.",
+        f"the one recent paper did not match your interests. {ON_SATURDAY}",
     )
 
 

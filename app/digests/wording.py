@@ -21,16 +21,19 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
 
 
 def nothing_matched(ranked: Ranked, considered: int) -> str:
-    """Return why there is no digest: how many papers are new, which words no paper contains, the calendar."""
+    """Return why there is no digest: how many papers were left, which words no paper contains, the calendar.
+
+    `considered` papers were listed in the last days and not sent yet. Many are the same ones on each day.
+    """
     count = ranked.muted_count
     muted = (
         f"; {count} mention what you muted" if count > 1 else "; one mentions what you muted" if count else ""
     )
     if not considered:
         return join(f"no new papers{muted}.", ranked.pool.calendar_note)
-    unmatched = f"none of the {considered} new papers matched your interests"
+    unmatched = f"none of {considered} recent papers matched your interests"
     if considered == 1:
-        unmatched = "the one new paper did not match your interests"
+        unmatched = "the one recent paper did not match your interests"
     words = dict.fromkeys(
         word for interest in ranked.request.interests for word in ranked.pool.missing_words(interest.text)
     )

@@ -170,8 +170,8 @@ def test_digest_below_the_minimum_is_sent_before_papers_expire() -> None:
 @pytest.mark.parametrize(
     ("papers", "calendar_note", "reason"),
     [
-        (9, "", "none of the 9 new papers matched your interests."),
-        (1, "", "the one new paper did not match your interests."),
+        (9, "", "none of 9 recent papers matched your interests."),
+        (1, "", "the one recent paper did not match your interests."),
         (0, "Nothing is listed on a Saturday.", "no new papers. Nothing is listed on a Saturday."),
     ],
 )
@@ -185,7 +185,7 @@ def test_skip_reason_names_unknown_words() -> None:
     on = replace(
         build_pool({}, 9), missing_words=lambda text: ["lerning", "C++"] if text == "agents" else ["lerning"]
     )
-    reason = "none of the 9 new papers matched your interests: no paper mentions “lerning”, “C++”."
+    reason = "none of 9 recent papers matched your interests: no paper mentions “lerning”, “C++”."
     assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == reason
 
 
@@ -198,7 +198,7 @@ def test_skip_reason_names_fields_that_no_paper_has() -> None:
         build_pool({}), missing_words=lambda _: ["Zebrafish"], absent_fields_note=lambda text: notes[text]
     )
     assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == (
-        f"none of the 9 new papers matched your interests: no paper mentions “Zebrafish”; {note}."
+        f"none of 9 recent papers matched your interests: no paper mentions “Zebrafish”; {note}."
     )
     both = wording.absent_fields_note(["an organisation", "a category"], {"Blog", "arXiv", "HF"})
     assert both == "no recent paper has an organisation or a category (Blog, HF and arXiv give none)"
@@ -260,7 +260,7 @@ def test_trending_papers_do_not_count_towards_the_minimum() -> None:
     """Without matches the digest is skipped."""
     on = build_pool({"agents": {1: 0.5}}, trends=dict.fromkeys(range(1, 9), 0.9))
     assert "1 of at least 2 papers" in skip_of(RankingRequest((AGENTS,), min_papers=2, max_trending=3), on)
-    assert "none of the 9" in skip_of(RankingRequest((VIDEO,), max_trending=3), on)
+    assert "none of 9" in skip_of(RankingRequest((VIDEO,), max_trending=3), on)
 
 
 def test_muted_papers_are_excluded() -> None:
@@ -272,7 +272,7 @@ def test_muted_papers_are_excluded() -> None:
         skip_of(replace(reader, muted=frozenset({1, 2, 3})), on) == "no new papers; 3 mention what you muted."
     )
     reason = skip_of(replace(reader, muted=frozenset({1, 2}), already_sent=frozenset({2})), on)
-    assert reason == "the one new paper did not match your interests; one mentions what you muted."
+    assert reason == "the one recent paper did not match your interests; one mentions what you muted."
     trending = RankingRequest((), muted=frozenset({1}))
     assert paper_ids(composed_digest(trending, on)) == {"": [3, 2]}
 
@@ -290,7 +290,7 @@ def test_all_trending_papers_may_be_excluded() -> None:
     """The skip reason still counts the new papers."""
     on = build_pool({}, 2, excluded={"agents": frozenset({1, 2})})
     reader = RankingRequest((AGENTS,), when_empty=EmptyDigestPolicy.TRENDING)
-    assert skip_of(reader, on) == "none of the 2 new papers matched your interests."
+    assert skip_of(reader, on) == "none of 2 recent papers matched your interests."
 
 
 def test_reader_without_interests_gets_trending_papers() -> None:

@@ -69,7 +69,7 @@ def test_overview_adds_up_and_says_why(
     now = clock.utcnow()
     today = now.date().isoformat()
     due = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    skips = [Skip(f"none of the {number} new papers matched your interests.") for number in (30, 31)]
+    skips = [Skip(f"none of {number} recent papers matched your interests.") for number in (30, 31)]
     with app.db.write() as session:
         for number in people:
             subscriber = subscribers.get(session, number)
@@ -85,7 +85,7 @@ def test_overview_adds_up_and_says_why(
     page = sign_in().get("/admin").text
     shown = counts(page)
     assert (shown["due"], shown["skipped"], shown["sent"]) == (2, 2, 0)
-    assert re.search(r"none of the … new papers matched your interests.</td><td[^>]*><a [^>]*>2<", page)
+    assert re.search(r"none of … recent papers matched your interests.</td><td[^>]*><a [^>]*>2<", page)
     assert "the relay is being moved" in page
     assert 'action="/admin/sending/resume"' in page
     assert "there are no sources" in page
