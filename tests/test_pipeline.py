@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -95,6 +95,33 @@ def test_concurrent_planning_is_exact(app: Application) -> None:
 
 
 ON_SATURDAY = "Hugging Face lists few or no papers on a Saturday."
+
+
+@pytest.mark.parametrize(
+    ("zone", "hour", "due", "edition", "note"),
+    [
+        ("UTC", 1, datetime(2026, 11, 21, 1, tzinfo=UTC), "2026-11-21", f" {ON_SATURDAY}"),
+        ("America/New_York", 20, datetime(2026, 11, 21, 1, tzinfo=UTC), "2026-11-20", ""),
+        (
+            "Asia/Tokyo",
+            8,
+            datetime(2026, 11, 20, 23, tzinfo=UTC),
+            "2026-11-21",
+            "",
+        ),  # Friday's papers are new
+    ],
+)
+def test_weekend_is_that_of_the_subscriber(
+    app: Application, zone: str, hour: int, due: datetime, edition: str, note: str
+) -> None:
+    """A Friday's edition does not mention Saturday, even if it is Saturday in UTC."""
+    with app.db.write() as session:
+        factories.add_subscriber(session, "bob@example.org", ["zebrafish"], due, zone=zone, hour=hour)
+    plan(app, due)
+    row = next(row for row in deliveries(app) if row.state is DeliveryState.SKIPPED)
+    missing = "no paper mentions “zebrafish”."
+    assert row.edition == edition
+    assert row.reason == f"none of 2 recent papers matched your interests: {missing}{note}"
 
 
 def test_paper_is_not_sent_twice(app: Application) -> None:

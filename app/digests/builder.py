@@ -305,13 +305,6 @@ class DigestBuilder:
         """The candidate pool for the time at which digests are built."""
         if self._pool:
             return self._pool
-        if self._newest_day is None:
-            note = "The archive is still empty: no source has delivered a paper yet."
-        elif self._newest_day < self._since:
-            note = f"The newest papers in the archive are from {self._newest_day:%-d %B %Y}."
-        else:
-            reasons = [calendar.no_papers_reason(kind, self._today) for kind in self._source_kinds]
-            note = " ".join(filter(None, dict.fromkeys(reasons)))
         self._pool = ranking.CandidatePool(
             papers=self._papers,
             trends=trending.trends(list(self._papers.values()), self._now),
@@ -321,10 +314,26 @@ class DigestBuilder:
             absent_fields_note=self.interests.absent_fields_note,
             vectors=self.interests.vectors,
             today=self._today,
-            calendar_note=note,
+            calendar_note=self._calendar_note,
             pinned=frozenset(n for n, paper in self._papers.items() if paper.is_pinned(self._now)),
         )
         return self._pool
+
+    def _calendar_note(self, edition_day: date) -> str:
+        """Return why the sources list nothing, if known. `edition_day` is the day where the subscriber is.
+
+        Sources list papers by UTC day, so both days must be without papers.
+        """
+        if self._newest_day is None:
+            return "The archive is still empty: no source has delivered a paper yet."
+        if self._newest_day < self._since:
+            return f"The newest papers in the archive are from {self._newest_day:%-d %B %Y}."
+        reasons = [
+            calendar.no_papers_reason(kind, edition_day)
+            for kind in self._source_kinds
+            if calendar.no_papers_reason(kind, self._today)
+        ]
+        return " ".join(filter(None, dict.fromkeys(reasons)))
 
 
 def _candidates(session: Session, since: date, today: date, now: datetime) -> list[PaperView]:

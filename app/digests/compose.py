@@ -27,7 +27,7 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
     selected = (selected_ahead or selection.select(ranked)).selected
     if not selected:
         if request.interests and request.when_empty is EmptyDigestPolicy.SKIP:
-            return Skip(wording.nothing_matched(ranked, considered))
+            return Skip(wording.nothing_matched(edition, ranked, considered))
         return _trending_digest(edition, ranked, considered)
     if selection.is_too_small(ranked, selected):
         return Skip(wording.too_few_papers(len(selected), request))
@@ -64,7 +64,7 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
     items = tuple(_item(choice.paper, pool, _trending_reason(choice, pool)) for choice in choices)
     scores = tuple(round(choice.score, 4) for choice in choices)
     if not items:
-        return Skip(wording.nothing_matched(ranked, considered))
+        return Skip(wording.nothing_matched(edition, ranked, considered))
     heading = "" if request.interests else wording.TRENDING_HEADING
     note = wording.join(
         wording.NOTHING_MATCHED if request.interests else "",

@@ -126,7 +126,8 @@ class CandidatePool:
     reason: Callable[[str, int], CardReason]  # why a paper fits an interest
     vectors: Mapping[int, Vector]  # unit rows by paper; their products are cosine similarities
     today: date
-    calendar_note: str = ""  # why the sources list nothing today, if known
+    # Why the sources list nothing on the day of an edition, if known.
+    calendar_note: Callable[[date], str] = lambda edition_day: ""
     missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # an interest's words in no paper
     absent_fields_note: Callable[[str], str] = lambda text: ""  # what an interest requires and no paper has
     card_fields: dict[int, dict[str, Any]] = field(default_factory=dict)  # by paper, cached by `compose`

@@ -20,17 +20,17 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
     return f"{count} of at least {request.min_papers} papers: kept for the next digest"
 
 
-def nothing_matched(ranked: Ranked, considered: int) -> str:
+def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
     """Return why there is no digest: how many papers were left, which words no paper contains, the calendar.
 
     `considered` papers were listed in the last days and not sent yet. Many are the same ones on each day.
     """
-    count = ranked.muted_count
+    count, calendar_note = ranked.muted_count, ranked.pool.calendar_note(date.fromisoformat(edition))
     muted = (
         f"; {count} mention what you muted" if count > 1 else "; one mentions what you muted" if count else ""
     )
     if not considered:
-        return join(f"no new papers{muted}.", ranked.pool.calendar_note)
+        return join(f"no new papers{muted}.", calendar_note)
     unmatched = f"none of {considered} recent papers matched your interests"
     if considered == 1:
         unmatched = "the one recent paper did not match your interests"
@@ -42,7 +42,7 @@ def nothing_matched(ranked: Ranked, considered: int) -> str:
     causes += [ranked.pool.absent_fields_note(interest.text) for interest in ranked.request.interests]
     cause = "; ".join(dict.fromkeys(filter(None, causes)))
     sentence = f"{unmatched}{cause and f': {cause}'}{muted}."
-    return join(sentence, ranked.pool.calendar_note, invalid_interests_note(ranked.request))
+    return join(sentence, calendar_note, invalid_interests_note(ranked.request))
 
 
 def absent_fields_note(fields: Sequence[str], sources: Iterable[str]) -> str:

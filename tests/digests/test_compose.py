@@ -46,7 +46,7 @@ def build_pool(
         reason=lambda text, paper_id: CardReason(f"{paper_id} because of {text}"),
         vectors=vectors or {},
         today=TODAY,
-        calendar_note=calendar_note,
+        calendar_note=lambda _: calendar_note,
     )
 
 
