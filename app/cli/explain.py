@@ -16,7 +16,7 @@ from app.digests import ranking
 from app.digests.explanation_text import format_score
 from app.digests.explanation_types import Explanation, InterestMatch
 from app.relevance import cut_offs
-from app.storage.models import DeliveryState
+from app.storage.models import DeliveryState, Subscriber, SubscriberState, Suppression
 from app.text.display import count_of
 from app.types import Skip
 
@@ -120,6 +120,7 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
                 "state": row.state,
                 "next_due_at": row.next_due_at,
                 "suppressed": suppressed.reason if suppressed else None,
+                "obstacle": _obstacle(row, suppressed) or None,
                 "now": output.digest_object(preview.digest),
                 "mails": [mail.model_dump(mode="json", include=_MAIL_FIELDS) for mail in mails],
                 "events": [event.model_dump(mode="json", include=_EVENT_FIELDS) for event in events],
@@ -127,10 +128,14 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
         )
         return
     state = f"{row.state} until {output.format_time(row.paused_until)}" if row.paused_until else row.state
-    facts = [("state", state), ("next digest", output.format_time(row.next_due_at)), ("now", would_get)]
+    facts = [("state", state), ("next digest", output.format_time(row.next_due_at))]
     if suppressed:
         since = output.format_time(suppressed.since)
-        facts.insert(1, ("suppressed", f"since {since}: {suppressed.reason}"))
+        facts.append(("suppressed", f"since {since}: {suppressed.reason}"))
+    if obstacle := _obstacle(row, suppressed):
+        facts = [("now", f"nothing is sent: {obstacle}"), *facts, ("otherwise", would_get)]
+    else:
+        facts.append(("now", would_get))
     output.table([f"subscriber {row.id}", row.email], facts)
     rows = [
         (output.format_time(mail.due_at), mail.edition, mail.state, mail.reason or mail.subject)
@@ -139,6 +144,13 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
     output.table(["due", "edition", "state", "reason or subject"], rows, title="\nMails, newest first")
     happened = [(output.format_time(event.at), event.kind, event.detail) for event in events]
     output.table(["at", "event", "detail"], happened, title="\nEvents, newest first")
+
+
+def _obstacle(row: Subscriber, suppressed: Suppression | None) -> str:
+    """Return why a subscriber gets no digests at all, or ""."""
+    if suppressed:
+        return f"the address is suppressed (`paperboy suppressions lift {row.email} --reason …` ends that)"
+    return "" if row.state is SubscriberState.ACTIVE else f"the subscription is {row.state}"
 
 
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:

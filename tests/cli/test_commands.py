@@ -820,11 +820,18 @@ def test_history_of_a_subscriber(run: Run, mail_server: MailServer) -> None:
     shown = run("subscribers", "why", "alice@example.org").stdout
     assert re.search(r"sent +Language Agents that Plan", shown)
     assert "asked by phone" in shown
-    assert re.search(r"now +nothing: ", shown)
+    (first,) = re.findall(r"^now +(.*)", shown, re.MULTILINE)
+    assert first.startswith("nothing is sent: the address is suppressed")
+    assert shown.index("nothing is sent") < shown.index("next digest") < shown.index("otherwise")
     assert run("explain", "alice@example.org").stdout == shown
     document = parse_output(run("subscribers", "why", "1", "--json"))
     assert (document["suppressed"], document["mails"][0]["state"]) == ("asked by phone", "sent")
     assert document["now"]["skipped"]
+    assert document["obstacle"].startswith("the address is suppressed")
+    run("suppressions", "lift", "alice@example.org", "--reason", "asked again")
+    run("subscribers", "unsubscribe", "alice@example.org")
+    ended = run("subscribers", "why", "alice@example.org").stdout
+    assert "nothing is sent: the subscription is unsubscribed" in ended
     assert "no subscriber" in run("subscribers", "why", "bob@example.org", code=1).stderr
 
 

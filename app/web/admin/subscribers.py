@@ -7,11 +7,12 @@ from pydantic import ValidationError
 
 from app import clock, pipeline, subscribers
 from app.application import Application
+from app.delivery import suppression
 from app.digests.explanation_types import Explanation
 from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
 from app.storage.models import SubscriberState
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
-from app.web.api import digests
+from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
 from app.web.api.pagination import window_of
@@ -29,6 +30,7 @@ MESSAGES = {
     "paused": "Paused until the subscriber resumes.",
     "resumed": "Digests have resumed.",
     "unsubscribed": "Unsubscribed. They can sign up again themselves.",
+    "lifted": "Mail will be sent to this address again.",
     "links": "New links are being mailed. The earlier ones no longer work.",
     "tested": "The test digest was handed to the relay.",
     "interests": "The interests are saved. They apply from the next digest on.",
@@ -171,6 +173,20 @@ def unsubscribe(request: Request, operator: Writer, subscriber_id: Id) -> Respon
     return back_to(f"{PATH}/{subscriber_id}", "unsubscribed")
 
 
+@router.post(PATH + "/{subscriber_id}/lift")
+def lift_suppression(request: Request, operator: Sender, subscriber_id: Id) -> Response:
+    """Lift the suppression of the subscriber's address."""
+    app: Application = request.app.state.paperboy
+    now = clock.utcnow()
+    email = api.get_subscriber(app, operator.key, now, subscriber_id).email
+    try:
+        body = suppressions.Lifting(email=email, reason=operator.reason(""))
+        suppressions.lift_suppression(app, operator.key, now, body)
+    except (InvalidAddress, NotFound) as error:
+        return _page(request, operator, subscriber_id, problem=str(error), status=409)
+    return back_to(f"{PATH}/{subscriber_id}", "lifted")
+
+
 @router.post(PATH + "/{subscriber_id}/new-links")
 def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Response:
     try:
@@ -252,11 +268,12 @@ def _page(
     app: Application = request.app.state.paperboy
     subscriber = api.get_subscriber(app, operator.key, clock.utcnow(), subscriber_id)
     with app.db.read() as session:
+        suppressed = suppression.get(session, subscriber.email) if subscriber.email else None
         mails = subscribers.mails(session, subscriber_id, MAILS_SHOWN)
         events = subscribers.events(session, subscriber_id, EVENTS_SHOWN)
     return page(
         request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=mails,
-        events=events, message=message, problem=problem, paper=paper, explanation=explanation,
-        new_address=new_address, to=to,
+        events=events, suppressed=suppressed, message=message, problem=problem, paper=paper,
+        explanation=explanation, new_address=new_address, to=to,
         interests="\n".join(each.text for each in subscriber.interests) if interests is None else interests,
     )  # fmt: skip

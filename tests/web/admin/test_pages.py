@@ -440,6 +440,26 @@ def test_suppressions(app: Application, sign_in: Callable[..., Desk], people: li
         assert not suppression.is_suppressed(session, ALICE)
 
 
+def test_suppression_on_the_page_of_its_subscriber(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """The page says why nothing is sent, and its button restores a subscriber whose mail bounced."""
+    desk, path = sign_in(), f"/admin/subscribers/{people[0]}"
+    assert "Suppressed" not in desk.get(path).text
+    assert desk.post(f"{path}/lift").status_code == 409
+    with app.db.write() as session:
+        suppression.suppress(session, ALICE, "550 no such mailbox", clock.utcnow())
+        subscribers.get(session, people[0]).state = SubscriberState.BOUNCING
+    page = desk.get(path).text
+    assert "550 no such mailbox. No mail is sent to this address." in page
+    assert f'action="{path}/lift"' in page
+    assert f'action="{path}/lift"' not in sign_in(Scope.READ).get(path).text
+    assert desk.post(f"{path}/lift").status_code == 303
+    page = desk.get(f"{path}?done=lifted").text
+    assert "Mail will be sent to this address again." in page
+    assert "<dt>State</dt><dd>active</dd>" in page
+
+
 def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., Desk]) -> None:
     """Failed runs can be found, and their rejected rows read."""
     now = clock.utcnow()
