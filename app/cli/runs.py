@@ -10,6 +10,7 @@ from sqlmodel import col, select
 from app.cli import output
 from app.errors import NotFound
 from app.storage.models import JobRun
+from app.text.display import format_counts
 
 
 def runs(
@@ -47,4 +48,4 @@ def _outcome(row: JobRun) -> str:
         return f"failed: {row.error}"
     if not row.ended_at:
         return "running, or its process was killed"
-    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in row.counts.items() if count)
+    return format_counts(row.counts)

@@ -124,26 +124,28 @@ def try_source(
 
 
 def _print_trial(result: TrialResult) -> None:
-    cells = [
-        (
-            paper.record.title,
-            paper.record.listed_on or paper.record.published_on,
-            paper.record.arxiv_id or paper.record.doi,
-            "new" if paper.paper_id is None else f"paper {paper.paper_id}",
+    if not result.error or result.rows:
+        cells = [
+            (
+                paper.record.title,
+                paper.record.listed_on or paper.record.published_on,
+                paper.record.arxiv_id or paper.record.doi,
+                "new" if paper.paper_id is None else f"paper {paper.paper_id}",
+            )
+            for paper in result.papers
+        ]
+        output.table(["title", "day", "identifier", "in the archive"], cells)
+        output.out().print(
+            f"{count_of(result.new, 'new paper')}, {result.existing} already in the archive, "
+            f"{count_of(result.rejected, 'row')} skipped. Nothing was stored."
         )
-        for paper in result.papers
-    ]
-    output.table(["title", "day", "identifier", "in the archive"], cells)
-    output.out().print(
-        f"{count_of(result.new, 'new paper')}, {result.existing} already in the archive, "
-        f"{count_of(result.rejected, 'row')} skipped. "
-        "Nothing was stored."
-    )
     for rejection in result.rejections:
         row = "" if rejection.row is None else f"row {rejection.row}: "
         output.err().print(f"skipped: {row}{output.escaped(f'{rejection.reason} {rejection.detail}')}")
-    for problem in filter(None, (result.warning, result.error)):
-        output.err().print(f"Warning: {output.escaped(problem)}")
+    if result.warning:
+        output.err().print(f"Warning: {output.escaped(result.warning)}")
+    if result.error:
+        output.fail(result.error)
 
 
 @sources.command("edit")

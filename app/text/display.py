@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
+from collections.abc import Mapping
 
 TEXT_WIDTH = 72  # of the text part of a mail
+_PLURAL = re.compile(r"(ie)?(?<!s)s\b")  # of the words in the names of counts
 _RTL = ("R", "AL")
 _STRONG = ("L", *_RTL)
 _DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -14,6 +17,17 @@ _DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)
 def count_of(number: int, noun: str) -> str:
     """Return a number with its noun: "1 paper", "2,000 papers"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Return the counts of a job run in words, without zeros: "1 paper new, 12 listings"."""
+    names = {name: name.replace("_", " ") for name in counts}
+    singular = {name: _PLURAL.sub(lambda end: "y" if end[1] else "", text) for name, text in names.items()}
+    return ", ".join(
+        f"{number:,} {(singular if number == 1 else names)[name]}"
+        for name, number in counts.items()
+        if number
+    )
 
 
 def safe_line(text: str) -> str:

@@ -27,7 +27,7 @@ from app.relevance import query_language
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState
-from app.text.display import count_of, sentence
+from app.text.display import count_of, format_counts, sentence
 from app.types import DigestItem
 
 STATIC = Path(__file__).parent / "static"
@@ -62,6 +62,7 @@ def environment(settings: Settings) -> Environment:
     )
     templates.filters.update(
         count_of=count_of,
+        format_counts=format_counts,
         sentence=sentence,
         local=local,
         local_day=local_day,

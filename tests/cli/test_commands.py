@@ -1007,7 +1007,10 @@ def test_errors_of_sources(run: Run) -> None:
     assert "“categories” cannot be combined with “query”" in refused
     assert "needs 1 to 50 arXiv categories" in run("sources", "try", "--kind", "arxiv_feed", code=1).stderr
     assert "sources try --kind arxiv_feed --category cs.CL" in run("sources", "try", "--help").stdout
-    unknown = run("sources", "try", "https://paperboy.invalid/feed.xml", code=1).stderr
+    failed = run("sources", "try", "https://paperboy.invalid/feed.xml", code=1)
+    unknown = failed.stderr
+    assert failed.stdout == "", "there is no empty table before the error"
+    assert unknown.splitlines()[-1].startswith("paperboy: ")
     assert re.search("paperboy.invalid: (DNS does not find this|the) name", unknown)
     assert "Errno" not in unknown
 

@@ -17,6 +17,19 @@ def test_count_of(number: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({"rows": 1, "papers_new": 1, "rejected": 0}, "1 row, 1 paper new"),
+        ({"deliveries": 1, "cards_left_out": 1}, "1 delivery, 1 card left out"),
+        ({"listings": 2, "deliveries": 1234, "sent": 1}, "2 listings, 1,234 deliveries, 1 sent"),
+        ({}, ""),
+    ],
+)
+def test_format_counts(counts: dict[str, int], words: str) -> None:
+    assert display.format_counts(counts) == words
+
+
+@pytest.mark.parametrize(
     ("error", "words"),
     [
         ("the paper is not hidden", "The paper is not hidden."),
