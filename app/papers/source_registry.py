@@ -100,8 +100,9 @@ def describe_state(source: Source) -> str:
 
 
 def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> Source:
-    """Add a source that is due immediately. A removed one with this name and kind is restored.
+    """Add a source that is due immediately.
 
+    A removed one with this name and kind is used again, for its papers, and read from the beginning.
     Raise InvalidInput if its name or configuration is invalid, Conflict if the name is taken or there is
     already a Hugging Face source.
     """
@@ -118,6 +119,8 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
         again = again.where(Source.name == name.strip())
     source = session.exec(again).first() or Source(name="", kind=kind, created_at=now)
     source.config, source.next_poll_at, source.paused, source.removed_at = checked, now, False, None
+    source.polled_at = None
+    _forget_progress(source)
     _rename(session, source, name)
     session.add(source)
     session.flush()
@@ -142,18 +145,22 @@ def change(
     if name is not None:
         _rename(session, source, name)
     if config is not None and (checked := check_config(source.kind, config)) != source.config:
-        source.config, source.failures, source.last_error = checked, 0, None
-        source.next_poll_at = source.next_poll_at and now
-        source.etag = source.last_modified = source.watermark = source.resumption_token = None
+        source.config, source.next_poll_at = checked, source.next_poll_at and now
+        _forget_progress(source)
     session.add(source)
 
 
 def remove(session: Session, source: Source, now: datetime) -> None:
     """Stop polling a source, and no longer list it. Its papers and their votes remain."""
     source.removed_at, source.paused, source.next_poll_at = now, True, None
+    _forget_progress(source)
+    session.add(source)
+
+
+def _forget_progress(source: Source) -> None:
+    """Forget the failures of a source and how far it was read, as if it were new."""
     source.failures, source.last_error = 0, None
     source.etag = source.last_modified = source.watermark = source.resumption_token = None
-    session.add(source)
 
 
 def pause(session: Session, source: Source) -> None:

@@ -276,6 +276,7 @@ def test_removed_source(live: Application, upstreams: FakeUpstreams, now: dateti
             session, "arXiv announcements", SourceKind.FEED, {"url": "https://a.test/"}, later
         )
         assert (again.id in ids, other.id in ids) == (True, False), "another kind is another source"
+        assert source_registry.describe_state(again) == "not polled yet"
         source_registry.remove(session, other, later)
     assert pipeline.refresh(live, later).polled == ("Hugging Face Daily Papers",)
     assert "2026-11-18" in upstreams.requested_days()
