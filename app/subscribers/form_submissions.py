@@ -7,7 +7,8 @@ no longer be confirmed, `close` removes all personal data from the row.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -186,19 +187,13 @@ def newest_choices(session: Session, ids: Collection[int]) -> dict[int, Choices]
 
 
 def choices_of(request: FormSubmission) -> Choices | None:
-    """Return the choices stored in a row, or None if it has none. Those of another release are left out."""
+    """Return the choices stored in a row, or None if it has none.
+
+    Those that only another release has are left out, and replaced by the defaults.
+    """
     if not request.preferences:
         return None
-    stored = _known(Preferences, request.preferences)
-    preferences = Preferences(
-        **{
-            **stored,
-            "cadence": Cadence(stored["cadence"]),
-            "when_empty": EmptyDigestPolicy(stored["when_empty"]),
-            "muted": tuple(stored["muted"]),
-            "interests": tuple(Interest(**_known(Interest, each)) for each in stored["interests"]),
-        }
-    )
+    preferences = Preferences(**_readable(Preferences, request.preferences))
     archived = tuple((number, "") for number in request.liked.get("papers", ()))
     own = tuple(
         PaperRecord(title=paper["title"], abstract=paper["abstract"], authors=tuple(paper["authors"]))
@@ -207,12 +202,27 @@ def choices_of(request: FormSubmission) -> Choices | None:
     return Choices(preferences, MatchedReferences(archived, own))
 
 
-def _known(kind: type[Preferences | Interest], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored values of a class's fields. Log the names of others."""
+def _interests(stored: Sequence[Mapping[str, Any]]) -> tuple[Interest, ...]:
+    return tuple(Interest(**_readable(Interest, each)) for each in stored)
+
+
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "cadence": Cadence, "when_empty": EmptyDigestPolicy, "muted": tuple, "interests": _interests
+}  # fmt: skip
+
+
+def _readable(kind: type[Preferences | Interest], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored values that this release can read. Log the names and the number of others."""
     names = {each.name for each in fields(kind)}
-    if unknown := sorted(stored.keys() - names):
-        log.warning("a sign-up has choices that this release does not know", names=unknown)
-    return {name: value for name, value in stored.items() if name in names}
+    values = {}
+    for name in names & stored.keys():
+        with suppress(ValueError):
+            values[name] = _PARSERS[name](stored[name]) if name in _PARSERS else stored[name]
+    if unknown := sorted(stored.keys() - values.keys()):
+        log.warning(
+            "a sign-up has choices that this release does not know", names=unknown, number=len(unknown)
+        )
+    return values
 
 
 def close(session: Session, subscriber_id: int) -> None:

@@ -215,7 +215,8 @@ def test_sign_up_with_choices_of_another_release(app: Application, now: datetime
         subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
         row = session.exec(select(FormSubmission)).one()
         interests = [each | {"colour": "red"} for each in row.preferences["interests"]]
-        row.preferences = row.preferences | {"future": 1, "interests": interests}
+        choices = {"future": 1, "interests": interests, "cadence": "hourly", "when_empty": "poem"}
+        row.preferences = row.preferences | choices
         session.add(row)
         session.flush()
         alice = session.exec(select(Subscriber)).one()
