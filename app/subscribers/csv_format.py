@@ -18,6 +18,7 @@ from app.errors import InvalidInput
 from app.storage.models import SubscriberState
 from app.subscribers.address import normalise_address
 from app.subscribers.preferences import Preferences, check
+from app.text.display import count_of
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 SEPARATOR = ";"  # between interests, and between muted queries
@@ -214,7 +215,8 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
         split_list(cells["interests"]), others.get("weights", ()), others.get("quotas", ())
     )
     email = normalise_address(cells["email"])
-    preferences = check(replace(defaults, interests=interests, **_parse(cells, _PREFERENCES)))
+    chosen = replace(defaults, interests=interests, **_parse(cells, _PREFERENCES))
+    preferences = check(chosen, before=chosen)  # an export may contain interests that are refused in forms
     consent_at = others.get("consent_at")
     if consent_at and consent_at > now:
         raise InvalidInput("consent_at is in the future", "consent_at")
@@ -227,7 +229,8 @@ def _interests(
     """Return interests with the weights and quotas in the same order. A missing weight is 1."""
     for name, numbers in (("weights", weights), ("quotas", quotas)):
         if len(numbers) > len(texts):
-            raise InvalidInput(f"there are {len(numbers)} {name} for {len(texts)} interests", name)
+            given = count_of(len(numbers), name.removesuffix("s"))
+            raise InvalidInput(f"there are {given} for {count_of(len(texts), 'interest')}", name)
     interests = []
     for index, text in enumerate(texts):
         weight = weights[index] if index < len(weights) else None

@@ -716,7 +716,7 @@ def test_exported_subscribers_can_be_imported(run: Run, app: Application, tmp_pa
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("a@example.org,robots,1; 2,,", "2 weights for 1 interests"),
+        ("a@example.org,robots,1; 2,,", "2 weights for 1 interest"),
         ("a@example.org,robots,heavy,,", "weights must be numbers"),
         ("a@example.org,robots,9,,", "weight"),
         ("a@example.org,robots,nan,,", "weights must be numbers"),

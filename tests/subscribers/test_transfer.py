@@ -437,3 +437,13 @@ def test_exported_interests_are_imported_unchanged(
         alice = subscribers.find(session, "alice@example.org")
         assert subscribers.preferences_of(session, alice) == subscribers.check(chosen)
     db.dispose()
+
+
+def test_export_of_an_interest_that_forms_refuse_is_imported(app: Application) -> None:
+    """Earlier releases stored overlong words, which only new interests may not have."""
+    old = "x" * 200
+    file = csv_file(f"alice@example.org,{old}", header="email,interests")
+    assert transfer.import_file(app.db, file, DEFAULTS, NOW).added == 1
+    with app.db.read() as session:
+        alice = subscribers.find(session, "alice@example.org")
+        assert subscribers.preferences_of(session, alice).interests == (Interest(old),)
