@@ -63,7 +63,7 @@ class Pacing:
             self._next_request_at[ARXIV] = time.monotonic() + ARXIV_PAUSE.total_seconds()
 
     def note_response(self, service: str, status: int, headers: Mapping[str, str]) -> timedelta | None:
-        """Take the wait from a response, which is also returned.
+        """Return the wait that a response asks for, and postpone later requests to the service by it.
 
         Raise SourceError, and send no more requests to the service in this run, if the wait is too long.
         """
