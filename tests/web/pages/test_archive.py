@@ -13,7 +13,7 @@ from sqlmodel import select
 
 from app import clock
 from app.application import Application
-from app.relevance import archive_search, candidate_ranking
+from app.relevance import archive_search
 from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.storage.models import GeneratedSummary, Listing, Paper, Source, VoteCount
 from app.text import sanitize
@@ -280,7 +280,7 @@ def test_search_page_names_its_order(
     app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch, query: str, order: str
 ) -> None:
     """A search with nothing but filters has no better and worse matches."""
-    monkeypatch.setattr(candidate_ranking, "MAX_RESULTS", 1)
+    monkeypatch.setattr(archive_search, "MAX_RESULTS", 1)
     add_papers(app, *(record(n, title=f"Paper {n}", authors=("Alan Turing",)) for n in (1, 2)))
     text = client.get("/search", params={"q": query}).text
     kind = "newest" if order == "newest first" else "best"
