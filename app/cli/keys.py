@@ -19,6 +19,7 @@ from app.text.display import count_of
 
 keys = typer.Typer(no_args_is_help=True, help="Manage API keys. Create DKIM keys and secrets.")
 
+HOUR = timedelta(hours=1)
 Name = Annotated[str, typer.Argument(help="Who or what uses the key.")]
 
 
@@ -81,13 +82,15 @@ def revoke(name: Name) -> None:
 @keys.command()
 def rotate(
     name: Name,
-    hours: Annotated[int, typer.Option(help="The hours for which the old key still works.", min=0)] = 24,
+    hours: Annotated[
+        int, typer.Option(help="The hours for which the old key still works.", min=0)
+    ] = api_keys.OVERLAP // HOUR,
 ) -> None:
     """Replace an API key by a new one with the same name and scopes. It is shown once."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         key_id = api_keys.active(session, name, now).id or 0
-        _, key = api_keys.rotate(session, key_id, now, timedelta(hours=hours))
+        _, key = api_keys.rotate(session, key_id, now, hours * HOUR)
         audit_log.record(session, output.ACTOR, "key.rotate", name, now)
     typer.echo(key)
     period = count_of(hours, "hour")

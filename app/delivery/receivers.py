@@ -1,8 +1,6 @@
-"""PURE. The mail providers behind addresses, and their limits: connections, back-off delays."""
+"""PURE. The mail providers behind addresses, and how many connections they accept."""
 
 from __future__ import annotations
-
-from datetime import timedelta
 
 # Providers that judge a sender across all their domains: by domain, and by its first label in any country.
 _DOMAINS = {
@@ -21,7 +19,6 @@ _MAX_COUNTRY = 6  # characters: "com", "co.uk", "com.br"
 PROVIDERS = frozenset({*_DOMAINS.values(), *_LABELS.values()})
 STRICT = frozenset({"google", "outlook"})  # accept fewer connections, and fewer messages over each
 STRICT_CONNECTIONS, STRICT_MESSAGES, CONNECTIONS_PER_DOMAIN = 5, 50, 10
-FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(minutes=10), timedelta(hours=4)
 
 
 def provider_of(recipient: str) -> str:
@@ -31,8 +28,3 @@ def provider_of(recipient: str) -> str:
         return provider
     label, _, country = domain.partition(".")
     return _LABELS.get(label, domain) if len(country) <= _MAX_COUNTRY else domain
-
-
-def backoff_delay(count: int) -> timedelta:
-    """Return how long mails wait after a provider asked `count` times in a row to send less. It doubles."""
-    return min(FIRST_BACKOFF * (1 << min(count - 1, 16)), LONGEST_BACKOFF)

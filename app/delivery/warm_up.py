@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 
+NAMED = 5  # receivers in a sentence
 UNLIMITED_FROM = 100_000  # mails per day and receiver: then a domain is known, and the ramp is off
 
 
@@ -36,3 +37,40 @@ class WarmUp:
         while self.mails << doublings < UNLIMITED_FROM:
             doublings += 1
         return self.start + timedelta(days=doublings * self.days)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverUse:
+    """The mails that a receiver got today, and those that wait because of its limit."""
+
+    receiver: str
+    sent: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUpStatus:
+    """The warm-up on a UTC day. `limit` is None before it begins and after it has ended."""
+
+    day: date
+    start: date
+    unlimited_from: date
+    limit: int | None
+    receivers: tuple[ReceiverUse, ...]  # most mails first
+
+    @property
+    def waiting(self) -> int:
+        return sum(use.waiting for use in self.receivers)
+
+    def describe(self) -> str:
+        """Describe the warm-up in one sentence, for operators."""
+        if self.day < self.start:
+            return f"it begins on {self.start}; until then, there is no limit"
+        if self.limit is None:
+            return f"it ended on {self.unlimited_from}"
+        full = [f"{use.receiver} ({use.waiting})" for use in self.receivers if use.waiting]
+        named = ", ".join(full[:NAMED]) + (f" and {len(full) - NAMED} more" if len(full) > NAMED else "")
+        mails = "1 mail waits" if self.waiting == 1 else f"{self.waiting} mails wait"
+        waiting = f"{mails} until tomorrow: {named}" if full else "no mail waits"
+        ends = f"there is no limit from {self.unlimited_from} on"
+        return f"each receiver gets at most {self.limit} mails today, and {ends}; {waiting}"

@@ -22,6 +22,7 @@ DAYS, MAX_DAYS = 365, 3650  # until a key expires
 COMMANDS = "cli"  # the name of the command line in the audit log
 BY_MAIL = ", by mail"  # ends the names of keys that a mailed link created
 LINK_NAME = "sign-in link to"
+OVERLAP = timedelta(days=1)  # for which a key still works after it was replaced
 _SECRET_BYTES = 32
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 

@@ -3,7 +3,8 @@
 preferences       the values that a subscriber may choose, and clear errors for all others
 stored_interests  interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
-form_submissions  submitted public forms, limits on mail to one mailbox, remembered declines
+form_submissions  submitted public forms, limits on mail to one mailbox
+declines          who said "I did not ask for this", and for how long it counts
 signup            sign up, confirm, decline, request a link
 account           change preferences, follow authors, mute words, resubscribe
 pausing           pause, until a day, and resume
@@ -38,6 +39,7 @@ from app.subscribers.address_change import (
     request_change_by_operator,
 )
 from app.subscribers.csv_format import ImportedSubscriber, survey, write_csv, write_header, write_rows
+from app.subscribers.declines import DECLINE_LASTS
 from app.subscribers.feedback import (
     MatchedReferences,
     feedback_for_ranking,
@@ -52,7 +54,7 @@ from app.subscribers.feedback import (
 )
 from app.subscribers.feedback import forget as forget_feedback
 from app.subscribers.first_digest import first_digest, request_first_digest
-from app.subscribers.form_submissions import DECLINE_LASTS, Choices, SignUp, mailbox_hash
+from app.subscribers.form_submissions import Choices, SignUp, mailbox_hash
 from app.subscribers.form_submissions import prune as prune_form_submissions
 from app.subscribers.form_submissions import unprocessed as unprocessed_form_submissions
 from app.subscribers.pausing import end_expired_pauses, pause, pause_date_range, resume

@@ -13,7 +13,7 @@ from app.delivery import suppression
 from app.errors import PaperboyError
 from app.storage.database import in_array, insert_many_or_ignore
 from app.storage.models import Event, Subscriber, SubscriberState
-from app.subscribers import form_submissions, schedule, stored_interests
+from app.subscribers import declines, form_submissions, schedule, stored_interests
 from app.subscribers.csv_format import ImportedSubscriber
 from app.subscribers.pausing import pause
 from app.subscribers.repository import preference_columns
@@ -104,7 +104,7 @@ def _insert(session: Session, batch: Sequence[ImportedSubscriber], now: datetime
     ]
     session.execute(insert(Event), events)
     mailboxes = [form_submissions.mailbox_hash(new.email) for new in inserted.values()]
-    form_submissions.forget_declines(session, mailboxes)
+    declines.forget_declines(session, mailboxes)
     return {new.email for new in inserted.values()}
 
 

@@ -1,4 +1,4 @@
-"""Store submissions of the public forms, limit the mail to one mailbox, and remember who declined.
+"""Store submissions of the public forms, and limit the mail to one mailbox.
 
 A sign-up's choices stay in its row until the owner of the address confirms them. After that, or once they can
 no longer be confirmed, `close` removes all personal data from the row.
@@ -15,11 +15,12 @@ from typing import Any
 
 import structlog
 from sqlalchemy import ColumnElement, and_, update
-from sqlmodel import Session, col, delete, exists, or_, select
+from sqlmodel import Session, col, delete, or_, select
 
 from app.links import LIFETIMES, Purpose
 from app.storage.database import in_array
 from app.storage.models import FormSubmission, RequestKind
+from app.subscribers import declines
 from app.subscribers.address import fold_address
 from app.subscribers.feedback import MatchedReferences
 from app.subscribers.preferences import Preferences
@@ -35,7 +36,6 @@ MAX_MAILS = (
     (timedelta(days=30), 8),
 )
 HISTORY = max(span for span, _ in MAX_MAILS)
-DECLINE_LASTS = timedelta(days=90)
 GIVE_UP = timedelta(days=1)  # older submissions are no longer processed
 
 
@@ -137,32 +137,6 @@ def may_mail(session: Session, mailbox: str, now: datetime) -> bool:
     return all(sum(at > now - span for at in times) < most for span, most in MAX_MAILS)
 
 
-def has_declined(session: Session, mailbox: str, now: datetime) -> bool:
-    """Return True if the mailbox's owner declined a sign-up within `DECLINE_LASTS`."""
-    declined = exists().where(
-        col(FormSubmission.mailbox) == mailbox, col(FormSubmission.declined_at) > now - DECLINE_LASTS
-    )
-    return bool(session.exec(select(declined)).one())
-
-
-def remember_decline(session: Session, request: FormSubmission, now: datetime) -> None:
-    """Store a decline, which blocks confirmations to this mailbox for `DECLINE_LASTS`."""
-    request.declined_at = now
-    session.add(request)
-
-
-def forget_decline(session: Session, mailbox: str) -> None:
-    """Allow confirmations to this mailbox again, because its owner has shown that they want mail."""
-    forget_declines(session, [mailbox])
-
-
-def forget_declines(session: Session, mailboxes: Collection[str]) -> None:
-    """Allow confirmations to several mailboxes again."""
-    of_mailboxes = in_array(session, col(FormSubmission.mailbox), mailboxes)
-    declined = update(FormSubmission).where(of_mailboxes, col(FormSubmission.declined_at).is_not(None))
-    session.execute(declined.values(declined_at=None))
-
-
 # --- choices awaiting confirmation
 
 
@@ -251,7 +225,10 @@ def prune(session: Session, now: datetime, confirmable: timedelta = LIFETIMES[Pu
     _close(session, and_(*late))
     useless = (
         col(FormSubmission.created_at) < now - HISTORY,
-        or_(col(FormSubmission.declined_at).is_(None), col(FormSubmission.declined_at) < now - DECLINE_LASTS),
+        or_(
+            col(FormSubmission.declined_at).is_(None),
+            col(FormSubmission.declined_at) < now - declines.DECLINE_LASTS,
+        ),
     )
     return int(session.execute(delete(FormSubmission).where(*useless)).rowcount)  # type: ignore[attr-defined]
 

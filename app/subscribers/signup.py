@@ -19,7 +19,7 @@ from app.links import LIFETIMES, Purpose
 from app.storage.database import advisory_lock, insert_or_ignore
 from app.storage.models import AddressChange, Delivery, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
-from app.subscribers import feedback, form_submissions
+from app.subscribers import declines, feedback, form_submissions
 from app.subscribers.address import normalise_address
 from app.subscribers.form_submissions import Choices, SignUp
 from app.subscribers.preferences import Preferences, check
@@ -156,7 +156,7 @@ _ANSWERS = {
 def _may_confirm(session: Session, request: FormSubmission, now: datetime) -> bool:
     return (
         not suppression.is_suppressed(session, request.email)
-        and not form_submissions.has_declined(session, request.mailbox, now)
+        and not declines.has_declined(session, request.mailbox, now)
         and form_submissions.may_mail(session, request.mailbox, now)
     )
 
@@ -235,7 +235,7 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
     else:  # even if the sign-up is no longer open
         request = form_submissions.by_delivery(session, delivery_id)
     if request is not None:
-        form_submissions.remember_decline(session, request, now)
+        declines.remember_decline(session, request, now)
     if subscriber.state is State.PENDING or (request is not None and request.subscriber_id is not None):
         _end_sign_up(session, subscriber, now)
     return True
@@ -251,7 +251,7 @@ def allow_again(session: Session, delivery_id: int) -> None:
     """Undo a decline. The link in that mail proves that the request is from the owner of the mailbox."""
     request = form_submissions.by_delivery(session, delivery_id)
     if request is not None:
-        form_submissions.forget_decline(session, request.mailbox)
+        declines.forget_decline(session, request.mailbox)
 
 
 def _end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> None:
@@ -322,7 +322,7 @@ def activate(
 ) -> None:
     """Record the consent and schedule the next digest. Close open sign-ups and forget declines."""
     form_submissions.close(session, subscriber.id or 0)
-    form_submissions.forget_decline(session, form_submissions.mailbox_hash(subscriber.email))
+    declines.forget_decline(session, form_submissions.mailbox_hash(subscriber.email))
     subscriber.state = State.ACTIVE
     subscriber.confirmed_at = subscriber.confirmed_at or now
     subscriber.consent_at, subscriber.consent_version, subscriber.consent_ip = now, version, ip

@@ -25,7 +25,7 @@ from app.application import Application
 from app.bounces import rates
 from app.delivery import ledger
 from app.delivery.receivers import PROVIDERS
-from app.delivery.warm_up import WarmUp
+from app.delivery.warm_up import WarmUp, WarmUpStatus
 from app.digests import planning, reconciliation
 from app.papers import source_registry
 from app.relevance import model_store
@@ -112,7 +112,7 @@ class _DatabaseCollector(Collector):
         app: Application,
         balance: reconciliation.Reconciliation,
         today: Sequence[rates.ReceiverRate],
-        warm_up: ledger.WarmUpStatus | None,
+        warm_up: WarmUpStatus | None,
     ) -> None:
         self._app, self._balance, self._today, self._warm_up = app, balance, today, warm_up
 
@@ -162,11 +162,11 @@ class _DatabaseCollector(Collector):
             yield from _model_metrics(self._app.models.versions(session))
 
 
-def _warm_up_status(warm_up: WarmUp | None, session: Session, now: datetime) -> ledger.WarmUpStatus | None:
+def _warm_up_status(warm_up: WarmUp | None, session: Session, now: datetime) -> WarmUpStatus | None:
     return ledger.warm_up_status(session, warm_up, now)
 
 
-def _warm_up_metrics(status: ledger.WarmUpStatus | None) -> Iterator[Metric]:
+def _warm_up_metrics(status: WarmUpStatus | None) -> Iterator[Metric]:
     """Yield the limit and the waiting mails, if there is a limit today. Domains of subscribers are summed."""
     if status is None or status.limit is None:
         return

@@ -9,7 +9,7 @@ import pytest
 
 from app import pipeline
 from app.application import Application
-from app.delivery import ledger, receivers
+from app.delivery import ledger
 from app.delivery.ledger import receiver_backoffs
 from app.delivery.smtp.responses import classify
 from app.doctor import service_state
@@ -51,7 +51,7 @@ def test_requests_to_send_less(text: str, throttled: bool) -> None:
 
 
 def test_delays_double_up_to_four_hours() -> None:
-    delays = [receivers.backoff_delay(count) for count in range(1, 50)]
+    delays = [receiver_backoffs.backoff_delay(count) for count in range(1, 50)]
     assert delays[0] == 10 * MINUTE
     assert all(later == min(2 * earlier, timedelta(hours=4)) for earlier, later in pairwise(delays))
 

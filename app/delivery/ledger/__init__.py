@@ -15,7 +15,7 @@ entries            add mails and skipped digests; find papers that were already 
 claims             claim mails for a sender, with a lease
 sender_ledger      claim, journal, commit and record, for one running sender
 circuit_breaker    pause sending when the relay refuses too many mails
-receiver_backoffs  providers that asked us to send less
+receiver_backoffs  providers that asked us to send less, and for how long
 daily_limits       the limits of receivers during the warm-up of a sending domain
 outcomes           record the results of attempts; retry delays
 transitions        the changes of a row's state
@@ -53,7 +53,7 @@ from app.delivery.ledger.controls import (
     resume,
     retry_failed,
 )
-from app.delivery.ledger.daily_limits import ReceiverUse, WarmUpStatus, warm_up_of, warm_up_status
+from app.delivery.ledger.daily_limits import warm_up_of, warm_up_status
 from app.delivery.ledger.entries import (
     UNDELIVERED,
     Entry,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 from sqlalchemy import bindparam, func
 from sqlmodel import Session, col, select, update
@@ -22,53 +21,15 @@ from app.delivery.ledger.claims import (
     skip_claimed,
 )
 from app.delivery.receivers import provider_of
-from app.delivery.warm_up import WarmUp
+from app.delivery.warm_up import ReceiverUse, WarmUp, WarmUpStatus
 from app.settings import Settings
 from app.storage.database import advisory_lock, in_array
 from app.storage.models import Delivery, Subscriber
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
 
-NAMED = 5  # receivers in a sentence
 LOCK = "daily limits"
 REASON = "warm-up of the sending domain: "
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiverUse:
-    """The mails that a receiver got today, and those that wait because of its limit."""
-
-    receiver: str
-    sent: int
-    waiting: int
-
-
-@dataclass(frozen=True, slots=True)
-class WarmUpStatus:
-    """The warm-up on a UTC day. `limit` is None before it begins and after it has ended."""
-
-    day: date
-    start: date
-    unlimited_from: date
-    limit: int | None
-    receivers: tuple[ReceiverUse, ...]  # most mails first
-
-    @property
-    def waiting(self) -> int:
-        return sum(use.waiting for use in self.receivers)
-
-    def describe(self) -> str:
-        """Describe the warm-up in one sentence, for operators."""
-        if self.day < self.start:
-            return f"it begins on {self.start}; until then, there is no limit"
-        if self.limit is None:
-            return f"it ended on {self.unlimited_from}"
-        full = [f"{use.receiver} ({use.waiting})" for use in self.receivers if use.waiting]
-        named = ", ".join(full[:NAMED]) + (f" and {len(full) - NAMED} more" if len(full) > NAMED else "")
-        mails = "1 mail waits" if self.waiting == 1 else f"{self.waiting} mails wait"
-        waiting = f"{mails} until tomorrow: {named}" if full else "no mail waits"
-        ends = f"there is no limit from {self.unlimited_from} on"
-        return f"each receiver gets at most {self.limit} mails today, and {ends}; {waiting}"
 
 
 def warm_up_of(settings: Settings) -> WarmUp | None:

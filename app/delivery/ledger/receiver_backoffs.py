@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, delete, select
 
-from app.delivery.receivers import backoff_delay, provider_of
+from app.delivery.receivers import provider_of
 from app.storage.database import insert_or_ignore
 from app.storage.models import ReceiverBackoff
 from app.text import sanitize
 
+FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(minutes=10), timedelta(hours=4)
 MEMORY = timedelta(hours=12)  # after the end of a back-off; then the delays begin again with the shortest
 
 
@@ -41,3 +42,8 @@ def active(session: Session, now: datetime) -> Mapping[str, ReceiverBackoff]:
 def find(backoffs: Mapping[str, ReceiverBackoff], recipient: str) -> ReceiverBackoff | None:
     """Return the back-off from a recipient's provider, or None."""
     return backoffs.get(provider_of(recipient)) if backoffs else None
+
+
+def backoff_delay(count: int) -> timedelta:
+    """Return how long mails wait after a provider asked `count` times in a row to send less. It doubles."""
+    return min(FIRST_BACKOFF * (1 << min(count - 1, 16)), LONGEST_BACKOFF)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -17,8 +17,6 @@ from app.web.api.idempotency import SecretAnswer
 from app.web.api.values import FROM_JSON
 
 router = APIRouter(prefix="/keys", tags=["keys"])
-
-OVERLAP = timedelta(days=1)  # for which the old key still works after a rotation
 
 
 class KeyOut(BaseModel):
@@ -85,7 +83,7 @@ def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey
     """
     with app.db.write() as session:
         _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
-        row, secret = api_keys.rotate(session, key_id, now, OVERLAP, key)
+        row, secret = api_keys.rotate(session, key_id, now, api_keys.OVERLAP, key)
         audit_log.record(session, key.name, "key.rotate", row.name, now)
         return CreatedKey(**_to_out(row).model_dump(), key=secret)
 

@@ -1,6 +1,6 @@
 """Check that memory does not grow over thousands of sign-ups and single mails after a warm-up.
 
-    python -m benchmarks.soak [--quick] [--count N] [--before COMMIT] [--json]
+    python -m benchmarks.memory_growth [--quick] [--count N] [--before COMMIT] [--json]
 
 The service is a real uvicorn in its own process on 127.0.0.1, with a real SMTP server that counts the mails.
 Visitors sign up over HTTP, each from a different network. Each sign-up sends one confirmation in the
@@ -229,8 +229,8 @@ def measure_commit(commit: str, count: int) -> dict[str, Any]:
         git = ["git", "-C", str(root), "worktree"]
         subprocess.run([*git, "add", "--detach", str(tree), commit], check=True, capture_output=True)  # noqa: S603 - a commit of ours
         try:
-            (tree / "benchmarks" / "soak.py").write_text(Path(__file__).read_text())
-            command = [sys.executable, "-m", "benchmarks.soak", "--json", "--count", str(count)]
+            (tree / "benchmarks" / "memory_growth.py").write_text(Path(__file__).read_text())
+            command = [sys.executable, "-m", "benchmarks.memory_growth", "--json", "--count", str(count)]
             environment = os.environ | {"PYTHONPATH": str(tree)}
             ran = subprocess.run(  # noqa: S603
                 command, cwd=tree, env=environment, capture_output=True, text=True, check=False
