@@ -1,4 +1,4 @@
-"""The result of a check: its name, severity, message and fix."""
+"""The result of a check: its name, severity, message and fix, and the one action that resolves it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,29 @@ class Level(StrEnum):
     OK = "ok"
     WARNING = "warning"  # it works, but not as well as it should
     ERROR = "error"  # messages are not sent, or are sent incorrectly
+
+
+class Action(StrEnum):
+    """What an operator can do about a finding with one button of the admin pages."""
+
+    POLL_SOURCE = "poll_source"
+    RESUME_SOURCE = "resume_source"
+    RESUME_SENDING = "resume_sending"
+    RESUME_EDITION = "resume_edition"
+    APPROVE_EDITION = "approve_edition"
+    RETRY_FAILED = "retry_failed"
+    REPLACE_KEY = "replace_key"
+    REVOKE_KEY = "revoke_key"
+    ENABLE_WEBHOOK = "enable_webhook"
+    TRAIN_MODEL = "train_model"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """The action that resolves a finding. `subject` is the id or the edition that it applies to, or ""."""
+
+    action: Action
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +47,18 @@ class Finding:
     message: str
     fix: str = ""
     urgent: bool = False
+    remedy: Remedy | None = None
 
 
 def ok(check: str, message: str, advice: str = "") -> Finding:
     return Finding(check, Level.OK, message, advice)
 
 
-def warning(check: str, message: str, fix: str, *, urgent: bool = False) -> Finding:
-    return Finding(check, Level.WARNING, message, fix, urgent)
+def warning(
+    check: str, message: str, fix: str, *, urgent: bool = False, remedy: Remedy | None = None
+) -> Finding:
+    return Finding(check, Level.WARNING, message, fix, urgent, remedy)
 
 
-def error(check: str, message: str, fix: str) -> Finding:
-    return Finding(check, Level.ERROR, message, fix, urgent=True)
+def error(check: str, message: str, fix: str, *, remedy: Remedy | None = None) -> Finding:
+    return Finding(check, Level.ERROR, message, fix, urgent=True, remedy=remedy)

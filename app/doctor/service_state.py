@@ -18,7 +18,7 @@ from sqlmodel import Session, select
 from app.bounces import rates
 from app.delivery import ledger
 from app.digests import clock_check, planning, reconciliation
-from app.doctor.findings import Finding, error, ok, warning
+from app.doctor.findings import Action, Finding, Remedy, error, ok, warning
 from app.errors import ClockError
 from app.papers import source_history, source_registry
 from app.relevance import model_store
@@ -31,6 +31,7 @@ from app.text.display import count_of
 RECENTLY = timedelta(hours=1)
 LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
+RECENT_EDITIONS = timedelta(days=7)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
 LOW_SPACE, NO_SPACE = 2_000_000_000, 200_000_000  # bytes
 
@@ -70,16 +71,8 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
                 yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
             else:
                 yield ok(f"mail to {rate.receiver}", f"{rate.counts()} since {rate.day}")
-        for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
-            assert key.expires_at is not None  # noqa: S101 - the query compares it
-            message = "has expired" if key.expires_at <= now else f"expires on {key.expires_at:%Y-%m-%d}"
-            name = shlex.quote(key.name)
-            fix = f"run `paperboy key rotate {name}` if it is still used, else `paperboy key revoke {name}`"
-            if key.expires_at <= now:
-                fix = (
-                    f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
-                )
-            yield warning(f"key {key.name}", message, fix)
+        yield from _check_unsent(session, now)
+        yield from _check_keys(session, now)
         yield from _check_webhooks(session)
         yield from _check_models(session, models)
 
@@ -87,6 +80,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
 def _check_pauses(session: Session) -> Iterator[Finding]:
     for pause in session.exec(select(SendingPause)):
         everything = pause.edition == ledger.ALL_EDITIONS
+        action = Action.APPROVE_EDITION if pause.reason == ledger.AWAITS_APPROVAL else Action.RESUME_EDITION
         scope = "all sending" if everything else f"edition {pause.edition}"
         option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
         others = "; confirmations and requested links also wait" if everything else ""
@@ -95,7 +89,30 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
             f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
             f"run `paperboy sending resume{option}` when the reason no longer applies",
             urgent=True,
+            remedy=Remedy(Action.RESUME_SENDING) if everything else Remedy(action, pause.edition),
         )
+
+
+def _check_unsent(session: Session, now: datetime) -> Iterator[Finding]:
+    """Check for recent digests that can be sent again."""
+    for edition, count in ledger.count_retryable(session, now - RECENT_EDITIONS).items():
+        digests = f"{count_of(count, 'digest')} failed and can be sent again"
+        fix = f"look at the relay's replies, then run `paperboy sending retry {edition}`"
+        yield warning(f"edition {edition}", digests, fix, remedy=Remedy(Action.RETRY_FAILED, edition))
+
+
+def _check_keys(session: Session, now: datetime) -> Iterator[Finding]:
+    for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
+        assert key.expires_at is not None  # noqa: S101 - the query compares it
+        name, subject = shlex.quote(key.name), str(key.id)
+        if key.expires_at <= now:
+            fix = f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
+            message, remedy = "has expired", Remedy(Action.REVOKE_KEY, subject)
+        else:
+            fix = f"run `paperboy key rotate {name}` if it is still used, else `paperboy key revoke {name}`"
+            message = f"expires on {key.expires_at:%Y-%m-%d}"
+            remedy = Remedy(Action.REPLACE_KEY, subject)
+        yield warning(f"key {key.name}", message, fix, remedy=remedy)
 
 
 def _check_webhooks(session: Session) -> Iterator[Finding]:
@@ -104,7 +121,8 @@ def _check_webhooks(session: Session) -> Iterator[Finding]:
         if endpoint.disabled_at and endpoint.error:
             message = f"was disabled at {endpoint.disabled_at:%Y-%m-%d %H:%M} UTC: {endpoint.error}"
             fix = f"find out why, then run `paperboy webhooks enable {endpoint.id}`, or remove it"
-            yield warning(name, message, fix, urgent=True)
+            remedy = Remedy(Action.ENABLE_WEBHOOK, str(endpoint.id))
+            yield warning(name, message, fix, urgent=True, remedy=remedy)
         elif endpoint.error:
             fix = "check what receives the events; they are sent again for three days"
             yield warning(name, f"did not accept the last event: {endpoint.error}", fix)
@@ -116,22 +134,25 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
         yield warning("sources", "there are no sources", "run `paperboy ingest`, or `paperboy sources add`")
     for source in sources:
         name, polled_at = f"source {source.name}", source.polled_at
+        poll = Remedy(Action.POLL_SOURCE, str(source.id))
         if source_registry.is_read_from_files(source):
             continue
         if source.paused:
             fix = f"run `paperboy sources resume {shlex.quote(source.name)}` to poll it again"
-            yield warning(name, "is paused", fix)
+            resume = Remedy(Action.RESUME_SOURCE, str(source.id))
+            yield warning(name, "is paused", fix, remedy=resume)
         elif source.failures > source_registry.is_unfinished(source):  # a first failure is being tried again
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
             message = f"failed {times}: {source.last_error or 'the reason is unknown'}"
             fix = "Paperboy retries it; if it keeps failing, check its address and the network"
-            yield (error if source.failures > 2 else warning)(name, message, fix)
+            yield (error if source.failures > 2 else warning)(name, message, fix, remedy=poll)
         elif source.next_poll_at and polled_at and now - polled_at > STALE:
             message = f"was last polled at {polled_at:%Y-%m-%d %H:%M} UTC"
-            yield warning(name, message, "make sure that `paperboy serve` or `paperboy worker` runs")
+            fix = "make sure that `paperboy serve` or `paperboy worker` runs"
+            yield warning(name, message, fix, remedy=poll)
         elif message := source_history.describe_silence(session, source, now):
             fix = "look at its page; if it has new papers, run `paperboy sources list` and report a bug"
-            yield warning(name, message, fix, urgent=True)
+            yield warning(name, message, fix, urgent=True, remedy=poll)
         else:
             yield ok(name, f"was polled at {polled_at:%Y-%m-%d %H:%M} UTC" if polled_at else "not polled yet")
 
@@ -245,12 +266,13 @@ def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[
         message = (
             f"model {version.id} of {version.trained_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
         )
-        yield warning("model", message, "run `paperboy model train` to train a new one")
+        fix = "run `paperboy model train` to train a new one"
+        yield warning("model", message, fix, remedy=Remedy(Action.TRAIN_MODEL))
     if current:
         trained = f"trained on {current.archive.papers} papers at {current.trained_at:%Y-%m-%d %H:%M} UTC"
         yield ok("model", f"model {current.id} is in use, {trained}")
     elif models.needs_training(session):
         message = "the bundled model is in use, although the archive is large enough to train its own"
-        yield warning("model", message, "run `paperboy model train`")
+        yield warning("model", message, "run `paperboy model train`", remedy=Remedy(Action.TRAIN_MODEL))
     else:
         yield ok("model", "the bundled model is in use: the archive is still too small to train its own")

@@ -43,6 +43,7 @@ from app.delivery.ledger.controls import (
     IMPORTED,
     MOVED,
     cancel,
+    count_retryable,
     end_import_pause,
     hold_new,
     is_paused,

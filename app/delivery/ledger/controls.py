@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import exists, update
+from sqlalchemy import ColumnElement, Select, exists, func, update
+from sqlalchemy import select as sql_select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, delete, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from app.delivery.ledger.claims import ALL_EDITIONS
 from app.delivery.ledger.entries import UNDELIVERED
@@ -135,15 +138,36 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
     A digest stays failed if a later one was sent to its subscriber or will be, because that may contain the
     same papers; if it may have arrived; or if its subscriber gets no digests any more.
     """
-    failed = select(Delivery).where(
-        Delivery.edition == edition, Delivery.kind == MailKind.DIGEST, Delivery.state == State.FAILED
-    )
+    failed = select(col(Delivery.subscriber_id)).where(_failed_digests(), col(Delivery.edition) == edition)
     # Planning locks the subscribers whose history it reads, so it cannot choose the same papers meanwhile.
-    subscribers = select(col(Subscriber.id)).where(
-        col(Subscriber.id).in_(failed.with_only_columns(col(Delivery.subscriber_id))),
-        Subscriber.state == SubscriberState.ACTIVE,
+    active = session.exec(_active().where(col(Subscriber.id).in_(failed)).with_for_update()).all()
+    retried = _retryable(col(Delivery.id)).where(
+        col(Delivery.edition) == edition, in_array(session, col(Delivery.subscriber_id), active)
     )
-    active = session.exec(subscribers.with_for_update()).all()
+    values = {"state": State.PENDING, "reason": "", "attempts": 0, "next_attempt_at": now, "give_up_at": None}
+    updated = session.execute(update(Delivery).where(col(Delivery.id).in_(retried)).values(**values))
+    return updated.rowcount  # type: ignore[attr-defined, no-any-return]
+
+
+def count_retryable(session: Session, since: datetime) -> dict[str, int]:
+    """Return, by edition, the number of digests planned since then that `retry_failed` would send again."""
+    edition = col(Delivery.edition)
+    retryable = _retryable(edition, func.count()).where(
+        col(Delivery.created_at) >= since, col(Delivery.subscriber_id).in_(_active())
+    )
+    return dict(session.execute(retryable.group_by(edition).order_by(edition)).all())
+
+
+def _active() -> SelectOfScalar[int | None]:
+    return select(col(Subscriber.id)).where(Subscriber.state == SubscriberState.ACTIVE)
+
+
+def _failed_digests() -> ColumnElement[bool]:
+    return (col(Delivery.kind) == MailKind.DIGEST) & (col(Delivery.state) == State.FAILED)
+
+
+def _retryable(*columns: Any) -> Select[Any]:
+    """Select failed digests that did not arrive, unless there is a later digest for their subscribers."""
     later = aliased(Delivery)
     has_later = exists().where(
         col(later.subscriber_id) == Delivery.subscriber_id,
@@ -152,15 +176,8 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
         col(later.state).not_in(UNDELIVERED),
     )
     has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
-    retried = failed.with_only_columns(col(Delivery.id)).where(
-        in_array(session, col(Delivery.subscriber_id), active),
-        ~col(Delivery.possibly_delivered),
-        has_content,
-        ~has_later,
-    )
-    values = {"state": State.PENDING, "reason": "", "attempts": 0, "next_attempt_at": now, "give_up_at": None}
-    updated = session.execute(update(Delivery).where(col(Delivery.id).in_(retried)).values(**values))
-    return updated.rowcount  # type: ignore[attr-defined, no-any-return]
+    is_undelivered = ~col(Delivery.possibly_delivered)
+    return sql_select(*columns).where(_failed_digests(), is_undelivered, has_content, ~has_later)
 
 
 def is_paused(session: Session) -> bool:

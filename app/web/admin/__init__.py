@@ -2,6 +2,7 @@
 
 sign_in         sign in with a key; sessions, scopes and form tokens
 overview        what needs attention, recent editions, growth
+remedies        the buttons of the overview
 subscriber_files  import subscribers after a preview; export them
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend

@@ -14,6 +14,7 @@ from app.delivery import ledger
 from app.digests import reconciliation
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 from app.types import MailKind
+from app.web.admin import remedies
 from app.web.admin.sign_in import Reader, Sender, back_to, page
 from app.web.api import deliveries, editions
 from app.web.api.auth import DeliveryId
@@ -31,7 +32,7 @@ MESSAGES = {
     "resumed": "Resumed.",
     "cancelled": "All unsent mails of this edition are cancelled.",
     "all_resent": "The uncertain mails will be sent again within a minute.",
-    "retried": "Failed digests will be sent again within a minute, except where a later one was sent.",
+    "retried": remedies.RETRIED,
     "resent": "The mail will be sent again within a minute.",
 }
 

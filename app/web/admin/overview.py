@@ -4,37 +4,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, BackgroundTasks, HTTPException, Request, Response
 
 from app import clock
 from app.application import Application
 from app.delivery import ledger
 from app.digests import reconciliation
-from app.doctor import service_state
-from app.doctor.findings import Level
+from app.doctor import operator_mail
+from app.doctor.findings import Action, Level
+from app.errors import Conflict, NotFound
 from app.storage import workers as registry
-from app.storage.models import DeliveryState
-from app.web.admin.sign_in import Reader, page
+from app.storage.models import DeliveryState, Scope
+from app.web.admin.remedies import BUTTONS, press
+from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
 from app.web.api import sources, statistics, workers
+from app.web.api.keys import CreatedKey
+from app.web.forms import Text
 from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 DAYS_CHARTED = 30
 # Where an operator acts on a finding, by the first word of its check.
+# `{}` is the subject of its remedy, or empty.
 PAGES = {
-    "source": ("/admin/sources", "Look at the sources"),
+    "source": ("/admin/sources/{}", "Look at the source"),
     "sources": ("/admin/sources", "Add a source"),
     "job": ("/admin/runs?failed=yes", "Look at the failed runs"),
-    "key": ("/admin/keys", "Replace or revoke the key"),
-    "webhook": ("/admin/webhooks", "Look at the webhooks"),
+    "key": ("/admin/keys", "Look at the keys"),
+    "webhook": ("/admin/webhooks/{}", "Look at the webhook"),
+    "edition": ("/admin/editions/{}", "Look at the edition"),
     "complaints": ("/admin/deliverability#people", "See who complained"),
     "receiver": ("/admin/deliverability", "See the rates"),
     "warm-up": ("/admin/deliverability", "See the limits"),
     "ledger": ("/admin/editions", "Look at the editions"),
-    "sending": ("/admin/editions", "Look at what waits"),
+    "sending": ("/admin/editions/{}", "Look at what waits"),
 }
 BAR_WIDTH, CHART_HEIGHT = 10, 80  # in units of the chart
 
@@ -52,24 +57,60 @@ class Bar:
 
 
 @router.get("/admin")
-def overview(request: Request, operator: Reader) -> Response:
+def overview(request: Request, operator: Reader, done: str = "") -> Response:
+    button = BUTTONS.get(Action(done)) if done in set(Action) else None
+    return _page(request, operator, message=button.message if button else "")
+
+
+@router.post("/admin/remedies/write")
+def remedy(
+    request: Request, operator: Writer, later: BackgroundTasks, action: Text = "", subject: Text = ""
+) -> Response:
+    """Press a button of a finding. The other ones need the scope `send`."""
+    return _press(request, operator, Scope.WRITE, action, subject, later)
+
+
+@router.post("/admin/remedies/send")
+def remedy_by_sending(
+    request: Request, operator: Sender, later: BackgroundTasks, action: Text = "", subject: Text = ""
+) -> Response:
+    """Press a button that sends mails."""
+    return _press(request, operator, Scope.SEND, action, subject, later)
+
+
+def _press(
+    request: Request, operator: Operator, scope: Scope, action: str, subject: str, later: BackgroundTasks
+) -> Response:
+    button = BUTTONS.get(Action(action)) if action in set(Action) else None
+    if button is None or button.scope is not scope:
+        raise HTTPException(404)
+    try:
+        created = press(request, operator.key, button, subject[:40], later)
+    except (NotFound, Conflict) as error:
+        return _page(request, operator, problem=str(error), status=409)
+    return _page(request, operator, created=created) if created else back_to("/admin", action)
+
+
+def _page(
+    request: Request,
+    operator: Operator,
+    *,
+    message: str = "",
+    problem: str = "",
+    created: CreatedKey | None = None,
+    status: int = 200,
+) -> Response:
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
-    findings = [
-        *service_state.check(app.db, app.models, now),
-        *service_state.check_warm_up(app.db, app.settings, now),
-        *service_state.check_disk(app.db, Path(app.settings.journal_dir)),
-    ]
     with app.db.read() as session:
         days = [(now - timedelta(days=back)).date().isoformat() for back in (0, 1)]
         balances = {day: reconciliation.reconcile(session, now, day) for day in days}
         reasons = {day: ledger.commonest_reasons(session, day) for day in days}
-        pauses = ledger.pauses(session)
         bars = _bars(ledger.digest_totals_by_edition(session, _editions(now)))
     return page(
-        request, "admin/overview.html", operator,
-        balances=balances, reasons=reasons, pauses=pauses, bars=bars,
-        findings=[finding for finding in findings if finding.level is not Level.OK],
+        request, "admin/overview.html", operator, status=status, message=message, problem=problem,
+        created=created, balances=balances, reasons=reasons, bars=bars, buttons=BUTTONS,
+        findings=[each for each in operator_mail.findings_of(app, now) if each.level is not Level.OK],
         statistics=statistics.get_statistics(app, operator.key, now, days=7),
         sources=sources.list_sources(app, operator.key).items,
         fleet=workers.get_workers(app, operator.key), idle=registry.NONE, pages=PAGES,

@@ -18,7 +18,7 @@ from app.delivery import ledger, suppression
 from app.delivery.ledger import daily_limits
 from app.papers import source_registry
 from app.settings import Settings
-from app.storage import api_keys, job_runs
+from app.storage import api_keys, job_runs, webhook_endpoints
 from app.storage.models import (
     AuditEntry,
     Delivery,
@@ -87,10 +87,79 @@ def test_overview_adds_up_and_says_why(
     assert (shown["due"], shown["skipped"], shown["sent"]) == (2, 2, 0)
     assert re.search(r"none of … recent papers matched your interests.</td><td[^>]*><a [^>]*>2<", page)
     assert "the relay is being moved" in page
-    assert 'action="/admin/sending/resume"' in page
+    assert ("send", "resume_sending", "") in remedies(page)
     assert "there are no sources" in page
-    assert '<a href="/admin/sources">Add a source</a>' in page
+    assert 'href="/admin/sources">Add a source</a>' in page
     assert "No process runs jobs now: start <code>paperboy serve</code>" in page
+
+
+def remedies(page: str) -> list[tuple[str, str, str]]:
+    """Return the buttons of the findings on the overview: scope, action and subject."""
+    pattern = r'/admin/remedies/(\w+)".*?name="action" value="(\w+)".*?name="subject" value="([^"]*)"'
+    return re.findall(pattern, page, re.DOTALL)
+
+
+def add_ills(session: Session, reader: int, now: datetime) -> None:
+    """Add what needs a hand: one of each finding that a button resolves, but no failed model."""
+    feed = {"kind": SourceKind.FEED, "config": {"url": "http://127.0.0.1:9/"}, "created_at": now}
+    session.add_all(
+        [
+            Source(name="ill", failures=3, last_error="503", polled_at=now, **feed),
+            Source(name="idle", paused=True, **feed),
+        ]
+    )
+    add_digest(session, 7, reader, DeliveryState.FAILED, now)
+    ledger.pause(session, "the relay is being moved", now)
+    ledger.pause(session, "a wrong paper", now, "2026-11-18")
+    ledger.hold_new(session, ["2026-11-20"], now)
+    webhook_endpoints.add(session, "https://example.org/", ["sending.paused"], False, now)
+    webhook_endpoints.disable_all(session, "it did not answer for three days", now)
+    api_keys.create(session, "soon", ALL, now - timedelta(days=360))
+    expired = api_keys.create(session, "over", ALL, now)[0]
+    expired.expires_at = now
+
+
+def test_findings_are_resolved_by_their_buttons(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """Each button does what its finding needs, returns to the overview with a message, and is recorded."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        add_ills(session, people[0], now)
+    desk = sign_in()
+    buttons = remedies(desk.get("/admin").text)
+    assert sorted(action for _, action, _ in buttons) == [
+        "approve_edition", "enable_webhook", "poll_source", "replace_key", "resume_edition",
+        "resume_sending", "resume_source", "retry_failed", "revoke_key",
+    ]  # fmt: skip
+    for scope, action, subject in buttons:
+        answer = desk.post(f"/admin/remedies/{scope}", action=action, subject=subject)
+        if action == "replace_key":
+            assert "Copy the key “soon” now." in answer.text
+        else:
+            assert answer.headers["location"] == f"/admin?done={action}", answer.text
+            assert 'role="status"' in desk.get(answer.headers["location"]).text
+    remaining = remedies(desk.get("/admin").text)
+    assert [action for _, action, _ in remaining] == ["poll_source"], "the feed still does not answer"
+    assert {action for _, action in actions(app)} == {
+        "sending.resume", "webhook.change", "source.refresh", "key.rotate", "source.resume",
+        "edition.retry_failed", "key.revoke",
+    }  # fmt: skip
+    with app.db.read() as session:
+        assert session.get_one(Delivery, 7).state is DeliveryState.PENDING
+
+
+def test_remedies_are_refused_when_out_of_date(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The overview says so. A button needs the scope of its action."""
+    desk = sign_in()
+    for action, subject in (("poll_source", "99"), ("poll_source", "x"), ("enable_webhook", "5")):
+        answer = desk.post("/admin/remedies/write", action=action, subject=subject)
+        assert answer.status_code == 409
+        assert 'role="alert"' in answer.text
+    assert desk.post("/admin/remedies/send", action="resume_sending").status_code == 409
+    assert desk.post("/admin/remedies/write", action="resume_sending").status_code == 404
+    assert desk.post("/admin/remedies/write", action="nonsense").status_code == 404
+    assert actions(app) == []
 
 
 def test_states_are_explained(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:

@@ -29,7 +29,7 @@ from tests.support.mail_server import MailServer
 from tests.web.admin.conftest import ALL, Desk
 
 IMPORT = f"{HOME}/subscribers/import"  # needs the scopes write and send
-SEND_ONLY = ("editions", "deliveries", "sending", "/resume", "/new-links", "/test", "/lift")
+SEND_ONLY = ("editions", "deliveries", "sending", "/resume", "/new-links", "/test", "/lift", "/remedies/send")
 
 
 def routes() -> Iterator[tuple[str, str]]:

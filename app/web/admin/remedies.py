@@ -1,0 +1,115 @@
+"""The buttons of the overview: what each action of a finding does, as the API does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from fastapi import BackgroundTasks, Request
+
+from app import clock
+from app.application import Application
+from app.doctor.findings import Action
+from app.errors import NotFound
+from app.storage.api_keys import ApiKeyIdentity
+from app.storage.models import Scope
+from app.web.api import editions, keys, relevance_models, sources, webhooks
+from app.web.rate_limits import Capacity
+
+
+class Click(NamedTuple):
+    """A button that an operator pressed."""
+
+    app: Application
+    key: ApiKeyIdentity
+    now: datetime
+    subject: str
+    later: BackgroundTasks
+    limits: Capacity
+
+    @property
+    def number(self) -> int:
+        """Return the subject as an id. Raise NotFound if it is not one."""
+        if not self.subject.isdecimal():
+            raise NotFound("this button is for something that does not exist")
+        return int(self.subject)
+
+
+class Button(NamedTuple):
+    """What a button says, who may press it, what it does, and the message afterwards."""
+
+    label: str
+    scope: Scope
+    message: str
+    press: Callable[[Click], keys.CreatedKey | None]
+
+
+def press(
+    request: Request, key: ApiKeyIdentity, button: Button, subject: str, later: BackgroundTasks
+) -> keys.CreatedKey | None:
+    """Carry out the action of a button. Return the key that it created, if it did."""
+    state = request.app.state
+    return button.press(Click(state.paperboy, key, clock.utcnow(), subject, later, state.capacity))
+
+
+def _poll_source(on: Click) -> None:
+    sources.refresh_source(on.app, on.key, on.now, on.number, on.later, on.limits)
+
+
+def _resume_source(on: Click) -> None:
+    sources.resume_source(on.app, on.key, on.now, on.number)
+
+
+def _resume_sending(on: Click) -> None:
+    editions.resume_sending(on.app, on.key, on.now)
+
+
+def _resume_edition(on: Click) -> None:
+    editions.resume_edition(on.app, on.key, on.now, on.subject)
+
+
+def _retry_failed(on: Click) -> None:
+    editions.retry_failed(on.app, on.key, on.now, on.subject)
+
+
+def _replace_key(on: Click) -> keys.CreatedKey:
+    return keys.rotate_key(on.app, on.key, on.now, on.number)
+
+
+def _revoke_key(on: Click) -> None:
+    keys.revoke_key(on.app, on.key, on.now, on.number)
+
+
+def _enable_webhook(on: Click) -> None:
+    webhooks.change_webhook(on.app, on.key, on.now, on.number, webhooks.WebhookChange(enabled=True))
+
+
+def _train_model(on: Click) -> None:
+    relevance_models.train(on.app, on.key, on.now, on.later, on.limits)
+
+
+RETRIED = "Failed digests will be sent again within a minute, except where a later one was sent."
+BUTTONS = {
+    Action.POLL_SOURCE: Button(
+        "Poll it now", Scope.WRITE, "It is being polled. Reload the page in a moment to see the result.",
+        _poll_source,
+    ),
+    Action.RESUME_SOURCE: Button(
+        "Resume it", Scope.WRITE, "Resumed. It will be polled within minutes.", _resume_source
+    ),
+    Action.RESUME_SENDING: Button("Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending),
+    Action.RESUME_EDITION: Button(
+        "Resume this edition", Scope.SEND, "The edition is resumed.", _resume_edition
+    ),
+    Action.APPROVE_EDITION: Button(
+        "Approve and send", Scope.SEND, "The edition is approved.", _resume_edition
+    ),
+    Action.RETRY_FAILED: Button("Send them again", Scope.SEND, RETRIED, _retry_failed),
+    Action.REPLACE_KEY: Button("Replace it", Scope.WRITE, "", _replace_key),
+    Action.REVOKE_KEY: Button("Revoke it", Scope.WRITE, "The key is revoked.", _revoke_key),
+    Action.ENABLE_WEBHOOK: Button("Enable it", Scope.WRITE, "The webhook is enabled.", _enable_webhook),
+    Action.TRAIN_MODEL: Button(
+        "Train a model", Scope.WRITE, "A model is being trained. Runs show the result.", _train_model
+    ),
+}  # fmt: skip
