@@ -12,7 +12,7 @@ class Level(StrEnum):
     ERROR = "error"  # messages are not sent, or are sent incorrectly
 
 
-class Action(StrEnum):
+class RemedyAction(StrEnum):
     """What an operator can do about a finding with one button of the admin pages."""
 
     POLL_SOURCE = "poll_source"
@@ -31,7 +31,7 @@ class Action(StrEnum):
 class Remedy:
     """The action that resolves a finding. `subject` is the id or the edition that it applies to, or ""."""
 
-    action: Action
+    action: RemedyAction
     subject: str = ""
 
 

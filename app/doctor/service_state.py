@@ -18,7 +18,7 @@ from sqlmodel import Session, select
 from app.bounces import rates
 from app.delivery import ledger
 from app.digests import clock_check, planning, reconciliation
-from app.doctor.findings import Action, Finding, Remedy, error, ok, warning
+from app.doctor.findings import Finding, Remedy, RemedyAction, error, ok, warning
 from app.errors import ClockError
 from app.papers import source_history, source_registry
 from app.relevance import model_store
@@ -80,7 +80,11 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
 def _check_pauses(session: Session) -> Iterator[Finding]:
     for pause in session.exec(select(SendingPause)):
         everything = pause.edition == ledger.ALL_EDITIONS
-        action = Action.APPROVE_EDITION if pause.reason == ledger.AWAITS_APPROVAL else Action.RESUME_EDITION
+        action = (
+            RemedyAction.APPROVE_EDITION
+            if pause.reason == ledger.AWAITS_APPROVAL
+            else RemedyAction.RESUME_EDITION
+        )
         scope = "all sending" if everything else f"edition {pause.edition}"
         option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
         others = "; confirmations and requested links also wait" if everything else ""
@@ -89,7 +93,7 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
             f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
             f"run `paperboy sending resume{option}` when the reason no longer applies",
             urgent=True,
-            remedy=Remedy(Action.RESUME_SENDING) if everything else Remedy(action, pause.edition),
+            remedy=Remedy(RemedyAction.RESUME_SENDING) if everything else Remedy(action, pause.edition),
         )
 
 
@@ -98,7 +102,7 @@ def _check_unsent(session: Session, now: datetime) -> Iterator[Finding]:
     for edition, count in ledger.count_retryable(session, now - RECENT_EDITIONS).items():
         digests = f"{count_of(count, 'digest')} failed and can be sent again"
         fix = f"look at the relay's replies, then run `paperboy sending retry {edition}`"
-        yield warning(f"edition {edition}", digests, fix, remedy=Remedy(Action.RETRY_FAILED, edition))
+        yield warning(f"edition {edition}", digests, fix, remedy=Remedy(RemedyAction.RETRY_FAILED, edition))
 
 
 def _check_keys(session: Session, now: datetime) -> Iterator[Finding]:
@@ -107,11 +111,11 @@ def _check_keys(session: Session, now: datetime) -> Iterator[Finding]:
         name, subject = shlex.quote(key.name), str(key.id)
         if key.expires_at <= now:
             fix = f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
-            message, remedy = "has expired", Remedy(Action.REVOKE_KEY, subject)
+            message, remedy = "has expired", Remedy(RemedyAction.REVOKE_KEY, subject)
         else:
             fix = f"run `paperboy key rotate {name}` if it is still used, else `paperboy key revoke {name}`"
             message = f"expires on {key.expires_at:%Y-%m-%d}"
-            remedy = Remedy(Action.REPLACE_KEY, subject)
+            remedy = Remedy(RemedyAction.REPLACE_KEY, subject)
         yield warning(f"key {key.name}", message, fix, remedy=remedy)
 
 
@@ -121,7 +125,7 @@ def _check_webhooks(session: Session) -> Iterator[Finding]:
         if endpoint.disabled_at and endpoint.error:
             message = f"was disabled at {endpoint.disabled_at:%Y-%m-%d %H:%M} UTC: {endpoint.error}"
             fix = f"find out why, then run `paperboy webhooks enable {endpoint.id}`, or remove it"
-            remedy = Remedy(Action.ENABLE_WEBHOOK, str(endpoint.id))
+            remedy = Remedy(RemedyAction.ENABLE_WEBHOOK, str(endpoint.id))
             yield warning(name, message, fix, urgent=True, remedy=remedy)
         elif endpoint.error:
             fix = "check what receives the events; they are sent again for three days"
@@ -134,12 +138,12 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
         yield warning("sources", "there are no sources", "run `paperboy ingest`, or `paperboy sources add`")
     for source in sources:
         name, polled_at = f"source {source.name}", source.polled_at
-        poll = Remedy(Action.POLL_SOURCE, str(source.id))
+        poll = Remedy(RemedyAction.POLL_SOURCE, str(source.id))
         if source_registry.is_read_from_files(source):
             continue
         if source.paused:
             fix = f"run `paperboy sources resume {shlex.quote(source.name)}` to poll it again"
-            resume = Remedy(Action.RESUME_SOURCE, str(source.id))
+            resume = Remedy(RemedyAction.RESUME_SOURCE, str(source.id))
             yield warning(name, "is paused", fix, remedy=resume)
         elif source.failures > source_registry.is_unfinished(source):  # a first failure is being tried again
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
@@ -267,12 +271,12 @@ def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[
             f"model {version.id} of {version.trained_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
         )
         fix = "run `paperboy model train` to train a new one"
-        yield warning("model", message, fix, remedy=Remedy(Action.TRAIN_MODEL))
+        yield warning("model", message, fix, remedy=Remedy(RemedyAction.TRAIN_MODEL))
     if current:
         trained = f"trained on {current.archive.papers} papers at {current.trained_at:%Y-%m-%d %H:%M} UTC"
         yield ok("model", f"model {current.id} is in use, {trained}")
     elif models.needs_training(session):
         message = "the bundled model is in use, although the archive is large enough to train its own"
-        yield warning("model", message, "run `paperboy model train`", remedy=Remedy(Action.TRAIN_MODEL))
+        yield warning("model", message, "run `paperboy model train`", remedy=Remedy(RemedyAction.TRAIN_MODEL))
     else:
         yield ok("model", "the bundled model is in use: the archive is still too small to train its own")

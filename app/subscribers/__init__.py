@@ -80,6 +80,7 @@ from app.subscribers.privacy import (
     unsubscribe,
 )
 from app.subscribers.repository import (
+    count_by_day,
     count_by_state,
     count_changes,
     events,

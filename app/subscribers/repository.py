@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, case, col, func, select
 
 from app.delivery import ledger
 from app.errors import Conflict, NotFound
@@ -253,6 +254,26 @@ def count_changes(session: Session, since: datetime, until: datetime) -> dict[st
     events = select(kind, func.count()).where(kind.in_(CHANGES), Event.at >= since, Event.at < until)
     counted = dict(session.exec(events.group_by(kind)).all())
     return {kind: counted.get(kind, 0) for kind in CHANGES}
+
+
+def count_by_day(
+    session: Session, groups: Mapping[str, Collection[str]], since: datetime
+) -> dict[date, dict[str, int]]:
+    """Return, for each UTC day since then with any, how many subscribers had an event of each group.
+
+    `groups` names kinds of events. A subscriber counts once per day and group.
+    """
+    is_sqlite = session.get_bind().dialect.name == "sqlite"
+    at = col(Event.at)
+    day = func.date(at if is_sqlite else func.timezone("UTC", at))
+    group = case(*((col(Event.kind).in_(kinds), name) for name, kinds in groups.items()))
+    kinds = [kind for kinds in groups.values() for kind in kinds]
+    events = select(day, group, func.count(func.distinct(Event.subscriber_id)))
+    events = events.where(col(Event.kind).in_(kinds), at >= since).group_by(day, group)
+    by_day = defaultdict[date, dict[str, int]](lambda: dict.fromkeys(groups, 0))
+    for name, in_group, number in session.exec(events):
+        by_day[date.fromisoformat(str(name))][in_group] = number
+    return by_day
 
 
 def mails(session: Session, subscriber_id: int, limit: int) -> Sequence[Delivery]:

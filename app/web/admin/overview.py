@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -12,7 +13,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.doctor import operator_mail
-from app.doctor.findings import Action, Level
+from app.doctor.findings import Level, RemedyAction
 from app.errors import Conflict, NotFound
 from app.storage import workers as registry
 from app.storage.models import DeliveryState, Scope
@@ -46,19 +47,31 @@ BAR_WIDTH, CHART_HEIGHT = 10, 80  # in units of the chart
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The digests of an edition in the chart: those sent, and on top those that were not."""
+    """The two counts of a day in a chart, one on top of the other."""
 
-    edition: str
-    sent: int
-    others: int
+    day: str
+    lower: int
+    upper: int
     x: int
-    sent_height: float
-    others_height: float
+    lower_height: float
+    upper_height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A bar for each day, oldest first; none if nothing was counted. `nothing` says so."""
+
+    name: str
+    title: str
+    labels: tuple[str, str]
+    legend: tuple[str, str]
+    nothing: str
+    bars: Sequence[Bar]
 
 
 @router.get("/admin")
 def overview(request: Request, operator: Reader, done: str = "") -> Response:
-    button = BUTTONS.get(Action(done)) if done in set(Action) else None
+    button = BUTTONS.get(RemedyAction(done)) if done in set(RemedyAction) else None
     return _page(request, operator, message=button.message if button else "")
 
 
@@ -81,7 +94,7 @@ def remedy_by_sending(
 def _press(
     request: Request, operator: Operator, scope: Scope, action: str, subject: str, later: BackgroundTasks
 ) -> Response:
-    button = BUTTONS.get(Action(action)) if action in set(Action) else None
+    button = BUTTONS.get(RemedyAction(action)) if action in set(RemedyAction) else None
     if button is None or button.scope is not scope:
         raise HTTPException(404)
     try:
@@ -106,10 +119,12 @@ def _page(
         days = [(now - timedelta(days=back)).date().isoformat() for back in (0, 1)]
         balances = {day: reconciliation.reconcile(session, now, day) for day in days}
         reasons = {day: ledger.commonest_reasons(session, day) for day in days}
-        bars = _bars(ledger.digest_totals_by_edition(session, _editions(now)))
+        digests = _digests_chart(ledger.digest_totals_by_edition(session, _editions(now)))
+    others = statistics.get_days(app, operator.key, now, DAYS_CHARTED)
     return page(
         request, "admin/overview.html", operator, status=status, message=message, problem=problem,
-        created=created, balances=balances, reasons=reasons, bars=bars, buttons=BUTTONS,
+        created=created, balances=balances, reasons=reasons, charts=[digests, *_charts(others)],
+        buttons=BUTTONS,
         findings=[each for each in operator_mail.findings_of(app, now) if each.level is not Level.OK],
         statistics=statistics.get_statistics(app, operator.key, now, days=7),
         sources=sources.list_sources(app, operator.key).items,
@@ -124,17 +139,34 @@ def _editions(now: datetime) -> list[str]:
     return [(now - timedelta(days=back)).date().isoformat() for back in reversed(range(DAYS_CHARTED))]
 
 
-def _bars(totals: dict[str, dict[DeliveryState, int]]) -> list[Bar]:
-    """Return the bars of the chart, or none if there are no digests."""
+def _digests_chart(totals: dict[str, dict[DeliveryState, int]]) -> Chart:
     counts = []
     for edition, states in totals.items():
         sent = states[DeliveryState.SENT]
         counts.append((edition, sent, sum(states.values()) - sent))
-    most = max((sent + others for _, sent, others in counts), default=0)
+    legend = "sent", "not sent: skipped, failed, waiting or suppressed"
+    nothing = "No digest was due in the last thirty days."
+    return Chart("digests", "Digests", ("Sent", "Not sent"), legend, nothing, _bars(counts))
+
+
+def _charts(days: Sequence[statistics.DayOut]) -> Iterator[Chart]:
+    """Yield the charts of growth, and of bounces and complaints."""
+    joined = [(day.day.isoformat(), day.joined, day.left) for day in reversed(days)]
+    legend = "joined: confirmed, added, imported or back again", "left: unsubscribed or erased"
+    yield Chart("growth", "Growth", ("Joined", "Left"), legend, "Nobody joined or left.", _bars(joined))
+    refused = [(day.day.isoformat(), day.bounces, day.complaints) for day in reversed(days)]
+    legend = "subscribers whose mail bounced", "subscribers who complained"
+    labels, nothing = ("Bounces", "Complaints"), "No mail bounced, and nobody complained."
+    yield Chart("refusals", "Bounces and complaints", labels, legend, nothing, _bars(refused))
+
+
+def _bars(counts: Sequence[tuple[str, int, int]]) -> list[Bar]:
+    """Return the bars of a chart, or none if there is nothing to show."""
+    most = max((lower + upper for _, lower, upper in counts), default=0)
     if not most:
         return []
     scale = CHART_HEIGHT / most
     return [
-        Bar(edition, sent, others, n * BAR_WIDTH, round(sent * scale, 1), round(others * scale, 1))
-        for n, (edition, sent, others) in enumerate(counts)
+        Bar(day, lower, upper, n * BAR_WIDTH, round(lower * scale, 1), round(upper * scale, 1))
+        for n, (day, lower, upper) in enumerate(counts)
     ]

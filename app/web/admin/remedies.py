@@ -10,7 +10,7 @@ from fastapi import BackgroundTasks, Request
 
 from app import clock
 from app.application import Application
-from app.doctor.findings import Action
+from app.doctor.findings import RemedyAction
 from app.errors import NotFound
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Scope
@@ -91,25 +91,29 @@ def _train_model(on: Click) -> None:
 
 RETRIED = "Failed digests will be sent again within a minute, except where a later one was sent."
 BUTTONS = {
-    Action.POLL_SOURCE: Button(
-        "Poll it now", Scope.WRITE, "It is being polled. Reload the page in a moment to see the result.",
+    RemedyAction.POLL_SOURCE: Button(
+        "Poll it now",
+        Scope.WRITE,
+        "It is being polled. Reload the page in a moment to see the result.",
         _poll_source,
     ),
-    Action.RESUME_SOURCE: Button(
+    RemedyAction.RESUME_SOURCE: Button(
         "Resume it", Scope.WRITE, "Resumed. It will be polled within minutes.", _resume_source
     ),
-    Action.RESUME_SENDING: Button("Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending),
-    Action.RESUME_EDITION: Button(
+    RemedyAction.RESUME_SENDING: Button(
+        "Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending
+    ),
+    RemedyAction.RESUME_EDITION: Button(
         "Resume this edition", Scope.SEND, "The edition is resumed.", _resume_edition
     ),
-    Action.APPROVE_EDITION: Button(
+    RemedyAction.APPROVE_EDITION: Button(
         "Approve and send", Scope.SEND, "The edition is approved.", _resume_edition
     ),
-    Action.RETRY_FAILED: Button("Send them again", Scope.SEND, RETRIED, _retry_failed),
-    Action.REPLACE_KEY: Button("Replace it", Scope.WRITE, "", _replace_key),
-    Action.REVOKE_KEY: Button("Revoke it", Scope.WRITE, "The key is revoked.", _revoke_key),
-    Action.ENABLE_WEBHOOK: Button("Enable it", Scope.WRITE, "The webhook is enabled.", _enable_webhook),
-    Action.TRAIN_MODEL: Button(
+    RemedyAction.RETRY_FAILED: Button("Send them again", Scope.SEND, RETRIED, _retry_failed),
+    RemedyAction.REPLACE_KEY: Button("Replace it", Scope.WRITE, "", _replace_key),
+    RemedyAction.REVOKE_KEY: Button("Revoke it", Scope.WRITE, "The key is revoked.", _revoke_key),
+    RemedyAction.ENABLE_WEBHOOK: Button("Enable it", Scope.WRITE, "The webhook is enabled.", _enable_webhook),
+    RemedyAction.TRAIN_MODEL: Button(
         "Train a model", Scope.WRITE, "A model is being trained. Runs show the result.", _train_model
     ),
-}  # fmt: skip
+}

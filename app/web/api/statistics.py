@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -12,7 +12,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app import subscribers
-from app.bounces import rates
+from app.bounces import rates, recording
 from app.delivery import ledger
 from app.digests import planning
 from app.papers import listings
@@ -118,6 +118,35 @@ def get_rates(
     with app.db.read() as session:
         found = rates.by_day(session, now, days)
     return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in found]
+
+
+class DayOut(BaseModel):
+    """The subscribers to whom something happened on a UTC day. Each counts once."""
+
+    day: date
+    joined: int = Field(description="Confirmed, were added or imported, or came back.")
+    left: int = Field(description="Unsubscribed, or were erased.")
+    bounces: int = Field(description="Their mail bounced, permanently or not.")
+    complaints: int
+
+
+_EVENTS = {
+    "joined": ("confirmed", "added", "came_back"),
+    "left": ("unsubscribed", "erased"),
+    "bounces": (recording.HARD, recording.SOFT),
+    "complaints": (recording.COMPLAINT,),
+}
+
+
+@router.get("/days")
+def get_days(
+    app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 30
+) -> list[DayOut]:
+    """Return who joined and left, and whose mail bounced or was a complaint, by UTC day, newest first."""
+    last = [now.date() - timedelta(days=back) for back in range(days)]
+    with app.db.read() as session:
+        counts = subscribers.count_by_day(session, _EVENTS, datetime.combine(last[-1], time(), UTC))
+    return [DayOut(day=day, **counts.get(day, dict.fromkeys(_EVENTS, 0))) for day in last]
 
 
 class NoticeOut(BaseModel):

@@ -162,6 +162,23 @@ def test_remedies_are_refused_when_out_of_date(app: Application, sign_in: Callab
     assert actions(app) == []
 
 
+def test_charts_of_growth_and_complaints(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """The numbers of each chart are in a table. A subscriber counts once per day."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, people[0], now)
+        subscribers.erase(session, people[0], now)
+        for kind in ("complaint", "bounce", "soft_bounce"):
+            session.add(Event(at=now, kind=kind, subscriber_id=people[1]))
+    page = sign_in().get("/admin").text
+    sections = dict(re.findall(r'<h2 id="(growth|refusals)">.*?<tbody>(.*?)</tbody>', page, re.DOTALL))
+    numbers = {name: re.findall(r">([\d-]+)</td>", rows) for name, rows in sections.items()}
+    today, before = now.date().isoformat(), (now - timedelta(days=3)).date().isoformat()
+    assert numbers == {"growth": [today, "0", "1", before, "2", "0"], "refusals": [today, "1", "1"]}
+
+
 def test_states_are_explained(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
     """Only those that are shown: on the overview and on the page of an edition."""
     today = clock.utcnow().date().isoformat()

@@ -206,6 +206,21 @@ def test_rates(app: Application, alice: int, call: Call) -> None:
     ]
 
 
+def test_days(app: Application, alice: int, call: Call) -> None:
+    """Each day has a row. Events belong to their UTC day, also shortly before midnight."""
+    with app.db.write() as session:
+        late = datetime(2026, 11, 19, 23, 59, 59, tzinfo=UTC)
+        session.add(Event(at=late, kind="soft_bounce", subscriber_id=alice))
+        session.add(Event(at=NOW, kind="complaint", subscriber_id=alice))
+        session.add(Event(at=NOW, kind="unsubscribed", subscriber_id=alice))
+    rows = call("GET", "/statistics/days?days=3").json()
+    assert [(row["day"], row["left"], row["bounces"], row["complaints"]) for row in rows] == [
+        ("2026-11-20", 1, 0, 1),
+        ("2026-11-19", 0, 1, 0),
+        ("2026-11-18", 0, 0, 0),
+    ]
+
+
 def test_who_complained(app: Application, call: Call) -> None:
     """Complaints come first, each with its subscriber."""
     with app.db.write() as session:
