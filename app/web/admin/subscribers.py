@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
+from sqlmodel import col, select
 
-from app import clock, pipeline, subscribers
+from app import clock, pipeline
 from app.application import Application
 from app.delivery import suppression
 from app.digests.explanation_types import Explanation
 from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
-from app.storage.models import SubscriberState
+from app.storage.models import Delivery, Event, SubscriberState
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
 from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
-from app.web.api.pagination import window_of
+from app.web.api.pagination import Position, stretch_at, window_of
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
 from app.web.rate_limits import Capacity
@@ -39,6 +42,13 @@ MESSAGES = {
     "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
     "resent": "The mail will be sent again within a minute.",
 }
+
+
+class Positions(NamedTuple):
+    """The positions of a subscriber's page in the lists of their mails and events."""
+
+    mails: str = ""
+    events: str = ""
 
 
 @router.get(PATH)
@@ -106,9 +116,18 @@ def _subscribers_page(
 
 @router.get(PATH + "/{subscriber_id}")
 def show_subscriber(
-    request: Request, operator: Reader, subscriber_id: Id, paper: str = "", done: str = ""
+    request: Request,
+    operator: Reader,
+    subscriber_id: Id,
+    paper: str = "",
+    done: str = "",
+    mails: Position = "",
+    events: Position = "",
 ) -> Response:
-    """Show a subscriber. With a `paper`, explain why they did or did not get it."""
+    """Show a subscriber. With a `paper`, explain why they did or did not get it.
+
+    `mails` and `events` are positions in their lists.
+    """
     explanation = problem = None
     if paper.strip():
         try:
@@ -117,7 +136,7 @@ def show_subscriber(
             problem = str(error)
     return _page(
         request, operator, subscriber_id, message=MESSAGES.get(done, ""), problem=problem or "",
-        paper=paper, explanation=explanation,
+        paper=paper, explanation=explanation, at=Positions(mails, events),
     )  # fmt: skip
 
 
@@ -263,17 +282,20 @@ def _page(
     new_address: str = "",
     to: str = "",
     interests: str | None = None,
+    at: Positions = Positions(),
     status: int = 200,
 ) -> Response:
     app: Application = request.app.state.paperboy
     subscriber = api.get_subscriber(app, operator.key, clock.utcnow(), subscriber_id)
     with app.db.read() as session:
         suppressed = suppression.get(session, subscriber.email) if subscriber.email else None
-        mails = subscribers.mails(session, subscriber_id, MAILS_SHOWN)
-        events = subscribers.events(session, subscriber_id, EVENTS_SHOWN)
+        own = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
+        mails = stretch_at(session, own, col(Delivery.id), MAILS_SHOWN, at.mails)
+        happened = select(Event).where(Event.subscriber_id == subscriber_id)
+        events = stretch_at(session, happened, col(Event.id), EVENTS_SHOWN, at.events)
     return page(
         request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=mails,
-        events=events, suppressed=suppressed, message=message, problem=problem, paper=paper,
+        events=events, at=at, suppressed=suppressed, message=message, problem=problem, paper=paper,
         explanation=explanation, new_address=new_address, to=to,
         interests="\n".join(each.text for each in subscriber.interests) if interests is None else interests,
     )  # fmt: skip

@@ -32,6 +32,7 @@ from app.storage.models import (
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip, SourceKind
 from app.web.admin import editions, subscriber_files
+from app.web.admin import subscribers as subscribers_page
 from app.web.rate_limits import WorkSlots
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
@@ -370,6 +371,46 @@ def test_one_subscriber_with_every_digest_and_silence(
     answer = desk.post(f"/admin/subscribers/{bob}/test", to="me@example.org")
     assert answer.status_code == 303, answer.text
     assert [mail.recipient for mail in mail_server.messages] == [ALICE, "me@example.org"]
+
+
+def test_every_digest_and_silence_can_be_paged_through(
+    app: Application, monkeypatch: pytest.MonkeyPatch, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """“Older” leads through all of them, and “Newer” back. Mails and events keep their own positions."""
+    monkeypatch.setattr(subscribers_page, "MAILS_SHOWN", 3)
+    monkeypatch.setattr(subscribers_page, "EVENTS_SHOWN", 1)
+    now = clock.utcnow()
+    with app.db.write() as session:
+        for day in range(11, 18):
+            skipped = ledger.Entry(people[0], f"2026-11-{day}", now, Skip("no new papers."))
+            ledger.add_entries(session, [skipped], now)
+        session.add(Event(at=now, kind="paused", subscriber_id=people[0]))
+    desk, start = sign_in(), f"/admin/subscribers/{people[0]}"
+
+    def follow(rel: str, name: str, page: str) -> str:
+        link = rf'<a href="([^"]*)" rel="{rel}">\w+<span class="unseen"> {name}<'
+        found = re.search(link, page)
+        return desk.get(start + html.unescape(found[1])).text if found else ""
+
+    def days(page: str) -> list[str]:
+        return re.findall(r">2026-11-(\d\d)</span>", page)
+
+    newest = desk.get(start).text
+    middle = follow("next", "mails", newest)
+    oldest = follow("next", "mails", middle)
+    assert [days(page) for page in (newest, middle, oldest)] == [
+        ["17", "16", "15"],
+        ["14", "13", "12"],
+        ["11"],
+    ]
+    assert not follow("next", "mails", oldest)
+    assert not follow("prev", "mails", newest)
+    assert days(follow("prev", "mails", oldest)) == ["14", "13", "12"]
+    assert days(follow("prev", "mails", middle)) == ["17", "16", "15"]
+    earlier = follow("next", "events", middle)
+    assert days(earlier) == ["14", "13", "12"]
+    assert ">added<" in earlier
+    assert desk.get(f"{start}?mails=nonsense").status_code == 422
 
 
 def test_find_subscribers(sign_in: Callable[..., Desk], people: list[int]) -> None:
