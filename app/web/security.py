@@ -32,6 +32,12 @@ MAIL_CSP = (
     "frame-ancestors 'none'; sandbox allow-popups allow-popups-to-escape-sandbox "
     "allow-top-navigation-by-user-activation"
 )
+# A page that shows a mail in a frame, where it cannot run scripts, submit forms or fetch anything.
+FRAMING_PAGE = {"Content-Security-Policy": f"{PAGE_CSP}; frame-src 'self'"}
+FRAMED_MAIL = {
+    "Content-Security-Policy": MAIL_CSP.replace("frame-ancestors 'none'", "frame-ancestors 'self'"),
+    "X-Frame-Options": "SAMEORIGIN",
+}
 # For pages without a secret in their URL: with no-referrer, browsers would not send the Origin of our forms.
 PUBLIC_REFERRER = {"Referrer-Policy": "same-origin"}
 

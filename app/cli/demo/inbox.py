@@ -24,12 +24,6 @@ from app.web.templating import page
 
 DAY = timedelta(days=1)
 INBOX = "/demo/inbox"
-# The page shows the mail in a frame, where it cannot run scripts, submit forms or fetch anything.
-_PAGE = {"Content-Security-Policy": security.PAGE_CSP + "; frame-src 'self'"}
-_MAIL = {
-    "Content-Security-Policy": security.MAIL_CSP.replace("frame-ancestors 'none'", "frame-ancestors 'self'"),
-    "X-Frame-Options": "SAMEORIGIN",
-}
 
 
 class View(StrEnum):
@@ -79,12 +73,13 @@ def install(site: FastAPI, mail_server: DemoMailServer) -> None:
     @routes.get("/inbox/{number}")
     def mail(request: Request, number: int, view: View = View.HTML) -> HTMLResponse:
         return page(
-            request, "demo/mail.html", headers=_PAGE, mail=_find(mail_server, number), view=view, views=View
-        )
+            request, "demo/mail.html", headers=security.FRAMING_PAGE, mail=_find(mail_server, number),
+            view=view, views=View,
+        )  # fmt: skip
 
     @routes.get("/inbox/{number}/html")
     def html(number: int) -> HTMLResponse:
-        return HTMLResponse(_find(mail_server, number).html, headers=_MAIL)
+        return HTMLResponse(_find(mail_server, number).html, headers=security.FRAMED_MAIL)
 
     @routes.get("/inbox/{number}/mail.eml")
     def eml(number: int) -> Response:

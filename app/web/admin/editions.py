@@ -16,8 +16,7 @@ from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberSt
 from app.types import MailKind
 from app.web.admin import remedies
 from app.web.admin.sign_in import Reader, Sender, back_to, page
-from app.web.api import deliveries, editions
-from app.web.api.auth import DeliveryId
+from app.web.api import editions
 from app.web.api.pagination import newest_first, window_of
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
@@ -125,15 +124,6 @@ def retry_failed(request: Request, operator: Sender, edition: editions.Name) -> 
 def cancel_edition(request: Request, operator: Sender, edition: editions.Name) -> Response:
     editions.cancel_edition(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "cancelled")
-
-
-@router.post("/admin/deliveries/{delivery_id}/resend")
-def resend(request: Request, operator: Sender, delivery_id: DeliveryId) -> Response:
-    app: Application = request.app.state.paperboy
-    mail = deliveries.resend_delivery(app, operator.key, clock.utcnow(), delivery_id)
-    if mail.kind is MailKind.DIGEST:
-        return back_to(f"/admin/editions/{mail.edition}", "resent")
-    return back_to(f"/admin/subscribers/{mail.subscriber_id}", "resent")
 
 
 @router.post("/admin/sending/pause")

@@ -7,7 +7,7 @@ submit forms nor measure compressed pages.
 from __future__ import annotations
 
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -43,7 +43,7 @@ HOME = "/admin"
 LINKS_AN_HOUR, HOUR = 5, timedelta(hours=1)  # mailed to one operator
 LINK_LIFETIME = timedelta(minutes=15)
 KEY_LIFETIME = timedelta(days=1)  # of the key that such a link creates
-_HEADERS = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
+HEADERS = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
 
 
 log = structlog.get_logger(__name__)
@@ -127,11 +127,11 @@ ImportSubmitter = Annotated[Operator, _submitting(Scope.WRITE, Scope.SEND)]
 
 def page(
     request: Request, template: str, operator: Operator | None, *, status: int = 200, problem: str = "",
-    **values: Any,
+    headers: Mapping[str, str] = {}, **values: Any,
 ) -> Response:  # fmt: skip
     """Render a page of the operator's. It is never stored."""
     values |= {"operator": operator, "problem": sentence(problem)}
-    return templating.page(request, template, status=status, headers=_HEADERS, **values)
+    return templating.page(request, template, status=status, headers={**HEADERS, **headers}, **values)
 
 
 def back_to(path: str, done: str = "") -> Response:
@@ -139,7 +139,7 @@ def back_to(path: str, done: str = "") -> Response:
 
     `done` names the message to show there.
     """
-    return RedirectResponse(f"{path}?done={done}" if done else path, status_code=303, headers=_HEADERS)
+    return RedirectResponse(f"{path}?done={done}" if done else path, status_code=303, headers=HEADERS)
 
 
 def _sign_in_page(
@@ -280,4 +280,4 @@ def install(site: FastAPI) -> None:
 
 def _to_sign_in(request: Request, _error: Exception) -> Response:
     path = request.url.path if request.method == "GET" else HOME
-    return RedirectResponse(f"{HOME}/sign-in?to={path}", status_code=303, headers=_HEADERS)
+    return RedirectResponse(f"{HOME}/sign-in?to={path}", status_code=303, headers=HEADERS)

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
+from app import pipeline
 from app.delivery import ledger
 from app.errors import NotFound
 from app.storage import audit_log
-from app.storage.models import Delivery, DeliveryState
+from app.storage.models import Delivery, DeliveryState, Subscriber
 from app.types import MailKind
 from app.web.api import problems
 from app.web.api.auth import AnyId, CanRead, CanSend, DeliveryId, Now, Paperboy
@@ -48,6 +49,14 @@ class DeliveryDetail(DeliveryOut):
     digest: dict[str, Any]
 
 
+class RenderedDelivery(BaseModel):
+    """A digest as a mail."""
+
+    subject: str
+    html: str
+    text: str
+
+
 @router.get("")
 def list_deliveries(
     app: Paperboy,
@@ -71,12 +80,24 @@ def list_deliveries(
 def get_delivery(app: Paperboy, _key: CanRead, delivery_id: DeliveryId) -> DeliveryDetail:
     """Return a mail with its digest."""
     with app.db.read() as session:
-        row = session.get(Delivery, delivery_id)
-        if row is None:
-            raise NotFound(f"there is no delivery {delivery_id}")
+        row = _get(session, delivery_id)
         stored = ledger.stored_digests(session, [delivery_id])
         restored = app.snapshots.restore(session, list(stored.values()))
     return DeliveryDetail(**row.model_dump(), digest=restored[0].digest.as_dict() if restored else {})
+
+
+@router.get("/{delivery_id}/mail", responses=problems.responses(404))
+def render_delivery(app: Paperboy, _key: CanRead, now: Now, delivery_id: DeliveryId) -> RenderedDelivery:
+    """Return a digest as it is sent, as HTML and as text. The links of its subscriber do not work."""
+    with app.db.read() as session:
+        row = _get(session, delivery_id)
+        stored = ledger.stored_digests(session, [delivery_id])
+        restored = app.snapshots.restore(session, list(stored.values()))
+        email = session.get_one(Subscriber, row.subscriber_id).email
+    if not restored:
+        raise NotFound(f"the delivery {delivery_id} has no digest that could be shown")
+    mail = pipeline.render_digest(app, restored[0].digest, email, now)
+    return RenderedDelivery(subject=mail.subject, html=mail.html, text=mail.text)
 
 
 @router.post("/{delivery_id}/resend", responses=problems.responses(404, 409))
@@ -89,6 +110,13 @@ def resend_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: Delivery
         ledger.resend(session, delivery_id, now)
         audit_log.record(session, key.name, "delivery.resend", delivery_id, now)
         return _to_out(session.get_one(Delivery, delivery_id))
+
+
+def _get(session: Session, delivery_id: int) -> Delivery:
+    row = session.get(Delivery, delivery_id)
+    if row is None:
+        raise NotFound(f"there is no delivery {delivery_id}")
+    return row
 
 
 def _to_out(row: Delivery) -> DeliveryOut:

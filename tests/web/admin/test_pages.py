@@ -511,6 +511,42 @@ def test_edition_that_awaits_approval(
     assert "awaiting approval" not in desk.get("/admin/editions/2026-11-19").text
 
 
+def test_waiting_digest_is_opened_as_it_would_be_sent(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """The sample and the lists lead to it. Its HTML is in a frame without scripts or working links."""
+    now = clock.utcnow()
+    digest = sample_digest.digest("2026-11-19")
+    with app.db.write() as session:
+        ledger.hold_new(session, ["2026-11-19"], now)
+        ledger.add_entries(
+            session,
+            [
+                ledger.Entry(people[0], "2026-11-19", now, digest, give_up_at=now + timedelta(days=1)),
+                ledger.Entry(people[1], "2026-11-19", now, Skip("no new papers.")),
+            ],
+            now,
+        )
+        waiting, skipped = session.exec(select(Delivery.id).order_by(col(Delivery.id))).all()
+    desk, at = sign_in(), f"/admin/deliveries/{waiting}"
+    for path in ("editions/2026-11-19", "editions/2026-11-19/readers", f"subscribers/{people[0]}"):
+        assert f'href="{at}"' in desk.get(f"/admin/{path}").text, path
+    page = desk.get(at)
+    assert digest.picks[0].title in html.unescape(page.text)
+    assert f'src="{at}/html" sandbox=' in page.text
+    assert "frame-src 'self'" in page.headers["content-security-policy"]
+    framed = desk.get(f"{at}/html")
+    assert digest.picks[0].title in html.unescape(framed.text)
+    assert ALICE in framed.text
+    assert "sandbox" in framed.headers["content-security-policy"]
+    assert (framed.headers["x-frame-options"], framed.headers["cache-control"]) == ("SAMEORIGIN", "no-store")
+    links = re.findall(r'href="https://paperboy.test(/unsubscribe/[^"]+)"', framed.text)
+    assert links
+    assert {desk.get(link).status_code for link in links} <= {403, 404, 410}
+    assert "no digest to show" in desk.get(f"/admin/deliveries/{skipped}").text
+    assert desk.get(f"/admin/deliveries/{skipped}/html").status_code == 404
+
+
 @pytest.mark.parametrize(
     ("typed", "config"),
     [

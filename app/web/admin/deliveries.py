@@ -1,0 +1,56 @@
+"""One mail: its state, its digest as it is sent, and what an operator can do about it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+
+from app import clock
+from app.application import Application
+from app.errors import NotFound
+from app.types import MailKind
+from app.web import security
+from app.web.admin.sign_in import HEADERS, Reader, Sender, back_to, page
+from app.web.api import deliveries
+from app.web.api.auth import DeliveryId
+from app.web.request_bodies import FormRoute
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+PATH = "/admin/deliveries/{delivery_id}"
+
+
+@router.get(PATH)
+def show_delivery(request: Request, operator: Reader, delivery_id: DeliveryId) -> Response:
+    """Show a mail. Its digest, if it is stored, is in a frame that cannot run scripts or submit forms."""
+    app: Application = request.app.state.paperboy
+    row = deliveries.get_delivery(app, operator.key, delivery_id)
+    try:
+        mail = deliveries.render_delivery(app, operator.key, clock.utcnow(), delivery_id)
+    except NotFound:
+        mail = None
+    return page(
+        request, "admin/delivery.html", operator, headers=security.FRAMING_PAGE, delivery=row, mail=mail
+    )
+
+
+@router.get(PATH + "/html")
+def show_html(request: Request, operator: Reader, delivery_id: DeliveryId) -> Response:
+    """Return the HTML part of a digest, for the frame of its page."""
+    app: Application = request.app.state.paperboy
+    mail = deliveries.render_delivery(app, operator.key, clock.utcnow(), delivery_id)
+    return HTMLResponse(mail.html, headers=HEADERS | security.FRAMED_MAIL)
+
+
+@router.post(PATH + "/resend")
+def resend(request: Request, operator: Sender, delivery_id: DeliveryId) -> Response:
+    app: Application = request.app.state.paperboy
+    mail = deliveries.resend_delivery(app, operator.key, clock.utcnow(), delivery_id)
+    return back_to(_page_of(mail), "resent")
+
+
+def _page_of(mail: deliveries.DeliveryOut) -> str:
+    """Return the page that lists a mail: its edition's if it is a digest, else its subscriber's."""
+    if mail.kind is MailKind.DIGEST:
+        return f"/admin/editions/{mail.edition}"
+    return f"/admin/subscribers/{mail.subscriber_id}"
