@@ -1,4 +1,4 @@
-"""sending: show the state of the ledger; pause, resume and cancel sending; resend a mail."""
+"""sending: show the state of the ledger; pause, resume and cancel sending; resend or confirm a mail."""
 
 from __future__ import annotations
 
@@ -152,6 +152,28 @@ def resend(
         ledger.resend(session, delivery, now)
         audit_log.record(session, output.ACTOR, "delivery.resend", delivery, now)
     output.out().print(f"Delivery {delivery} will be sent by the next run.")
+
+
+@sending.command()
+def arrived(
+    delivery: Annotated[int | None, typer.Argument(help="The delivery's number.")] = None,
+    edition: Annotated[str, typer.Option("--edition", help="All uncertain digests of it.")] = "",
+) -> None:
+    """Record an uncertain mail as sent, because it arrived. It is not sent again."""
+    now = clock.utcnow()
+    if (delivery is None) == (not edition):
+        raise InvalidInput("give the number of a delivery, or an edition")
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        if delivery is None:
+            count = ledger.confirm_uncertain(session, edition, now)
+            audit_log.record(
+                session, output.ACTOR, "edition.confirm_uncertain", edition, now, confirmed=count
+            )
+        else:
+            ledger.confirm_arrival(session, delivery, now)
+            audit_log.record(session, output.ACTOR, "delivery.confirm_arrival", delivery, now)
+            count = 1
+    output.out().print(f"{count_of(count, 'mail')} recorded as sent.")
 
 
 @sending.command()

@@ -29,9 +29,12 @@ class RemedyAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """The action that resolves a finding. `subject` is the id or the edition that it applies to, or ""."""
+    """The action that resolves a finding, or None if an operator has to choose one.
 
-    action: RemedyAction
+    `subject` is the id or the edition that it applies to, or "".
+    """
+
+    action: RemedyAction | None
     subject: str = ""
 
 

@@ -98,11 +98,18 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
 
 
 def _check_unsent(session: Session, now: datetime) -> Iterator[Finding]:
-    """Check for recent digests that can be sent again."""
+    """Check for recent digests that can be sent again, or whose outcome an operator has to find out."""
     for edition, count in ledger.count_retryable(session, now - RECENT_EDITIONS).items():
         digests = f"{count_of(count, 'digest')} failed and can be sent again"
         fix = f"look at the relay's replies, then run `paperboy sending retry {edition}`"
         yield warning(f"edition {edition}", digests, fix, remedy=Remedy(RemedyAction.RETRY_FAILED, edition))
+    for edition, count in ledger.count_held_uncertain(session, now - RECENT_EDITIONS).items():
+        mails = f"{count_of(count, 'digest')} may have arrived: an operator has to decide"
+        fix = (
+            f"find out whether they arrived, then run `paperboy sending arrived --edition {edition}` or "
+            f"`paperboy sending resend --edition {edition}`"
+        )
+        yield warning(f"edition {edition}", mails, fix, remedy=Remedy(None, edition))
 
 
 def _check_keys(session: Session, now: datetime) -> Iterator[Finding]:

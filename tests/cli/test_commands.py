@@ -764,6 +764,12 @@ def test_resend_needs_a_delivery_or_an_edition(run: Run) -> None:
     assert "again: 0" in run("sending", "resend", "--edition", "2026-11-20").stdout
 
 
+def test_mails_that_arrived_are_recorded(run: Run) -> None:
+    assert "a delivery, or an edition" in run("sending", "arrived", code=1).stderr
+    assert "no delivery 7" in run("sending", "arrived", "7", code=1).stderr
+    assert "0 mails recorded" in run("sending", "arrived", "--edition", "2026-11-20").stdout
+
+
 def test_import_names_unknown_columns(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "readers.csv"
     file.write_text("email,interests,colour,id\na@example.org,robots,red,7\n")

@@ -20,7 +20,7 @@ daily_limits       the limits of receivers during the warm-up of a sending domai
 outcomes           record the results of attempts; retry delays
 transitions        the changes of a row's state
 recovery           recover the mails of dead senders; expire overdue mails
-controls           pause, resume, hold until approved, cancel, resend
+controls           pause, resume, hold until approved, cancel, resend, confirm
 removal            take a paper out of digests that were not sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
@@ -43,6 +43,9 @@ from app.delivery.ledger.controls import (
     IMPORTED,
     MOVED,
     cancel,
+    confirm_arrival,
+    confirm_uncertain,
+    count_held_uncertain,
     count_retryable,
     end_import_pause,
     hold_new,

@@ -1,4 +1,4 @@
-"""Operator controls: pause, resume, cancel, resend uncertain mails, and retry failed ones."""
+"""Operator controls: pause, resume, cancel, resend or confirm uncertain mails, and retry failed ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, func, update
+from sqlalchemy import ColumnElement, Select, case, exists, func, literal, update
 from sqlalchemy import select as sql_select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, delete, select
@@ -16,7 +16,7 @@ from app.delivery.ledger.claims import ALL_EDITIONS
 from app.delivery.ledger.entries import UNDELIVERED
 from app.errors import Conflict, NotFound
 from app.storage import webhook_endpoints
-from app.storage.database import in_array, insert_or_ignore
+from app.storage.database import UtcDateTime, in_array, insert_or_ignore
 from app.storage.models import (
     Delivery,
     DigestContent,
@@ -31,6 +31,7 @@ from app.types import MailKind
 AWAITS_APPROVAL = "it awaits approval"
 MOVED = "this database was moved"
 CANCELLED = "cancelled by an operator"
+ARRIVED = "It arrived, according to an operator."
 IMPORTED = "subscribers were imported: see what would be sent, then resume"
 # Claimed mails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
@@ -130,6 +131,45 @@ def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
         .values(next_attempt_at=now, give_up_at=None)
     )
     return resent.rowcount  # type: ignore[attr-defined, no-any-return]
+
+
+def confirm_arrival(session: Session, delivery_id: int, now: datetime) -> None:
+    """Record an uncertain mail as sent, because it arrived. Raise NotFound or Conflict.
+
+    If its sender reports the relay's reply later, the reply is recorded as well.
+    """
+    if not _record_arrival(session, col(Delivery.id) == delivery_id, now):
+        delivery = session.get(Delivery, delivery_id)
+        if delivery is None:
+            raise NotFound(f"there is no delivery {delivery_id}")
+        raise Conflict(f"this delivery is {delivery.state}: only uncertain deliveries can be confirmed")
+
+
+def confirm_uncertain(session: Session, edition: str, now: datetime) -> int:
+    """Record all uncertain digests of an edition as sent, because they arrived. Return their number."""
+    return _record_arrival(session, col(Delivery.edition) == edition, now)
+
+
+def _record_arrival(session: Session, mails: ColumnElement[bool], now: datetime) -> int:
+    """Record those of the mails as sent that are uncertain: nobody is sending these."""
+    values = {"state": State.SENT, "reason": "", "next_attempt_at": None, "smtp_text": ARRIVED}
+    uncertain = update(Delivery).where(mails, col(Delivery.state) == State.UNCERTAIN)
+    due_at = col(Delivery.due_at)  # when it was handed to the relay is unknown
+    sent_at = case((due_at < now, due_at), else_=literal(now, UtcDateTime))
+    recorded = session.execute(uncertain.values(**values, sent_at=sent_at))
+    return recorded.rowcount  # type: ignore[attr-defined, no-any-return]
+
+
+def count_held_uncertain(session: Session, since: datetime) -> dict[str, int]:
+    """Return, by edition, the number of digests planned since then that wait for `resend` or `confirm_…`."""
+    edition = col(Delivery.edition)
+    held = sql_select(edition, func.count()).where(
+        col(Delivery.created_at) >= since,
+        col(Delivery.kind) == MailKind.DIGEST,
+        col(Delivery.state) == State.UNCERTAIN,
+        col(Delivery.next_attempt_at).is_(None),
+    )
+    return dict(session.execute(held.group_by(edition).order_by(edition)).all())
 
 
 def retry_failed(session: Session, edition: str, now: datetime) -> int:

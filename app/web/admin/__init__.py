@@ -6,7 +6,7 @@ remedies        the buttons of the overview
 subscriber_files  import subscribers after a preview; export them
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend
-deliveries      one mail: its digest as it is sent; send it again
+deliveries      one mail: its digest as it is sent; resend or confirm it
 papers          search papers; one paper: edit, hide, pin, merge, split
 sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver, suppressed addresses

@@ -49,6 +49,13 @@ def resend(request: Request, operator: Sender, delivery_id: DeliveryId) -> Respo
     return back_to(_page_of(mail), "resent")
 
 
+@router.post(PATH + "/confirm-arrival")
+def confirm_arrival(request: Request, operator: Sender, delivery_id: DeliveryId) -> Response:
+    app: Application = request.app.state.paperboy
+    mail = deliveries.confirm_arrival(app, operator.key, clock.utcnow(), delivery_id)
+    return back_to(_page_of(mail), "confirmed")
+
+
 def _page_of(mail: deliveries.DeliveryOut) -> str:
     """Return the page that lists a mail: its edition's if it is a digest, else its subscriber's."""
     if mail.kind is MailKind.DIGEST:

@@ -32,6 +32,8 @@ MESSAGES = {
     "cancelled": "All unsent mails of this edition are cancelled.",
     "all_resent": "The uncertain mails will be sent again within a minute.",
     "retried": remedies.RETRIED,
+    "confirmed": "The mail is recorded as sent.",
+    "all_confirmed": "The uncertain mails are recorded as sent.",
     "resent": "The mail will be sent again within a minute.",
 }
 
@@ -112,6 +114,12 @@ def resume_edition(request: Request, operator: Sender, edition: editions.Name) -
 def resend_uncertain(request: Request, operator: Sender, edition: editions.Name) -> Response:
     editions.resend_uncertain(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "all_resent")
+
+
+@router.post("/admin/editions/{edition}/confirm-uncertain")
+def confirm_uncertain(request: Request, operator: Sender, edition: editions.Name) -> Response:
+    editions.confirm_uncertain(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    return back_to(f"/admin/editions/{edition}", "all_confirmed")
 
 
 @router.post("/admin/editions/{edition}/retry-failed")

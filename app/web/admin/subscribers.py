@@ -40,6 +40,7 @@ MESSAGES = {
     "address": "Links were mailed to confirm the new address, first to the old one.",
     "moved": "The address was changed.",
     "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
+    "confirmed": "The mail is recorded as sent.",
     "resent": "The mail will be sent again within a minute.",
 }
 

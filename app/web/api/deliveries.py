@@ -112,6 +112,15 @@ def resend_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: Delivery
         return _to_out(session.get_one(Delivery, delivery_id))
 
 
+@router.post("/{delivery_id}/confirm-arrival", responses=problems.responses(404, 409))
+def confirm_arrival(app: Paperboy, key: CanSend, now: Now, delivery_id: DeliveryId) -> DeliveryOut:
+    """Record an uncertain mail as sent, because the subscriber has it. It is not sent again."""
+    with app.db.write() as session:
+        ledger.confirm_arrival(session, delivery_id, now)
+        audit_log.record(session, key.name, "delivery.confirm_arrival", delivery_id, now)
+        return _to_out(session.get_one(Delivery, delivery_id))
+
+
 def _get(session: Session, delivery_id: int) -> Delivery:
     row = session.get(Delivery, delivery_id)
     if row is None:

@@ -122,6 +122,12 @@ class Resent(BaseModel):
     resent: int
 
 
+class Confirmed(BaseModel):
+    """The number of mails that were recorded as sent."""
+
+    confirmed: int
+
+
 class Retried(BaseModel):
     """The number of mails that will be sent again."""
 
@@ -214,6 +220,15 @@ def resend_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Re
         resent = ledger.resend_uncertain(session, edition, now)
         audit_log.record(session, key.name, "edition.resend_uncertain", edition, now, resent=resent)
     return Resent(resent=resent)
+
+
+@router.post("/editions/{edition}/confirm-uncertain")
+def confirm_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Confirmed:
+    """Record all uncertain digests of an edition as sent, because they arrived. None is sent again."""
+    with app.db.write() as session:
+        confirmed = ledger.confirm_uncertain(session, edition, now)
+        audit_log.record(session, key.name, "edition.confirm_uncertain", edition, now, confirmed=confirmed)
+    return Confirmed(confirmed=confirmed)
 
 
 @router.post("/editions/{edition}/retry-failed")

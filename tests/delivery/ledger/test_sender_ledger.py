@@ -16,8 +16,8 @@ from sqlmodel import Session
 from app import bounces
 from app.application import Application
 from app.delivery import journal, ledger
-from app.delivery.ledger import SenderLedger, circuit_breaker, sender_ledger
-from app.errors import JournalError
+from app.delivery.ledger import SenderLedger, circuit_breaker, sender_ledger, transitions
+from app.errors import Conflict, JournalError
 from app.settings import Settings, UncertainPolicy
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 from app.types import OutgoingMail, SendOutcome, SendResult
@@ -172,6 +172,26 @@ def test_cancel_before_a_second_attempt(app: Application, now: datetime) -> None
     assert deliveries_by_name(app)["alice"].next_attempt_at is None
     with app.db.write() as session:
         ledger.resend(session, alice, now)
+
+
+@pytest.mark.usefixtures("no_background_work")
+def test_confirmed_mail_is_not_claimed_again(app: Application, now: datetime) -> None:
+    """A mail that is being sent cannot be confirmed. A sender's late refusal leaves a confirmed mail sent."""
+    (alice,) = enqueue_mails(app, now, "alice")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            with app.db.write() as session, pytest.raises(Conflict, match="claimed"):
+                ledger.confirm_arrival(session, alice, now)
+            with app.db.write() as session:
+                transitions.mark_uncertain(session.get_one(Delivery, alice), "lost", now)
+                ledger.confirm_arrival(session, alice, now)
+                assert ledger.claim(session, owner="another", now=now) == []
+            sender.record(mail(alice), SendResult(SendOutcome.SOFT_BOUNCE, 550, "no"))
+
+    asyncio.run(run())
+    assert states_by_name(app) == {"alice": "sent"}
 
 
 @pytest.mark.usefixtures("no_background_work")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -471,6 +472,38 @@ def test_all_uncertain_mails_of_an_edition_are_sent_again(
     with app.db.read() as session:
         rows = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
     assert [row.next_attempt_at is not None for row in rows] == [True, False]
+
+
+def test_uncertain_mails_that_arrived_are_recorded_as_sent(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """One or all of an edition. Nothing is sent again, and mails in other states stay as they are."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        add_digest(session, 7, people[0], DeliveryState.UNCERTAIN, now, reason="the connection broke")
+        add_digest(session, 8, people[1], DeliveryState.UNCERTAIN, now, reason="lost", has_content=False)
+        ledger.resend(session, 7, now)
+    desk = sign_in()
+    assert "an operator has to decide" in desk.get("/admin").text
+    for number, path in (
+        (8, "/admin/deliveries/8"),
+        (7, "/admin/editions/2026-11-19"),
+        (7, f"/admin/subscribers/{people[0]}"),
+    ):
+        assert f'action="/admin/deliveries/{number}/confirm-arrival"' in desk.get(path).text
+    answer = desk.post("/admin/deliveries/7/confirm-arrival")
+    assert "recorded as sent" in desk.get(answer.headers["location"]).text
+    assert desk.post("/admin/deliveries/7/confirm-arrival").status_code == 409
+    assert desk.post("/admin/deliveries/99/confirm-arrival").status_code == 404
+    desk.post("/admin/editions/2026-11-19/confirm-uncertain")
+    with app.db.read() as session:
+        rows = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+        assert [(row.state, row.next_attempt_at, row.sent_at) for row in rows] == [
+            (DeliveryState.SENT, None, row.due_at) for row in rows
+        ]
+        assert not ledger.has_work(session, now, Path(app.settings.journal_dir))
+    assert [action for _, action in actions(app)] == ["delivery.confirm_arrival", "edition.confirm_uncertain"]
+    assert "an operator has to decide" not in desk.get("/admin").text
 
 
 def test_all_failed_mails_of_an_edition_are_retried(
