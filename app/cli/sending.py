@@ -109,6 +109,16 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
 
 
 @sending.command()
+def hold(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
+    """Hold a coming edition until an operator approves it with `paperboy sending resume --edition`."""
+    now = clock.utcnow()
+    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        ledger.hold(session, edition, now)
+        audit_log.record(session, output.ACTOR, "edition.hold", edition, now)
+    output.out().print(f"{_named(edition)} will wait for approval.")
+
+
+@sending.command()
 def resume(
     edition: Edition = ledger.ALL_EDITIONS,
     force: Annotated[bool, typer.Option("--force", help="Resume even if the database was moved.")] = False,

@@ -78,7 +78,11 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
 
 
 def _check_pauses(session: Session) -> Iterator[Finding]:
-    for pause in session.exec(select(SendingPause)):
+    pauses = session.exec(select(SendingPause)).all()
+    begun = ledger.begun(session, [pause.edition for pause in pauses])
+    for pause in pauses:
+        if pause.reason == ledger.AWAITS_APPROVAL and pause.edition not in begun:
+            continue  # there is nothing to look at yet
         everything = pause.edition == ledger.ALL_EDITIONS
         action = (
             RemedyAction.APPROVE_EDITION

@@ -764,6 +764,12 @@ def test_resend_needs_a_delivery_or_an_edition(run: Run) -> None:
     assert "again: 0" in run("sending", "resend", "--edition", "2026-11-20").stdout
 
 
+def test_coming_edition_is_held(run: Run) -> None:
+    assert "is over" in run("sending", "hold", "2020-01-01", code=1).stderr
+    assert "will wait for approval" in run("sending", "hold", "2199-01-01").stdout
+    assert "is resumed" in run("sending", "resume", "--edition", "2199-01-01").stdout
+
+
 def test_mails_that_arrived_are_recorded(run: Run) -> None:
     assert "a delivery, or an edition" in run("sending", "arrived", code=1).stderr
     assert "no delivery 7" in run("sending", "arrived", "7", code=1).stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from app import main, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger
+from app.doctor import service_state
+from app.errors import Conflict, InvalidInput
 from app.settings import Settings
 from tests.support import factories
 from tests.support.mail_server import MailServer
@@ -58,3 +61,45 @@ def test_other_mails_need_no_approval(service: Application, mail_server: MailSer
         subscribers.send_link(session, "alice@example.org", "", now)
     pipeline.send(service, now)
     assert [mail.recipient for mail in mail_server.messages] == ["alice@example.org"]
+
+
+def test_coming_edition_is_held_by_its_date(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Without the setting, only that edition waits. Nobody has to act before it is planned."""
+    app = replace(service, settings=service.settings.model_copy(update={"approve_editions": False}))
+
+    def approvals(at: datetime) -> list[str]:
+        return [
+            each.check for each in service_state.check(app.db, app.models, at) if each.remedy and each.urgent
+        ]
+
+    with app.db.write() as session:
+        ledger.hold(session, "2026-11-21", now)
+    assert approvals(now) == []
+    pipeline.send_due(app, now)
+    pipeline.send_due(app, now + 3 * HOUR)
+    assert len(mail_server.messages) == 2
+    pipeline.send_due(app, now + 24 * HOUR)
+    assert len(mail_server.messages) == 2
+    assert approvals(now + 24 * HOUR) == ["sending 2026-11-21"]
+    with app.db.write() as session:
+        ledger.resume(session, "2026-11-21")
+    pipeline.send_due(app, now + 25 * HOUR)
+    assert len(mail_server.messages) == 3
+
+
+@pytest.mark.parametrize(
+    "edition", ["2026-11-18", "2026-W46", "2026-13-01", "20261120", "2026-W48-1", "tomorrow", "", "*"]
+)
+def test_only_coming_editions_are_held(service: Application, edition: str, now: datetime) -> None:
+    with service.db.write() as session, pytest.raises(InvalidInput):
+        ledger.hold(session, edition, now)
+
+
+def test_edition_that_has_begun_is_not_held(service: Application, now: datetime) -> None:
+    with service.db.write() as session:
+        ledger.hold(session, "2026-W47", now)
+    pipeline.plan(service, now)
+    with service.db.write() as session, pytest.raises(Conflict, match="pause it instead"):
+        ledger.hold(session, "2026-11-20", now)

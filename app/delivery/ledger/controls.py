@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, case, exists, func, literal, update
@@ -14,7 +14,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from app.delivery.ledger.claims import ALL_EDITIONS
 from app.delivery.ledger.entries import UNDELIVERED
-from app.errors import Conflict, NotFound
+from app.errors import Conflict, InvalidInput, NotFound
 from app.storage import webhook_endpoints
 from app.storage.database import UtcDateTime, in_array, insert_or_ignore
 from app.storage.models import (
@@ -69,9 +69,32 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
 
     Must be called before their first mails are added, in the same transaction.
     """
-    begun = set(session.exec(select(Delivery.edition).where(col(Delivery.edition).in_(editions)).distinct()))
-    for edition in sorted(set(editions) - begun):
+    for edition in sorted(set(editions) - begun(session, editions)):
         pause(session, AWAITS_APPROVAL, now, edition)
+
+
+def hold(session: Session, edition: str, now: datetime) -> None:
+    """Pause a coming edition, such as 2026-11-20 or 2026-W47, until an operator approves it.
+
+    Raise InvalidInput if it is no edition or is over, or Conflict if it has begun.
+    """
+    try:
+        first = date.fromisoformat(edition)
+    except ValueError:
+        first = date.min
+    days = {first.isoformat(): 1, f"{first:%G-W%V}": 7}.get(edition, 0)
+    if not days:
+        raise InvalidInput(f"“{edition}” is no edition: write a day, such as 2026-11-20", "edition")
+    if first + timedelta(days=days) <= (now - timedelta(days=1)).date():
+        raise InvalidInput(f"the edition {edition} is over", "edition")
+    if begun(session, [edition]):
+        raise Conflict(f"the edition {edition} has already been planned: pause it instead")
+    pause(session, AWAITS_APPROVAL, now, edition)
+
+
+def begun(session: Session, editions: Collection[str]) -> set[str]:
+    """Return those of the editions that have mails."""
+    return set(session.exec(select(Delivery.edition).where(col(Delivery.edition).in_(editions)).distinct()))
 
 
 def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:

@@ -12,10 +12,11 @@ from app import clock
 from app.application import Application
 from app.delivery import ledger
 from app.digests import reconciliation
+from app.errors import Conflict, InvalidInput
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 from app.types import MailKind
 from app.web.admin import remedies
-from app.web.admin.sign_in import Reader, Sender, back_to, page
+from app.web.admin.sign_in import Operator, Reader, Sender, back_to, page
 from app.web.api import editions
 from app.web.api.pagination import newest_first, window_of
 from app.web.forms import Text
@@ -28,6 +29,7 @@ IN_TROUBLE = (DeliveryState.FAILED, DeliveryState.UNCERTAIN, DeliveryState.DEFER
 MESSAGES = {
     "paused": "Paused. Mails that are being sent still go out.",
     "all_paused": "Paused, including confirmations and links. Mails that are being sent still go out.",
+    "held": "It will wait until an operator approves it.",
     "resumed": "Resumed.",
     "cancelled": "All unsent mails of this edition are cancelled.",
     "all_resent": "The uncertain mails will be sent again within a minute.",
@@ -40,12 +42,41 @@ MESSAGES = {
 
 @router.get("/admin/editions")
 def list_editions(request: Request, operator: Reader, cursor: str | None = None, done: str = "") -> Response:
+    return _editions_page(request, operator, cursor, message=MESSAGES.get(done, ""))
+
+
+@router.post("/admin/editions")
+def hold_edition(request: Request, operator: Sender, edition: Text = "") -> Response:
+    """Hold a coming edition until it is approved."""
+    name = edition.strip()[:40]
+    try:
+        editions.hold_edition(request.app.state.paperboy, operator.key, clock.utcnow(), name)
+    except (InvalidInput, Conflict) as error:
+        return _editions_page(request, operator, problem=str(error), typed=name, status=422)
+    return back_to("/admin/editions", "held")
+
+
+def _editions_page(
+    request: Request,
+    operator: Operator,
+    cursor: str | None = None,
+    *,
+    message: str = "",
+    problem: str = "",
+    typed: str = "",
+    status: int = 200,
+) -> Response:
     app: Application = request.app.state.paperboy
     listed = editions.list_editions(app, operator.key, window_of(EDITIONS_SHOWN, cursor))
     sending = editions.get_sending(app, operator.key, clock.utcnow())
+    paused = {pause.edition for pause in sending.pauses} - {ledger.ALL_EDITIONS}
+    with app.db.read() as session:
+        coming = paused - ledger.begun(session, paused)
     return page(
-        request, "admin/editions.html", operator, editions=listed.items, next_cursor=listed.next_cursor,
-        sending=sending, message=MESSAGES.get(done, ""),
+        request, "admin/editions.html", operator, status=status, editions=listed.items, sending=sending,
+        next_cursor=listed.next_cursor, message=message, problem=problem, typed=typed,
+        approve_all=app.settings.approve_editions, awaits_approval=ledger.AWAITS_APPROVAL,
+        coming=[pause for pause in sending.pauses if pause.edition in coming],
     )  # fmt: skip
 
 

@@ -201,6 +201,14 @@ def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: Pa
     _pause_sending(app, key.name, now, edition, body.reason)
 
 
+@router.post("/editions/{edition}/hold", status_code=204, responses=problems.responses(409))
+def hold_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None:
+    """Hold a coming edition until it is approved (`POST /editions/{edition}/resume`)."""
+    with app.db.write() as session:
+        ledger.hold(session, edition, now)
+        audit_log.record(session, key.name, "edition.hold", edition, now)
+
+
 @router.post("/editions/{edition}/resume", status_code=204, responses=problems.responses(404, 412))
 def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> None:
     """Resume sending an edition, or approve it if it awaits approval.

@@ -114,6 +114,7 @@ def add_ills(session: Session, reader: int, now: datetime) -> None:
     ledger.pause(session, "the relay is being moved", now)
     ledger.pause(session, "a wrong paper", now, "2026-11-18")
     ledger.hold_new(session, ["2026-11-20"], now)
+    ledger.add_entries(session, [ledger.Entry(reader, "2026-11-20", now, Skip("no new papers."))], now)
     webhook_endpoints.add(session, "https://example.org/", ["sending.paused"], False, now)
     webhook_endpoints.disable_all(session, "it did not answer for three days", now)
     api_keys.create(session, "soon", ALL, now - timedelta(days=360))
@@ -542,6 +543,22 @@ def test_edition_that_awaits_approval(
     assert sample_digest.digest().picks[0].title in html.unescape(page)
     desk.post("/admin/editions/2026-11-19/resume")
     assert "awaiting approval" not in desk.get("/admin/editions/2026-11-19").text
+
+
+def test_coming_edition_is_held(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The page lists it, and a button lets it go."""
+    desk, coming = sign_in(), (clock.utcnow() + timedelta(days=3)).date().isoformat()
+    assert (
+        desk.post("/admin/editions", edition=f" {coming} ").headers["location"] == "/admin/editions?done=held"
+    )
+    assert f"{coming}: waits for approval" in desk.get("/admin/editions").text
+    assert "awaits approval" not in desk.get("/admin").text
+    refused = desk.post("/admin/editions", edition="2020-01-01")
+    assert refused.status_code == 422
+    assert 'value="2020-01-01"' in refused.text
+    desk.post(f"/admin/editions/{coming}/resume")
+    assert "None is held." in desk.get("/admin/editions").text
+    assert [action for _, action in actions(app)] == ["edition.hold", "sending.resume"]
 
 
 def test_waiting_digest_is_opened_as_it_would_be_sent(
