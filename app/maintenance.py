@@ -55,7 +55,7 @@ class ImportResult:
     """The result of an import, and the id of its job run."""
 
     report: subscribers.ImportReport
-    held: bool  # all sending is paused
+    held: str  # the scope of the pause: all sending, or the first digests of new subscribers; or ""
     run_id: int
 
 
@@ -72,18 +72,20 @@ def import_subscribers(
 ) -> ImportResult:
     """Add the subscribers in a CSV file, who must have consented elsewhere. Skip invalid rows.
 
-    With `hold`, pause all sending first (None: if no digest was ever sent). If nobody is added, sending
-    resumes. Raise InvalidInput, and change nothing, if the file is not a table of subscribers. If this is
-    interrupted, it can be repeated. `run_id` is a run that has already begun.
+    With `hold`, pause all sending first. With None, do so if no digest was ever sent; otherwise, hold only
+    the first digests of those who are added. If nobody is added, that pause ends. Raise InvalidInput, and
+    change nothing, if the file is not a table of subscribers. If this is interrupted, it can be repeated.
+    `run_id` is a run that has already begun.
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
     contents = subscribers.survey(file, name)  # before the run begins: an unreadable file is no failed job
     with job_runs.record(app.db, "import", now, run_id) as run:
         with app.db.write() as session:  # first, so that nobody gets a digest during a long import
-            hold = not ledger.any_sent(session) if hold is None else hold
+            is_first = not ledger.any_sent(session)
+            scope = ledger.ALL_EDITIONS if hold or is_first else ledger.FIRST_DIGESTS
             rows = count_of(contents.rows, "row")
             audit_log.record(session, actor, "subscriber.import", rows, now, run=run.id)
-            paused_here = hold and _pause_for_import(session, actor, now)
+            paused_here = hold is not False and _pause_for_import(session, actor, now, scope)
 
         def record_batch(report: subscribers.ImportReport) -> bool:
             run.counts = Counter(
@@ -101,19 +103,18 @@ def import_subscribers(
         with app.db.write() as session:
             added, skipped = count_of(report.added, "subscriber"), report.rejected
             audit_log.record(session, actor, "subscriber.import", added, now, run=run.id, skipped=skipped)
-            if paused_here and not report.added and ledger.end_import_pause(session, now):
-                audit_log.record(session, actor, audit_log.PAUSE_ENDED, ledger.ALL_EDITIONS, now)
-            held = hold and bool(report.added)
+            if paused_here and not report.added and ledger.end_import_pause(session, now, scope):
+                audit_log.record(session, actor, audit_log.PAUSE_ENDED, scope, now)
+            held = scope if hold is not False and report.added else ""
     return ImportResult(report, held, run.id)
 
 
-def _pause_for_import(session: Session, actor: str, now: datetime) -> bool:
-    """Pause all sending, and return whether it was not paused before."""
-    paused_before = ledger.is_paused(session)
-    ledger.pause(session, ledger.IMPORTED, now)
+def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -> bool:
+    """Pause all sending or the first digests, and return whether they were not paused before."""
+    paused_before = ledger.is_paused(session, scope)
+    ledger.pause(session, ledger.IMPORTED, now, scope)
     if not paused_before:
-        reason, every = ledger.IMPORTED, ledger.ALL_EDITIONS
-        audit_log.record(session, actor, audit_log.SENDING_PAUSED, every, now, reason=reason)
+        audit_log.record(session, actor, audit_log.SENDING_PAUSED, scope, now, reason=ledger.IMPORTED)
     return not paused_before
 
 

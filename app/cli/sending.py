@@ -121,11 +121,15 @@ def hold(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-
 @sending.command()
 def resume(
     edition: Edition = ledger.ALL_EDITIONS,
+    first_digests: Annotated[
+        bool, typer.Option("--first-digests", help="Send the held first digests of imported subscribers.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Resume even if the database was moved.")] = False,
 ) -> None:
     """Resume sending, or approve an edition. An edition that was paused separately remains paused."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
+        edition = ledger.FIRST_DIGESTS if first_digests else edition
         if not ledger.resume(session, edition, force=force):
             raise NotFound(f"{_named(edition).lower()} is not paused")
         audit_log.record(session, output.ACTOR, audit_log.SENDING_RESUMED, edition, now)
@@ -206,13 +210,21 @@ def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
 def print_pauses(pauses: list[SendingPause]) -> None:
     """Print each pause with its reason and the command that ends it."""
     for pause in pauses:
-        option = "" if pause.edition == ledger.ALL_EDITIONS else f" --edition {output.escaped(pause.edition)}"
+        option = _option_of(pause.edition)
         since, reason = output.format_time(pause.since), output.escaped(pause.reason)
         output.err().print(f"{_named(pause.edition)} has been paused since {since}: {reason}", soft_wrap=True)
         output.err().print(
-            f"  → when the reason no longer applies: paperboy sending resume{option}", soft_wrap=True
+            f"  → when the reason no longer applies: paperboy sending resume{output.escaped(option)}",
+            soft_wrap=True,
         )
 
 
+def _option_of(edition: str) -> str:
+    """Return the option of `sending resume` that ends a pause."""
+    options = {ledger.ALL_EDITIONS: "", ledger.FIRST_DIGESTS: " --first-digests"}
+    return options.get(edition, f" --edition {edition}")
+
+
 def _named(edition: str) -> str:
-    return "Sending" if edition == ledger.ALL_EDITIONS else f"The edition {output.escaped(edition)}"
+    names = {ledger.ALL_EDITIONS: "Sending", ledger.FIRST_DIGESTS: "Sending of first digests"}
+    return names.get(edition) or f"The edition {output.escaped(edition)}"

@@ -15,6 +15,7 @@ from rich.progress import Progress
 
 from app import clock, maintenance, subscribers
 from app.cli import output
+from app.delivery import ledger
 from app.text.display import count_of
 
 
@@ -24,7 +25,8 @@ def import_subscribers(
         bool | None,
         typer.Option(
             "--hold/--no-hold",
-            help="Pause all sending, to see what would be sent. Default: if no digest has ever been sent.",
+            help="Pause all sending, to see what would be sent. Default: if no digest has ever been sent; "
+            "otherwise, only the first digests of new subscribers are held.",
         ),
     ] = None,
     as_json: output.AsJson = False,
@@ -60,7 +62,9 @@ def import_subscribers(
             "rejected": report.rejected,
             "rejections": rejections,
         }
-        output.print_json(document | {"ignored_columns": list(report.ignored_columns), "held": result.held})
+        output.print_json(
+            document | {"ignored_columns": list(report.ignored_columns), "held": bool(result.held)}
+        )
     else:
         _print_report(report, held=result.held)
     if report.rejected or not report.is_complete:
@@ -79,7 +83,7 @@ def seekable(path: Path) -> Iterator[BinaryIO]:
             yield copy
 
 
-def _print_report(report: subscribers.ImportReport, *, held: bool) -> None:
+def _print_report(report: subscribers.ImportReport, *, held: str) -> None:
     output.out().print(f"Subscribers added: {report.added}. Rows skipped: {report.rejected}.")
     if report.rejected:
         output.table(["row", "reason"], [(item.row, item.reason) for item in report.rejections])
@@ -93,10 +97,13 @@ def _print_report(report: subscribers.ImportReport, *, held: bool) -> None:
     if report.ignored_columns:
         names = output.escaped(", ".join(report.ignored_columns))
         output.err().print(f"Unknown columns were ignored: {names}.", soft_wrap=True)
+    if held == ledger.FIRST_DIGESTS:
+        what, command = "The first digests of these subscribers are held", "sending resume --first-digests"
+    else:
+        what, command = "All sending is paused", "sending resume"
     if held:
         output.out().print(
-            "All sending is paused. See what would be sent: paperboy send --dry-run --all. "
-            "Then: paperboy sending resume.",
+            f"{what}. See what would be sent: paperboy send --dry-run --all. Then: paperboy {command}.",
             soft_wrap=True,
         )
 

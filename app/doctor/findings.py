@@ -18,6 +18,7 @@ class RemedyAction(StrEnum):
     POLL_SOURCE = "poll_source"
     RESUME_SOURCE = "resume_source"
     RESUME_SENDING = "resume_sending"
+    SEND_FIRST_DIGESTS = "send_first_digests"
     RESUME_EDITION = "resume_edition"
     APPROVE_EDITION = "approve_edition"
     RETRY_FAILED = "retry_failed"

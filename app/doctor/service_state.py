@@ -81,23 +81,29 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
     pauses = session.exec(select(SendingPause)).all()
     begun = ledger.begun(session, [pause.edition for pause in pauses])
     for pause in pauses:
-        if pause.reason == ledger.AWAITS_APPROVAL and pause.edition not in begun:
+        edition, awaits_approval = pause.edition, pause.reason == ledger.AWAITS_APPROVAL
+        if awaits_approval and edition not in begun:
             continue  # there is nothing to look at yet
-        everything = pause.edition == ledger.ALL_EDITIONS
-        action = (
-            RemedyAction.APPROVE_EDITION
-            if pause.reason == ledger.AWAITS_APPROVAL
-            else RemedyAction.RESUME_EDITION
-        )
-        scope = "all sending" if everything else f"edition {pause.edition}"
-        option = "" if everything else f" --edition {shlex.quote(pause.edition)}"
-        others = "; confirmations and requested links also wait" if everything else ""
+        if edition == ledger.ALL_EDITIONS:
+            name, scope, others = "sending", "all sending", "; confirmations and requested links also wait"
+            option, remedy = "", Remedy(RemedyAction.RESUME_SENDING)
+        elif edition == ledger.FIRST_DIGESTS:
+            held, _ = ledger.draw_held(session, 0)
+            name = scope = "first digests"
+            others = f"; {count_of(held, 'digest')} of new subscribers {'is' if held == 1 else 'are'} held"
+            option, remedy = " --first-digests", Remedy(RemedyAction.SEND_FIRST_DIGESTS)
+        else:
+            name, scope, others = f"sending {edition}", f"edition {edition}", ""
+            option = f" --edition {shlex.quote(edition)}"
+            action = RemedyAction.APPROVE_EDITION if awaits_approval else RemedyAction.RESUME_EDITION
+            remedy = Remedy(action, edition)
         yield warning(
-            "sending" if everything else f"sending {pause.edition}",
-            f"{scope} has been paused since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
+            name,
+            f"{scope} {'have' if edition == ledger.FIRST_DIGESTS else 'has'} been paused since "
+            f"{pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
             f"run `paperboy sending resume{option}` when the reason no longer applies",
             urgent=True,
-            remedy=Remedy(RemedyAction.RESUME_SENDING) if everything else Remedy(action, pause.edition),
+            remedy=remedy,
         )
 
 

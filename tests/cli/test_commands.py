@@ -737,7 +737,7 @@ def test_import_rejects_rows(row: str, reason: str, run: Run, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("alice_is_due")
 def test_import_holds_the_first_digests(run: Run, tmp_path: Path, mail_server: MailServer) -> None:
-    """Until the first digest was sent, an operator first sees what would be sent. Later, only with --hold."""
+    """An operator first sees what would be sent. Later, only the first digests of new subscribers wait."""
     file = tmp_path / "readers.csv"
 
     def imported(name: str, *options: str) -> bool:
@@ -754,8 +754,14 @@ def test_import_holds_the_first_digests(run: Run, tmp_path: Path, mail_server: M
     run("sending", "resume")
     run("send")
     assert mail_server.messages
-    assert not imported("c")
-    assert imported("d", "--hold")
+    assert imported("c")
+    status = run("sending", "status").stderr
+    assert "Sending of first digests has been paused" in status
+    assert "paperboy sending resume --first-digests" in status
+    run("sending", "resume", "--first-digests")
+    assert not imported("d", "--no-hold")
+    assert imported("e", "--hold")
+    assert "Sending has been paused" in run("sending", "status").stderr
 
 
 def test_resend_needs_a_delivery_or_an_edition(run: Run) -> None:

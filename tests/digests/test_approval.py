@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from sqlmodel import col, select
 
-from app import main, pipeline, subscribers
+from app import main, maintenance, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.doctor import service_state
 from app.errors import Conflict, InvalidInput
 from app.settings import Settings
+from app.storage.models import Delivery, DeliveryState
 from tests.support import factories
 from tests.support.mail_server import MailServer
 
@@ -103,3 +106,65 @@ def test_edition_that_has_begun_is_not_held(service: Application, now: datetime)
     pipeline.plan(service, now)
     with service.db.write() as session, pytest.raises(Conflict, match="pause it instead"):
         ledger.hold(session, "2026-11-20", now)
+
+
+@pytest.fixture
+def live(service: Application, mail_server: MailServer, now: datetime) -> Application:
+    """Return a service that has sent digests to Alice and Bob, and then imports Carol and Dan."""
+    app = replace(service, settings=service.settings.model_copy(update={"approve_editions": False}))
+    pipeline.send_due(app, now)
+    pipeline.send_due(app, now + 3 * HOUR)
+    file = b"email,interests,hour,zone,consent_version\n" + b"".join(
+        f"{name}@example.org,language agents,9,UTC,{consent}\n".encode()
+        for name, consent in (("carol", ""), ("dan", "a list of 2025"))
+    )
+    result = maintenance.import_subscribers(app, io.BytesIO(file), "cli", now + 4 * HOUR)
+    assert (result.report.added, result.held) == (2, ledger.FIRST_DIGESTS)
+    return app
+
+
+def recipients(mail_server: MailServer) -> list[str]:
+    return sorted(mail.recipient.partition("@")[0] for mail in mail_server.messages)
+
+
+def test_import_into_a_live_list_holds_only_the_new_first_digests(
+    live: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """They are composed, so that an operator can see them. The others leave, and nothing is held twice."""
+    tomorrow = now + timedelta(days=1)
+    pipeline.send_due(live, tomorrow)
+    assert recipients(mail_server) == ["alice", "alice", "bob"]
+    with live.db.write() as session:
+        assert ledger.draw_held(session, 5)[0] == 2
+        assert ledger.resume(session, ledger.FIRST_DIGESTS)
+    pipeline.send_due(live, tomorrow + timedelta(minutes=1))
+    assert recipients(mail_server) == ["alice", "alice", "bob", "carol", "dan"]
+    pipeline.send_due(live, tomorrow + timedelta(days=1))
+    with live.db.read() as session:
+        assert ledger.draw_held(session, 5)[0] == 0
+
+
+def test_first_digests_are_held_until_they_are_released(
+    live: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Also on the second day. Of several, only the newest is sent, and no paper is lost."""
+    for days in (1, 2):
+        pipeline.send_due(live, now + timedelta(days=days))
+    assert "carol" not in recipients(mail_server)
+    with live.db.write() as session:
+        assert ledger.draw_held(session, 5)[0] >= 2
+        ledger.resume(session, ledger.FIRST_DIGESTS)
+    pipeline.send_due(live, now + timedelta(days=2, minutes=1))
+    with live.db.read() as session:
+        sent = select(Delivery).where(Delivery.state == DeliveryState.SENT)
+        editions = [row.edition for row in session.exec(sent.where(col(Delivery.subscriber_id) > 2))]
+    assert set(editions) <= {"2026-11-22"}
+
+
+def test_import_of_nobody_holds_nothing(live: Application, now: datetime) -> None:
+    with live.db.write() as session:
+        ledger.resume(session, ledger.FIRST_DIGESTS)
+    file = io.BytesIO(b"email,interests\nalice@example.org,language agents\n")
+    assert maintenance.import_subscribers(live, file, "cli", now + 5 * HOUR).held == ""
+    with live.db.read() as session:
+        assert ledger.pauses(session) == []

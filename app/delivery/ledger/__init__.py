@@ -40,6 +40,7 @@ from app.delivery.ledger.claims import (
 )
 from app.delivery.ledger.controls import (
     AWAITS_APPROVAL,
+    FIRST_DIGESTS,
     IMPORTED,
     MOVED,
     begun,
@@ -49,6 +50,7 @@ from app.delivery.ledger.controls import (
     count_held_uncertain,
     count_retryable,
     end_import_pause,
+    first_digests_to_hold,
     hold,
     hold_new,
     is_paused,
@@ -81,6 +83,7 @@ from app.delivery.ledger.queries import (
     commonest_reasons,
     digest_totals_by_edition,
     digest_totals_since,
+    draw_held,
     draw_waiting,
     editions,
     stored_digests,

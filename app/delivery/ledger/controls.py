@@ -13,13 +13,14 @@ from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app.delivery.ledger.claims import ALL_EDITIONS
-from app.delivery.ledger.entries import UNDELIVERED
+from app.delivery.ledger.entries import UNDELIVERED, is_held, with_digest
 from app.errors import Conflict, InvalidInput, NotFound
 from app.storage import webhook_endpoints
 from app.storage.database import UtcDateTime, in_array, insert_or_ignore
 from app.storage.models import (
     Delivery,
     DigestContent,
+    Event,
     SendingPause,
     Subscriber,
     SubscriberState,
@@ -33,6 +34,8 @@ MOVED = "this database was moved"
 CANCELLED = "cancelled by an operator"
 ARRIVED = "It arrived, according to an operator."
 IMPORTED = "subscribers were imported: see what would be sent, then resume"
+# The scope of a pause that holds only the first digests of subscribers who were added or imported.
+FIRST_DIGESTS = "first digests"
 # Claimed mails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 
@@ -57,9 +60,9 @@ def _name(edition: str) -> str | None:
     return None if edition == ALL_EDITIONS else edition
 
 
-def end_import_pause(session: Session, since: datetime) -> bool:
+def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITIONS) -> bool:
     """End the pause that an import began at that time. Return False if it has ended, or was replaced."""
-    own = col(SendingPause.edition) == ALL_EDITIONS, col(SendingPause.reason) == IMPORTED
+    own = col(SendingPause.edition) == scope, col(SendingPause.reason) == IMPORTED
     ended = session.execute(delete(SendingPause).where(*own, col(SendingPause.since) == since))
     return bool(ended.rowcount)  # type: ignore[attr-defined]
 
@@ -109,6 +112,8 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
             "paperboy sending resume --force"
         )
     lifted = session.execute(delete(SendingPause).where(col(SendingPause.edition) == edition))
+    if edition == FIRST_DIGESTS:  # only now, because planning locks the pause while it holds digests
+        session.execute(update(Delivery).where(is_held()).values(next_attempt_at=Delivery.due_at))
     return bool(lifted.rowcount)  # type: ignore[attr-defined]
 
 
@@ -243,10 +248,22 @@ def _retryable(*columns: Any) -> Select[Any]:
     return sql_select(*columns).where(_failed_digests(), is_undelivered, has_content, ~has_later)
 
 
-def is_paused(session: Session) -> bool:
-    """Return whether all sending is paused."""
-    paused = select(SendingPause.id).where(SendingPause.edition == ALL_EDITIONS)
+def is_paused(session: Session, scope: str = ALL_EDITIONS) -> bool:
+    """Return whether all sending, or what `scope` names, is paused."""
+    paused = select(SendingPause.id).where(SendingPause.edition == scope)
     return session.exec(paused).first() is not None
+
+
+def first_digests_to_hold(session: Session, subscriber_ids: Collection[int]) -> set[int]:
+    """Return those of these subscribers whose digest is held, because it is the first after an import."""
+    paused = select(SendingPause.id).where(SendingPause.edition == FIRST_DIGESTS)
+    if session.exec(paused.with_for_update(read=True)).first() is None:  # it cannot end before we commit
+        return set()
+    waiting = set(subscriber_ids) - with_digest(session, subscriber_ids)
+    added = select(Event.subscriber_id).where(
+        in_array(session, col(Event.subscriber_id), waiting), Event.kind == "added"
+    )
+    return {number for number in session.exec(added) if number is not None}
 
 
 def pauses(session: Session) -> list[SendingPause]:

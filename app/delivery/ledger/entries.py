@@ -38,6 +38,16 @@ class Entry:
     digest: Digest | Skip | None = None  # None for all other kinds of mail
     kind: MailKind = MailKind.DIGEST
     give_up_at: datetime | None = None
+    held: bool = False  # until `controls.resume` ends the pause of first digests
+
+
+def is_held() -> ColumnElement[bool]:
+    """Return the condition that a digest waits for an operator: it has no time of its next attempt."""
+    return (
+        (col(Delivery.state) == State.PENDING)
+        & (col(Delivery.kind) == MailKind.DIGEST)
+        & col(Delivery.next_attempt_at).is_(None)
+    )
 
 
 def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> list[int | None]:
@@ -56,7 +66,7 @@ def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> li
                 "reason": skipped or "",
                 "due_at": entry.due_at,
                 "created_at": now,
-                "next_attempt_at": entry.due_at if skipped is None else None,
+                "next_attempt_at": entry.due_at if skipped is None and not entry.held else None,
                 "give_up_at": entry.give_up_at if skipped is None else None,
             }
         )
@@ -107,11 +117,12 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
 
 
 def with_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
-    """Return those of these subscribers who were sent a digest or will be."""
+    """Return those of these subscribers who were sent a digest or will be. Held ones do not count."""
     digests = select(Delivery.subscriber_id).where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
         col(Delivery.state).not_in(UNDELIVERED),
+        ~is_held(),
     )
     return set(session.exec(digests.distinct())) if subscriber_ids else set()
 

@@ -12,7 +12,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.delivery.ledger.claims import WAITING_STATES
-from app.delivery.ledger.entries import AFTER_DAYS
+from app.delivery.ledger.entries import AFTER_DAYS, is_held
 from app.storage.database import in_array
 from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
@@ -131,6 +131,12 @@ def draw_waiting(session: Session, edition: str, size: int) -> Sequence[Delivery
         col(Delivery.next_attempt_at).is_not(None),
     )
     return session.exec(waiting.order_by(func.random()).limit(size)).all()
+
+
+def draw_held(session: Session, size: int) -> tuple[int, Sequence[Delivery]]:
+    """Return the number of held first digests, and some of them, drawn at random."""
+    count = session.exec(select(func.count()).select_from(Delivery).where(is_held())).one()
+    return count, session.exec(select(Delivery).where(is_held()).order_by(func.random()).limit(size)).all()
 
 
 def stored_digests(session: Session, delivery_ids: Collection[int | None]) -> dict[int, dict[str, Any]]:

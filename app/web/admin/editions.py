@@ -29,6 +29,7 @@ IN_TROUBLE = (DeliveryState.FAILED, DeliveryState.UNCERTAIN, DeliveryState.DEFER
 MESSAGES = {
     "paused": "Paused. Mails that are being sent still go out.",
     "all_paused": "Paused, including confirmations and links. Mails that are being sent still go out.",
+    "first": "The first digests will be sent within a minute.",
     "held": "It will wait until an operator approves it.",
     "resumed": "Resumed.",
     "cancelled": "All unsent mails of this edition are cancelled.",
@@ -69,13 +70,15 @@ def _editions_page(
     app: Application = request.app.state.paperboy
     listed = editions.list_editions(app, operator.key, window_of(EDITIONS_SHOWN, cursor))
     sending = editions.get_sending(app, operator.key, clock.utcnow())
-    paused = {pause.edition for pause in sending.pauses} - {ledger.ALL_EDITIONS}
+    paused = {pause.edition for pause in sending.pauses} - {ledger.ALL_EDITIONS, ledger.FIRST_DIGESTS}
     with app.db.read() as session:
         coming = paused - ledger.begun(session, paused)
     return page(
         request, "admin/editions.html", operator, status=status, editions=listed.items, sending=sending,
         next_cursor=listed.next_cursor, message=message, problem=problem, typed=typed,
         approve_all=app.settings.approve_editions, awaits_approval=ledger.AWAITS_APPROVAL,
+        first=editions.draw_first_digests(app, operator.key),
+        holds_first=any(pause.edition == ledger.FIRST_DIGESTS for pause in sending.pauses),
         coming=[pause for pause in sending.pauses if pause.edition in coming],
     )  # fmt: skip
 
@@ -170,6 +173,12 @@ def pause_sending(request: Request, operator: Sender, reason: Text = "") -> Resp
     body = editions.PauseRequest(reason=operator.reason(reason))
     editions.pause_sending(request.app.state.paperboy, operator.key, clock.utcnow(), body)
     return back_to("/admin/editions", "all_paused")
+
+
+@router.post("/admin/sending/first-digests/resume")
+def resume_first_digests(request: Request, operator: Sender) -> Response:
+    editions.resume_first_digests(request.app.state.paperboy, operator.key, clock.utcnow())
+    return back_to("/admin/editions", "first")
 
 
 @router.post("/admin/sending/resume")

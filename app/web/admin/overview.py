@@ -35,6 +35,7 @@ PAGES = {
     "job": ("/admin/runs?failed=yes", "Look at the failed runs"),
     "key": ("/admin/keys", "Look at the keys"),
     "webhook": ("/admin/webhooks/{}", "Look at the webhook"),
+    "first": ("/admin/editions#first", "Look at a sample"),
     "edition": ("/admin/editions/{}", "Look at the edition"),
     "complaints": ("/admin/deliverability#people", "See who complained"),
     "receiver": ("/admin/deliverability", "See the rates"),

@@ -35,8 +35,11 @@ def show_run(request: Request, operator: Reader, run_id: Id) -> Response:
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
         sending_paused = ledger.is_paused(session)
+        holds_first = ledger.is_paused(session, ledger.FIRST_DIGESTS)
     run = runs.get_run(app, operator.key, run_id)
-    return page(request, "admin/run.html", operator, run=run, sending_paused=sending_paused)
+    return page(
+        request, "admin/run.html", operator, run=run, sending_paused=sending_paused, holds_first=holds_first
+    )
 
 
 @router.get("/admin/changes")

@@ -65,6 +65,10 @@ def _resume_sending(on: Click) -> None:
     editions.resume_sending(on.app, on.key, on.now)
 
 
+def _send_first_digests(on: Click) -> None:
+    editions.resume_first_digests(on.app, on.key, on.now)
+
+
 def _resume_edition(on: Click) -> None:
     editions.resume_edition(on.app, on.key, on.now, on.subject)
 
@@ -102,6 +106,9 @@ BUTTONS = {
     ),
     RemedyAction.RESUME_SENDING: Button(
         "Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending
+    ),
+    RemedyAction.SEND_FIRST_DIGESTS: Button(
+        "Send them", Scope.SEND, "The first digests are sent.", _send_first_digests
     ),
     RemedyAction.RESUME_EDITION: Button(
         "Resume this edition", Scope.SEND, "The edition is resumed.", _resume_edition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from app.delivery import ledger
 from app.digests import reconciliation
 from app.errors import NotFound
 from app.storage import audit_log
-from app.storage.models import DeliveryState, SendingPause
+from app.storage.models import Delivery, DeliveryState, SendingPause
 from app.types import MailKind
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanSend, Now, Paperboy
@@ -57,7 +57,10 @@ class ReconciliationOut(States):
 class PauseOut(BaseModel):
     """A pause of sending."""
 
-    edition: str = Field(examples=["2026-11-20"], description="An edition, or * for all mails.")
+    edition: str = Field(
+        examples=["2026-11-20"],
+        description="An edition, * for all mails, or “first digests” of imported subscribers.",
+    )
     reason: str
     since: datetime
 
@@ -114,6 +117,13 @@ class SampledDigest(BaseModel):
     subscriber_id: int
     due_at: datetime
     titles: list[str] = Field(examples=[["Attention Is All You Need"]])
+
+
+class FirstDigests(BaseModel):
+    """The first digests of subscribers who were added or imported, which wait for an operator."""
+
+    held: int
+    sample: list[SampledDigest]
 
 
 class Resent(BaseModel):
@@ -181,9 +191,12 @@ def draw_sample(
 ) -> list[SampledDigest]:
     """Draw some digests of an edition that wait to be sent, to look at before it is approved or resumed."""
     with app.db.read() as session:
-        rows = ledger.draw_waiting(session, edition, size)
-        stored = ledger.stored_digests(session, [row.id for row in rows])
-        restored = app.snapshots.restore(session, [stored.get(row.id or 0, {}) for row in rows])
+        return _samples(app, session, ledger.draw_waiting(session, edition, size))
+
+
+def _samples(app: Paperboy, session: Session, rows: Sequence[Delivery]) -> list[SampledDigest]:
+    stored = ledger.stored_digests(session, [row.id for row in rows])
+    restored = app.snapshots.restore(session, [stored.get(row.id or 0, {}) for row in rows])
     return [
         SampledDigest(
             delivery_id=row.id or 0,
@@ -291,6 +304,22 @@ def pause_sending(app: Paperboy, key: CanSend, now: Now, body: PauseRequest) -> 
 def resume_sending(app: Paperboy, key: CanSend, now: Now) -> None:
     """Resume sending. Editions that were paused individually remain paused."""
     _resume_sending(app, key.name, now, ledger.ALL_EDITIONS)
+
+
+@router.get("/sending/first-digests")
+def draw_first_digests(
+    app: Paperboy, _key: CanRead, size: Annotated[int, Query(ge=1, le=50), FROM_URL] = 5
+) -> FirstDigests:
+    """Count the first digests that are held after an import, and draw some of them to look at."""
+    with app.db.read() as session:
+        count, rows = ledger.draw_held(session, size)
+        return FirstDigests(held=count, sample=_samples(app, session, rows))
+
+
+@router.post("/sending/first-digests/resume", status_code=204, responses=problems.responses(404))
+def resume_first_digests(app: Paperboy, key: CanSend, now: Now) -> None:
+    """Send the first digests that are held after an import, and hold no more."""
+    _resume_sending(app, key.name, now, ledger.FIRST_DIGESTS)
 
 
 def _pause_sending(app: Paperboy, actor: str, now: datetime, edition: str, reason: str) -> None:

@@ -72,7 +72,9 @@ class ImportOut(BaseModel):
     registered: int = Field(description="Of these, the ones whose address is registered or suppressed.")
     rejections: list[SkippedRowOut] = Field(description="The first of them, up to 1,000.")
     ignored_columns: list[str]
-    held: bool = Field(description="All sending is paused, until an operator resumes it.")
+    held: bool = Field(
+        description="All sending, or the first digests of those who were added, wait for an operator."
+    )
     run_id: int | None = Field(description="The run of this import: see /runs. Null in a preview.")
     first_rows: list[ImportedRow] = Field(
         description="In a preview: the first ten rows as they would be stored."
@@ -93,7 +95,10 @@ async def import_subscribers(
     limits: Limited,
     hold: Annotated[
         UrlBoolean | None,
-        Query(description="Pause all sending first. Default: if no digest has ever been sent."),
+        Query(
+            description="Pause all sending first. Default: if no digest has ever been sent; otherwise, only "
+            "the first digests of those who are added are held."
+        ),
     ] = None,
     preview: Annotated[UrlBoolean, Query(description="Only check the file, and store nothing.")] = False,
 ) -> ImportOut:
@@ -170,7 +175,7 @@ def _import(
 ) -> ImportOut:
     with limits.jobs.take():
         result = maintenance.import_subscribers(app, file, key.name, now, hold=hold)
-    return _to_out(result.report, held=result.held, run_id=result.run_id)
+    return _to_out(result.report, held=bool(result.held), run_id=result.run_id)
 
 
 def preferences_out(preferences: subscribers.Preferences) -> dict[str, Any]:

@@ -545,6 +545,28 @@ def test_edition_that_awaits_approval(
     assert "awaiting approval" not in desk.get("/admin/editions/2026-11-19").text
 
 
+def test_first_digests_after_an_import(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """The page shows a sample of those that are held. A button there, and on the overview, sends them."""
+    now = clock.utcnow()
+    digest, give_up = sample_digest.digest("2026-11-19"), now + timedelta(days=1)
+    with app.db.write() as session:
+        ledger.pause(session, ledger.IMPORTED, now, ledger.FIRST_DIGESTS)
+        held = ledger.Entry(people[0], "2026-11-19", now, digest, give_up_at=give_up, held=True)
+        (number,) = ledger.add_entries(session, [held], now)
+    desk = sign_in()
+    page = desk.get("/admin/editions").text
+    assert "wait until you have seen what would leave: 1 digest." in page
+    assert f'href="/admin/deliveries/{number}"' in page
+    assert ("send", "send_first_digests", "") in remedies(desk.get("/admin").text)
+    desk.post("/admin/sending/first-digests/resume")
+    assert "First digests" not in desk.get("/admin/editions").text
+    with app.db.read() as session:
+        assert session.get_one(Delivery, number).next_attempt_at == now
+    assert desk.post("/admin/sending/first-digests/resume").status_code == 404
+
+
 def test_coming_edition_is_held(app: Application, sign_in: Callable[..., Desk]) -> None:
     """The page lists it, and a button lets it go."""
     desk, coming = sign_in(), (clock.utcnow() + timedelta(days=3)).date().isoformat()
