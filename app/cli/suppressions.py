@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from sqlmodel import col
 
 from app import clock, subscribers
 from app.cli import output
 from app.delivery import suppression
 from app.errors import NotFound
 from app.storage import audit_log
+from app.storage.models import Suppression
 
 suppressions = typer.Typer(
     no_args_is_help=True, help="List, add and lift suppressions: addresses that get no mail."
@@ -21,16 +23,26 @@ Reason = Annotated[str, typer.Option(help="The reason, which is stored.")]
 
 
 @suppressions.command("list")
-def list_suppressions(as_json: output.AsJson = False) -> None:
+def list_suppressions(
+    reason: Annotated[str, typer.Option("--reason", help="Only if the reason contains this.")] = "",
+    as_json: output.AsJson = False,
+) -> None:
     """List suppressed addresses. An address that does not belong to a subscriber is shown as its hash."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        rows = suppression.all_with_addresses(session)
+        rows = session.exec(suppression.with_reason(reason).order_by(col(Suppression.id))).all()
+        emails = suppression.addresses_of(session, rows)
     if as_json:
-        output.print_json([row.model_dump(exclude={"id"}) | {"email": email} for row, email in rows])
+        output.print_json(
+            [row.model_dump(exclude={"id"}) | {"email": emails.get(row.address_hash, "")} for row in rows]
+        )
         return
     cells = [
-        (email or f"{row.address_hash[:12]}…", output.format_time(row.since), row.reason)
-        for row, email in rows
+        (
+            emails.get(row.address_hash) or f"{row.address_hash[:12]}…",
+            output.format_time(row.since),
+            row.reason,
+        )
+        for row in rows
     ]
     output.table(["address", "since", "reason"], cells)
 

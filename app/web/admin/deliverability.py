@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
+from sqlmodel import col
 
 from app import clock
 from app.application import Application
@@ -12,6 +13,7 @@ from app.errors import InvalidAddress, NotFound
 from app.storage.models import Suppression
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
 from app.web.api import statistics, suppressions
+from app.web.api.pagination import Position, stretch_at
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
 
@@ -19,6 +21,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/deliverability"
 DAYS_SHOWN = 7
+ENTRIES_SHOWN = 50  # of the suppression list
 RECEIVERS_SHOWN = 20  # in the table of the warm-up
 MESSAGES = {
     "suppressed": "No mail is sent to this address any more.",
@@ -27,14 +30,23 @@ MESSAGES = {
 
 
 @router.get(PATH)
-def show_deliverability(request: Request, operator: Reader, email: str = "", done: str = "") -> Response:
-    """Show the rates of a week, and whether an address is suppressed."""
+def show_deliverability(
+    request: Request,
+    operator: Reader,
+    email: str = "",
+    done: str = "",
+    why: str = "",
+    entries: Position = "",
+) -> Response:
+    """Show the rates of a week, whether an address is suppressed, and those whose reason contains `why`."""
     row = None
     if email:
         app: Application = request.app.state.paperboy
         with app.db.read() as session:
             row = suppression.get(session, email)
-    return _page(request, operator, email=email, row=row, message=MESSAGES.get(done, ""))
+    return _page(
+        request, operator, email=email, row=row, message=MESSAGES.get(done, ""), why=why[:200], at=entries
+    )
 
 
 @router.post(f"{PATH}/suppress")
@@ -67,16 +79,20 @@ def _page(
     row: Suppression | None = None,
     message: str = "",
     problem: str = "",
+    why: str = "",
+    at: str = "",
     status: int = 200,
 ) -> Response:
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     with app.db.read() as session:
+        listed = stretch_at(session, suppression.with_reason(why), col(Suppression.id), ENTRIES_SHOWN, at)
+        described = suppressions.describe(session, listed.rows)
         warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
     notices = statistics.get_notices(app, operator.key, now, days=DAYS_SHOWN)
     return page(
         request, "admin/deliverability.html", operator, status=status, email=email, row=row, message=message,
-        problem=problem, warm_up=warm_up, notices=notices.items, receivers_shown=RECEIVERS_SHOWN,
-        warn_percent=rates.WARN_PERCENT, days=DAYS_SHOWN,
-        rates=statistics.get_rates(app, operator.key, now, days=DAYS_SHOWN),
+        problem=problem, listed=listed, suppressed=described, why=why, warm_up=warm_up,
+        notices=notices.items, receivers_shown=RECEIVERS_SHOWN, warn_percent=rates.WARN_PERCENT,
+        days=DAYS_SHOWN, rates=statistics.get_rates(app, operator.key, now, days=DAYS_SHOWN),
     )  # fmt: skip

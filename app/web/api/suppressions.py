@@ -1,15 +1,18 @@
-"""Suppressed addresses. They are stored as hashes, so they can be looked up but not listed in plain text."""
+"""Suppressed addresses. They are stored as hashes; those of subscribers are listed with their addresses."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
+from sqlmodel import Session
 
 from app import subscribers
 from app.delivery import suppression
+from app.delivery.receivers import provider_of
 from app.errors import NotFound
 from app.storage import audit_log
 from app.storage.models import Suppression
@@ -30,6 +33,11 @@ class SuppressionOut(BaseModel):
     address_hash: str
     reason: str = Field(examples=["bounced: 5.1.1 no such user"])
     since: datetime
+    email: str = Field(
+        description="Empty if it is no subscriber's address, for example after an erasure.",
+        examples=["alice@example.org"],
+    )
+    receiver: str = Field(description="The provider or domain, empty without the address.")
 
 
 class NewSuppression(BaseModel):
@@ -54,15 +62,25 @@ def list_suppressions(
     email: Annotated[
         str | None, Query(max_length=320, description="Only this address, if it is suppressed.")
     ] = None,
+    reason: Annotated[
+        str, Query(max_length=200, description="Only entries whose reason contains this.", examples=["spam"])
+    ] = "",
 ) -> Page[SuppressionOut]:
     """List the suppressed addresses, oldest first."""
     with app.db.read() as session:
         if email is not None:
             row = suppression.get(session, email)
-            return Page(items=[_to_out(row)] if row else [])
-        rows = suppression.list_page(session, limit=window.limit + 1, after=window.after_id or 0)
-    page, cursor = cut(rows, window, lambda row: row.id)
-    return Page(items=[_to_out(row) for row in page], next_cursor=cursor)
+            return Page(items=[_to_out(row, email.strip())] if row else [])
+        after = window.after_id or 0
+        rows = suppression.list_page(session, limit=window.limit + 1, after=after, text=reason)
+        page, cursor = cut(rows, window, lambda row: row.id)
+        return Page(items=describe(session, page), next_cursor=cursor)
+
+
+def describe(session: Session, rows: Sequence[Suppression]) -> list[SuppressionOut]:
+    """Return entries of the list with the addresses that are known."""
+    emails = suppression.addresses_of(session, rows)
+    return [_to_out(row, emails.get(row.address_hash, "")) for row in rows]
 
 
 @router.post("", status_code=201)
@@ -74,7 +92,7 @@ def add_suppression(app: Paperboy, key: CanWrite, now: Now, body: NewSuppression
         row = suppression.get(session, email)
         assert row is not None  # noqa: S101 - inserted one line above
         audit_log.record(session, key.name, "suppression.add", row.address_hash, now, reason=body.reason)
-        return _to_out(row)
+        return _to_out(row, email)
 
 
 @router.post("/lift", status_code=204, responses=problems.responses(404))
@@ -91,5 +109,6 @@ def lift_suppression(app: Paperboy, key: CanSend, now: Now, body: Lifting) -> No
         audit_log.record(session, key.name, "suppression.lift", listed_as, now, reason=body.reason)
 
 
-def _to_out(row: Suppression) -> SuppressionOut:
-    return SuppressionOut.model_validate(row.model_dump())
+def _to_out(row: Suppression, email: str) -> SuppressionOut:
+    receiver = provider_of(email) if email else ""
+    return SuppressionOut(**row.model_dump(), email=email, receiver=receiver)

@@ -32,7 +32,7 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip, SourceKind
-from app.web.admin import editions, subscriber_files
+from app.web.admin import deliverability, editions, subscriber_files
 from app.web.admin import subscribers as subscribers_page
 from app.web.rate_limits import WorkSlots
 from tests.support import factories, sample_digest
@@ -695,6 +695,30 @@ def test_suppression_on_the_page_of_its_subscriber(
     page = desk.get(f"{path}?done=lifted").text
     assert "Mail will be sent to this address again." in page
     assert "<dt>State</dt><dd>active</dd>" in page
+
+
+def test_suppressed_addresses_are_listed(
+    app: Application, monkeypatch: pytest.MonkeyPatch, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """The newest first, with the addresses of subscribers; by reason, and page by page."""
+    monkeypatch.setattr(deliverability, "ENTRIES_SHOWN", 2)
+    now = clock.utcnow()
+    with app.db.write() as session:
+        for email, reason in ((ALICE, "550 no such user"), (BOB, "spam"), ("gone@example.org", "100% spam")):
+            suppression.suppress(session, email, reason, now)
+    desk, path = sign_in(), "/admin/deliverability"
+
+    def reasons(query: str) -> list[str]:
+        return re.findall(r'data-label="Reason">([^<]*)<', desk.get(path + query).text)
+
+    assert reasons("") == ["100% spam", "spam"]
+    assert reasons("?why=&entries=before-2") == ["550 no such user"]
+    assert reasons("?why=SPAM") == ["100% spam", "spam"]
+    assert reasons("?why=100%25") == ["100% spam"]
+    newest = desk.get(path).text
+    assert f"{path}?email=bob%40example.net#address" in newest
+    assert "gone@example.org" not in newest
+    assert 'rel="next">Older' in newest
 
 
 def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., Desk]) -> None:
