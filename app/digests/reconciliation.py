@@ -35,7 +35,7 @@ MEANINGS = {
     "committing": "the relay has the whole mail, and its reply is awaited",
     "deferred": "the relay asked to try again later; this happens by itself",
     "suppressed": "no mail is sent to this address, because it bounced or complained, or an operator said so",
-    "uncertain": "it may have arrived, but the relay's reply was lost; send it again, or leave it",
+    "uncertain": "it may have arrived, but the relay's reply was lost; resend it, or record that it arrived",
     "unplanned": "due, and not composed yet: the next run does it",
     "missing": "due, but never composed: the service did not run then, or see `paperboy doctor`",
     "surplus": "composed, although nobody was due, which is a fault: see `paperboy doctor`",

@@ -25,6 +25,7 @@ from app.web.request_bodies import FormRoute
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 EDITIONS_SHOWN, MAILS_SHOWN = 30, 50
+RELOAD_AFTER = 10  # seconds
 IN_TROUBLE = (DeliveryState.FAILED, DeliveryState.UNCERTAIN, DeliveryState.DEFERRED)
 MESSAGES = {
     "paused": "Paused. Mails that are being sent still go out.",
@@ -84,8 +85,13 @@ def _editions_page(
 
 
 @router.get("/admin/editions/{edition}")
-def show_edition(request: Request, operator: Reader, edition: editions.Name, done: str = "") -> Response:
-    """Show an edition: its states, the most common reasons, and the mails with problems."""
+def show_edition(
+    request: Request, operator: Reader, edition: editions.Name, done: str = "", reload: str = ""
+) -> Response:
+    """Show an edition: its states, the most common reasons, and the mails with problems.
+
+    While its mails are being sent, the page reloads. It has no fields in which something could be typed.
+    """
     app: Application = request.app.state.paperboy
     current = editions.get_edition(app, operator.key, clock.utcnow(), edition)
     troubled = select(Delivery).where(
@@ -95,12 +101,13 @@ def show_edition(request: Request, operator: Reader, edition: editions.Name, don
     )
     with app.db.read() as session:
         mails = session.exec(troubled.order_by(col(Delivery.id).desc()).limit(MAILS_SHOWN)).all()
+    is_sending = current.reconciliation.claimed or current.reconciliation.committing
     sample = editions.draw_sample(app, operator.key, edition) if current.paused else []
     return page(
         request, "admin/edition.html", operator, edition=current, mails=mails, sample=sample,
         meanings=reconciliation.MEANINGS,
         awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
-        message=MESSAGES.get(done, ""),
+        message=MESSAGES.get(done, ""), reload_after=RELOAD_AFTER if is_sending and not reload else 0,
     )  # fmt: skip
 
 

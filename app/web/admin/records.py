@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from fastapi import APIRouter, Request, Response
 
+from app import clock
 from app.application import Application
 from app.delivery import ledger
 from app.web.admin.sign_in import Reader, page
@@ -15,6 +18,8 @@ from app.web.request_bodies import FormRoute
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 ROWS_SHOWN = 50
+RELOAD_AFTER = 3  # seconds
+LONGEST_RUN = timedelta(days=1)
 
 
 @router.get("/admin/runs")
@@ -31,15 +36,18 @@ def list_runs(
 
 
 @router.get("/admin/runs/{run_id}")
-def show_run(request: Request, operator: Reader, run_id: Id) -> Response:
+def show_run(request: Request, operator: Reader, run_id: Id, reload: str = "") -> Response:
+    """Show a run. Its page reloads until the run has ended, unless its process was probably killed."""
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
         sending_paused = ledger.is_paused(session)
         holds_first = ledger.is_paused(session, ledger.FIRST_DIGESTS)
     run = runs.get_run(app, operator.key, run_id)
+    in_progress = run.ended_at is None and clock.utcnow() - run.started_at < LONGEST_RUN
     return page(
-        request, "admin/run.html", operator, run=run, sending_paused=sending_paused, holds_first=holds_first
-    )
+        request, "admin/run.html", operator, run=run, sending_paused=sending_paused, holds_first=holds_first,
+        reload_after=RELOAD_AFTER if in_progress and not reload else 0,
+    )  # fmt: skip
 
 
 @router.get("/admin/changes")

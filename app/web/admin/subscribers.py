@@ -27,7 +27,7 @@ from app.web.request_bodies import FormRoute
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/subscribers"
-SUBSCRIBERS_SHOWN, MAILS_SHOWN, EVENTS_SHOWN = 50, 60, 50
+SUBSCRIBERS_SHOWN, MAILS_SHOWN, EVENTS_SHOWN = 50, 30, 30
 MESSAGES = {
     "added": "Added.",
     "paused": "Paused until the subscriber resumes.",

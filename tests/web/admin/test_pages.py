@@ -573,7 +573,7 @@ def test_coming_edition_is_held(app: Application, sign_in: Callable[..., Desk]) 
     assert (
         desk.post("/admin/editions", edition=f" {coming} ").headers["location"] == "/admin/editions?done=held"
     )
-    assert f"{coming}: waits for approval" in desk.get("/admin/editions").text
+    assert f'>{coming}</td><td data-label="Held">It waits for approval' in desk.get("/admin/editions").text
     assert "awaits approval" not in desk.get("/admin").text
     refused = desk.post("/admin/editions", edition="2020-01-01")
     assert refused.status_code == 422
@@ -719,6 +719,33 @@ def test_suppressed_addresses_are_listed(
     assert f"{path}?email=bob%40example.net#address" in newest
     assert "gone@example.org" not in newest
     assert 'rel="next">Older' in newest
+
+
+def test_pages_reload_while_something_is_in_progress(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """A run until it has ended or was probably killed; an edition while it is sent. A link stops it."""
+    now = clock.utcnow()
+    begun = job_runs.begin(app.db, "train", now)
+    lost = job_runs.begin(app.db, "send", now - timedelta(days=2))
+    with app.db.write() as session:
+        add_digest(session, 7, people[0], DeliveryState.CLAIMED, now)
+    desk = sign_in()
+    edition = "/admin/editions/2026-11-19"
+
+    def reloads(path: str) -> bool:
+        return 'http-equiv="refresh"' in desk.get(path).text
+
+    assert reloads(f"/admin/runs/{begun}")
+    assert not reloads(f"/admin/runs/{begun}?reload=no")
+    assert not reloads(f"/admin/runs/{lost}")
+    assert reloads(edition)
+    assert 'href="?reload=no"' in desk.get(edition).text
+    job_runs.abort(app.db, begun, now, "stopped")
+    with app.db.write() as session:
+        session.get_one(Delivery, 7).state = DeliveryState.SENT
+    assert not reloads(f"/admin/runs/{begun}")
+    assert not reloads(edition)
 
 
 def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., Desk]) -> None:
