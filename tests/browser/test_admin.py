@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import clock, subscribers
-from app.delivery import ledger
+from app.delivery import ledger, suppression
 from app.digests.operator_changes import Editor
 from app.papers import source_history
 from app.storage import api_keys, job_runs, webhook_endpoints
@@ -17,7 +17,7 @@ from app.subscribers import Preferences
 from app.types import IngestSummary, Interest, Rejection, Skip, SourceKind
 from tests.browser import axe
 from tests.browser.test_pages import LONG, SCHEMES
-from tests.support import factories
+from tests.support import factories, sample_digest
 from tests.support.running_app import Live
 
 CSV_FILE = (
@@ -38,6 +38,11 @@ def key(live_server: Live) -> str:
         alice = subscribers.add(session, f"{LONG[:60]}@example.org", preferences, now - timedelta(days=2))
         ledger.add_entries(session, [ledger.Entry(alice, now.date().isoformat(), now, Skip(LONG * 3))], now)
         ledger.pause(session, LONG, now)
+        ledger.pause(session, ledger.IMPORTED, now, ledger.FIRST_DIGESTS)
+        digest = sample_digest.digest(now.date().isoformat())
+        held = ledger.Entry(alice, "2026-11-01", now, digest, held=True)
+        ledger.add_entries(session, [held], now)
+        suppression.suppress(session, f"{LONG[:60]}@example.org".lower(), LONG, now)
         webhook_endpoints.add(session, f"https://{'x' * 60}.example.org/", ["sending.paused"], False, now)
         session.add(Event(at=now, kind="complaint", subscriber_id=alice, detail=LONG))
         feed = {"url": f"https://example.org/{LONG}"}
@@ -61,6 +66,51 @@ def key(live_server: Live) -> str:
         run.reject([Rejection(LONG, 1, "no title", LONG)])
         run.fail(LONG, LONG)
     return created
+
+
+def sign_in_by_keyboard(page: Page, live_server: Live, key: str) -> None:
+    page.goto(f"{live_server.url}/admin")
+    page.get_by_label("Key").press_sequentially(key)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+def tab_to(page: Page, name: str) -> None:
+    """Press Tab until the link or button with this name has the focus, which must be visible."""
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(
+            "const at = document.activeElement; [at.textContent.trim(), getComputedStyle(at).outlineStyle]"
+        )
+        if focused[0] == name:
+            assert focused[1] != "none", f"the focus on “{name}” cannot be seen"
+            return
+    pytest.fail(f"Tab does not lead to “{name}”")
+
+
+@pytest.mark.once
+@pytest.mark.timeout(120)
+def test_admin_navigation_by_keyboard(live_server: Live, page: Page, key: str) -> None:
+    """Tab leads to every page of the navigation, in its order, and Enter opens it."""
+    sign_in_by_keyboard(page, live_server, key)
+    names = page.get_by_role("navigation", name="Admin").get_by_role("link").all_inner_texts()
+    for name in names:
+        tab_to(page, name)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text(name)
+        current = page.get_by_role("navigation", name="Admin").locator("[aria-current=page]")
+        expect(current).to_have_text(name)
+
+
+@pytest.mark.once
+@pytest.mark.timeout(120)
+def test_finding_is_resolved_by_keyboard(live_server: Live, page: Page, key: str) -> None:
+    """Its button is reached by Tab, does its work, and the overview says so."""
+    sign_in_by_keyboard(page, live_server, key)
+    tab_to(page, "Resume all sending: sending")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_have_text("Sending is resumed.")
+    expect(page.get_by_role("button", name="Resume all sending")).to_have_count(0)
 
 
 @pytest.mark.once
@@ -91,6 +141,8 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
         f"subscribers/import/{uploaded}",
         f"editions/{today}",
         f"editions/{today}/readers",
+        "deliveries/1",
+        "deliveries/2",
         "webhooks/1",
         "runs/1",
         "papers/1",
