@@ -156,10 +156,58 @@ def test_operator_can_release_an_uncertain_mail(app: Application, pending_delive
     assert call("POST", "/deliveries/99/resend", scope=Scope.SEND).status_code == 404
 
 
+def test_digest_as_it_is_sent(pending_delivery: int, call: Call) -> None:
+    """As HTML and text, to its subscriber. A skipped digest has neither."""
+    mail = call("GET", f"/deliveries/{pending_delivery}/mail").json()
+    assert "alice@example.org" in mail["html"]
+    assert "Language Agents that Plan" in mail["text"]
+    assert mail["subject"]
+    assert call("GET", "/deliveries/2/mail").status_code == 404
+    assert call("GET", "/deliveries/99/mail").status_code == 404
+
+
+def test_uncertain_mails_that_arrived(
+    app: Application, pending_delivery: int, call: Call, audit_log: Callable[[], list[tuple[str, str, str]]]
+) -> None:
+    """One, or all of an edition. Other states are refused."""
+    at = f"/deliveries/{pending_delivery}/confirm-arrival"
+    refused = call("POST", at, scope=Scope.SEND)
+    assert (refused.status_code, "pending" in refused.text) == (409, True)
+    update_delivery(app, pending_delivery, state=DeliveryState.UNCERTAIN)
+    assert call("POST", at, scope=Scope.SEND).json()["state"] == "sent"
+    update_delivery(app, pending_delivery, state=DeliveryState.UNCERTAIN)
+    everything = "/editions/2026-11-20/confirm-uncertain"
+    assert [call("POST", everything, scope=Scope.SEND).json()["confirmed"] for _ in range(2)] == [1, 0]
+    assert call("POST", "/deliveries/99/confirm-arrival", scope=Scope.SEND).status_code == 404
+    assert [action for _, action, _ in audit_log()] == [
+        "delivery.confirm_arrival", "edition.confirm_uncertain", "edition.confirm_uncertain",
+    ]  # fmt: skip
+
+
+def test_coming_edition_is_held(pending_delivery: int, call: Call) -> None:
+    assert call("POST", "/editions/2026-11-24/hold", scope=Scope.SEND).status_code == 204
+    assert [each["edition"] for each in call("GET", "/sending").json()["pauses"]] == ["2026-11-24"]
+    assert call("POST", "/editions/2026-11-20/hold", scope=Scope.SEND).status_code == 409
+    assert call("POST", "/editions/2026-11-10/hold", scope=Scope.SEND).status_code == 422
+    assert call("POST", "/editions/2026-11-24/resume", scope=Scope.SEND).status_code == 204
+
+
+def test_first_digests_after_an_import(app: Application, pending_delivery: int, call: Call) -> None:
+    """They can be counted and seen, and are sent together."""
+    assert call("POST", "/sending/first-digests/resume", scope=Scope.SEND).status_code == 404
+    with app.db.write() as session:
+        ledger.pause(session, ledger.IMPORTED, NOW, ledger.FIRST_DIGESTS)
+    update_delivery(app, pending_delivery, next_attempt_at=None)
+    held = call("GET", "/sending/first-digests").json()
+    assert (held["held"], held["sample"][0]["titles"]) == (1, ["Language Agents that Plan"])
+    assert call("POST", "/sending/first-digests/resume", scope=Scope.SEND).status_code == 204
+    assert call("GET", "/sending/first-digests").json() == {"held": 0, "sample": []}
+
+
 def test_suppression_lookup_and_removal(
     app: Application, call: Call, audit_log: Callable[[], list[tuple[str, str, str]]]
 ) -> None:
-    """Addresses are stored as hashes: one can be looked up, none can be listed. Removal needs a reason."""
+    """Addresses are stored as hashes: only those of subscribers are listed. Removal needs a reason."""
     for name in ("mallory", "trent"):
         added = call(
             "POST", "/suppressions", json={"email": f"{name}@example.org", "reason": "asked by phone"}
@@ -168,6 +216,8 @@ def test_suppression_lookup_and_removal(
     assert "mallory" not in call("GET", "/suppressions").text
     (item,) = call("GET", "/suppressions", params={"email": "Mallory@Example.org"}).json()["items"]
     assert item["reason"] == "asked by phone"
+    assert call("GET", "/suppressions?reason=PHONE").json()["items"][1]["email"] == ""
+    assert call("GET", "/suppressions?reason=spam").json()["items"] == []
     assert call("GET", "/suppressions?email=alice@example.org").json()["items"] == []
     payload = {"email": "mallory@example.org", "reason": "asked again, by mail"}
     assert call("POST", "/suppressions/lift", json=payload, scope=Scope.SEND).status_code == 204
