@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -45,11 +46,7 @@ def doctor_command(
         http = http_client.HttpTransport() if online else None
         findings += doctor.run_checks(settings, clock.utcnow(), online=http, service=temporary_service())
     if as_json:
-        objects = [
-            {"check": finding.check, "level": finding.level, "said": finding.message, "fix": finding.fix}
-            for finding in findings
-        ]
-        output.print_json({"findings": objects})
+        output.print_json({"findings": [*map(asdict, findings)]})
     else:
         console = output.out()
         for finding in findings:

@@ -18,12 +18,13 @@ def report(
     send: Annotated[
         bool, typer.Option("--send", help="Mail it to PAPERBOY_ADMIN_ADDRESSES instead of printing it.")
     ] = False,
+    day: output.Day = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show yesterday's digests, mail, subscribers and sources, and what needs attention."""
+    """Show a day's digests, mail, subscribers and sources, and what needs attention now. Default: yesterday."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
-        built = daily_report.build(app, now)
+        built = daily_report.build(app, now, day.date() if day else None)
         if send:
             if not app.settings.admin_addresses:
                 raise InvalidSettings("PAPERBOY_ADMIN_ADDRESSES is not set")

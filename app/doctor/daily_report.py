@@ -1,9 +1,9 @@
-"""The daily report: yesterday's digests, mail, subscribers and sources, and what needs attention."""
+"""The daily report: a day's digests, mail, subscribers and sources, and what needs attention."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from sqlmodel import Session
@@ -15,6 +15,7 @@ from app.delivery import ledger
 from app.digests import reconciliation
 from app.doctor import operator_mail
 from app.doctor.findings import Level
+from app.errors import InvalidInput
 from app.papers import listings, source_registry, sources
 from app.storage import job_runs, locks
 from app.storage.models import SubscriberState
@@ -22,6 +23,7 @@ from app.text.display import count_of
 from app.types import OperatorReport, ReportSection
 
 DAY = timedelta(days=1)
+FIRST_DAY = date(1970, 1, 1)  # the calendar of time zones begins then
 _STATES = (
     "sent",
     "deferred",
@@ -51,10 +53,17 @@ def send_daily_report(app: Application, now: datetime) -> None:
                 run.add({"mails": operator_mail.send(app, build(app, now), now)})
 
 
-def build(app: Application, now: datetime) -> OperatorReport:
-    """Return the report about yesterday, by UTC."""
-    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    begin, day = midnight - DAY, (midnight - DAY).date()
+def build(app: Application, now: datetime, day: date | None = None) -> OperatorReport:
+    """Return the report about a UTC day; the default is yesterday. Raise InvalidInput for a future day.
+
+    What needs attention, and the states of subscribers and sources, are those of `now`.
+    """
+    today = now.astimezone(UTC).date()
+    day = day or today - DAY
+    if not FIRST_DAY <= day <= today:
+        raise InvalidInput(f"the day must be from {FIRST_DAY} to {today}, which is today in UTC", "day")
+    begin = datetime.combine(day, time(), UTC)
+    end = begin + DAY
     findings = [finding for finding in operator_mail.findings_of(app, now) if finding.level is not Level.OK]
     with app.db.read() as session:
         balance = reconciliation.reconcile(session, now, day.isoformat())
@@ -70,8 +79,8 @@ def build(app: Application, now: datetime) -> OperatorReport:
                     *(f"{row.digests} {row.state}: {row.reason}" for row in reasons),
                 ),
             ),
-            ReportSection("Mail", tuple(_rates(rates.between(session, begin, midnight)))),
-            ReportSection("Subscribers", tuple(_subscribers(session, begin, midnight))),
+            ReportSection("Mail", tuple(_rates(rates.between(session, begin, end)))),
+            ReportSection("Subscribers", tuple(_subscribers(session, begin, end))),
             ReportSection("Sources", tuple(_sources(session, begin))),
         )
     attention = (

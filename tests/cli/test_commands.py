@@ -422,6 +422,17 @@ def test_send_and_dry_run(run: Run, mail_server: MailServer) -> None:
 
 
 @pytest.mark.usefixtures("alice_is_due")
+def test_report_of_a_day(run: Run, mail_server: MailServer) -> None:
+    """Today's report has the digest that was just sent; yesterday's, the default, has not."""
+    run("send")
+    today = clock.utcnow().date()
+    subject = parse_output(run("report", "--day", str(today), "--json"))["subject"]
+    assert f"{today}: 1 digest sent" in subject
+    assert f"{today - timedelta(days=1)}: 0 digests sent" in run("report").stdout
+    assert "which is today" in run("report", "--day", "2100-01-01", code=1).stderr
+
+
+@pytest.mark.usefixtures("alice_is_due")
 def test_send_while_paused(run: Run, app: Application, mail_server: MailServer) -> None:
     """The output has the reason and the command to resume."""
     assert "Sending is paused." in run("sending", "pause", "--reason", "the [key] is wrong").stdout
@@ -1091,6 +1102,7 @@ def test_doctor_reports_what_to_fix(run: Run, monkeypatch: pytest.MonkeyPatch) -
     """The exit code is 1 only for errors."""
     findings = parse_output(run("doctor", "--json"))
     levels = {finding["check"]: finding["level"] for finding in findings["findings"]}
+    assert {*findings["findings"][0]} == {"check", "level", "message", "fix", "urgent"}
     assert (levels["database"], levels["relay"], levels["base_url"]) == ("ok", "ok", "warning")
     monkeypatch.setenv("PAPERBOY_SMTP_PORT", "1")
     output = run("doctor", code=1).stdout

@@ -9,8 +9,8 @@ values        strict parameters: days, numbers, booleans; unknown ones are error
 audit_log     changes made by operators
 docs          the HTML documentation
 
-The resources: deliveries, digests, editions, interests, keys, papers, paper_changes, relevance_models,
-runs, settings, sources, statistics, subscribers, subscriber_files, suppressions, webhooks, workers.
+The resources: deliveries, digests, editions, findings, interests, keys, papers, paper_changes,
+relevance_models, report, runs, settings, sources, statistics, subscribers, subscriber_files, suppressions, webhooks, workers.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from app.web.api import (
     docs,
     editions,
     etags,
+    findings,
     idempotency,
     interests,
     keys,
@@ -36,6 +37,7 @@ from app.web.api import (
     papers,
     problems,
     relevance_models,
+    report,
     runs,
     settings,
     sources,
@@ -68,6 +70,8 @@ RESOURCES = (
     webhooks,
     settings,
     statistics,
+    findings,
+    report,
 )
 DESCRIPTION = """\
 Everything that an operator can do. Create a key with `paperboy key create` and send it as

@@ -29,7 +29,7 @@ def test_guide_runs_as_written(live_server: Live, monkeypatch: pytest.MonkeyPatc
     answer = subprocess.run(["sh", "-ec", command], capture_output=True, check=True)  # noqa: S603, S607
     assert json.loads(answer.stdout)["papers"] == 0
     blocks = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-    assert len(blocks) == 13
+    assert len(blocks) == 14
     names: dict[str, object] = {}
     try:
         for block in blocks:

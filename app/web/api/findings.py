@@ -1,0 +1,46 @@
+"""The findings of the checks that need no network, as on the admin pages, in the daily report and the doctor."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.doctor import operator_mail
+from app.doctor.findings import Level
+from app.web.api.auth import CanRead, Now, Paperboy
+
+router = APIRouter(prefix="/findings", tags=["findings"])
+
+
+class FindingOut(BaseModel):
+    """The result of one check."""
+
+    model_config = ConfigDict(from_attributes=True)
+    check: str = Field(examples=["source The lab"])
+    level: Level
+    message: str = Field(examples=["failed 3 times in a row: status 404"])
+    fix: str = Field(description="What to do about a warning or an error.")
+    urgent: bool = Field(description="Whether operators get an alert by mail.")
+
+
+class FindingList(BaseModel):
+    """All findings, in the order of the doctor."""
+
+    items: list[FindingOut]
+
+
+@router.get("")
+def list_findings(
+    app: Paperboy, _key: CanRead, now: Now, level: Annotated[list[Level] | None, Query()] = None
+) -> FindingList:
+    """Check the database, sources, jobs, late digests, pauses, keys, webhooks, models and the disk.
+
+    Repeat `level` for several: `level=warning&level=error` is what the first admin page lists.
+    `paperboy doctor` also checks the settings, the relay and the DNS.
+    """
+    findings = operator_mail.findings_of(app, now)
+    return FindingList(
+        items=[FindingOut.model_validate(each) for each in findings if not level or each.level in level]
+    )

@@ -1,0 +1,44 @@
+"""The daily report to the operators."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.doctor import daily_report
+from app.web.api.auth import CanRead, Now, Paperboy
+from app.web.api.values import Day
+
+router = APIRouter(prefix="/report", tags=["report"])
+
+
+class SectionOut(BaseModel):
+    """A part of the report."""
+
+    model_config = ConfigDict(from_attributes=True)
+    heading: str = Field(examples=["Mail"])
+    lines: list[str] = Field(examples=[["google: 78 sent, 1 bounce, 0 complaints"]])
+
+
+class ReportOut(BaseModel):
+    """The report about a UTC day, as it is mailed to the operators."""
+
+    model_config = ConfigDict(from_attributes=True)
+    subject: str = Field(examples=["Paperboy, 2026-11-20: 78 digests sent"])
+    sections: list[SectionOut]
+
+
+@router.get("")
+def get_report(
+    app: Paperboy,
+    _key: CanRead,
+    now: Now,
+    day: Annotated[Day | None, Query(description="Default: yesterday.", examples=["2026-11-20"])] = None,
+) -> ReportOut:
+    """Return what was sent on a day and what was not, with the reasons, mail, changes and papers.
+
+    What needs attention, and the states of subscribers and sources, are those of now.
+    """
+    return ReportOut.model_validate(daily_report.build(app, now, day))
