@@ -16,10 +16,11 @@ preview       show the digest for some interests
 backtest      show which papers interests would have matched over recent days
 explain       show why a paper was or was not sent, or what a subscriber was sent
 send          compose and send the digests that are due
-sending       sending status, pause, resume, cancel, release
+sending       sending status, rates, notices, sample, pause, resume, cancel, resend, retry
 subscribers   subscribers list, add, show, why, send-test
 subscriber_changes  subscribers set, pause, resume, unsubscribe, erase, delete-feedback, new-links
 subscriber_files    subscribers import, export
+changes       list the changes made by operators
 deliveries    list the mails in the ledger
 runs          list the runs of jobs
 report        show the daily report, or mail it to the operators
@@ -44,6 +45,7 @@ from app.cli import (
     backtest,
     backup,
     bounces,
+    changes,
     deliveries,
     doctor,
     explain,
@@ -92,6 +94,7 @@ for command in (
     backup.restore,
     backup.move,
     runs.runs,
+    changes.changes,
     workers.workers,
     workers.jobs,
     bounces.bounces,

@@ -13,7 +13,10 @@ import typer
 from rich.progress import Progress
 
 from app import clock, pipeline
+from app.application import Application
 from app.cli import output
+from app.papers import poll_schedule, source_registry
+from app.storage import audit_log
 from app.types import IngestSummary, SourceKind
 
 
@@ -35,12 +38,18 @@ def ingest(
         FileKind | None, typer.Option("--as", help="The format of the files. Default: detected.")
     ] = None,
     day: output.Day = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Poll only the source of this name, now, even if it is not due or paused."),
+    ] = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Poll the sources that are due, or read files. Exit code 1 if a source or file failed."""
     if not files and (as_ or day):
         raise typer.BadParameter("--as and --day apply only to files: name at least one file")
-    report = _read_files(files, as_, day, quiet=as_json) if files else _poll(quiet=as_json)
+    if files and source:
+        raise typer.BadParameter("--source polls a source: it does not apply to files")
+    report = _read_files(files, as_, day, quiet=as_json) if files else _poll(source, quiet=as_json)
     if as_json:
         output.print_json(report)
     else:
@@ -62,15 +71,27 @@ def _read_files(
     return _report({"files": result.files}, result.summary, list(result.unreadable))
 
 
-def _poll(*, quiet: bool) -> dict[str, Any]:
+def _poll(name: str | None, *, quiet: bool) -> dict[str, Any]:
     with output.open_application(needs_secret=False) as app, output.graceful_shutdown(app):
         console = output.err()
         visible = console.is_terminal and not quiet
         with console.status("Polling the sources that are due …") if visible else nullcontext():
-            result = pipeline.refresh(app, clock.utcnow())
+            result = pipeline.refresh(app, clock.utcnow(), source_id=_request_poll(app, name))
     if result.busy:
         console.print("Another process is already polling the sources.")
     return _report({"sources": list(result.polled)}, result.summary, dict(result.failed))
+
+
+def _request_poll(app: Application, name: str | None) -> int | None:
+    """Record that an operator polls a source, and return its id. Return None without a name."""
+    if name is None:
+        return None
+    now = clock.utcnow()
+    with app.db.write() as session:
+        source = source_registry.get_by_name(session, name)
+        poll_schedule.sources_to_poll(session, now, source.id)  # raises Conflict if it is read from files
+        audit_log.record(session, output.ACTOR, "source.refresh", source.name, now)
+        return source.id
 
 
 def _report(origin: dict[str, Any], summary: IngestSummary, failed: object) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def report(
     day: output.Day = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show a day's digests, mail, subscribers and sources, and what needs attention now. Default: yesterday."""
+    """Show a day's digests, mail and papers, and what needs attention now. Default: yesterday."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         built = daily_report.build(app, now, day.date() if day else None)

@@ -1,4 +1,4 @@
-"""sending: show the state of the ledger; pause, resume and cancel sending; resend or confirm a mail."""
+"""sending: the state of the ledger, who complained; pause, resume and cancel sending; resend or confirm mails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app import clock
+from app import clock, pipeline, subscribers
 from app.bounces import rates
 from app.cli import output
 from app.delivery import ledger
@@ -95,6 +95,62 @@ def show_rates(
         return
     columns = ("day", "receiver", "sent", "bounces", "complaints", "complaint_percent")
     output.table(columns, [[row[column] for column in columns] for row in rows])
+
+
+@sending.command("notices")
+def show_notices(
+    days: Annotated[int, typer.Option("--days", min=1, max=31, help="The number of days.")] = 7,
+    limit: Annotated[int, typer.Option(help="The maximum number of notices.", min=1, max=10_000)] = 50,
+    as_json: output.AsJson = False,
+) -> None:
+    """Show who complained, and whose mails bounced: complaints first, then the newest first."""
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        notices = rates.newest_notices(session, clock.utcnow(), days, limit)
+    if as_json:
+        output.print_json([asdict(notice) for notice in notices])
+        return
+    cells = [
+        (output.format_time(each.at), each.kind, each.subscriber_id, each.email or "erased", each.detail)
+        for each in notices
+    ]
+    output.table(["time", "kind", "number", "address", "notice"], cells)
+
+
+@sending.command("sample")
+def show_sample(
+    edition: Annotated[str | None, typer.Argument(help="The edition, such as 2026-11-20.")] = None,
+    first_digests: Annotated[
+        bool, typer.Option("--first-digests", help="The held first digests of imported subscribers.")
+    ] = False,
+    size: Annotated[int, typer.Option(help="The number of digests.", min=1, max=50)] = 5,
+    as_json: output.AsJson = False,
+) -> None:
+    """Draw some digests that wait, to look at before you approve them with `sending resume`."""
+    if (edition is None) == (not first_digests):
+        raise InvalidInput("give an edition or --first-digests")
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        if edition is None:
+            _, rows = ledger.draw_held(session, size)
+        else:
+            rows = ledger.draw_waiting(session, edition, size)
+        drawn = pipeline.restore_digests(app, session, rows)
+        emails = {row.id: subscribers.get(session, row.subscriber_id).email for row in rows}
+    if as_json:
+        objects = [
+            {
+                "delivery_id": row.id, "email": emails[row.id], "due_at": row.due_at,
+                **output.digest_object(digest),
+            }
+            for row, digest in drawn
+        ]  # fmt: skip
+        output.print_json(objects)
+        return
+    cells = [
+        (row.id, emails[row.id], output.format_time(row.due_at), item.title)
+        for row, digest in drawn
+        for item in digest.picks
+    ]
+    output.table(["mail", "subscriber", "due", "paper"], cells)
 
 
 @sending.command()

@@ -199,7 +199,7 @@ def test_polling_reports_failed_sources(run: Run, monkeypatch: pytest.MonkeyPatc
         polled=("hub", "arxiv"),
         failed={"arxiv": "it answered 503"},
     )
-    monkeypatch.setattr(pipeline, "refresh", lambda _app, _now: brought)
+    monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: brought)
     report = parse_output(run("ingest", "--json", code=1))
     assert (report["sources"], report["papers_new"]) == (["hub", "arxiv"], 2)
     assert report["failed"] == {"arxiv": "it answered 503"}
@@ -211,13 +211,29 @@ def test_polling_reports_failed_sources(run: Run, monkeypatch: pytest.MonkeyPatc
 def test_sigterm_while_polling(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Polling ends in order and releases its leases."""
 
-    def refresh(app: Application, _now: object) -> PollResult:
+    def refresh(app: Application, _now: object, **_options: object) -> PollResult:
         os.kill(os.getpid(), signal.SIGTERM)
         assert app.stopping.wait(30)
         return PollResult()
 
     monkeypatch.setattr(pipeline, "refresh", refresh)
     assert "none was due" in run("ingest").stdout
+
+
+def test_one_source_is_polled_now(run: Run, app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only this one, even if it is paused or not due. The audit log says who polled it."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/feed.xml"
+        monkeypatch.setenv("PAPERBOY_ALLOW_PRIVATE_SOURCES", "127.0.0.1")
+        run("sources", "add", "The lab", "--kind", "feed", "--url", url)
+        run("sources", "pause", "The lab")
+        report = parse_output(run("ingest", "--source", "The lab", "--json", code=1))
+    assert (report["sources"], [*report["failed"]]) == (["The lab"], ["The lab"])
+    (entry,) = parse_output(run("changes", "--action", "source.refresh", "--json"))
+    assert (entry["actor"], entry["subject"]) == ("cli", "The lab")
+    assert "no source named" in run("ingest", "--source", "nothing", code=1).stderr
+    run("ingest", "papers.json", "--source", "The lab", code=2)
 
 
 def test_polling_without_due_sources_succeeds(run: Run, app: Application) -> None:
@@ -482,6 +498,47 @@ def test_send_reports_deferred_mails(run: Run, app: Application, monkeypatch: py
     assert status["balance"]["due"] == 0
     (waiting,) = status["others"]
     assert (waiting["kind"], waiting["mails"]) == ("confirm", 1)
+
+
+def test_changes_by_operators(run: Run) -> None:
+    """The newest first, by key or command, with their details."""
+    run("sending", "pause", "--reason", "a wrong digest")
+    run("sending", "resume")
+    newest, oldest = parse_output(run("changes", "--actor", "cli", "--json"))
+    assert (newest["action"], oldest["action"]) == ("sending.resume", "sending.pause")
+    assert oldest["detail"] == {"reason": "a wrong digest"}
+    assert parse_output(run("changes", "--actor", "somebody else", "--json")) == []
+    (line,) = run("changes", "--action", "sending.pause").stdout.splitlines()[1:]
+    assert re.search(r"cli +sending.pause .*reason: a wrong digest", line)
+    assert len(run("changes", "--limit", "1").stdout.splitlines()) == 2
+
+
+@pytest.mark.usefixtures("alice_is_due")
+def test_who_complained(run: Run, app: Application) -> None:
+    """Complaints come first. The addresses of erased subscribers are gone."""
+    with app.db.write() as session:
+        number = session.exec(select(Subscriber.id)).one()
+        for kind, detail in (("complaint", "abuse"), ("bounce", "550 no such user")):
+            session.add(Event(at=clock.utcnow(), kind=kind, subscriber_id=number, detail=detail))
+    notices = parse_output(run("sending", "notices", "--json"))
+    assert [(each["kind"], each["detail"]) for each in notices] == [
+        ("complaint", "abuse"),
+        ("bounce", "550 no such user"),
+    ]
+    assert re.search(r"complaint +1 +alice@example.org +abuse", run("sending", "notices").stdout)
+
+
+@pytest.mark.usefixtures("alice_is_due")
+def test_sample_of_an_edition(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digests that wait for approval are shown with their papers."""
+    monkeypatch.setenv("PAPERBOY_APPROVE_EDITIONS", "true")
+    run("send")
+    (pause,) = parse_output(run("sending", "status", "--json"))["pauses"]
+    (drawn,) = parse_output(run("sending", "sample", pause["edition"], "--json"))
+    assert drawn["email"] == "alice@example.org"
+    assert drawn["sections"][0]["picks"][0]["title"] == "Language Agents that Plan"
+    assert "Language Agents that Plan" in run("sending", "sample", pause["edition"]).stdout
+    assert parse_output(run("sending", "sample", "1999-01-01", "--json")) == []
 
 
 @pytest.mark.usefixtures("alice_is_due")
@@ -1210,7 +1267,7 @@ def test_control_characters_are_removed_from_output(
 ) -> None:
     """Titles and errors contain text from other servers."""
     failed = PollResult(polled=("hub",), failed={"hub": hostile})
-    monkeypatch.setattr(pipeline, "refresh", lambda _app, _now: failed)
+    monkeypatch.setattr(pipeline, "refresh", lambda *_, **__: failed)
     output = run("ingest", code=1).stdout
     assert "\x1b" not in output
     assert hostile.replace("\x1b", " ") in output

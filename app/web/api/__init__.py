@@ -10,7 +10,8 @@ audit_log     changes made by operators
 docs          the HTML documentation
 
 The resources: deliveries, digests, editions, findings, interests, keys, papers, paper_changes,
-relevance_models, report, runs, settings, sources, statistics, subscribers, subscriber_files, suppressions, webhooks, workers.
+relevance_models, report, runs, settings, sources, statistics, subscribers, subscriber_files, suppressions,
+webhooks, workers.
 """
 
 from __future__ import annotations

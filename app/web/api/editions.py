@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 from sqlmodel import Session
 
+from app import pipeline
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.errors import NotFound
@@ -195,16 +196,14 @@ def draw_sample(
 
 
 def _samples(app: Paperboy, session: Session, rows: Sequence[Delivery]) -> list[SampledDigest]:
-    stored = ledger.stored_digests(session, [row.id for row in rows])
-    restored = app.snapshots.restore(session, [stored.get(row.id or 0, {}) for row in rows])
     return [
         SampledDigest(
             delivery_id=row.id or 0,
             subscriber_id=row.subscriber_id,
             due_at=row.due_at,
-            titles=[item.title for item in digest.digest.picks],
+            titles=[item.title for item in digest.picks],
         )
-        for row, digest in zip(rows, restored, strict=True)
+        for row, digest in pipeline.restore_digests(app, session, rows)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The findings of the checks that need no network, as on the admin pages, in the daily report and the doctor."""
+"""The findings of the doctor's checks that need no network, as on the first admin page."""
 
 from __future__ import annotations
 

@@ -1,0 +1,41 @@
+"""changes: list the audit log, the changes made by operators."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from sqlmodel import col, select
+
+from app.cli import output
+from app.storage.models import AuditEntry
+
+
+def changes(
+    actor: Annotated[
+        str | None, typer.Option(help="Only by this key, or `cli` for the command line.")
+    ] = None,
+    action: Annotated[str | None, typer.Option(help="Only this action, such as source.pause.")] = None,
+    limit: Annotated[int, typer.Option(help="The maximum number of changes.", min=1, max=10_000)] = 50,
+    as_json: output.AsJson = False,
+) -> None:
+    """List the changes made by operators, newest first: the audit log."""
+    query = select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit)
+    equal = {"actor": actor, "action": action}
+    query = query.filter_by(**{name: value for name, value in equal.items() if value})
+    with output.open_application(needs_secret=False) as app, app.db.read() as session:
+        rows = session.exec(query).all()
+    if as_json:
+        output.print_json([row.model_dump(mode="json") for row in rows])
+        return
+    cells = [
+        (
+            output.format_time(row.at),
+            row.actor,
+            row.action,
+            row.subject,
+            ", ".join(f"{name}: {value}" for name, value in row.detail.items()),
+        )
+        for row in rows
+    ]
+    output.table(["time", "by", "action", "subject", "details"], cells)
