@@ -31,7 +31,7 @@ class Editor:
 
     def edit(self, paper_id: int, changes: Mapping[str, Any]) -> Paper:
         """Set fields of a paper. None takes an edit back. Raise InvalidInput if a value cannot be used."""
-        paper = self._get(paper_id)
+        paper = self.lock(paper_id)
         old_values = editing.edit(self.session, paper, changes, self.now)
         if old_values:
             new_values = editing.shown_values(paper, old_values)
@@ -40,14 +40,14 @@ class Editor:
 
     def hide(self, paper_id: int, reason: str = "") -> Paper:
         """Hide a paper, and take it out of waiting digests. Raise Conflict if it is already hidden."""
-        paper = self._get(paper_id)
+        paper = self.lock(paper_id)
         digests = hiding.hide(self.session, paper, self.now)
         self._record("hide", paper, title=paper.title, reason=reason, left_out_of_digests=digests)
         return paper
 
     def show(self, paper_id: int) -> Paper:
         """Show a hidden paper again. Raise Conflict if it is not hidden."""
-        paper = self._get(paper_id)
+        paper = self.lock(paper_id)
         hidden_at = paper.hidden_at
         hiding.show(self.session, paper, self.now)
         self._record("show", paper, title=paper.title, hidden_since=_text(hidden_at))
@@ -55,7 +55,7 @@ class Editor:
 
     def pin(self, paper_id: int, days: int = pinning.PIN_DAYS) -> Paper:
         """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict."""
-        paper = self._get(paper_id)
+        paper = self.lock(paper_id)
         before = paper.pinned_until
         pinning.pin(self.session, paper, days, self.now)
         self._record("pin", paper, old=_text(before), new=_text(paper.pinned_until))
@@ -63,7 +63,7 @@ class Editor:
 
     def unpin(self, paper_id: int) -> Paper:
         """End a pin. Raise Conflict if the paper is not pinned."""
-        paper = self._get(paper_id)
+        paper = self.lock(paper_id)
         before = paper.pinned_until
         pinning.unpin(self.session, paper)
         self._record("unpin", paper, old=_text(before), new=None)
@@ -74,7 +74,7 @@ class Editor:
 
         Raise Conflict if they are already one paper.
         """
-        pair = self._get(paper_id), self._get(other_id)
+        pair = self.lock(paper_id), self.lock(other_id)
         survivor = merging.merge_by_hand(self.session, *pair, self.now)
         [absorbed] = [paper for paper in pair if paper is not survivor]
         if survivor.hidden_at:
@@ -91,7 +91,7 @@ class Editor:
         """
         if [row_id is not None, doi, source_id is not None].count(True) != 1:
             raise InvalidInput("name either a row, the DOI or a source to split off")
-        paper = self._get(paper_id)
+        paper = self.lock(paper_id)
         if row_id is not None:
             part = splitting.split_row(self.session, paper, row_id, self.now)
         elif source_id is not None:
@@ -102,8 +102,8 @@ class Editor:
         self._record("split", paper, split_off=part.id, **values)
         return part
 
-    def _get(self, paper_id: int) -> Paper:
-        """Return a paper as it is now, and lock it until the transaction ends."""
+    def lock(self, paper_id: int) -> Paper:
+        """Return a paper as it is now, and lock the archive until the transaction ends."""
         advisory_lock(self.session, "archive")
         paper = get(self.session, paper_id)
         self.session.refresh(paper)

@@ -114,6 +114,12 @@ def get(session: Session, endpoint_id: int) -> WebhookEndpoint:
     return row
 
 
+def get_for_update(session: Session, endpoint_id: int) -> WebhookEndpoint:
+    """Return an endpoint, and lock its row. Raise NotFound like `get`."""
+    session.get(WebhookEndpoint, endpoint_id, with_for_update=True, populate_existing=True)
+    return get(session, endpoint_id)
+
+
 def all_endpoints(session: Session) -> Sequence[WebhookEndpoint]:
     return session.exec(select(WebhookEndpoint).order_by(col(WebhookEndpoint.id))).all()
 

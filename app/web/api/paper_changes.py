@@ -15,6 +15,7 @@ from app.papers import merging, pinning
 from app.storage.models import DeliveryState
 from app.web.api import papers, problems
 from app.web.api.auth import Analysis, CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.etags import IfMatch, require_match
 from app.web.api.papers import PaperDetail
 from app.web.api.values import Day, Integer
 
@@ -95,12 +96,16 @@ class PaperDeliveries(BaseModel):
     newest: list[PaperDeliveryOut]
 
 
-@router.patch("/{paper_id}", responses=problems.responses(404))
-def edit_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: PaperChange) -> PaperDetail:
+@router.patch("/{paper_id}", responses=problems.responses(404, 412))
+def edit_paper(
+    app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: PaperChange, if_match: IfMatch = None
+) -> PaperDetail:
     """Edit a paper. Digests that are already composed keep the old text."""
     with app.db.write() as session:
-        changes = body.model_dump(exclude_unset=True)
-        return _detail(session, Editor(session, key.name, now).edit(paper_id, changes).id)
+        editor = Editor(session, key.name, now)
+        if if_match is not None:
+            require_match(if_match, _detail(session, editor.lock(paper_id).id))
+        return _detail(session, editor.edit(paper_id, body.model_dump(exclude_unset=True)).id)
 
 
 @router.post("/{paper_id}/hide", responses=problems.responses(404, 409))

@@ -17,6 +17,7 @@ from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.types import PaperView
 from app.web.api import problems
 from app.web.api.auth import AnyId, CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.etags import Versioned
 from app.web.api.pagination import Page, Paging, cut, newest_first
 from app.web.api.values import Day, UrlBoolean
 
@@ -106,7 +107,7 @@ class RowOut(BaseModel):
     sources: list[SourceName]
 
 
-class PaperDetail(PaperOut):
+class PaperDetail(PaperOut, Versioned):
     """A paper with its listings, its votes over time, and the rows merged into it."""
 
     doi: str

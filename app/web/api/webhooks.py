@@ -16,6 +16,7 @@ from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Scope, WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.idempotency import SecretAnswer
 from app.web.api.pagination import Page, Paging, newest_first
 
@@ -28,7 +29,7 @@ Addresses = Annotated[
 ]
 
 
-class WebhookOut(BaseModel):
+class WebhookOut(Versioned):
     """A webhook, without its secret."""
 
     id: int
@@ -125,8 +126,10 @@ def get_webhook(app: Paperboy, key: CanRead, webhook_id: Id) -> WebhookOut:
         return _to_out(session, webhook_endpoints.get(session, webhook_id), key)
 
 
-@router.patch("/{webhook_id}", responses=problems.responses(404, 409))
-def change_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, body: WebhookChange) -> WebhookOut:
+@router.patch("/{webhook_id}", responses=problems.responses(404, 409, 412))
+def change_webhook(
+    app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, body: WebhookChange, if_match: IfMatch = None
+) -> WebhookOut:
     """Change the fields that the body contains. Disabling a webhook gives up the events that wait for it.
 
     The key must also have the scope `read`.
@@ -135,17 +138,19 @@ def change_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, body:
     if body.url is not None:
         webhooks.check_url(app.settings, body.url)
     with app.db.write() as session:
-        row = webhook_endpoints.get(session, webhook_id)
+        row = webhook_endpoints.get_for_update(session, webhook_id)
+        require_match(if_match, _to_out(session, row, key))
         webhook_endpoints.change(session, row, **body.model_dump(), now=now)
         _record(session, key, "change", row, now)
         return _to_out(session, row, key)
 
 
-@router.delete("/{webhook_id}", status_code=204, responses=problems.responses(404))
-def remove_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> None:
+@router.delete("/{webhook_id}", status_code=204, responses=problems.responses(404, 412))
+def remove_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, if_match: IfMatch = None) -> None:
     """Remove a webhook and its stored events."""
     with app.db.write() as session:
-        row = webhook_endpoints.get(session, webhook_id)
+        row = webhook_endpoints.get_for_update(session, webhook_id)
+        require_match(if_match, _to_out(session, row, key))
         _record(session, key, "remove", row, now)
         webhook_endpoints.remove(session, row)
 
