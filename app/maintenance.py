@@ -21,6 +21,7 @@ from sqlmodel import Session, col, delete
 
 from app import bounces, subscribers
 from app.application import Application
+from app.clock import Timeline
 from app.delivery import ledger
 from app.digests import restoring
 from app.errors import Conflict, InvalidInput
@@ -198,12 +199,18 @@ def restore(
     journals = Path(settings.journal_dir)
     if journals.exists() and any(journals.glob("*.journal")):
         raise Conflict(f"{journals} has journals of another database: move them away first")
+    time = Timeline(now, db.skew)
     backup.load(settings.database_url, source, manifest, RESTORING, now)
     schema.migrate(settings.database_url)
-    backup.restore_journals(source, manifest, journals)
     with db.write() as session:  # the run that made the backup had not ended
         session.execute(delete(JobRun).where(col(JobRun.job) == "backup", col(JobRun.ended_at).is_(None)))
-    return restoring.settle(db, journals, manifest.created_at, now, bounces.record_refusal, previous)
+    # The tables that record runs exist only now.
+    with job_runs.record(db, "restore", time(), job_runs.begin(db, "restore", now)) as run:
+        backup.restore_journals(source, manifest, journals)
+        report = restoring.settle(db, journals, manifest.created_at, now, bounces.record_refusal, previous)
+        run.add({"rows": manifest.rows, "recovered": report.recovered, "waiting": report.waiting})
+        run.add({"due_since": report.due_since.total()})
+    return report
 
 
 def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
@@ -214,6 +221,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     differs.
     """
     target = Database(target_url)
+    time = Timeline(now, target.skew)
     try:
         if others := live_processes.count_others(app.db.engine):
             raise Conflict(
@@ -232,6 +240,9 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
                 f"the target differs from this database in {', '.join(differing)}: empty it, then repeat"
             )
         _finish_move(app.db, target, paused_before, now)
+        # Last, and only in the new database, because an interrupted move compares the tables again.
+        with job_runs.record(target, "move", time(), job_runs.begin(target, "move", now)) as run:
+            run.add({"rows": manifest.rows})
     finally:
         target.dispose()
     return Move(manifest, paused_before)

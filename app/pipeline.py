@@ -296,17 +296,25 @@ def answer_requests(app: Application, now: datetime, ids: Collection[int] | None
     if ids is None:
         with app.db.read() as session:
             ids = subscribers.unprocessed_form_submissions(session, now)
-    deliveries = []
-    for request_id in ids:
-        try:
-            with app.db.write() as session:
-                delivery_id = subscribers.process(session, request_id, now)
-        except Exception:  # still process the other forms
-            log.exception("processing a form failed; it will be retried within a minute", request=request_id)
-            continue
-        if delivery_id is not None:
-            deliveries.append(delivery_id)
-    return send_pending(app, now, deliveries) if deliveries else Counter()
+    if not ids:
+        return Counter()
+    with job_runs.record(app.db, "requests", now) as run:
+        run.add({"requests": len(ids)})
+        deliveries = [each for number in ids if (each := _answer(app, number, now, run)) is not None]
+        counts = send_pending(app, now, deliveries) if deliveries else Counter[str]()
+        run.add(counts)
+    return counts
+
+
+def _answer(app: Application, request_id: int, now: datetime, run: job_runs.JobRunRecorder) -> int | None:
+    """Process a form, and return the id of the mail that it requests, if any. A failure is recorded."""
+    try:
+        with app.db.write() as session:
+            return subscribers.process(session, request_id, now)
+    except Exception as error:  # still process the other forms
+        log.exception("processing a form failed; it will be retried within a minute", request=request_id)
+        run.fail(f"request {request_id}", type(error).__name__)  # its message may contain an address
+        return None
 
 
 def _sign_ahead(app: Application, now: datetime, run: job_runs.JobRunRecorder) -> None:

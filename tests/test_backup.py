@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
@@ -111,6 +113,15 @@ def received(mail_server: MailServer) -> list[tuple[str, str]]:
     ]
 
 
+def pop_run(rows: dict[str, list[dict[str, Any]]], job: str) -> dict[str, int]:
+    """Remove the first run of a job from the rows of all tables, and return its counts. It has ended well."""
+    run = next(row for row in rows["job_run"] if row["job"] == job)
+    rows["job_run"].remove(run)
+    assert (run["error"], bool(run["ended_at"])) == ("", True)
+    counts = run["counts"]
+    return dict(json.loads(counts) if isinstance(counts, str) else counts)
+
+
 def test_every_row_is_restored(
     service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer
 ) -> None:
@@ -131,6 +142,8 @@ def test_every_row_is_restored(
     (pause,) = after.pop("sending_pause")
     assert pause["edition"] == "*"
     before["job_run"] = [run for run in before["job_run"] if run["job"] != "backup"]
+    counts = pop_run(after, "restore")
+    assert counts == {"rows": manifest.rows, "recovered": 0, "waiting": 0, "due_since": 0}
     assert after == {name: rows for name, rows in before.items() if name not in backup.EXCLUDED}
     assert manifest.tables["delivery"].rows == READERS
     assert (report.waiting, report.due_since) == (0, {})
@@ -367,6 +380,7 @@ def test_move_there_and_back(
     back = move(there, empty_url, tmp_path / "2.zip", now + DAY)
     restored_services += [there, back]
     after = read_rows(empty_url)
+    assert [pop_run(after, "move")["rows"] > READERS for _ in (there, back)] == [True] * 2
     assert after == {name: rows for name, rows in before.items() if name not in backup.EXCLUDED}
     for old in (service, there):
         assert not pipeline.send_due(old, now + DAY + timedelta(hours=1))["sent"]
@@ -401,7 +415,7 @@ def test_interrupted_move(
     with target.write() as session:
         assert ledger.pauses(session)[0].reason == "on holiday"
         session.execute(update(Subscriber).values(email="changed@example.org").where(col(Subscriber.id) == 1))
-    with pytest.raises(Conflict, match="differs from this database in subscriber: empty it"):
+    with pytest.raises(Conflict, match="differs from this database in job_run, subscriber: empty it"):
         maintenance.move(service, empty_url, tmp_path / "3.zip", now)
     target.dispose()
 

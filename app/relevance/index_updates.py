@@ -20,6 +20,7 @@ from app.relevance.index_folder import IndexFolder, belongs_to, is_damaged
 from app.relevance.model import RelevanceModel
 from app.relevance.model_store import LoadedModel, ModelStore
 from app.relevance.search_index import IndexedPaper, IndexWriter, read_model, read_state
+from app.storage import job_runs
 from app.storage.database import Database
 
 WINDOW = 5_000  # ids
@@ -109,12 +110,18 @@ class IndexUpdater:
             on_use()
 
         is_first = self.folder.version_in_use() is None
-        is_complete = self._write(version, model, now, use if is_first else None)
-        if is_complete or is_first:
-            use()
+        with job_runs.record(self._db, "index", now) as run:
+            is_complete = self._write(version, model, now, use if is_first else None, run)
+            if is_complete or is_first:
+                use()
 
     def _write(
-        self, version: Path, model: RelevanceModel, now: datetime, use: Callable[[], None] | None = None
+        self,
+        version: Path,
+        model: RelevanceModel,
+        now: datetime,
+        use: Callable[[], None] | None = None,
+        run: job_runs.JobRunRecorder | None = None,
     ) -> bool:
         """Bring a version up to date. Return False if the service stopped before that."""
         with IndexWriter(version, model) as writer:
@@ -129,6 +136,9 @@ class IndexUpdater:
                 if self._stopping():
                     return False
                 self._update_window(writer, window)
+                if run:
+                    run.counts["papers"] = writer.indexed
+                    job_runs.store_counts(self._db, run)
                 if use and writer.indexed >= FIRST_PAPERS:
                     writer.commit()
                     use()

@@ -21,7 +21,7 @@ from app.application import Application
 from app.delivery import suppression
 from app.errors import Conflict
 from app.storage import hit_counters
-from app.storage.models import Delivery, FormSubmission, RateLimit, Subscriber, SubscriberState
+from app.storage.models import Delivery, FormSubmission, JobRun, RateLimit, Subscriber, SubscriberState
 from app.subscribers import MatchedReferences, Preferences, SignUp
 from app.types import Interest, MailKind, PaperRecord
 from app.web.proof_of_work import Admission, Challenge
@@ -502,16 +502,29 @@ def rows(app: Application) -> list[FormSubmission]:
 
 
 def test_sign_up_left_by_a_crash_is_processed_by_the_job(
-    mail_server: MailServer, app: Application, now: datetime
+    mail_server: MailServer, app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is processed once within a minute; an invalid one does not block the others."""
+    """It is processed once within a minute; invalid ones do not block the others, and the run counts all."""
     with app.db.write() as session:
         invalid = subscribers.request_sign_up(session, SignUp(BOB, WANTED), "", now)
         subscribers.request_sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
         session.get_one(FormSubmission, invalid).email = ""
+        broken = subscribers.request_sign_up(session, SignUp("carol@example.org", WANTED), "192.0.2.2", now)
+    process = subscribers.process
+
+    def process_or_fail(session: Session, request_id: int, at: datetime) -> int | None:
+        if request_id == broken:
+            raise ValueError("carol@example.org")
+        return process(session, request_id, at)
+
+    monkeypatch.setattr(subscribers, "process", process_or_fail)
     for minute in range(1, 4):
         pipeline.answer_requests(app, now + timedelta(minutes=minute))
     assert [mail.recipient for mail in mail_server.messages] == [ALICE]
+    with app.db.read() as session:
+        runs = session.exec(select(JobRun).where(JobRun.job == "requests").order_by(col(JobRun.id))).all()
+    assert runs[0].counts == {"requests": 3, "sent": 1, "failed": 1}
+    assert runs[0].error == f"request {broken}: ValueError", "without the address"
 
 
 def test_expired_counts_are_deleted(app: Application, now: datetime) -> None:

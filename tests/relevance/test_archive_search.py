@@ -13,7 +13,7 @@ from threading import Event
 
 import pytest
 import time_machine
-from sqlmodel import Session, col, delete
+from sqlmodel import Session, col, delete, select
 
 from app import clock, main
 from app.application import Application
@@ -34,7 +34,7 @@ from app.relevance.index_folder import IndexFolder
 from app.relevance.model import RelevanceModel
 from app.relevance.model_store import LoadedModel
 from app.relevance.search_index import IndexReader, IndexWriter
-from app.storage.models import Listing, Paper, VoteCount
+from app.storage.models import JobRun, Listing, Paper, VoteCount
 from tests.conftest import NOW
 from tests.support import factories, sample_archive
 
@@ -361,6 +361,9 @@ def test_missing_index_is_built_again(app: Application) -> None:
     assert search(library, app, "zebra") == [zebra]
     shutil.rmtree(app.settings.search_dir)
     assert search(library, app, "zebra") == [zebra]
+    with app.db.read() as session:
+        runs = session.exec(select(JobRun).where(JobRun.job == "index")).all()
+    assert [(run.counts, run.error, bool(run.ended_at)) for run in runs] == [({"papers": 1}, "", True)] * 2
 
 
 def test_another_process_writes(app: Application) -> None:
