@@ -75,7 +75,7 @@ Where to find limits, weights and intervals:
     how a relay's replies are understood        delivery/smtp/responses/relay_replies.py, refusal_phrases.py
     words that ask a sender to slow down        delivery/smtp/responses/relay_replies.py
     how long links work (LIFETIMES)             settings.py, links.py
-    how long an operator is signed in           storage/admin_sessions.py, web/admin/sign_in.py
+    how long an operator is signed in           settings.py, web/admin/sign_in.py
     how many e-mails a mailbox may request      subscribers/form_submissions.py
     how many forms a network may send           settings.py, web/proof_of_work.py
     how long an event is sent again             storage/webhook_endpoints.py

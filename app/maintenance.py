@@ -142,7 +142,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             )
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             hit_counters.prune(session, now)
-            admin_sessions.prune(session, now)
+            admin_sessions.prune(session, now - timedelta(hours=app.settings.admin_session_hours))
             idempotency_keys.prune(session, now)
         uploads.delete_expired(uploads.folder(app.settings.journal_dir), now)
         run.counts.update(events=0, deliveries=0)

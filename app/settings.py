@@ -163,11 +163,13 @@ class Settings(BaseSettings):
     previews_per_minute: int = Field(default=60, ge=1, le=10_000)
     feeds_per_minute: int = Field(default=30, ge=1, le=10_000)
     first_digests_per_hour: int = Field(default=10, ge=1, le=10_000)
+    pastes_per_hour: int = Field(default=20, ge=1, le=1000)  # per subscriber
     test_sends_per_hour: int = Field(default=20, ge=1, le=1000)  # per key
     max_interests: int = Field(default=20, ge=1, le=50)  # of a subscriber
     confirm_link_days: int = Field(default=7, ge=1, le=30)
     preferences_link_days: int = Field(default=30, ge=1, le=365)
     admin_idle_minutes: int = Field(default=60, ge=5, le=720)
+    admin_session_hours: int = Field(default=12, ge=1, le=168)  # of use; then operators sign in again
     source_timeout_seconds: int = Field(default=60, ge=5, le=600)  # for one response
     unconfirmed_days: int = Field(default=30, ge=1, le=365)  # as long as the link to confirm works
     run_retention_days: int = Field(default=90, ge=7, le=3650)

@@ -89,6 +89,8 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("api_requests_per_minute", "many"),
         ("source_timeout_seconds", "601"),
         ("unconfirmed_days", "0"),
+        ("admin_session_hours", "0"),
+        ("pastes_per_hour", "0"),
     ],
 )
 def test_error_names_the_environment_variable(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from app.storage import api_keys
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import AdminSession, ApiKey
 
-LONGEST = timedelta(hours=12)  # after which a session ends, even if it is used
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `used_at` is not written on every request
 
 
@@ -28,13 +27,15 @@ def create(session: Session, key: ApiKeyIdentity, now: datetime) -> str:
     return secret
 
 
-def find(session: Session, secret: str, now: datetime, idle: timedelta) -> tuple[ApiKeyIdentity, bool] | None:
+def find(
+    session: Session, secret: str, now: datetime, idle: timedelta, longest: timedelta
+) -> tuple[ApiKeyIdentity, bool] | None:
     """Return the holder of a session, and whether `touch` should be called.
 
-    Return None if the session has ended, was unused for `idle`, or its key is revoked or expired.
+    Return None if the session was unused for `idle` or is older than `longest`, or its key has ended.
     """
     row = _find(session, secret)
-    if row is None or row.used_at <= now - idle or row.created_at <= now - LONGEST:
+    if row is None or row.used_at <= now - idle or row.created_at <= now - longest:
         return None
     key = api_keys.identity_of(session.get_one(ApiKey, row.key_id), now)
     return (key, now - row.used_at >= _TOUCH_INTERVAL) if key else None
@@ -52,9 +53,9 @@ def close(session: Session, secret: str) -> None:
     session.connection().execute(delete(AdminSession).where(col(AdminSession.token_hash) == _hash(secret)))
 
 
-def prune(session: Session, now: datetime) -> None:
-    """Delete the sessions that have ended."""
-    ended = col(AdminSession.created_at) <= now - LONGEST
+def prune(session: Session, before: datetime) -> None:
+    """Delete the sessions that were opened before a time."""
+    ended = col(AdminSession.created_at) <= before
     session.connection().execute(delete(AdminSession).where(ended))
 
 

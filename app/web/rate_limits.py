@@ -31,7 +31,6 @@ RETRY_AFTER = 2  # seconds
 MINUTE, HOUR = 60, 3600  # seconds
 WRONG_KEYS_A_MINUTE = 20  # per visitor
 SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; the limit per operator is counted in the database
-PASTES_AN_HOUR = 20  # per subscriber: parsing a file full of LaTeX may take six seconds
 
 
 class WorkSlots:
@@ -151,7 +150,7 @@ class Capacity:
         self.feed_limit = RateLimiter(settings.feeds_per_minute, MINUTE)
         self.first_digest_limit = RateLimiter(settings.first_digests_per_hour, HOUR)
         self.sign_in_link_limit = RateLimiter(SIGN_IN_LINKS_AN_HOUR, HOUR)
-        self.paste_limit = RateLimiter(PASTES_AN_HOUR, HOUR)
+        self.paste_limit = RateLimiter(settings.pastes_per_hour, HOUR)
 
 
 def _digest(key: str) -> bytes:

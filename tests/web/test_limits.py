@@ -14,7 +14,7 @@ from app.errors import InvalidPreference, InvalidSettings, LinkExpired
 from app.links import Purpose
 from app.settings import Settings, load
 from app.storage import admin_sessions, api_keys
-from app.storage.models import FormSubmission, Scope
+from app.storage.models import AdminSession, FormSubmission, Scope
 from app.subscribers import Preferences, SignUp
 from app.types import Interest
 from app.web.admin.sign_in import COOKIE
@@ -37,7 +37,8 @@ def interests(count: int) -> Preferences:
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """Return settings with other limits than the usual ones."""
-    limits = {"max_interests": 2, "confirm_link_days": 1, "preferences_link_days": 3, "admin_idle_minutes": 5}
+    limits = {"max_interests": 2, "confirm_link_days": 1, "preferences_link_days": 3, "admin_idle_minutes": 5,
+              "admin_session_hours": 1, "pastes_per_hour": 2}  # fmt: skip
     return settings.model_copy(update=limits)
 
 
@@ -110,14 +111,29 @@ def test_unconfirmed_sign_ups_are_kept_as_long_as_their_links_work() -> None:
         load(secret_keys=(SECRET,), unconfirmed_days=7, confirm_link_days=8)
 
 
-def test_idle_operators_are_signed_out(app: Application, visitor: TestClient) -> None:
+def test_operators_are_signed_out(app: Application, visitor: TestClient) -> None:
+    """After six minutes without a request, and after an hour, even if they use the session."""
     now = clock.utcnow()
     statuses = []
-    for minutes in (4, 6):
+    for number, (age, idle) in enumerate(((4, 4), (6, 6), (59, 1), (61, 1))):
         with app.db.write() as session:
-            row, _ = api_keys.create(session, f"desk {minutes}", [Scope.READ], now)
+            row, _ = api_keys.create(session, f"desk {number}", [Scope.READ], now)
             key = api_keys.identity_of(row, now)
             assert key
-            visitor.cookies.set(COOKIE, admin_sessions.create(session, key, now - minutes * MINUTE))
+            secret = admin_sessions.create(session, key, now - age * MINUTE)
+            admin_sessions.touch(session, secret, now - idle * MINUTE)
+        visitor.cookies.set(COOKIE, secret)
         statuses.append(visitor.get("/admin/keys", follow_redirects=False).status_code)
-    assert statuses == [200, 303]
+    assert statuses == [200, 303, 200, 303]
+    maintenance.prune(app, now)
+    with app.db.read() as session:
+        assert len(session.exec(select(AdminSession)).all()) == 3
+
+
+def test_pastes_of_a_subscriber(app: Application, visitor: TestClient) -> None:
+    now = clock.utcnow()
+    with app.db.write() as session:
+        alice = subscribers.add(session, "alice@example.org", interests(1), now)
+    path = f"/preferences/{app.signer.token(Purpose.PREFERENCES, alice, now)}/papers"
+    answers = [visitor.post(path, data={"liked": f"Title Number {number}"}) for number in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]

@@ -75,8 +75,9 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
     app: Application = request.app.state.paperboy
     secret, now = request.cookies.get(COOKIE, ""), clock.utcnow()
     idle = timedelta(minutes=app.settings.admin_idle_minutes)
+    longest = timedelta(hours=app.settings.admin_session_hours)
     with app.db.read() as session:
-        opened = admin_sessions.find(session, secret, now, idle) if secret else None
+        opened = admin_sessions.find(session, secret, now, idle, longest) if secret else None
     if opened is None:
         raise SignInNeeded
     key, is_stale = opened

@@ -87,7 +87,7 @@ def test_every_route_is_protected(
         key = next(key for key in api_keys.list_keys(session) if key.id == rows[1].key_id)
         key.expires_at = clock.utcnow()
         rows[2].used_at -= timedelta(minutes=app.settings.admin_idle_minutes)
-        rows[3].created_at -= admin_sessions.LONGEST
+        rows[3].created_at -= timedelta(hours=app.settings.admin_session_hours)
         session.add_all([key, *rows])
     desks += [Desk(visitor, ""), Desk(TestClient(visitor.app, cookies={COOKIE: "x" * 43}), "")]
     for method, path in ROUTES:
@@ -218,11 +218,11 @@ def test_a_used_session_lasts_until_its_longest_time(app: Application, sign_in: 
     for minutes in range(50, 720, 50):
         with time_machine.travel(began + timedelta(minutes=minutes), tick=False):
             assert desk.get("/admin/keys").status_code == 200, minutes
-    after = began + admin_sessions.LONGEST
+    after = began + timedelta(hours=app.settings.admin_session_hours)
     with time_machine.travel(after, tick=False):
         assert desk.get("/admin/keys").status_code == 303
     with app.db.write() as session:
-        admin_sessions.prune(session, after)
+        admin_sessions.prune(session, began)
         assert not session.exec(select(AdminSession)).all()
 
 

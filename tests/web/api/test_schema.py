@@ -40,6 +40,7 @@ _CONFIG = "each kind of source has its own configuration"
 DELIBERATE = {
     "DELETE /v1/sources/{source_id}": _VERSION,
     "DELETE /v1/subscribers/{subscriber_id}": _VERSION,
+    "DELETE /v1/webhooks/{webhook_id}": _VERSION,
     "GET /v1/audit-log": _CURSOR,
     "GET /v1/deliveries": _CURSOR,
     "GET /v1/editions": _CURSOR,
@@ -47,6 +48,7 @@ DELIBERATE = {
     "GET /v1/interests/hint": "an interest has a word, and its quotes are closed",
     "GET /v1/merges": _CURSOR,
     "GET /v1/papers": _CURSOR,
+    "GET /v1/report": "a day lies between 1970 and today",
     "GET /v1/runs": _CURSOR,
     "GET /v1/subscribers": _CURSOR,
     "GET /v1/subscribers/{subscriber_id}/explain/{paper}": "a day lies between 1991 and 2199",

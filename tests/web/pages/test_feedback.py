@@ -245,15 +245,15 @@ def test_pasting_is_rate_limited(
     path = link(Purpose.PREFERENCES, alice) + "/papers"
     answers = [
         client.post(path, data={"liked": f"Title Number {number}"})
-        for number in range(rate_limits.PASTES_AN_HOUR + 1)
+        for number in range(app.settings.pastes_per_hour + 1)
     ]
     assert {answer.status_code for answer in answers[:-1]} == {200}
     refused = answers[-1]
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) > 0
     assert 'id="problem-liked"' in refused.text
-    assert f"\nTitle Number {rate_limits.PASTES_AN_HOUR}</textarea>" in refused.text
-    assert len(feedback_of(app, alice)) == rate_limits.PASTES_AN_HOUR
+    assert f"\nTitle Number {app.settings.pastes_per_hour}</textarea>" in refused.text
+    assert len(feedback_of(app, alice)) == app.settings.pastes_per_hour
     assert client.post(
         link(Purpose.PREFERENCES, bob) + "/papers", data={"liked": "A Paper That Was Pasted"}
     ).is_success
