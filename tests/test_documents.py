@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -123,6 +125,27 @@ def test_readme_starts_with_two_commands() -> None:
     commands = re.findall(r"^(make .*?)\s+#", first, re.MULTILINE)
     assert commands == ["make demo", "make test"]
     assert first.count("```sh") == 1
+
+
+def test_readme_fits_two_screens() -> None:
+    assert len(README.splitlines()) <= 100
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="no shell on this machine")
+def test_cron_line_makes_a_backup(tmp_path: Path) -> None:
+    """It is run as cron does, by `sh`, and deletes old files."""
+    (line,) = re.findall(r"^  30 3 \* \* \* (.+)$", OPERATING, re.MULTILINE)
+    (tmp_path / "var" / "backups").mkdir(parents=True)
+    outdated = tmp_path / "var" / "backups" / "paperboy-old.zip"
+    outdated.touch()
+    os.utime(outdated, (0, 0))
+    command = line.replace("/opt/paperboy", str(tmp_path)).replace(
+        ".venv/bin/paperboy", f"{sys.executable} -c 'from app.cli import main; main()'"
+    )
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    subprocess.run(["sh", "-c", command], env=environment, check=True)  # noqa: S603, S607
+    (made,) = (tmp_path / "var" / "backups").iterdir()
+    assert made.name.startswith("paperboy-2")
 
 
 def test_changelog_has_the_version_and_says_how_to_upgrade() -> None:
