@@ -79,7 +79,8 @@ Where to find limits, weights and intervals:
     how many e-mails a mailbox may request      subscribers/form_submissions.py
     how many forms a network may send           settings.py, web/proof_of_work.py
     how long an event is sent again             storage/webhook_endpoints.py
-    rate and work limits of the web app         settings.py, web/rate_limits.py, web/connection_limits.py
+    rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py
+    expensive responses at once                 web/capacity.py
     how long rows are kept                      settings.py, delivery/ledger/retention.py
 """
 

@@ -105,7 +105,7 @@ def serve(folder: Path, bound: socket.socket, relay: int) -> None:
     )
     site: FastAPI = main.create_app(app)
     if hasattr(site.state, "capacity"):  # earlier commits do not have it
-        from app.web.rate_limits import WorkSlots
+        from app.web.capacity import WorkSlots
 
         site.state.capacity.mails = WorkSlots(MAIL_SLOTS)
 

@@ -13,7 +13,7 @@ from app import main, settings
 from app.errors import InvalidSettings, TooManyRequests
 from app.settings import Settings
 from app.storage.database import ROOT
-from app.web.rate_limits import Capacity
+from app.web.capacity import Capacity
 
 GOOD = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
 EXAMPLE = ROOT / ".env.example"

@@ -1,4 +1,4 @@
-"""sending: the state of the ledger, who complained; pause, resume and cancel sending; resend or confirm mails."""
+"""sending: the ledger, rates and complaints; pause, resume and cancel sending; resend or confirm mails."""
 
 from __future__ import annotations
 

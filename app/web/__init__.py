@@ -10,7 +10,8 @@ security           response headers, size limits, the origin of a form
 visitors           the address of a client, and the network that counts as one visitor
 proof_of_work      limits for forms that send mail, and the ALTCHA challenge above them
 background         send mail and run jobs after the response
-rate_limits        rate limits per key and visitor; slots for expensive responses
+rate_limits        how often a key or a visitor may send requests
+capacity           slots for expensive responses
 connection_limits  deadlines for slow peers; file descriptors reserved for the sender
 request_bodies     parse large forms in a thread
 forms              form values, stored as typed

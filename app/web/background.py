@@ -15,7 +15,7 @@ from app import clock, pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.errors import TooManyRequests
-from app.web.rate_limits import Capacity, WorkSlots
+from app.web.capacity import Capacity, WorkSlots
 
 log = structlog.get_logger(__name__)
 

@@ -19,7 +19,7 @@ from fastapi import Request, Response
 
 from app import clock
 from app.errors import TooManyRequests
-from app.web.rate_limits import PAGES, PAGES_WAITING, Capacity, WorkSlots
+from app.web.capacity import PAGES, PAGES_WAITING, Capacity, WorkSlots
 from app.web.security import PUBLIC_REFERRER
 from app.web.visitors import visitor
 

@@ -20,8 +20,8 @@ from app.relevance.suggestions import InterestHint
 from app.subscribers import AMOUNTS, Preferences
 from app.types import Digest, Interest, Skip
 from app.web import forms
+from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm
-from app.web.rate_limits import Capacity
 from app.web.visitors import visitor
 
 log = structlog.get_logger(__name__)

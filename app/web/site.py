@@ -17,13 +17,13 @@ from app.relevance.archive_search import ArchiveSearch
 from app.web import (
     admin,
     api,
+    capacity,
     errors,
     http_cache,
     monitoring,
     paper_cards,
     preview,
     proof_of_work,
-    rate_limits,
     security,
     telemetry,
     templating,
@@ -64,7 +64,7 @@ def create(app: Application, lifespan: Lifespan, answer_delay: float) -> FastAPI
     site.state.paperboy = app
     site.state.clock = clock.utcnow
     site.state.templates = templating.environment(app.settings)
-    site.state.capacity = limits = rate_limits.Capacity(app.settings)
+    site.state.capacity = limits = capacity.Capacity(app.settings)
     site.state.admission = proof_of_work.Admission(
         app.db, app.settings.signups_per_hour, app.settings.secret_keys
     )

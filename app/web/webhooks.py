@@ -26,7 +26,7 @@ from app.storage import api_keys, job_runs
 from app.storage.models import Scope
 from app.types import Rejection
 from app.web.api import auth, problems
-from app.web.rate_limits import Capacity
+from app.web.capacity import Capacity
 
 router = APIRouter()
 log = structlog.get_logger(__name__)

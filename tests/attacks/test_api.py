@@ -14,7 +14,7 @@ from app.application import Application
 from app.storage import api_keys
 from app.storage.models import ApiKey, RateLimit, Scope, Subscriber
 from app.types import MailKind
-from app.web import rate_limits
+from app.web import capacity
 from tests.conftest import NOW
 from tests.web.api.conftest import Call
 
@@ -145,7 +145,7 @@ def test_concurrent_api_calls_are_limited(
 ) -> None:
     """At most eight run at once over all keys, including metrics and webhooks."""
     slots = client.app.state.capacity.api  # type: ignore[attr-defined]
-    places = [slots.take() for _ in range(rate_limits.API_REQUESTS)]
+    places = [slots.take() for _ in range(capacity.API_REQUESTS)]
     for place in places:
         place.__enter__()
     assert call("GET", "/runs").status_code == 429

@@ -21,9 +21,9 @@ from app.application import Application
 from app.errors import TooManyRequests
 from app.papers import listings, paper_views
 from app.settings import Settings
-from app.web import connection_limits, http_cache, rate_limits
+from app.web import capacity, connection_limits, http_cache
+from app.web.capacity import WorkSlots
 from app.web.http_cache import KEEP_PAGES, STALE_PAGES, CachedResponse, ResponseCache
-from app.web.rate_limits import WorkSlots
 from tests.conftest import NOW, SECRET
 from tests.support import factories, running_app
 from tests.support.mail_server import MailServer
@@ -193,10 +193,10 @@ def test_stale_page_is_served_under_load() -> None:
 @pytest.mark.once
 def test_concurrency_limits_leave_free_threads() -> None:
     """The web server has 40 threads, and waiting requests hold one too."""
-    searches, previews = rate_limits.SEARCHES + rate_limits.SEARCHES_WAITING, rate_limits.PREVIEWS
-    pages_and_feeds, pastes, exports = 2 * http_cache.AT_ONCE, rate_limits.PASTES, rate_limits.ANALYSES
-    keys = rate_limits.API_REQUESTS + rate_limits.JOBS
-    assert searches + previews + pages_and_feeds + pastes + exports + keys + rate_limits.MAILS <= 40 - 4
+    searches, previews = capacity.SEARCHES + capacity.SEARCHES_WAITING, capacity.PREVIEWS
+    pages_and_feeds, pastes, exports = 2 * http_cache.AT_ONCE, capacity.PASTES, capacity.ANALYSES
+    keys = capacity.API_REQUESTS + capacity.JOBS
+    assert searches + previews + pages_and_feeds + pastes + exports + keys + capacity.MAILS <= 40 - 4
 
 
 @pytest.mark.once
@@ -227,7 +227,7 @@ def test_slow_relay_occupies_at_most_four_threads(
         "zone": "UTC",
     }
     with ExitStack() as busy:
-        for _ in range(rate_limits.MAILS):
+        for _ in range(capacity.MAILS):
             busy.enter_context(client.app.state.capacity.mails.take())  # type: ignore[attr-defined]
         assert client.post("/subscribe", data=form).status_code == 200
         assert calls == []

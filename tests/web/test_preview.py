@@ -20,8 +20,8 @@ from app.storage.models import Delivery, Event, FormSubmission, InterestQuery, S
 from app.subscribers import Preferences
 from app.types import Interest
 from app.web import forms, preview, templating
+from app.web.capacity import WorkSlots
 from app.web.preview import Previews
-from app.web.rate_limits import WorkSlots
 from tests.support import factories
 from tests.web.conftest import Link
 

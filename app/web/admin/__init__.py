@@ -4,6 +4,7 @@ sign_in         sign in with a key; sessions, scopes and form tokens
 overview        what needs attention, recent editions, growth
 remedies        the buttons of the overview
 subscriber_files  import subscribers after a preview; export them
+next_digests    what all active subscribers would get now
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend
 deliveries      one mail: its digest as it is sent; resend or confirm it
@@ -24,6 +25,7 @@ from app.web.admin import (
     deliveries,
     editions,
     keys,
+    next_digests,
     overview,
     papers,
     records,
@@ -34,11 +36,12 @@ from app.web.admin import (
     webhooks,
 )
 
-# `subscriber_files` must precede `subscribers`, whose paths match any name.
+# `subscriber_files` and `next_digests` must precede `subscribers`, whose paths match any name.
 PAGES = (
     sign_in,
     overview,
     subscriber_files,
+    next_digests,
     subscribers,
     editions,
     deliveries,

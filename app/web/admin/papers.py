@@ -17,8 +17,8 @@ from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
 from app.web.api import paper_changes, papers
 from app.web.api.auth import Id
 from app.web.api.pagination import window_of
+from app.web.capacity import Capacity
 from app.web.forms import Text
-from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)

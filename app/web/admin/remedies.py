@@ -15,7 +15,7 @@ from app.errors import NotFound
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Scope
 from app.web.api import editions, keys, relevance_models, sources, webhooks
-from app.web.rate_limits import Capacity
+from app.web.capacity import Capacity
 
 
 class Click(NamedTuple):

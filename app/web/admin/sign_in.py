@@ -29,9 +29,9 @@ from app.text.display import sentence
 from app.types import OperatorReport, ReportSection
 from app.web import templating
 from app.web.api import auth
+from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
-from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 from app.web.security import NOT_STORED, PUBLIC_REFERRER, same_site
 from app.web.visitors import visitor

@@ -18,8 +18,8 @@ from app.types import SourceKind
 from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
 from app.web.api import sources
 from app.web.api.auth import Id
+from app.web.capacity import Capacity
 from app.web.forms import Text
-from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)

@@ -10,20 +10,16 @@ import structlog
 from fastapi import APIRouter, BackgroundTasks, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
-from sqlalchemy import func
-from sqlmodel import col, select
 from starlette.datastructures import UploadFile
 
-from app import clock, maintenance, pipeline, subscribers
+from app import clock, maintenance, subscribers
 from app.application import Application
 from app.errors import InvalidInput, NotFound
 from app.storage import job_runs, uploads
-from app.storage.models import Subscriber, SubscriberState
 from app.web.admin.sign_in import Importer, ImportSubmitter, Operator, Reader, back_to, check_form_token, page
 from app.web.api import subscriber_files as api
-from app.web.api.pagination import newest_first, window_of
+from app.web.capacity import Capacity
 from app.web.forms import Text
-from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 from app.web.security import NOT_STORED
 
@@ -31,7 +27,6 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/subscribers"
 SKIPPED_SHOWN = 200
-PREVIEWS_SHOWN = 20  # per page; each page takes a second
 HOLDS = {"": None, "yes": True, "no": False}  # None: if no digest was ever sent
 
 log = structlog.get_logger(__name__)
@@ -42,30 +37,6 @@ def export_subscribers(request: Request, _operator: Reader) -> Response:
     app: Application = request.app.state.paperboy
     headers = {**NOT_STORED, "Content-Disposition": 'attachment; filename="subscribers.csv"'}
     return StreamingResponse(api.export_chunks(app), media_type=api.MEDIA_TYPE, headers=headers)
-
-
-@router.get(PATH + "/next")
-def show_next_digests(
-    request: Request, operator: Reader, due: str = "", cursor: str | None = None
-) -> Response:
-    """Show what all active subscribers, or those who are `due`, would get now, newest subscribers first."""
-    app: Application = request.app.state.paperboy
-    capacity: Capacity = request.app.state.capacity
-    now = clock.utcnow()
-    active = select(Subscriber).where(Subscriber.state == SubscriberState.ACTIVE)
-    if due:
-        active = active.where(col(Subscriber.next_due_at) <= now)
-    with app.db.read() as session:
-        count = session.exec(select(func.count()).select_from(active.subquery())).one()
-        window = window_of(PREVIEWS_SHOWN, cursor)
-        rows, following = newest_first(session, active, col(Subscriber.id), window)
-    with capacity.analyses.take():
-        previews = [*pipeline.preview_due(app, now, [row.id or 0 for row in rows])]
-    previews.sort(key=lambda preview: preview.subscriber_id, reverse=True)
-    return page(
-        request, "admin/next_digests.html", operator, previews=previews, count=count, due=bool(due),
-        next_cursor=following,
-    )  # fmt: skip
 
 
 @router.get(PATH + "/import")

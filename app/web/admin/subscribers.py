@@ -19,9 +19,9 @@ from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
 from app.web.api.pagination import Position, stretch_at, window_of
+from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
-from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)

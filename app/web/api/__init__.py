@@ -50,7 +50,7 @@ from app.web.api import (
     webhooks,
     workers,
 )
-from app.web.rate_limits import Capacity
+from app.web.capacity import Capacity
 
 RESOURCES = (
     subscriber_files,  # before `subscribers`, whose paths match any name

@@ -15,7 +15,7 @@ from app.storage import api_keys
 from app.storage.models import Scope
 from app.web.api import idempotency
 from app.web.api.values import FROM_URL
-from app.web.rate_limits import Capacity
+from app.web.capacity import Capacity
 from app.web.visitors import visitor
 
 WRONG_KEY = "unknown key: it may be mistyped, revoked or expired (see `paperboy key list`)"

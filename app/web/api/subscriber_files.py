@@ -25,7 +25,7 @@ from app.web.api import idempotency, problems
 from app.web.api.auth import CanRead, CanWrite, Limited, Now, Paperboy
 from app.web.api.subscribers import InterestIn
 from app.web.api.values import UrlBoolean
-from app.web.rate_limits import Capacity
+from app.web.capacity import Capacity
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
 

@@ -21,10 +21,10 @@ from app.relevance import query_language
 from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.web import paper_cards
 from app.web.api.values import Day
+from app.web.capacity import Capacity
 from app.web.errors import ErrorPage, please_wait, with_retry_after
 from app.web.http_cache import public_page
 from app.web.paper_cards import Week
-from app.web.rate_limits import Capacity
 from app.web.security import PUBLIC_REFERRER
 from app.web.signed_links import db
 from app.web.templating import page

@@ -20,9 +20,9 @@ from app.papers import bibliography, canonical_rows
 from app.text import sanitize
 from app.types import ParseResult
 from app.web import feedback_overview, pasted_papers
+from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import PreferencesForm, Text
-from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 from app.web.signed_links import allows, db, page, redirect_to_preferences
 

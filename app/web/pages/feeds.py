@@ -24,9 +24,9 @@ from app.storage.models import Paper
 from app.types import Digest, DigestItem, Interest
 from app.web import feed_formats, http_cache, paper_cards, preview
 from app.web.api.values import Day
+from app.web.capacity import Capacity
 from app.web.feed_formats import Feed, FeedEntry
 from app.web.http_cache import CachedResponse, ResponseCache
-from app.web.rate_limits import Capacity
 from app.web.signed_links import PRIVATE, allows
 from app.web.visitors import visitor
 

@@ -20,12 +20,12 @@ from app.subscribers import SignUp
 from app.types import EmptyDigestPolicy, ParseResult
 from app.web import background, forms, paper_cards, pasted_papers
 from app.web import preview as previews
+from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.http_cache import public_page
 from app.web.preview import Preview
 from app.web.proof_of_work import LONGEST_PAUSE, Admission
-from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 from app.web.security import PUBLIC_REFERRER, same_site
 from app.web.templating import page

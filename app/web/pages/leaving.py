@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request, Response
 from app import clock, subscribers
 from app.links import Grant, Purpose
 from app.storage.models import SubscriberState
+from app.web.capacity import Capacity
 from app.web.forms import Text
-from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 from app.web.signed_links import PRIVATE, allows, db, masked_address, page
 

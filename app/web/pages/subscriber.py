@@ -19,9 +19,9 @@ from app.links import LIFETIMES, Grant, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
 from app.storage.models import AddressChange, DeliveryState, Subscriber
 from app.web import background, feedback_overview, forms, preview
+from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.preview import Preview
-from app.web.rate_limits import Capacity
 from app.web.request_bodies import FormRoute
 from app.web.signed_links import allows, db, feed_path, page, redirect_to_preferences, signed_path
 from app.web.visitors import client_ip, visitor

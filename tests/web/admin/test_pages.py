@@ -32,9 +32,9 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip, SourceKind
-from app.web.admin import deliverability, editions, subscriber_files
+from app.web.admin import deliverability, editions, next_digests
 from app.web.admin import subscribers as subscribers_page
-from app.web.rate_limits import WorkSlots
+from app.web.capacity import WorkSlots
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 from tests.web.admin.conftest import ALL, Desk
@@ -900,7 +900,7 @@ def test_next_digests_of_all_subscribers(
     app: Application, sign_in: Callable[..., Desk], people: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In pages, newest first, or only of those who are due."""
-    monkeypatch.setattr(subscriber_files, "PREVIEWS_SHOWN", 1)
+    monkeypatch.setattr(next_digests, "PREVIEWS_SHOWN", 1)
     with app.db.write() as session:
         alice = subscribers.get(session, people[0])
         alice.next_due_at = clock.utcnow() + timedelta(days=1)

@@ -16,7 +16,7 @@ from app.papers import bibliography
 from app.storage.models import Paper, Subscriber, SubscriberState
 from app.subscribers import MatchedReferences
 from app.types import PaperRecord
-from app.web import rate_limits
+from app.web import capacity
 from app.web.pages.feedback import FeedbackAction
 from tests.support import factories
 from tests.web.conftest import ALICE, Link
@@ -261,10 +261,10 @@ def test_pasting_is_rate_limited(
 
 def test_concurrent_pastes_are_limited(client: TestClient, alice: int, link: Link) -> None:
     """Parsing can take seconds, so it must not occupy all threads. The typed text is kept."""
-    limits: rate_limits.Capacity = client.app.state.capacity  # type: ignore[attr-defined]
+    limits: capacity.Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     forms = ((link(Purpose.PREFERENCES, alice) + "/papers", {}), ("/subscribe", FORM))
     with ExitStack() as busy:
-        for _ in range(rate_limits.PASTES):
+        for _ in range(capacity.PASTES):
             busy.enter_context(limits.pastes.take())
         for path, form in forms:
             refused = client.post(path, data={**form, "liked": "A Typed Title"})

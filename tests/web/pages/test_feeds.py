@@ -26,9 +26,9 @@ from app.storage.models import Delivery, DeliveryState, Listing, Paper, Source, 
 from app.subscribers import Preferences
 from app.types import Digest, DigestItem, Interest, MailKind, Section
 from app.web import preview, signed_links
+from app.web.capacity import PASTES, Capacity
 from app.web.http_cache import KEEP
 from app.web.pages import feeds
-from app.web.rate_limits import PASTES, Capacity
 from tests.support import factories, sample_digest
 from tests.web.conftest import BOB, WANTED, Link
 

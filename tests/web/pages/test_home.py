@@ -16,8 +16,9 @@ from app.errors import TooManyRequests
 from app.papers import ingest
 from app.storage.models import Delivery, Event, FormSubmission, Source, Subscriber, SubscriberState
 from app.types import EmptyDigestPolicy, MailKind, PaperRecord, ParseResult, SourceKind
+from app.web.capacity import Capacity
 from app.web.proof_of_work import Challenge
-from app.web.rate_limits import Capacity, RateLimiter
+from app.web.rate_limits import RateLimiter
 from tests.support.mail_server import MailServer
 from tests.web.conftest import ALICE, WANTED
 

@@ -1,0 +1,83 @@
+"""The slots for expensive responses, beside the rate limits, so that a busy server stays responsive.
+
+The web server responds from a pool of 40 threads. All slots together take at most 36 of them, so that the
+front page, unsubscribing and health checks always get a thread. The slots belong to one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import BoundedSemaphore
+
+from app.errors import TooManyRequests
+from app.settings import Settings
+from app.web.rate_limits import HOUR, MINUTE, KeyLimits, RateLimiter
+
+API_REQUESTS = 8  # at once, for all keys together
+ANALYSES = 2  # at once: a backtest takes a second of CPU time and some 40 MB
+JOBS = 2  # at once: refreshes and training requested through the API
+MAILS = 4  # at once: background tasks that send mail
+PASTES = 3  # at once: parsing pasted papers or building the feed of an interest may take seconds
+PREVIEWS = 3  # at once: one is built at a time, the others wait
+SEARCHES, SEARCHES_WAITING = 2, 2
+PAGES, PAGES_WAITING = 2, 3  # at once: more would only share the same CPU
+PATIENCE = 5.0  # seconds that a search or a page waits for a slot
+RETRY_AFTER = 2  # seconds
+
+SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; the limit per operator is counted in the database
+
+
+class WorkSlots:
+    """Slots for one kind of work, `places` in number.
+
+    Up to `waiting` more requests wait for a slot, each for at most `patience` seconds.
+    """
+
+    def __init__(self, places: int, waiting: int = 0, patience: float = 0) -> None:
+        self._room = BoundedSemaphore(places + waiting)
+        self._places = BoundedSemaphore(places)
+        self._patience = patience
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Hold a slot during the block. Raise TooManyRequests if none is free."""
+        with _slot(self._room, 0), _slot(self._places, self._patience):
+            yield
+
+    def check(self) -> None:
+        """Raise TooManyRequests if no slot is free now."""
+        with _slot(self._places, 0):
+            pass
+
+
+@contextmanager
+def _slot(places: BoundedSemaphore, patience: float) -> Iterator[None]:
+    if not (places.acquire(timeout=patience) if patience else places.acquire(blocking=False)):
+        raise TooManyRequests(retry_after=RETRY_AFTER)
+    try:
+        yield
+    finally:
+        places.release()
+
+
+class Capacity:
+    """The slots and rate limits of a web application. Cached pages and feeds are not counted."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.api = WorkSlots(API_REQUESTS)
+        self.analyses = WorkSlots(ANALYSES)
+        self.jobs = WorkSlots(JOBS)
+        self.mails = WorkSlots(MAILS)
+        self.pastes = WorkSlots(PASTES)
+        self.previews = WorkSlots(PREVIEWS)
+        self.searches = WorkSlots(SEARCHES, SEARCHES_WAITING, PATIENCE)
+        self.pages = WorkSlots(PAGES, PAGES_WAITING, PATIENCE)
+        self.keys = KeyLimits(settings.api_requests_per_minute)
+        self.page_limit = RateLimiter(settings.pages_per_minute, MINUTE)
+        self.preview_limit = RateLimiter(settings.previews_per_minute, MINUTE)
+        self.search_limit = RateLimiter(settings.searches_per_minute, MINUTE)
+        self.feed_limit = RateLimiter(settings.feeds_per_minute, MINUTE)
+        self.first_digest_limit = RateLimiter(settings.first_digests_per_hour, HOUR)
+        self.sign_in_link_limit = RateLimiter(SIGN_IN_LINKS_AN_HOUR, HOUR)
+        self.paste_limit = RateLimiter(settings.pastes_per_hour, HOUR)
