@@ -8,10 +8,18 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.doctor import operator_mail
-from app.doctor.findings import Level
+from app.doctor.findings import Level, RemedyAction
 from app.web.api.auth import CanRead, Now, Paperboy
 
 router = APIRouter(prefix="/findings", tags=["findings"])
+
+
+class RemedyOut(BaseModel):
+    """The action that resolves a finding, as the button on the first admin page does."""
+
+    model_config = ConfigDict(from_attributes=True)
+    action: RemedyAction | None = Field(description="None: an operator has to choose one.")
+    subject: str = Field(description="The id or the edition that the action applies to.", examples=["3"])
 
 
 class FindingOut(BaseModel):
@@ -23,6 +31,7 @@ class FindingOut(BaseModel):
     message: str = Field(examples=["failed 3 times in a row: status 404"])
     fix: str = Field(description="What to do about a warning or an error.")
     urgent: bool = Field(description="Whether operators get an alert by mail.")
+    remedy: RemedyOut | None
 
 
 class FindingList(BaseModel):
