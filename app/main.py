@@ -26,7 +26,6 @@ from app.types import Interest
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-ANSWER_DELAY = 2.0  # seconds, on average; used when strangers can reach the service
 
 log = structlog.get_logger(__name__)
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from app.papers.search_feed import SearchablePaper
 from app.relevance import query_language, scoring, search_index
-from app.relevance.archive_search import MAX_RESULTS
+from app.relevance.archive_search import MAX_RESULTS, MIN_SIMILARITY
 from app.relevance.candidate_ranking import MIN_RELEVANCE, CandidateRanker
 from app.relevance.index_fields import ListingFilter
 from app.relevance.matching import MatchIndex
@@ -222,7 +222,11 @@ def measure_disk(folder: Path, arguments: argparse.Namespace) -> None:
     filtered = [*with_syntax(texts, authors)]
     for kind in SYNTAX:
         timed(f"  words and {kind}", search, [text for own, text in filtered if own == kind])
-    timed("  related papers", lambda text: ranker.related(int(text), 5), [*map(str, range(1, 101))])
+    timed(
+        "  related papers",
+        lambda text: ranker.related(int(text), 5, MIN_SIMILARITY),
+        [*map(str, range(1, 101))],
+    )
     timed("  hostile", search, HOSTILE)
     print(memory(), flush=True)
     if reader.papers <= MAX_IN_MEMORY:

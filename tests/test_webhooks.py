@@ -15,7 +15,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.doctor import service_state
 from app.errors import Conflict, InvalidInput
-from app.papers import poll_schedule
+from app.papers import polling
 from app.storage import webhook_endpoints
 from app.storage.models import (
     Delivery,
@@ -171,7 +171,7 @@ def test_failing_source_and_pause(
     with app.db.write() as session:
         source = factories.add_source(session, now)
         for _ in range(5):
-            poll_schedule.record_failure(session, source, "HTTP 500.", now, None)
+            polling.record_failure(session, source, "HTTP 500.", now, None)
         ledger.pause(session, "the relay moves", now)
         ledger.pause(session, "again", now)
         ledger.pause(session, "look at it", now, "2026-11-20")

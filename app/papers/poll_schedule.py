@@ -14,8 +14,7 @@ from app.errors import Conflict
 from app.papers import source_registry, sources
 from app.papers.sources import pacing
 from app.papers.sources.state import FetchedPage, SourceState
-from app.storage import webhook_endpoints
-from app.storage.models import Source, WebhookEvent
+from app.storage.models import Source
 from app.types import SourceKind
 
 POLL_EVERY = {
@@ -27,7 +26,6 @@ POLL_EVERY = {
 }
 CONTINUE_AFTER = timedelta(minutes=1)  # so that other arXiv sources have their turn
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
-REPORTED_FAILURES = 3  # in a row, after which operators are told by webhook
 
 
 def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
@@ -106,9 +104,6 @@ def record_failure(
     """Record a failed poll. The delay grows with each failure, and lasts at least until `retry_at`."""
     delay = _delay(source)
     source.failures, source.last_error = source.failures + 1, error
-    if source.failures == REPORTED_FAILURES:
-        facts = {"source_id": source.id, "name": source.name, "failures": source.failures, "error": error}
-        webhook_endpoints.emit(session, WebhookEvent.SOURCE_FAILED, facts, now)
     source.next_poll_at = max(now + delay, retry_at or now)
     if retry_at and _is_arxiv(source):  # the limit applies to all of arXiv's interfaces
         waiting = or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) < retry_at)

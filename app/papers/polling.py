@@ -27,9 +27,9 @@ from app.papers.sources import deadlines, files, http_client
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.state import FetchedPage
 from app.settings import Settings
-from app.storage import job_runs, live_processes, locks
+from app.storage import job_runs, live_processes, locks, webhook_endpoints
 from app.storage.database import Database
-from app.storage.models import Source
+from app.storage.models import Source, WebhookEvent
 from app.types import IngestSummary, Rejection, SourceKind
 
 POLL_DEADLINE = timedelta(minutes=10)  # for one source in one run; pages read before it are stored
@@ -38,6 +38,7 @@ TIMED_OUT = (
     f"the source was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
     "the next poll continues from there"
 )
+REPORTED_FAILURES = 3  # in a row, after which operators are told by webhook
 CHANGED = "The source was changed during the poll."
 UNREADABLE = "the file cannot be read"
 
@@ -257,13 +258,23 @@ def _record_poll(group: _LeaseGroup, poll: _Poll) -> None:
         elif poll.error:
             if poll.timed_out and poll.pages:  # a large source that made progress
                 row.failures = 0
-            poll_schedule.record_failure(session, row, poll.error, group.now, poll.retry_at)
+            record_failure(session, row, poll.error, group.now, poll.retry_at)
         else:
             poll_schedule.record_success(row, group.now)
         session.flush()  # locks the row, so that its configuration cannot change any more
         session.refresh(row, ["config"])
         if row.config != poll.source.config:
             poll_schedule.record_change(row, poll.retry_at or group.now)
+
+
+def record_failure(
+    session: Session, source: Source, error: str, now: datetime, retry_at: datetime | None
+) -> None:
+    """Record a failed poll. Tell operators by webhook when it is the last of REPORTED_FAILURES."""
+    poll_schedule.record_failure(session, source, error, now, retry_at)
+    if source.failures == REPORTED_FAILURES:
+        facts = {"source_id": source.id, "name": source.name, "failures": source.failures, "error": error}
+        webhook_endpoints.emit(session, WebhookEvent.SOURCE_FAILED, facts, now)
 
 
 @dataclass(frozen=True)

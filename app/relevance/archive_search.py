@@ -32,6 +32,7 @@ from app.storage.models import Source
 from app.types import PaperView
 
 MAX_RESULTS = 1_000  # papers that a search lists
+MIN_SIMILARITY = 0.4  # cosine, for related papers
 MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the threads
 FIRST_INDEX_SECONDS = 20.0  # that they wait; the newest papers are indexed first
 REFRESH_SECONDS = 10.0  # that a thread of the web app waits for an update
@@ -95,7 +96,7 @@ class ArchiveSearch:
         if opened is None:
             return []
         try:
-            return paper_views.in_given_order(session, opened[1].related(paper_id, limit))
+            return paper_views.in_given_order(session, opened[1].related(paper_id, limit, MIN_SIMILARITY))
         except DamagedIndex:
             self._discard(opened[0])
             return []

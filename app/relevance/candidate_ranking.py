@@ -31,7 +31,6 @@ from app.types import PaperView
 ANY_WORD, ALL_WORDS, IN_TITLE, FROM_ORGANIZATION, NEAR = 700, 900, 300, 300, 600  # candidates
 EXAMPLES = 100  # papers from which the meaning of a query with filters is learned
 MIN_RELEVANCE = 0.1  # far less than a paper needs for a digest
-MIN_SIMILARITY = 0.4  # cosine, for related papers
 MAX_NAME_TEXTS = 200  # papers read to see whether a name is an ordinary word
 MAX_CACHED_NAMES = 10_000
 
@@ -132,8 +131,11 @@ class CandidateRanker:
             name for name in required_fields(query) if not self._index.papers_with("labels", labels[name])
         )
 
-    def related(self, paper_id: int, limit: int) -> list[int]:
-        """Return the ids of the most similar papers, or [] if the model has no LSA space."""
+    def related(self, paper_id: int, limit: int, min_similarity: float) -> list[int]:
+        """Return the ids of the most similar papers, or [] if the model has no LSA space.
+
+        `min_similarity` is a cosine.
+        """
         ids, papers = self._index.records([paper_id])
         near = self._builder.near(papers.vectors[0]) if ids else None
         if near is None:
@@ -142,7 +144,7 @@ class CandidateRanker:
         ids, papers = self._index.records([*self._index.find(near, NEAR).ids])
         similarity = papers.vectors @ vector
         order = np.argsort(-similarity, kind="stable")
-        order = order[similarity[order] >= MIN_SIMILARITY]
+        order = order[similarity[order] >= min_similarity]
         return [ids[row] for row in order.tolist() if ids[row] != paper_id][:limit]
 
 

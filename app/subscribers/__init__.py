@@ -3,7 +3,8 @@
 preferences       the values that a subscriber may choose, and clear errors for all others
 stored_interests  interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
-form_submissions  submitted public forms, limits on mail to one mailbox
+form_submissions  submitted public forms
+mailbox_limits    how many mails visitors can request for one mailbox
 declines          who said "I did not ask for this", and for how long it counts
 signup            sign up, confirm, decline, request a link
 account           change preferences, follow authors, mute words, resubscribe

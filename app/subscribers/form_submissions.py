@@ -1,4 +1,4 @@
-"""Store submissions of the public forms, and limit the mail to one mailbox.
+"""Store submissions of the public forms until they are processed, and what was chosen in a sign-up.
 
 A sign-up's choices stay in its row until the owner of the address confirms them. After that, or once they can
 no longer be confirmed, `close` removes all personal data from the row.
@@ -20,7 +20,7 @@ from sqlmodel import Session, col, delete, or_, select
 from app.links import LIFETIMES, Purpose
 from app.storage.database import in_array
 from app.storage.models import FormSubmission, RequestKind
-from app.subscribers import declines
+from app.subscribers import declines, mailbox_limits
 from app.subscribers.address import fold_address
 from app.subscribers.feedback import MatchedReferences
 from app.subscribers.preferences import Preferences
@@ -28,14 +28,6 @@ from app.types import Cadence, EmptyDigestPolicy, Interest, PaperRecord
 
 log = structlog.get_logger(__name__)
 
-# Limits on requested mails to one mailbox: time span and maximum number. Anyone can request them.
-MAX_MAILS = (
-    (timedelta(hours=1), 2),
-    (timedelta(days=1), 3),
-    (timedelta(days=7), 5),
-    (timedelta(days=30), 8),
-)
-HISTORY = max(span for span, _ in MAX_MAILS)
 GIVE_UP = timedelta(days=1)  # older submissions are no longer processed
 
 
@@ -121,20 +113,6 @@ def finish(
     request.subscriber_id = subscriber_id if delivery_id is not None else None
     if request.subscriber_id is None:
         request.preferences, request.liked = {}, {}
-
-
-# --- limits per mailbox
-
-
-def may_mail(session: Session, mailbox: str, now: datetime) -> bool:
-    """Return True if one more requested mail may be sent to the mailbox."""
-    requested = select(FormSubmission.processed_at).where(
-        col(FormSubmission.mailbox) == mailbox,
-        col(FormSubmission.delivery_id).is_not(None),
-        col(FormSubmission.processed_at) > now - HISTORY,
-    )
-    times = [at for at in session.exec(requested) if at is not None]
-    return all(sum(at > now - span for at in times) < most for span, most in MAX_MAILS)
 
 
 # --- choices awaiting confirmation
@@ -224,7 +202,7 @@ def prune(session: Session, now: datetime, confirmable: timedelta = LIFETIMES[Pu
     late = (col(FormSubmission.created_at) < now - GIVE_UP, col(FormSubmission.processed_at).is_(None))
     _close(session, and_(*late))
     useless = (
-        col(FormSubmission.created_at) < now - HISTORY,
+        col(FormSubmission.created_at) < now - mailbox_limits.HISTORY,
         or_(
             col(FormSubmission.declined_at).is_(None),
             col(FormSubmission.declined_at) < now - declines.DECLINE_LASTS,

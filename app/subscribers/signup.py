@@ -19,7 +19,7 @@ from app.links import LIFETIMES, Purpose
 from app.storage.database import advisory_lock, insert_or_ignore
 from app.storage.models import AddressChange, Delivery, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
-from app.subscribers import declines, feedback, form_submissions
+from app.subscribers import declines, feedback, form_submissions, mailbox_limits
 from app.subscribers.address import normalise_address
 from app.subscribers.form_submissions import Choices, SignUp
 from app.subscribers.preferences import Preferences, check
@@ -157,7 +157,7 @@ def _may_confirm(session: Session, request: FormSubmission, now: datetime) -> bo
     return (
         not suppression.is_suppressed(session, request.email)
         and not declines.has_declined(session, request.mailbox, now)
-        and form_submissions.may_mail(session, request.mailbox, now)
+        and mailbox_limits.may_mail(session, request.mailbox, now)
     )
 
 
@@ -167,7 +167,7 @@ def _send_manage_link(
     record_event(session, "link_asked", subscriber, now, request.visitor)
     if suppression.is_suppressed(session, request.email):
         return _NOTHING
-    if not form_submissions.may_mail(session, request.mailbox, now):
+    if not mailbox_limits.may_mail(session, request.mailbox, now):
         return _NOTHING
     return enqueue_requested_mail(session, subscriber, MailKind.MANAGE, now), None
 

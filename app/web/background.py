@@ -19,6 +19,7 @@ from app.web.capacity import Capacity, WorkSlots
 
 log = structlog.get_logger(__name__)
 
+ANSWER_DELAY = 2.0  # seconds, on average, before a form is processed where strangers reach the service
 _RANDOM = random.SystemRandom()
 
 

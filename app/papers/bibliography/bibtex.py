@@ -10,7 +10,7 @@ from bibtexparser.middlewares.names import parse_single_name_into_parts, split_m
 from bibtexparser.model import Block, Entry, ImplicitComment, ParsingFailedBlock, String
 from bibtexparser.splitter import Splitter
 
-from app.papers.bibliography import entry, plain_lines
+from app.papers.bibliography import entry, limits, plain_lines
 from app.papers.bibliography.entry import SHOWN_CHARS, Item
 from app.text import sanitize
 from app.types import Rejection
@@ -113,7 +113,7 @@ def _item(parsed: Entry, strings: Mapping[str, str], row: int) -> Item:
     others = (texts.get(name, "").removeprefix("abs/") for name in _ID_FIELDS)
     authors = []  # given name first; unlike in `entry.names`, "Jr." comes before it, and braces hide commas
     listed = split_multiple_persons_names(" ".join(fields.get("author", "").split()))
-    for person in listed[: entry.AUTHORS_READ]:
+    for person in listed[: limits.MAX_AUTHORS]:
         name = person[: sanitize.NAME_CHARS]
         if parts := dict(_NAME_PART.findall(name)):
             name = " ".join(filter(None, map(parts.get, ("given", "prefix", "family", "suffix"))))

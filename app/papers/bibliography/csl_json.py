@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.errors import UnreadableAnswer
-from app.papers.bibliography import entry
+from app.papers.bibliography import entry, limits
 from app.papers.bibliography.entry import Item
 from app.papers.sources import json_rows
 from app.text import sanitize
@@ -36,7 +36,7 @@ def parse(text: str) -> Iterator[Item]:
         people = [person for person in listed if isinstance(person, dict)] if isinstance(listed, list) else []
         names = (
             _text(person, "literal") or " ".join(filter(None, (_text(person, part) for part in _NAME_PARTS)))
-            for person in people[: entry.AUTHORS_READ]
+            for person in people[: limits.MAX_AUTHORS]
         )
         yield entry.to_item(
             "a CSL JSON entry",

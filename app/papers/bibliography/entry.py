@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from app.papers.bibliography.limits import MAX_AUTHORS
 from app.text import characters, identifiers, sanitize
 from app.types import PaperRecord, Rejection
 
 ABSTRACT_CHARS = 2_000  # arXiv allows 1,920; reading LaTeX takes most of the request time
-AUTHORS_READ = 30
 SHOWN_CHARS = 80  # of an entry that could not be read
 
 _LINK = re.compile(r"https?://\S+", re.IGNORECASE)
@@ -57,7 +57,7 @@ def prose(value: object, limit: int) -> str:
 def names(values: Iterable[str]) -> tuple[str, ...]:
     """Return names with the given name first: “Knuth, Donald E.” becomes “Donald E. Knuth”."""
     authors = []
-    for value in [*values][:AUTHORS_READ]:
+    for value in [*values][:MAX_AUTHORS]:
         last, *given = (part.strip() for part in value[: sanitize.NAME_CHARS].split(","))
         authors.append(sanitize.one_line(" ".join([*given[:1], last, *given[1:]])))
     return tuple(filter(None, authors))

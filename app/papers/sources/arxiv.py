@@ -7,9 +7,8 @@ error as a feed with an error entry or title. Such a feed raises UnreadableAnswe
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from xml.etree.ElementTree import Element
-from zoneinfo import ZoneInfo
 
 from app.errors import SourceError, UnreadableAnswer
 from app.papers.sources import calendar, json_rows, withdrawal, xml_elements
@@ -31,8 +30,6 @@ LISTED_TYPES = ("new", "cross")  # the other types are new versions of announced
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _ARXIV = "{http://arxiv.org/schemas/atom}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
-_EASTERN = ZoneInfo("America/New_York")
-_CUTOFF = time(14, 0)  # submissions up to this time are in that evening's announcement
 
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
@@ -122,19 +119,6 @@ def _record(number: int, entry: Element, day: date | None, *, is_feed: bool) -> 
     )
 
 
-def window(day: date) -> tuple[datetime, datetime]:
-    """Return the beginning and end of the period in which the papers announced on `day` were submitted."""
-    return _cutoff(calendar.announcement_before(day)), _cutoff(day)
-
-
-def _cutoff(day: date) -> datetime:
-    """Return the deadline for the announcement of `day`: 14:00 in New York on the weekday before it."""
-    closing = day - timedelta(days=1)
-    while closing.weekday() >= calendar.SATURDAY:
-        closing -= timedelta(days=1)
-    return datetime.combine(closing, _CUTOFF, _EASTERN).astimezone(UTC)
-
-
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
     """Yield the announcements since the watermark, one page per day.
 
@@ -173,7 +157,7 @@ async def fetch_papers(client: Client, ids: Sequence[str]) -> AsyncIterator[Pars
 
 
 async def _fetch_announcement(client: Client, state: SourceState, day: date) -> ParseResult:
-    since, until = window(day)
+    since, until = calendar.submission_window(day)
     categories = " OR ".join(f"cat:{name}" for name in state.config.get("categories", ()))
     query = state.config.get("query") or categories
     span = f"submittedDate:[{since:%Y%m%d%H%M} TO {until:%Y%m%d%H%M}]"

@@ -1,12 +1,18 @@
-"""PURE. The days on which sources have no papers, so that an empty day is not mistaken for a fault."""
+"""PURE. The days on which sources have no papers, and when arXiv announces what was submitted.
+
+Thus an empty day is not mistaken for a fault.
+"""
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
 from app.types import SourceKind
 
 SATURDAY = 5
+_EASTERN = ZoneInfo("America/New_York")
+ARXIV_CUTOFF = time(14, 0)  # submissions up to this time are in that evening's announcement
 # Days without an arXiv announcement. arXiv publishes its calendar a year ahead: add each new year here.
 ARXIV_HOLIDAYS = {
     date(2026, 11, 26): "Thanksgiving",
@@ -40,3 +46,16 @@ def announcement_before(day: date) -> date:
     while not announces(day):
         day -= timedelta(days=1)
     return day
+
+
+def submission_window(day: date) -> tuple[datetime, datetime]:
+    """Return the beginning and end of the period in which the papers announced on `day` were submitted."""
+    return _cutoff(announcement_before(day)), _cutoff(day)
+
+
+def _cutoff(day: date) -> datetime:
+    """Return the deadline for the announcement of `day`: 14:00 in New York on the weekday before it."""
+    closing = day - timedelta(days=1)
+    while closing.weekday() >= SATURDAY:
+        closing -= timedelta(days=1)
+    return datetime.combine(closing, ARXIV_CUTOFF, _EASTERN).astimezone(UTC)

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from app.errors import UnreadableAnswer
-from app.papers.sources import arxiv
+from app.papers.sources import arxiv, calendar
 from tests.papers.sources.responses import API_ERROR, api, api_entry, feed, feed_entry
 
 DAY = date(2026, 11, 19)
@@ -149,4 +149,4 @@ def test_control_characters() -> None:
 )
 def test_submission_window_of_an_announcement(day: date, since: datetime, until: datetime) -> None:
     """A missed announcement can be requested later without gap or overlap."""
-    assert arxiv.window(day) == (since, until)
+    assert calendar.submission_window(day) == (since, until)
