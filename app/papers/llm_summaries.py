@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import takewhile
 from threading import Event
 
 from sqlmodel import Session, col, func, or_, select
@@ -23,8 +22,9 @@ from app.errors import SourceError, Stopping, UnreadableAnswer
 from app.papers import paper_views
 from app.papers.sources import deadlines, http_client
 from app.settings import Settings
+from app.storage import job_runs
 from app.storage.database import Database
-from app.storage.models import GeneratedSummary, JobRun, Paper, VoteCount
+from app.storage.models import GeneratedSummary, Paper, VoteCount
 from app.text import sanitize
 from app.types import Rejection
 
@@ -78,10 +78,7 @@ def papers_to_summarize(session: Session, now: datetime, days: int) -> list[Pape
 
     Return an empty list during the wait after a failed run.
     """
-    newest = select(JobRun).where(JobRun.job == JOB).order_by(col(JobRun.id).desc()).limit(10)
-    failed = list(takewhile(lambda run: run.error or run.ended_at is None, session.exec(newest).all()))
-    back_off = min(ENDPOINT_BACK_OFF * 2.0 ** (len(failed) - 1), MAX_BACK_OFF)
-    if failed and now < failed[0].started_at + back_off:
+    if job_runs.is_backing_off(session, JOB, now, ENDPOINT_BACK_OFF, MAX_BACK_OFF):
         return []
     upvotes = (
         select(func.max(VoteCount.upvotes)).where(col(VoteCount.paper_id) == col(Paper.id)).scalar_subquery()

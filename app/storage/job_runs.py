@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, cast
 
 import structlog
@@ -70,6 +70,13 @@ def last_runs(session: Session) -> Sequence[JobRun]:
 def failed_jobs(session: Session, _now: datetime) -> list[str]:
     """Return the names of the jobs whose last run failed."""
     return [run.job for run in last_runs(session) if run.error]
+
+
+def is_backing_off(session: Session, job: str, now: datetime, first: timedelta, longest: timedelta) -> bool:
+    """Return whether a job waits because its last runs failed. The wait doubles with each of them."""
+    newest = select(JobRun).where(JobRun.job == job).order_by(col(JobRun.id).desc()).limit(10)
+    failed = list(takewhile(lambda run: run.error or run.ended_at is None, session.exec(newest).all()))
+    return bool(failed) and now < failed[0].started_at + min(first * 2.0 ** (len(failed) - 1), longest)
 
 
 def begin(db: Database, job: str, now: datetime) -> int:
