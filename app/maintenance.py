@@ -26,7 +26,7 @@ from app.delivery import ledger
 from app.digests import restoring
 from app.errors import Conflict, InvalidInput
 from app.links import Purpose
-from app.papers import source_history
+from app.papers import pictures, source_history
 from app.settings import Settings
 from app.storage import (
     admin_sessions,
@@ -134,6 +134,8 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < old_run))
             run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
             run.counts["polls"] += source_history.prune(session, old_run)
+            listed_before = old.date() if app.settings.pictures else None
+            run.counts["pictures"] += pictures.prune(session, listed_before)
             run.counts["webhook_messages"] += webhook_endpoints.prune(session, old_run)
             run.counts["cards"] += ledger.prune_snapshots(session, old)
             subscribers.expire_changes(session, now)

@@ -5,6 +5,7 @@ try_source()       a source that is not added yet → its newest papers; nothing
 recheck()          papers that subscribers were sent or liked → withdrawn since, or with code now
 read_files()       the same for saved responses
 summarise()        papers without a summary → one sentence from a language model, if one is configured
+fetch_pictures()   recently listed papers with the URL of a picture → small copies of the pictures
 train()            the archive → a new model, at night and when the archive has outgrown the old one
 answer_requests()  submitted forms → a confirmation, a link or nothing → mail
 plan()             due subscribers → match → compose → the ledger
@@ -46,7 +47,7 @@ from app.digests import backtesting, explanation, planning
 from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
 from app.errors import ClockError, InvalidInput
-from app.papers import llm_summaries, polling, rechecking, trial
+from app.papers import llm_summaries, picture_fetching, polling, rechecking, trial
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.sources import deadlines
 from app.papers.trial import TrialResult
@@ -70,7 +71,7 @@ from app.types import (
 
 log = structlog.get_logger(__name__)
 
-TRAINING_LEASE = SUMMARY_LEASE = timedelta(minutes=30)  # much longer than training or summarising takes
+TRAINING_LEASE = SUMMARY_LEASE = PICTURE_LEASE = timedelta(minutes=30)  # much longer than these take
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
 
 
@@ -144,6 +145,28 @@ def summarise(app: Application, now: datetime) -> Counter[str]:
             run.reject(outcome.rejections)
             if outcome.endpoint_error:
                 run.fail("the endpoint", outcome.endpoint_error)
+    return run.counts
+
+
+def fetch_pictures(app: Application, now: datetime) -> Counter[str]:
+    """Fetch the pictures of recently listed papers that have none yet, unless the settings turn it off.
+
+    Only one process does so at a time. No job run is recorded if there is nothing to fetch. Must not be
+    called from a running event loop.
+    """
+    if not app.settings.pictures:
+        return Counter()
+    with locks.hold(app.db, picture_fetching.JOB, now, PICTURE_LEASE) as acquired:
+        with app.db.read() as session:
+            missing = picture_fetching.pictures_to_fetch(session, now) if acquired else []
+        if not missing:
+            return Counter()
+        with job_runs.record(app.db, picture_fetching.JOB, now) as run:
+            outcome = deadlines.run(picture_fetching.fetch(app.poll_context, missing, now))
+            run.add(outcome.counts())
+            run.reject(outcome.rejections)
+            for host, error in outcome.host_errors.items():
+                run.fail(host, error)
     return run.counts
 
 

@@ -139,6 +139,7 @@ class Settings(BaseSettings):
     backfill_days: int = Field(default=14, ge=0, le=365)
     user_agent_contact: str = ""
     allow_private_sources: Annotated[tuple[str, ...], NoDecode] = ()
+    pictures: bool = True
 
     # Summaries from a language model, for papers without a summary
     summary_url: str = ""

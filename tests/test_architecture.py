@@ -46,6 +46,7 @@ PURE = (
     "papers.title_differences",
     "papers.display",
     "papers.field_precedence",
+    "papers.picture_encoding",
     "papers.sources.allowed_addresses",
     "papers.sources.calendar",
     "papers.sources.content_decoding",

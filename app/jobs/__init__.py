@@ -61,6 +61,7 @@ JOBS = (
     Job(webhooks.send_events, "*"),
     Job(webhooks.report_editions, "*/10"),
     Job(pipeline.summarise, "*/15"),
+    Job(pipeline.fetch_pictures, "7-59/15"),  # after the sources were polled
     Job(alerts.send_alerts, "*/5"),
     Job(daily_report.send_daily_report, "10"),
     Job(pipeline.train, "43", "2", once_a_day=True),

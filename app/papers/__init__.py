@@ -27,5 +27,8 @@ archive_lists         lists of papers: filtered by day, source and code, or sear
 updated_papers        papers that were withdrawn or got code after they were sent
 search_feed           read the archive for the search index
 display               PURE: format a paper's authors and summary for e-mails and pages
+pictures              the pictures of papers, as pages show them
+picture_fetching      fetch the pictures of recently listed papers
+picture_encoding      PURE: decode an untrusted picture, encode a small copy of it
 llm_summaries         optional one-sentence summaries, written by a language model
 """

@@ -13,7 +13,7 @@ from sqlalchemy import func, or_, update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, NotFound
-from app.papers import field_precedence, stored_fields
+from app.papers import field_precedence, pictures, stored_fields
 from app.papers.field_precedence import Fields
 from app.papers.stored_fields import read_fields, write_fields
 from app.storage.database import advisory_lock
@@ -69,6 +69,7 @@ def merge(
     for table in (Listing, VoteCount):
         of_absorbed = col(table.paper_id) == absorbed.id
         session.execute(update(table).where(of_absorbed).values(paper_id=survivor.id))
+    pictures.take_over(session, survivor, absorbed)
 
 
 def undo_merge(session: Session, merge_id: int, now: datetime) -> None:

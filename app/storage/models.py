@@ -1,7 +1,7 @@
 """The SQLModel tables, in the order in which data flows through them.
 
-Source → Paper (+ Listing, VoteCount, GeneratedSummary, Merge) → TrainedModel → Subscriber, FormSubmission,
-InterestRow → PaperSnapshot, Delivery → Event, Suppression.
+Source → Paper (+ Listing, VoteCount, GeneratedSummary, PaperPicture, Merge) → TrainedModel → Subscriber,
+FormSubmission, InterestRow → PaperSnapshot, Delivery → Event, Suppression.
 """
 
 from __future__ import annotations
@@ -232,6 +232,24 @@ class GeneratedSummary(Row, table=True):
     failures: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     at: datetime = Field(sa_type=UtcDateTime)
+
+
+class PaperPicture(Row, table=True):
+    """A small copy of a paper's picture, or the number of failed attempts to fetch it.
+
+    It belongs to the paper only while `url` is the paper's `thumbnail_url`.
+    """
+
+    paper_id: int = Field(primary_key=True, foreign_key="paper.id")
+    url: str = Field(sa_type=Text)
+    media_type: str = Field(default="", max_length=40)
+    version: str = Field(default="", max_length=16)  # changes with `data`; empty if there is none
+    width: int = 0  # pixels, as of the copy
+    height: int = 0
+    failures: int = 0  # in a row
+    next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # None after the last one
+    fetched_at: datetime = Field(sa_type=UtcDateTime)  # the last attempt
+    data: bytes = Field(default=b"", sa_type=LargeBinary)  # last, so that SQLite reads the others without it
 
 
 class Merge(Row, table=True):

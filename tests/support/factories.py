@@ -10,6 +10,7 @@ from sqlmodel import Session, select
 from app.application import Application
 from app.delivery import ledger
 from app.papers import dedupe
+from app.papers.picture_encoding import encode_small
 from app.storage.database import insert_or_ignore
 from app.storage.models import (
     Delivery,
@@ -17,12 +18,14 @@ from app.storage.models import (
     InterestRow,
     Listing,
     Paper,
+    PaperPicture,
     Source,
     Subscriber,
     SubscriberState,
     VoteCount,
 )
 from app.types import Cadence, Digest, SourceKind
+from tests.support import pictures
 
 
 def add_source(session: Session, now: datetime, name: str = "Hugging Face Daily Papers") -> Source:
@@ -55,6 +58,22 @@ def add_paper(
     session.add(VoteCount(**at, at=now, upvotes=upvotes))
     session.flush()
     return row.id or 0
+
+
+def add_picture(
+    session: Session, paper_id: int, now: datetime, url: str = "https://cdn.test/uploads/a.png"
+) -> bytes:
+    """Insert a fetched picture of a paper, and return its bytes."""
+    encoded = encode_small(pictures.encode(pictures.draw_figure()))
+    session.get_one(Paper, paper_id).thumbnail_url = url
+    session.add(
+        PaperPicture(
+            paper_id=paper_id, url=url, media_type="image/webp", version="1f", width=encoded.width,
+            height=encoded.height, fetched_at=now, data=encoded.data,
+        )
+    )  # fmt: skip
+    session.flush()
+    return encoded.data
 
 
 def add_unlisted_papers(session: Session, count: int, now: datetime, first: int = 0) -> None:

@@ -7,6 +7,7 @@ missing or have the wrong type. The outer `publishedAt` is New York time marked 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -26,6 +27,8 @@ PAPER_URL = "https://huggingface.co/api/papers/"
 NOT_FOUND = 404
 PAGE_ROWS = 100  # the API's maximum; with a lower limit, it silently truncates long days
 MAX_PAGES = 50
+IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
+TITLE_CARDS = "/social-thumbnails/"
 NO_ID = "the row has no arXiv id"
 NO_TITLE = "the row has no title"
 
@@ -82,8 +85,21 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         stars=sanitize.non_negative_int(paper.get("githubStars")),
         code_url=sanitize.url(paper.get("githubRepo")),
         project_url=sanitize.url(paper.get("projectPage")),
-        thumbnail_url=sanitize.url(row.get("thumbnail")),
+        thumbnail_url=_picture_url(row),
     )
+
+
+def _picture_url(row: dict[str, Any]) -> str:
+    """Return the first image that the submitter added, usually a figure, or else the card of the paper."""
+    media = row.get("mediaUrls")
+    urls = [sanitize.url(url) for url in media] if isinstance(media, list) else []
+    images = (url for url in urls if re.split("[?#]", url)[0].lower().endswith(IMAGES))
+    return next(images, "") or sanitize.url(row.get("thumbnail"))
+
+
+def is_title_card(url: str) -> bool:
+    """Return whether a picture is a card that Hugging Face draws for link previews, with the title."""
+    return TITLE_CARDS in url
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:

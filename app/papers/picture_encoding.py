@@ -1,0 +1,72 @@
+"""PURE. Decode an untrusted picture, and encode a small copy of it as WebP without its metadata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from app.errors import UnreadableAnswer
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+MEDIA_TYPE = "image/webp"
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # the decoders that untrusted bytes may reach
+MAX_PIXELS = 16_000_000  # of the original; a transparent one takes up to 16 bytes of memory for each
+MIN_SIDE, MAX_SIDE = 32, 480  # pixels: smaller originals are no figures, larger ones are scaled down
+QUALITY = 80  # of 100
+UNREADABLE = "the picture cannot be decoded"
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPicture:
+    """A picture as it is served. The sizes are in pixels."""
+
+    data: bytes
+    width: int
+    height: int
+
+
+def encode_small(data: bytes) -> EncodedPicture:
+    """Return a copy of a picture, or of its first frame, that fits into MAX_SIDE × MAX_SIDE pixels.
+
+    The format is that of the bytes: what the server says about it is not used. Raise UnreadableAnswer if it
+    is none of FORMATS, is damaged, or has too many or too few pixels.
+    """
+    # Here, because most processes never decode a picture.
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(BytesIO(data), formats=FORMATS) as image:
+            _check_size(*image.size)  # before any pixel is decoded
+            image.draft("RGB", (2 * MAX_SIDE, 2 * MAX_SIDE))  # decodes a large JPEG at less than its size
+            small = _on_white(image)
+            small.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
+            ImageOps.exif_transpose(small, in_place=True)
+            target = BytesIO()
+            small.save(target, "WEBP", quality=QUALITY, exif=b"", icc_profile=b"", xmp=b"")
+            return EncodedPicture(target.getvalue(), *small.size)
+    except UnreadableAnswer:
+        raise
+    except Exception as error:  # decoders raise errors of many types for damaged files
+        raise UnreadableAnswer(f"{UNREADABLE} ({type(error).__name__})") from None
+
+
+def _check_size(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise UnreadableAnswer(f"the picture is too large: {width} × {height} pixels")
+    if min(width, height) < MIN_SIDE:
+        raise UnreadableAnswer(f"the picture is too small: {width} × {height} pixels")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """Return a picture without transparency. Black letters on no ground are unreadable on a dark page."""
+    from PIL import Image
+
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    pixels = image.convert("RGBA")
+    opaque = Image.new("RGBA", pixels.size, "white")
+    opaque.alpha_composite(pixels)
+    return opaque.convert("RGB")

@@ -1,0 +1,173 @@
+"""Fetch the pictures of recently listed papers, and store small copies of them.
+
+Pictures come from strangers: their URLs are in the rows of sources. Each is fetched from public addresses
+only, within limits of time and size, and is decoded and encoded again. Nothing waits for a picture. One that
+cannot be fetched or decoded is tried again a few times, each time after a longer wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from time import monotonic
+
+from sqlmodel import Session, col, func, or_, select
+
+from app.errors import Stopping, UnreadableAnswer
+from app.papers import paper_views, picture_encoding, polling
+from app.papers.picture_encoding import EncodedPicture
+from app.papers.polling import PollContext
+from app.papers.sources import deadlines, http_client
+from app.storage import job_runs
+from app.storage.models import Paper, PaperPicture, VoteCount
+from app.text import sanitize
+from app.types import Rejection
+
+JOB = "fetch_pictures"
+WINDOW = timedelta(days=30)  # less than the shortest retention
+PICTURES_PER_RUN = 100
+DEADLINE = timedelta(minutes=10)  # of a run
+ANSWER_TIMEOUT = timedelta(seconds=60)  # for one picture
+ATTEMPTS = 4
+BACK_OFF = timedelta(hours=1)  # after the first failure of a picture; quadrupled after each further one
+HOST_FAILURES = 3  # in a row, after which a host is left alone until the next run
+NO_PICTURE = (404, 410)  # statuses that are about one picture
+# Before the next run, if a host was left alone. Doubled after each further such run.
+FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=15), timedelta(hours=2)
+NO_ANSWER = "no answer in time"
+NOT_USABLE = "the picture cannot be fetched or decoded"
+
+
+@dataclass(frozen=True, slots=True)
+class PictureToFetch:
+    """A paper whose picture is to be fetched."""
+
+    paper_id: int
+    title: str
+    url: str
+
+    @property
+    def host(self) -> str:
+        return self.url.split("/")[2].lower()
+
+
+@dataclass
+class FetchResult:
+    """The result of a run. `host_errors` has the last error of each host that was left alone."""
+
+    fetched: int = 0
+    rejections: list[Rejection] = field(default_factory=list)
+    host_errors: dict[str, str] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, int]:
+        return {"fetched": self.fetched, "rejected": len(self.rejections)}
+
+
+def pictures_to_fetch(session: Session, now: datetime) -> list[PictureToFetch]:
+    """Return the pictures to fetch now: of the papers that were listed last, most voted first.
+
+    Return an empty list during the wait after a run in which a host failed.
+    """
+    if job_runs.is_backing_off(session, JOB, now, FIRST_WAIT, LONGEST_WAIT):
+        return []
+    upvotes = (
+        select(func.max(VoteCount.upvotes)).where(col(VoteCount.paper_id) == col(Paper.id)).scalar_subquery()
+    )
+    papers = (
+        select(Paper.id, Paper.title, Paper.thumbnail_url)
+        .outerjoin(PaperPicture, col(PaperPicture.paper_id) == col(Paper.id))
+        .where(
+            col(Paper.last_listed_on) > now.date() - WINDOW,
+            col(Paper.merged_into_id).is_(None),
+            *paper_views.PUBLIC,
+            Paper.thumbnail_url != "",
+            or_(
+                col(PaperPicture.paper_id).is_(None),
+                col(PaperPicture.url) != col(Paper.thumbnail_url),
+                col(PaperPicture.next_attempt_at) <= now,
+            ),
+        )
+        .order_by(col(Paper.last_listed_on).desc(), func.coalesce(upvotes, 0).desc(), col(Paper.id))
+    )
+    rows = session.exec(papers.limit(PICTURES_PER_RUN))
+    return [PictureToFetch(paper_id or 0, title, url) for paper_id, title, url in rows]
+
+
+async def fetch(context: PollContext, pictures: Sequence[PictureToFetch], now: datetime) -> FetchResult:
+    """Fetch pictures one after the other, and store them, until the deadline or until the service stops."""
+    deadline = monotonic() + DEADLINE.total_seconds()
+    async with polling.client_of(context, now) as client:
+        fetcher = _Fetcher(context, client, now)
+        for picture in pictures:
+            if context.stopping.is_set() or monotonic() > deadline:
+                break
+            if picture.host not in fetcher.result.host_errors:
+                await fetcher.fetch(picture)
+    return fetcher.result
+
+
+@dataclass
+class _Fetcher:
+    """The state of one run."""
+
+    context: PollContext
+    client: http_client.Client
+    now: datetime
+    result: FetchResult = field(default_factory=FetchResult)
+    failures: Counter[str] = field(default_factory=Counter)  # in a row, by host
+
+    async def fetch(self, picture: PictureToFetch) -> None:
+        """Fetch and store one picture, or store when to try it again."""
+        encoded: EncodedPicture | None = None
+        retry_at: datetime | None = None
+        try:
+            encoded = await self._download(picture)
+        except Stopping:
+            return
+        except Exception as error:  # of any kind, or each run would end at the same picture
+            retry_at = getattr(error, "retry_at", None)
+            # What a stranger's server wrote may have characters that PostgreSQL refuses.
+            reason = NO_ANSWER if isinstance(error, TimeoutError) else sanitize.one_line(str(error))
+            self.result.rejections.append(
+                Rejection(NOT_USABLE, None, f"{reason} {picture.url}", picture.title)
+            )
+            if not (isinstance(error, UnreadableAnswer) or getattr(error, "status", None) in NO_PICTURE):
+                self._note_host_failure(picture.host, reason, retry_at)
+        else:
+            self.result.fetched += 1
+            self.failures.pop(picture.host, None)
+        await asyncio.to_thread(self._store, picture, encoded, retry_at)
+
+    async def _download(self, picture: PictureToFetch) -> EncodedPicture:
+        request = self.client.get(picture.url, public_only=True)
+        seconds = ANSWER_TIMEOUT.total_seconds()
+        response = await deadlines.wait_for(request, seconds, self.context.stopping)
+        return await asyncio.to_thread(picture_encoding.encode_small, response.body)
+
+    def _note_host_failure(self, host: str, reason: str, retry_at: datetime | None) -> None:
+        """Count a failure that may not be about the picture. After a few in a row, leave the host alone."""
+        self.failures[host] += 1
+        if retry_at or self.failures[host] >= HOST_FAILURES:
+            self.result.host_errors[host] = reason
+
+    def _store(
+        self, picture: PictureToFetch, encoded: EncodedPicture | None, retry_at: datetime | None
+    ) -> None:
+        row = PaperPicture(paper_id=picture.paper_id, url=picture.url, fetched_at=self.now)
+        with self.context.db.write() as session:
+            if encoded:
+                row.data, row.media_type = encoded.data, picture_encoding.MEDIA_TYPE
+                row.width, row.height = encoded.width, encoded.height
+                row.version = hashlib.sha256(encoded.data).hexdigest()[:16]
+            else:
+                before = session.get(PaperPicture, picture.paper_id)
+                failures = before.failures if before and before.url == picture.url else 0
+                row.failures = failures + 1
+                if row.failures < ATTEMPTS:
+                    wait_until = self.now + BACK_OFF * 4.0**failures
+                    row.next_attempt_at = max(wait_until, retry_at or wait_until)
+            session.merge(row)

@@ -1,0 +1,70 @@
+"""The pictures of papers, as pages show them: small copies that `picture_fetching` has stored.
+
+A copy is shown only while its URL is the one that the sources give the paper, which may change by a new
+record, by a merge, or when a merge is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date
+
+from sqlalchemy import delete, exists, select
+from sqlmodel import Session, col
+
+from app.papers import canonical_rows
+from app.papers.sources import huggingface
+from app.storage.database import in_array
+from app.storage.models import Paper, PaperPicture
+
+_IS_CURRENT = (col(PaperPicture.version) != "", col(PaperPicture.url) == col(Paper.thumbnail_url))
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a page needs to show a picture. `repeats_title`: it shows nothing else."""
+
+    version: str
+    width: int
+    height: int
+    repeats_title: bool
+
+
+def of_papers(session: Session, ids: Collection[int]) -> dict[int, Picture]:
+    """Return the pictures of the papers that have one."""
+    names = ("paper_id", "version", "width", "height", "url")
+    rows = (
+        select(*(col(getattr(PaperPicture, name)) for name in names))
+        .join(Paper, col(Paper.id) == col(PaperPicture.paper_id))
+        .where(in_array(session, col(PaperPicture.paper_id), ids), *_IS_CURRENT)
+    )
+    return {
+        row.paper_id: Picture(row.version, row.width, row.height, huggingface.is_title_card(row.url))
+        for row in session.execute(rows)
+    }
+
+
+def of_public_paper(session: Session, paper_id: int) -> PaperPicture | None:
+    """Return the stored picture of a paper, following merges, unless the paper is withdrawn or hidden."""
+    paper = canonical_rows.papers(session, [paper_id]).get(paper_id)
+    if paper is None or paper.withdrawn_at or paper.hidden_at:
+        return None
+    row = session.get(PaperPicture, paper.id)
+    return row if row and row.version and row.url == paper.thumbnail_url else None
+
+
+def take_over(session: Session, survivor: Paper, absorbed: Paper) -> None:
+    """Copy the picture of an absorbed row, which keeps it, if its URL is now the survivor's."""
+    row = session.get(PaperPicture, absorbed.id)
+    if row and row.version and row.url == survivor.thumbnail_url:
+        session.merge(PaperPicture(**{**row.model_dump(), "paper_id": survivor.id}))
+
+
+def prune(session: Session, listed_before: date | None) -> int:
+    """Delete the pictures of papers that have not been listed since a day, or all. Return their number."""
+    deleting = delete(PaperPicture)
+    if listed_before:
+        paper = col(Paper.id) == col(PaperPicture.paper_id)
+        deleting = deleting.where(exists().where(paper, col(Paper.last_listed_on) < listed_before))
+    return int(session.execute(deleting).rowcount)  # type: ignore[attr-defined]

@@ -1,0 +1,67 @@
+"""Pictures, and a local web server that serves them as a source's server does."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from types import TracebackType
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+
+def draw_figure(size: tuple[int, int] = (1200, 648), mode: str = "RGB") -> Image.Image:
+    """Draw a curve above two axes, as in a figure of a paper."""
+    width, height = size
+    image = Image.new(mode, size, "white")
+    pen = ImageDraw.Draw(image)
+    pen.line((width // 10, height // 10, width // 10, height * 9 // 10, width, height * 9 // 10), "black", 4)
+    pen.line((width // 10, height * 8 // 10, width // 2, height // 2, width, height // 4), "navy", 6)
+    return image
+
+
+def encode(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    """Return the bytes of a file with the picture."""
+    target = BytesIO()
+    image.save(target, kind, **options)
+    return target.getvalue()
+
+
+class PictureServer:
+    """Use as a context manager. `answers` maps paths to status, headers and body. Others have a figure."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        self.paths: list[str] = []  # of the requests
+        self.figure = encode(draw_figure())
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                owner.paths.append(self.path)
+                usual = (200, {"content-type": "image/png"}, owner.figure)
+                status, headers, body = owner.answers.get(self.path, usual)
+                self.send_response(status)
+                for name, value in {**headers, "content-length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer((host, 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self.url = f"http://{host}:{self._server.server_port}"
+
+    def __enter__(self) -> PictureServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
