@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from threading import Lock
 
 from sqlmodel import Session
 
-from app.papers import display, listings, paper_views
+from app.papers import display, listings, paper_views, pictures
 from app.papers.listings import ListingView
+from app.papers.pictures import Picture
 from app.relevance import trending
 from app.relevance.suggestions import TopicIndex
 from app.storage.database import Database
@@ -31,6 +32,7 @@ class PaperCard:
     authors: str
     summary: str
     trend: Trend
+    picture: Picture | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,9 @@ def latest_day(session: Session) -> date | None:
 
 
 def papers_of_day(
-    session: Session, day: date, limit: int, now: datetime, page: int = 1, *, with_topics: bool = False
+    session: Session, day: date, limit: int, now: datetime, page: int = 1, *, for_page: bool = False
 ) -> Day:
-    """Load a page of at most `limit` papers listed on a day, with topics only on request."""
+    """Load a page of at most `limit` papers listed on a day, with pictures and topics only if `for_page`."""
     papers = paper_views.candidates(session, day, day)
     trends = trending.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
@@ -116,16 +118,16 @@ def papers_of_day(
     before, after = listings.neighbouring_days(session, day)
     pages = math.ceil(len(papers) / limit)
     listing = Day(day, page_cards, len(papers), before, after, page, pages, start + 1)
-    if not with_topics:
+    if not for_page:
         return listing
-    titles = (paper.title for paper in papers)
-    return replace(listing, topics=_topics(session, day - TOPIC_DAYS, day, titles))
+    topics = _topics(session, day - TOPIC_DAYS, day, (paper.title for paper in papers))
+    return replace(listing, cards=with_pictures(session, page_cards), topics=topics)
 
 
 def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekPapers:
     """Load the `limit` most upvoted papers listed in a week."""
     ids, total = listings.most_voted(session, week.first, week.last, limit)
-    shown = cards(paper_views.in_given_order(session, ids), now)
+    shown = with_pictures(session, cards(paper_views.in_given_order(session, ids), now))
     before, _ = listings.neighbouring_days(session, week.first)
     _, after = listings.neighbouring_days(session, week.last)
     return WeekPapers(
@@ -147,7 +149,7 @@ def _topics(session: Session, first: date, last: date, titles: Iterable[str]) ->
 def paper_page(session: Session, paper_id: int, related: Iterable[PaperView], now: datetime) -> PaperPage:
     """Load the content of a paper's page."""
     (paper,) = paper_views.by_ids(session, [paper_id])
-    (card,) = cards([paper], now)
+    (card,) = with_pictures(session, cards([paper], now))
     listed = tuple(listings.of_paper(session, paper_id))
     return PaperPage(card, listed, vote_chart(paper.votes), cards(related, now))
 
@@ -155,6 +157,12 @@ def paper_page(session: Session, paper_id: int, related: Iterable[PaperView], no
 def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
     """Return cards for papers from any days. Each trend ignores the other papers from the same day."""
     return tuple(_card(paper, trending.trends([paper], now)[paper.id]) for paper in papers)
+
+
+def with_pictures(session: Session, plain: Sequence[PaperCard]) -> tuple[PaperCard, ...]:
+    """Return cards with the pictures of the papers that have one."""
+    stored = pictures.of_papers(session, [card.paper.id for card in plain])
+    return tuple(replace(card, picture=stored.get(card.paper.id)) for card in plain)
 
 
 def _card(paper: PaperView, trend: Trend) -> PaperCard:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Literal
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 from sqlmodel import select
 
 from app import clock, subscribers
@@ -20,7 +20,7 @@ from app.text import sanitize
 from app.types import Interest, MailKind, PaperRecord, ParseResult, Skip, SourceKind
 from app.web.pages import archive as web_papers
 from tests.browser import axe
-from tests.support import sample_digest
+from tests.support import factories, sample_digest
 from tests.support.running_app import Live
 
 pytestmark = pytest.mark.browser
@@ -63,6 +63,8 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         session.add(source)
         session.flush()
         ingest.store(session, source, ParseResult(len(papers), tuple(papers)), now)
+        factories.add_picture(session, 1, now)
+        factories.add_picture(session, 2, now, "https://cdn.test/social-thumbnails/papers/2.png")
         alice = subscribers.add(session, "alice@example.org", WANTED, now - timedelta(days=1))
         pasted = [*papers[:2], *(PaperRecord(title=f"{n} {LONG}", authors=(LONG,)) for n in range(9))]
         subscribers.like(
@@ -166,6 +168,56 @@ def test_difficult_titles(live_server: Live, page: Page, paths: dict[str, str]) 
         title = page.get_by_text(RIGHT_TO_LEFT, exact=True).first
         assert title.evaluate("e => getComputedStyle(e).direction") == "rtl", path
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("width", "picture_width"), [(375, 104), (1280, 176)])
+def test_pictures_are_loaded_lazily(live_server: Live, page: Page, width: int, picture_width: int) -> None:
+    """One far below is requested when it comes near. None moves the text or is loaded from elsewhere."""
+    now, hosts, paths = clock.utcnow(), set(), set()
+    with live_server.app.db.write() as session:
+        source = factories.add_source(session, now)
+        for number in range(40):
+            paper_id = factories.add_paper(session, source, f"Paper {number}", now.date(), now, 40 - number)
+            factories.add_picture(session, paper_id, now)
+
+    def note(request: Request) -> None:
+        parts = urlsplit(request.url)
+        hosts.add(parts.netloc)
+        paths.add(parts.path)
+
+    page.on("request", note)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{live_server.url}/day/{now.date()}")
+    pictures = page.locator(".picture")
+    expect(pictures).to_have_count(40)
+    assert pictures.first.evaluate(LOADED_WIDTH) == 480
+    assert "/paper/40/picture" not in paths
+    pictures.last.scroll_into_view_if_needed()
+    assert pictures.last.evaluate(LOADED_WIDTH) == 480
+    assert "/paper/40/picture" in paths
+    assert hosts == {urlsplit(live_server.url).netloc}
+    assert page.evaluate(LAYOUT_SHIFTS) == 0
+    assert pictures.last.evaluate("image => image.offsetWidth") == picture_width
+
+
+LOADED_WIDTH = "image => image.decode().then(() => image.naturalWidth)"
+# The sum of all layout shifts since the page was opened.
+LAYOUT_SHIFTS = """() => new Promise(resolve => new PerformanceObserver(list =>
+    resolve(list.getEntries().reduce((sum, each) => sum + each.value, 0))
+).observe({type: "layout-shift", buffered: true}) || setTimeout(() => resolve(0), 300))"""
+
+
+@pytest.mark.once
+def test_title_cards(live_server: Live, page: Page, paths: dict[str, str]) -> None:
+    """A card that repeats the title is shown on desks and on the paper's page, but not in a phone's list."""
+    for width, visible in ((375, False), (1280, True)):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(f"{live_server.url}{paths['week']}")
+        expect(page.locator(".title-card")).to_be_visible(visible=visible)
+        expect(page.locator(".picture:not(.title-card)")).to_be_visible()
+        page.goto(f"{live_server.url}/paper/2")
+        expect(page.locator(".title-card")).to_be_visible()
 
 
 @pytest.mark.once

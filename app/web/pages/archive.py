@@ -1,4 +1,4 @@
-"""Public archive pages: a paper, search, the papers from a day, the most upvoted papers from a week."""
+"""Public archive pages: a paper and its picture, search, the papers of a day, the most upvoted of a week."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from fastapi.responses import RedirectResponse
 from sqlmodel import Session
 
 from app import clock
+from app.application import Application
 from app.errors import InvalidInterest, NotFound, TooManyRequests
-from app.papers import archive_lists, canonical_rows, listings
+from app.papers import archive_lists, canonical_rows, listings, pictures
 from app.papers.archive_lists import PaperFilter
 from app.relevance import query_language
 from app.relevance.archive_search import ArchiveSearch, SearchPage
@@ -23,7 +24,7 @@ from app.web import paper_cards
 from app.web.api.values import Day
 from app.web.capacity import Capacity
 from app.web.errors import ErrorPage, please_wait, with_retry_after
-from app.web.http_cache import public_page
+from app.web.http_cache import CachedResponse, conditional_response, public_page
 from app.web.paper_cards import Week
 from app.web.security import PUBLIC_REFERRER
 from app.web.signed_links import db
@@ -37,6 +38,8 @@ ON_DAY = 50  # papers per page
 IN_WEEK = 50  # papers
 RELATED = 5  # papers
 MAX_PAGE = 100_000
+# Not longer, because proxies continue to serve the picture of a paper that was hidden.
+FOR_A_WEEK = "public, max-age=604800, immutable"
 _WEEK = re.compile(r"(\d{4})-W(\d{2})", re.ASCII)
 _WITHDRAWN = ErrorPage(
     "This paper was withdrawn",
@@ -74,6 +77,20 @@ def _build_paper(request: Request, number: int) -> Response:
         related = search.related_papers(session, number, RELATED)
         paper_page = paper_cards.paper_page(session, number, related, clock.utcnow())
     return page(request, "paper.html", paper_page=paper_page)
+
+
+@router.get("/paper/{number}/picture")
+def paper_picture(request: Request, number: str, v: str = "") -> Response:
+    """Return the stored copy of a paper's picture. `v` is its version, with which it may be cached."""
+    app: Application = request.app.state.paperboy
+    picture = None
+    if app.settings.pictures:
+        with app.db.read() as session:
+            picture = pictures.of_public_paper(session, _parse_id(number))
+    if picture is None:
+        raise NotFound("There is no picture of this paper here.")
+    caching = {"Cache-Control": FOR_A_WEEK if v == picture.version else "no-cache"}
+    return conditional_response(request, CachedResponse(picture.data, picture.media_type), caching)
 
 
 def _parse_id(text: str) -> int:
@@ -178,11 +195,15 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
                 results = archive.search(parsed.query, parsed.paper_filter, first, RESULTS_PER_PAGE)
             except InvalidInterest as error:
                 parsed.problems["q"] = str(error)
+    cards = paper_cards.cards(results.papers, clock.utcnow())
+    if cards:
+        with db(request).read() as session:
+            cards = paper_cards.with_pictures(session, cards)
     return _search_page(
         request, form, 422 if parsed.problems else 200, problems=parsed.problems, missing=missing,
         empty=empty, sources=sources, results=results, first=first + 1,
         best_first=bool(parsed.query and parsed.query.terms),
-        cards=paper_cards.cards(results.papers, clock.utcnow()),
+        cards=cards,
         pages=math.ceil(results.listed / RESULTS_PER_PAGE),
     )  # fmt: skip
 
@@ -233,9 +254,7 @@ def day_page(request: Request, day: Day, number: Annotated[str, Query(alias="pag
 
 def _build_day(request: Request, day: date, page_number: int) -> Response:
     with db(request).read() as session:
-        listing = paper_cards.papers_of_day(
-            session, day, ON_DAY, clock.utcnow(), page_number, with_topics=True
-        )
+        listing = paper_cards.papers_of_day(session, day, ON_DAY, clock.utcnow(), page_number, for_page=True)
     day_text = f"{day:%A}, {day.day} {day:%B %Y}"
     if not listing.total:
         raise NotFound(f"No paper was listed on {day_text}.")

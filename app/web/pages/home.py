@@ -53,9 +53,7 @@ class NewestDay:
                 with self._db.read() as session:
                     newest = paper_cards.latest_day(session)
                     self._day = (
-                        paper_cards.papers_of_day(
-                            session, newest, PAPERS_ON_FRONT_PAGE, now, with_topics=True
-                        )
+                        paper_cards.papers_of_day(session, newest, PAPERS_ON_FRONT_PAGE, now, for_page=True)
                         if newest
                         else None
                     )

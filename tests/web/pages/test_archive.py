@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from html import unescape
 from pathlib import Path
@@ -11,15 +12,16 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock
+from app import clock, main
 from app.application import Application
 from app.relevance import archive_search
 from app.relevance.archive_search import ArchiveSearch, SearchPage
-from app.storage.models import GeneratedSummary, Listing, Paper, Source, VoteCount
+from app.storage.models import GeneratedSummary, Listing, Paper, PaperPicture, Source, VoteCount
 from app.text import sanitize
 from app.types import PaperRecord, VoteSample
 from app.web import paper_cards, templating, vote_chart
 from app.web.paper_cards import Week
+from tests.support import factories
 from tests.web.pages.test_home import DAY, add_papers, record
 
 AT = datetime(2026, 11, 19, 8, tzinfo=UTC)
@@ -31,6 +33,78 @@ def add_numbered_papers(app: Application, *records: PaperRecord) -> list[int]:
     with app.db.read() as session:
         ids = {row.title: row.id or 0 for row in session.exec(select(Paper))}
     return [ids[record.title] for record in records]
+
+
+# --- pictures
+
+
+def test_pages_show_pictures(app: Application, client: TestClient) -> None:
+    """Lists and the paper's page load one lazily, with its size and a text. Other papers look as before."""
+    figure, card, _ = add_numbered_papers(app, *(record(n, title=f"Herds {n}") for n in (1, 2, 3)))
+    with app.db.write() as session:
+        factories.add_picture(session, figure, AT)
+        factories.add_picture(session, card, AT, "https://cdn.test/social-thumbnails/papers/2.png")
+    pages = {
+        path: client.get(path).text for path in ("/", f"/day/{DAY}", "/week/2026-W47", "/search?q=herds")
+    }
+    rest = 'width="480" height="259" alt="{}" loading="lazy" decoding="async"'
+    expected = [
+        ("picture", f"/paper/{figure}/picture?v=1f", rest.format("Figure for this paper")),
+        ("picture title-card", f"/paper/{card}/picture?v=1f", rest.format("")),
+    ]
+    for path, page in pages.items():
+        assert sorted(re.findall(r'<img class="(.*?)" src="(.*?)" (.*)>', page)) == expected, path
+    assert 'alt="Figure for “Herds 1”"' in client.get(f"/paper/{figure}").text
+    assert 'alt=""' in client.get(f"/paper/{card}").text
+    assert "<figure>" not in client.get("/paper/3").text
+
+
+def test_picture_response(app: Application, client: TestClient) -> None:
+    """With its version in the URL, it may be cached for a week. Otherwise, it is checked each time."""
+    (number,) = add_numbered_papers(app, record(1))
+    with app.db.write() as session:
+        data = factories.add_picture(session, number, AT)
+    answer = client.get(f"/paper/{number}/picture?v=1f")
+    assert (answer.status_code, answer.content) == (200, data)
+    assert answer.headers["content-type"] == "image/webp"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "public, max-age=604800, immutable"
+    assert "content-encoding" not in answer.headers
+    for path in (f"/paper/{number}/picture", f"/paper/{number}/picture?v=2a"):
+        assert client.get(path).headers["cache-control"] == "no-cache"
+    unchanged = client.get(f"/paper/{number}/picture", headers={"If-None-Match": answer.headers["etag"]})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    assert client.head(f"/paper/{number}/picture").headers["content-length"] == str(len(data))
+
+
+@pytest.mark.parametrize("field", ["withdrawn_at", "hidden_at"])
+def test_picture_of_a_paper_that_is_not_public(app: Application, client: TestClient, field: str) -> None:
+    (number,) = add_numbered_papers(app, record(1))
+    with app.db.write() as session:
+        factories.add_picture(session, number, AT)
+        setattr(session.get_one(Paper, number), field, AT)
+    assert client.get(f"/paper/{number}/picture?v=1f").status_code == 404
+
+
+@pytest.mark.parametrize("number", ["1", "2", "0", "-1", "x", "99999999999999999999"])
+def test_missing_picture_is_not_found(app: Application, client: TestClient, number: str) -> None:
+    """So is one that could not be fetched."""
+    add_numbered_papers(app, record(1))
+    with app.db.write() as session:
+        session.add(PaperPicture(paper_id=1, url="", failures=1, fetched_at=AT))
+    assert client.get(f"/paper/{number}/picture").status_code == 404
+
+
+def test_pictures_can_be_turned_off(app: Application) -> None:
+    """Pages and the address of a picture then ignore those that are still stored."""
+    (number,) = add_numbered_papers(app, record(1))
+    with app.db.write() as session:
+        factories.add_picture(session, number, AT)
+    off = replace(app, settings=app.settings.model_copy(update={"pictures": False}))
+    with TestClient(main.create_app(off), base_url="https://paperboy.test") as visitor:
+        assert visitor.get(f"/paper/{number}/picture?v=1f").status_code == 404
+        for path in (f"/day/{DAY}", f"/paper/{number}"):
+            assert "<img" not in visitor.get(path).text
 
 
 # --- a paper
