@@ -16,7 +16,8 @@ preview       show the digest for some interests
 backtest      show which papers interests would have matched over recent days
 explain       show why a paper was or was not sent, or what a subscriber was sent
 send          compose and send the digests that are due
-sending       sending status, rates, notices, sample, pause, resume, cancel, resend, retry
+sending       sending status, rates, notices, sample, hold, pause, resume, cancel, resend,
+              arrived, retry
 subscribers   subscribers list, add, show, why, send-test
 subscriber_changes  subscribers set, pause, resume, unsubscribe, erase, delete-feedback, new-links
 subscriber_files    subscribers import, export

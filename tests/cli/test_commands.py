@@ -539,6 +539,8 @@ def test_sample_of_an_edition(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     assert drawn["sections"][0]["picks"][0]["title"] == "Language Agents that Plan"
     assert "Language Agents that Plan" in run("sending", "sample", pause["edition"]).stdout
     assert parse_output(run("sending", "sample", "1999-01-01", "--json")) == []
+    assert parse_output(run("sending", "sample", "--first-digests", "--json")) == []
+    assert "or --first-digests" in run("sending", "sample", code=1).stderr
 
 
 @pytest.mark.usefixtures("alice_is_due")
@@ -1206,7 +1208,7 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "Mails sent since the backup, from the previous database: 1." in report.stdout
     assert "Anyone who unsubscribed" not in report.stdout
     assert "restored from a backup" in run("sending", "status").stderr
-    assert [row["job"] for row in parse_output(run("runs", "--json"))] == ["restore"]
+    assert [each["job"] for each in parse_output(run("runs", "--json"))] == ["restore"]
     assert parse_output(run("deliveries", "--json"))[0]["state"] == "sent"
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/alone.db")
     restored = run("restore", str(file)).stdout
