@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import calendar
-import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
 
@@ -17,13 +15,12 @@ from app.papers.merging import id_of
 from app.storage.models import Source, SourcePoll
 from app.types import IngestSummary
 
+DAY = timedelta(days=1)
 MAX_REJECTIONS = 20  # stored per poll; all are counted
-HISTORY = timedelta(days=90)
+# A source is silent if the days since its last papers would all be empty less often than this, by its own
+# weekdays in HISTORY. One or two holidays in a row are no silence. Measured by benchmarks/silence.py.
+SILENCE_PROBABILITY, HISTORY = 0.01, timedelta(days=90)
 MIN_DAYS = 5  # with papers, to know how often a source lists any
-MIN_WEEKS = 3  # to know on which days of the week it does
-USUAL_SHARE = 0.75  # of the Mondays, for Monday to be a day on which it does
-HOLIDAYS = 1  # usual days that a source may always miss
-GRACE, SHORTEST_SILENCE = timedelta(days=2), timedelta(days=3)  # for a source without usual days
 
 
 def record(
@@ -52,40 +49,36 @@ def prune(session: Session, before: datetime) -> int:
 
 
 def describe_silence(session: Session, source: Source, now: datetime) -> str:
-    """Return since when a source has listed no paper, if that is unusual for it, or "".
-
-    Its calendar is learned: the days of the week on which it usually lists papers. It is silent if it missed
-    two of them in a row, and more than ever before. A source without such days is silent if its gap is longer
-    than ever before, by two days.
-    """
+    """Return since when a source has listed no paper, if that is unusual for its weekdays, or ""."""
     days = listings.listing_days(session, source.id or 0, (now - HISTORY).date())
-    if len(days) < MIN_DAYS:
+    if not is_silent(days, now.date()):
         return ""
-    gaps, gap = [*itertools.pairwise(days)], (days[-1], now.date())
-    length = (gap[1] - gap[0]).days
-    fact = f"has listed no paper since {days[-1]} ({length} days)"
-    if usual := _usual_weekdays(days):
-        missed = max(_count_missed(each, usual) for each in gaps)
-        is_silent = _count_missed(gap, usual) > max(missed, HOLIDAYS)
-        names = ", ".join(calendar.day_name[weekday] for weekday in sorted(usual))
-        return f"{fact}; it usually does on {names}" if is_silent else ""
-    longest = max(later - day for day, later in gaps)
-    is_silent = timedelta(length) > max(longest + GRACE, SHORTEST_SILENCE)
-    return f"{fact}; its longest gap before was {longest.days} days" if is_silent else ""
+    empty = (now.date() - days[-1]).days - 1
+    expected = sum(1 - chance for chance in _chances_of_no_paper(days, now.date()))
+    return f"has listed no paper since {days[-1]}: usually, {expected:.0f} of these {empty} days have papers"
 
 
-def _usual_weekdays(days: Sequence[date]) -> set[int]:
-    """Return the days of the week on which papers were listed in most weeks. `days` must be ordered."""
-    weeks = ((days[-1] - days[0]).days + 1) / 7
-    counts = Counter(day.weekday() for day in days)
-    if weeks < MIN_WEEKS:
-        return set()
-    return {weekday for weekday, number in counts.items() if number >= USUAL_SHARE * math.floor(weeks)}
+def is_silent(days: Sequence[date], today: date) -> bool:
+    """Return whether a source, which listed papers on these days, is silent. `today` has not ended yet.
+
+    This learns on which weekdays a source lists papers, so no calendar has to be declared: weekends and the
+    day of a weekly list are expected, and a holiday is one day among many.
+    """
+    return len(days) >= MIN_DAYS and math.prod(_chances_of_no_paper(days, today)) < SILENCE_PROBABILITY
 
 
-def _count_missed(gap: tuple[date, date], usual: Collection[int]) -> int:
-    """Return how many usual days lie between two days."""
-    start, end = gap
-    return sum(
-        date.fromordinal(day).weekday() in usual for day in range(start.toordinal() + 1, end.toordinal())
-    )
+def _chances_of_no_paper(days: Sequence[date], today: date) -> Iterator[float]:
+    """Yield for each day between the last one with papers and `today` how often its weekday had none before.
+
+    By Laplace's rule, with one more day without papers than there was.
+    """
+    observed = Counter(each.weekday() for each in _dates(days[0], days[-1] + DAY))
+    with_papers = Counter(each.weekday() for each in days)
+    for day in _dates(days[-1] + DAY, today):
+        weekday = day.weekday()
+        yield 1 - with_papers[weekday] / (observed[weekday] + 1)
+
+
+def _dates(begin: date, end: date) -> Iterator[date]:
+    """Yield the days from `begin` to before `end`."""
+    return (begin + number * DAY for number in range((end - begin).days))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.doctor import alerts, daily_report, service_state
 from app.errors import DeliveryError
+from app.papers import source_history
 from app.settings import Settings
 from app.storage import job_runs
 from app.storage.models import JobRun
@@ -149,36 +150,42 @@ def test_nothing_is_sent_without_operators(app: Application, mail_server: MailSe
     assert mail_server.messages == []
 
 
-def weekdays(until: int) -> Iterator[int]:
-    """Yield the days from Monday to Friday of five weeks, as days after the last of October 2026."""
-    return (day for day in range(until, until - 35, -1) if day % 7 not in (0, 1))
+# Whether a source is silent on Friday, 20 November 2026, by its last days with papers, as days before that.
+WORKDAYS = [number for number in range(70) if (4 - number) % 7 < 5]
 
 
 @pytest.mark.parametrize(
     ("days_with_papers", "is_silent"),
     [
-        ([20, 19, 18, 17, 14, 13, 12], False),  # listed today
-        ([16, 15, 14, 13, 10, 9, 8], False),  # a weekend, and no longer than that and two days
-        ([14, 13, 12, 11, 8, 7, 6], True),
-        ([14, 13], False),  # too few to know
-        ([1, -6, -13, -20, -27, -34], True),  # a weekly source that misses two weeks
-        ([13, 6, -1, -8, -15, -22], False),
-        ([*weekdays(until=17)], True),  # Wednesday and Thursday are missing
-        ([*weekdays(until=18)], False),  # Thursday may be a holiday
-        ([*(day for day in weekdays(until=17) if day not in (4, 5))], False),  # it missed two days before
+        ([1, 2, 3, 4], False),  # too few to know
+        (WORKDAYS[1:], False),  # today's papers are still to come
+        (WORKDAYS[2:], False),  # yesterday was a holiday, perhaps
+        (WORKDAYS[4:], True),  # nothing since Monday
+        (WORKDAYS[2::5], False),  # weekly, on Wednesdays
+        (WORKDAYS[2::5][1:], False),  # one week was left out
+        (WORKDAYS[2::5][3:], True),
+        (list(range(18, 90, 6)), False),  # irregular
+        (list(range(45, 90, 6)), True),
     ],
 )
 def test_silent_source(app: Application, now: datetime, days_with_papers: list[int], is_silent: bool) -> None:
-    """A source is silent if it misses two of its usual days, or is late by two days if it has none."""
+    """A source is silent if it lists nothing on several of the weekdays on which it usually does."""
     with app.db.write() as session:
         source = factories.add_source(session, now, name="The lab")
         source.kind, source.polled_at, source.next_poll_at = SourceKind.FEED, now, now
         for number in days_with_papers:
-            day = now.date().replace(day=1) + timedelta(days=number - 1)
-            factories.add_paper(session, source, f"Paper {number}", day, now)
+            factories.add_paper(session, source, f"Paper {number}", now.date() - number * DAY, now)
     findings = {each.check: each for each in service_state.check(app.db, app.models, now)}
     assert findings["source The lab"].urgent == is_silent
     assert ("has listed no paper since" in findings["source The lab"].message) == is_silent
+
+
+@pytest.mark.parametrize(("days", "is_silent"), [(0, False), (1, False), (4, True)])
+def test_weekends_are_not_silent(days: int, is_silent: bool) -> None:
+    """On a Monday morning, the last papers are of Friday. If they were the last, it shows on Friday."""
+    monday = date(2026, 11, 16)
+    listed = [monday - number * DAY for number in range(3, 80) if (monday - number * DAY).weekday() < 5]
+    assert source_history.is_silent(sorted(listed), monday + days * DAY) == is_silent
 
 
 def test_disk(app: Application, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
