@@ -50,14 +50,14 @@ def build(settings: Settings) -> Application:
     )
 
 
-def create_app(app: Application, answer_delay: float = 0.0) -> FastAPI:
+def create_app(app: Application, *, is_public: bool = False) -> FastAPI:
     """Build the web app.
 
-    A form that requests an e-mail is processed about `answer_delay` seconds after the response.
+    If strangers can reach it, `is_public`, a form that requests an e-mail is processed after a random delay.
     """
     from app.web import site  # other commands than `serve` would start in twice the time
 
-    return site.create(app, _lifespan, answer_delay)
+    return site.create(app, _lifespan, is_public=is_public)
 
 
 def warm_up(site: FastAPI) -> None:

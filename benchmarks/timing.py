@@ -34,7 +34,6 @@ from app.delivery import suppression
 from app.storage import schema
 from app.subscribers import Preferences
 from app.types import Interest
-from app.web import background
 from benchmarks import workload
 from tests.support.mail_server import MailServer
 
@@ -52,7 +51,7 @@ def serve(folder: Path, bound: socket.socket, smtp_port: int) -> None:
         folder, trusted_proxies=(PEER,), smtp_host=PEER, smtp_port=smtp_port, signups_per_hour=10**6
     )
     config = uvicorn.Config(
-        main.create_app(app, background.ANSWER_DELAY),
+        main.create_app(app, is_public=True),
         log_level="error",
         access_log=False,
         proxy_headers=False,

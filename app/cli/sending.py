@@ -24,6 +24,8 @@ sending = typer.Typer(
 )
 
 Edition = Annotated[str, typer.Option("--edition", help="An edition, such as 2026-11-20. Default: all.")]
+OneDelivery = Annotated[int | None, typer.Argument(help="The delivery's number.")]
+AllUncertain = Annotated[str, typer.Option("--edition", help="All uncertain digests of this edition.")]
 Reason = Annotated[str, typer.Option("--reason", help="The reason, shown to other operators.")]
 
 _KIND_NAMES = {
@@ -204,15 +206,16 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
     output.out().print(f"{count_of(ended, 'mail')} of the edition {output.escaped(edition)} cancelled.")
 
 
-@sending.command()
-def resend(
-    delivery: Annotated[int | None, typer.Argument(help="The delivery's number.")] = None,
-    edition: Annotated[str, typer.Option("--edition", help="Resend all uncertain digests of it.")] = "",
-) -> None:
-    """Resend a held mail whose outcome is unknown, with the same Message-ID and content."""
-    now = clock.utcnow()
+def _check_one_given(delivery: int | None, edition: str) -> None:
     if (delivery is None) == (not edition):
         raise InvalidInput("give the number of a delivery, or an edition")
+
+
+@sending.command()
+def resend(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
+    """Resend a held mail whose outcome is unknown, with the same Message-ID and content."""
+    now = clock.utcnow()
+    _check_one_given(delivery, edition)
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if delivery is None:
             resent = ledger.resend_uncertain(session, edition, now)
@@ -225,14 +228,10 @@ def resend(
 
 
 @sending.command()
-def arrived(
-    delivery: Annotated[int | None, typer.Argument(help="The delivery's number.")] = None,
-    edition: Annotated[str, typer.Option("--edition", help="All uncertain digests of it.")] = "",
-) -> None:
+def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
     """Record an uncertain mail as sent, because it arrived. It is not sent again."""
     now = clock.utcnow()
-    if (delivery is None) == (not edition):
-        raise InvalidInput("give the number of a delivery, or an edition")
+    _check_one_given(delivery, edition)
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if delivery is None:
             count = ledger.confirm_uncertain(session, edition, now)

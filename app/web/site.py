@@ -17,6 +17,7 @@ from app.relevance.archive_search import ArchiveSearch
 from app.web import (
     admin,
     api,
+    background,
     capacity,
     errors,
     http_cache,
@@ -53,8 +54,8 @@ UPLOADS = ("/api/v1/subscribers/import", "/admin/subscribers/import")
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
-def create(app: Application, lifespan: Lifespan, answer_delay: float) -> FastAPI:
-    """Build the web app. `answer_delay` is explained at `main.create_app`."""
+def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
+    """Build the web app. `is_public` is explained at `main.create_app`."""
     site = FastAPI(
         title=app.settings.site_name,
         openapi_url=None,
@@ -68,7 +69,7 @@ def create(app: Application, lifespan: Lifespan, answer_delay: float) -> FastAPI
     site.state.admission = proof_of_work.Admission(
         app.db, app.settings.signups_per_hour, app.settings.secret_keys
     )
-    site.state.answer_delay = answer_delay
+    site.state.answer_delay = background.ANSWER_DELAY if is_public else 0.0
     site.state.previews = preview.Previews(app)
     site.state.feed_cache = http_cache.ResponseCache()
     site.state.page_cache = http_cache.ResponseCache(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import httpx
 import pytest
@@ -27,6 +26,7 @@ from app.subscribers import Preferences
 from app.types import PaperRecord, PaperView, ParseResult, Rejection
 from tests.support import factories
 from tests.support.http_server import FakeHttpServer
+from tests.support.local_web_server import LocalWebServer, QuietHandler
 
 URL, MODEL, KEY = "https://model.test/v1", "small-1", "sk-very-secret"
 ABSTRACT = (
@@ -346,7 +346,7 @@ def test_response_of_another_api() -> None:
 def model_server(answer: Callable[[dict[str, object]], bytes]) -> Iterator[str]:
     """Run a real HTTP server on this machine. Yields its URL."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler, BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["content-length"])))
             body = answer(request)
@@ -355,18 +355,8 @@ def model_server(answer: Callable[[dict[str, object]], bytes]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with LocalWebServer(Handler) as server:
+        yield f"{server.url}/v1"
 
 
 def test_real_http_connection(app: Application, now: datetime) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from io import BytesIO
-from types import TracebackType
 from typing import Any
 
 from PIL import Image, ImageDraw
+
+from tests.support.local_web_server import LocalWebServer, QuietHandler
 
 
 def draw_figure(size: tuple[int, int] = (1200, 648), mode: str = "RGB") -> Image.Image:
@@ -28,7 +28,7 @@ def encode(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     return target.getvalue()
 
 
-class PictureServer:
+class PictureServer(LocalWebServer):
     """Use as a context manager. `answers` maps paths to status, headers and body. Others have a figure."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
@@ -37,7 +37,7 @@ class PictureServer:
         self.figure = encode(draw_figure())
         owner = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler, BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 owner.paths.append(self.path)
                 usual = (200, {"content-type": "image/png"}, owner.figure)
@@ -48,20 +48,4 @@ class PictureServer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer((host, 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self.url = f"http://{host}:{self._server.server_port}"
-
-    def __enter__(self) -> PictureServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(Handler, host)

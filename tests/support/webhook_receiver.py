@@ -6,11 +6,11 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.local_web_server import LocalWebServer, QuietHandler
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Received:
         return expected in self.headers["webhook-signature"].split(" ")
 
 
-class WebhookReceiver:
+class WebhookReceiver(LocalWebServer):
     """Use as a context manager. It answers with `status`, and `headers`, and records all requests."""
 
     def __init__(self, status: int = 204) -> None:
@@ -42,7 +42,7 @@ class WebhookReceiver:
         self.received: list[Received] = []
         owner = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler, BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 names = {name.lower(): value for name, value in self.headers.items()}
@@ -54,20 +54,5 @@ class WebhookReceiver:
                 self.end_headers()
                 self.wfile.write(owner.answer)
 
-            def log_message(self, *_: object) -> None:
-                """Write nothing to standard error."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hooks/s3cret"
-
-    def __enter__(self) -> WebhookReceiver:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(Handler)
+        self.url += "/hooks/s3cret"
