@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from app import clock, jobs
+from app import clock
 from app.application import Application
-from app.jobs import scheduler
+from app.jobs import schedule, scheduler
 from app.links import LIFETIMES, LinkSigner, Purpose
 from app.mail.composer import Composer
 from app.mail.render import Renderer
@@ -77,7 +77,7 @@ def running_jobs(app: Application) -> Iterator[None]:
     else:
         from app.jobs.worker import running as engine  # an extra
     with workers.registered(app.db), engine(app):
-        log.info("jobs started", engine=engine.__module__, jobs=[job.name for job in jobs.JOBS])
+        log.info("jobs started", engine=engine.__module__, jobs=[job.name for job in schedule.JOBS])
         yield
     log.info("jobs stopped")
 

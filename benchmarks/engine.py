@@ -31,12 +31,12 @@ import structlog
 from sqlalchemy import text
 from sqlmodel import col, func, select
 
-from app import jobs, pipeline
 from app import main as application
+from app import pipeline
 from app.application import Application
 from app.delivery.ledger.claims import BATCH_SIZE
 from app.digests import planning
-from app.jobs import scheduler, worker
+from app.jobs import schedule, scheduler, worker
 from app.storage import schema, workers
 from app.storage.database import Database
 from app.storage.models import Delivery, DeliveryState
@@ -72,8 +72,8 @@ def _work(engine: str, settings: dict[str, Any], orders: Connection) -> None:
     structlog.configure(processors=[endtoend._drop])
     defaults = workload.settings(Path(settings["journal_dir"]))
     app = application.build(defaults.model_copy(update=settings))
-    empty = jobs.Job(do_nothing, "0", "0", lane=jobs.Lane.SEND, is_shared=True, has_more=_any_left)
-    jobs.JOBS = (*(job for job in jobs.JOBS if job.work in LOCAL_JOBS), empty)
+    empty = schedule.Job(do_nothing, "0", "0", lane=schedule.Lane.SEND, is_shared=True, has_more=_any_left)
+    schedule.JOBS = (*(job for job in schedule.JOBS if job.work in LOCAL_JOBS), empty)
     running: Any = {"apscheduler": scheduler, "procrastinate": worker}[engine].running
     with workers.registered(app.db), running(app) as background:
         orders.send("ready")

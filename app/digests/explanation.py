@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import date, datetime
 
@@ -29,7 +28,7 @@ from app.digests.selection import Selection, SelectionOutcome
 from app.errors import NotFound
 from app.papers import canonical_rows, paper_views
 from app.relevance.cut_offs import FLOOR
-from app.storage.models import Delivery, DeliveryState, Listing, Paper, Source, Subscriber
+from app.storage.models import Delivery, Listing, Paper, Source, Subscriber
 from app.subscribers import schedule
 from app.text import sanitize
 from app.types import Digest, DigestItem, MailKind, Match, PaperView, Section, Skip
@@ -123,13 +122,6 @@ def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
     return paper, paper_views.by_ids(session, [requested_id])[0]
 
 
-def _hold_reason(pauses: Mapping[str, str], row: Delivery) -> str:
-    """Return why a digest is held back, or "". `pauses` has the reason of each pause by its scope."""
-    is_held_first = row.state is DeliveryState.PENDING and row.next_attempt_at is None
-    scopes = (ledger.ALL_EDITIONS, row.edition, *([ledger.FIRST_DIGESTS] if is_held_first else []))
-    return next((pauses[scope] for scope in scopes if scope in pauses), "")
-
-
 def _past_deliveries(
     context: DigestContext, session: Session, subscriber_id: int, paper: int
 ) -> tuple[PastDelivery, ...]:
@@ -151,14 +143,14 @@ def _past_deliveries(
         if any(contained(number, row.created_at) for number in papers.get(row.id or 0, ()))
     ]
     restored_digests = context.snapshots.restore(session, [digests[row.id or 0] for row in rows])
-    pauses = {pause.edition: pause.reason for pause in ledger.pauses(session)}
+    pauses = ledger.pauses(session)
     return tuple(
         PastDelivery(
             delivery_id=row.id or 0,
             edition=row.edition,
             state=row.state,
             state_reason=row.reason or row.smtp_text,
-            hold_reason=_hold_reason(pauses, row),
+            hold_reason=ledger.hold_reason(pauses, row),
             possibly_delivered=row.possibly_delivered,
             next_attempt_at=row.next_attempt_at,
             created_at=row.created_at,

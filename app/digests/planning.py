@@ -244,12 +244,12 @@ def _plan_shard(
     if context.db.locks_rows:
         with context.db.write() as session:
             requests, entries = _compose(session, builder, recent, due, soon)
-            entries = _held(context, session, entries, now)
+            entries = _hold_entries(context, session, entries, now)
             return _write_down(session, builder, recent, requests, entries, now, soon)
     with context.db.read_then_write() as session:
         requests, entries = _compose(session, builder, recent, due, soon)
         if not has_changed(session):
-            entries = _held(context, session, entries, now)
+            entries = _hold_entries(context, session, entries, now)
             return _write_down(session, builder, recent, requests, entries, now, soon)
     with context.db.write() as session:
         ids = [request.subscriber.id or 0 for request in requests]
@@ -260,7 +260,7 @@ def _plan_shard(
         unchanged = [before for before in requests if before == current.get(before.subscriber.id)]
         unchanged_ids = {request.subscriber.id for request in unchanged}
         entries = [entry for entry in entries if entry.subscriber_id in unchanged_ids]
-        entries = _held(context, session, entries, now)
+        entries = _hold_entries(context, session, entries, now)
         return _write_down(session, builder, recent, unchanged, entries, now, soon)
 
 
@@ -269,7 +269,9 @@ def _load(session: Session, rows: Select[Any]) -> list[DueSubscriber]:
     return [*map(DueSubscriber._make, session.connection().execute(rows))]
 
 
-def _held(context: DigestContext, session: Session, entries: Sequence[Entry], now: datetime) -> list[Entry]:
+def _hold_entries(
+    context: DigestContext, session: Session, entries: Sequence[Entry], now: datetime
+) -> list[Entry]:
     """Hold new editions, if each needs approval, and the first digests of imported subscribers.
 
     Must be called in the transaction that writes the entries.

@@ -79,7 +79,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
 
 def _check_pauses(session: Session) -> Iterator[Finding]:
     pauses = session.exec(select(SendingPause)).all()
-    begun = ledger.begun(session, [pause.edition for pause in pauses])
+    begun = ledger.planned_editions(session, [pause.edition for pause in pauses])
     for pause in pauses:
         edition, awaits_approval = pause.edition, pause.reason == ledger.AWAITS_APPROVAL
         if awaits_approval and edition not in begun:

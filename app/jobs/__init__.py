@@ -1,83 +1,9 @@
-"""The jobs: which function of the service runs when.
+"""The jobs of the service, and how they run.
 
+schedule      the list of jobs, each with its times
 scheduler     runs them in one process, on SQLite
 worker        shares them among all processes, on PostgreSQL
 
 Every job asks our own tables what is due now, so it may run late, twice, or in several processes at once.
 Jobs that must run once a night on only one machine are marked `once_a_day`.
 """
-
-from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
-
-from app import maintenance, pipeline, webhooks
-from app.application import Application
-from app.doctor import alerts, daily_report
-from app.storage import locks
-
-
-class Lane(StrEnum):
-    """A group of jobs that a process runs one after another, or `upkeep`, whose jobs run side by side."""
-
-    SEND = "send"
-    PLAN = "plan"
-    SIGN = "sign"
-    UPKEEP = "upkeep"
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A function of the service, and when it runs: hour and minute in UTC, in cron notation.
-
-    `is_shared`: several processes may run it at once. `has_more`: whether there is enough work for another.
-    """
-
-    work: Callable[[Application, datetime], object]
-    minute: str
-    hour: str = "*"
-    once_a_day: bool = False  # among all processes on all machines
-    lane: Lane = Lane.UPKEEP
-    is_shared: bool = False
-    has_more: Callable[[Application, datetime], bool] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.work.__name__
-
-
-JOBS = (
-    # Three lanes, so that mails are sent while others are still being planned or signed.
-    Job(pipeline.send, "*", lane=Lane.SEND, is_shared=True, has_more=pipeline.has_more_to_send),
-    Job(pipeline.plan, "*", lane=Lane.PLAN, is_shared=True, has_more=pipeline.has_more_to_plan),
-    Job(pipeline.sign_ahead, "*", lane=Lane.SIGN, is_shared=True, has_more=pipeline.has_more_to_sign),
-    Job(pipeline.answer_requests, "*"),  # forms that an exited process left behind
-    # Each source stores the time of its own next poll, and only one process polls it at a time.
-    Job(pipeline.refresh, "*/5", is_shared=True),
-    Job(pipeline.read_bounces, "*/5"),
-    Job(webhooks.send_events, "*"),
-    Job(webhooks.report_editions, "*/10"),
-    Job(pipeline.summarise, "*/15"),
-    Job(pipeline.fetch_pictures, "7-59/15"),  # after the sources were polled
-    Job(alerts.send_alerts, "*/5"),
-    Job(daily_report.send_daily_report, "10"),
-    Job(pipeline.train, "43", "2", once_a_day=True),
-    # Every hour until each source could be asked. Before 01:00, arXiv is often busy.
-    Job(pipeline.recheck, "37", "3-9", once_a_day=True),
-    Job(maintenance.prune, "17", "3", once_a_day=True),
-)
-NIGHTLY_LEASE = timedelta(hours=2)  # after it, another machine may start the same nightly job
-
-
-def run(app: Application, job: Job, now: datetime) -> None:
-    """Run a job, unless it runs once a day and has run today."""
-    if not job.once_a_day:
-        job.work(app, now)
-        return
-    day = app.timeline(now).start.date().isoformat()
-    with locks.hold(app.db, f"{job.name} once a day", now, NIGHTLY_LEASE, edition=day) as acquired:
-        if acquired:
-            job.work(app, now)

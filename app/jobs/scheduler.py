@@ -1,6 +1,6 @@
 """Run the jobs in this process, in threads. The only file that uses APScheduler.
 
-There is no job store: `jobs` explains why none is needed.
+There is no job store: `app.jobs` explains why none is needed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 
-from app import clock, jobs, pipeline
+from app import clock, pipeline
 from app.application import Application
-from app.jobs import Job
+from app.jobs import schedule
+from app.jobs.schedule import Job
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +30,7 @@ def running(app: Application) -> Iterator[BackgroundScheduler]:
     At its end, running jobs finish first, so that a mail in flight gets its reply.
     """
     scheduler = BackgroundScheduler(timezone=UTC)
-    for job in jobs.JOBS:
+    for job in schedule.JOBS:
         scheduler.add_job(
             run,
             CronTrigger(hour=job.hour, minute=job.minute, second="0", timezone=UTC),
@@ -60,6 +61,6 @@ def _send_soon(app: Application, scheduler: BackgroundScheduler) -> None:
 def run(app: Application, job: Job) -> None:
     """Run a job now. A failure is logged, and the job runs again at its next time."""
     try:
-        jobs.run(app, job, clock.utcnow())
+        schedule.run(app, job, clock.utcnow())
     except Exception:
         log.exception("job failed", job=job.name)

@@ -31,9 +31,10 @@ from procrastinate.worker import Worker as LaneWorker
 from psycopg import Error as PostgresError
 from sqlalchemy.engine import URL
 
-from app import clock, jobs
+from app import clock
 from app.application import Application
-from app.jobs import Job, Lane
+from app.jobs import schedule
+from app.jobs.schedule import Job, Lane
 from app.storage import workers
 
 UPKEEP_JOBS = 4  # of the upkeep lane, that a process runs side by side
@@ -70,7 +71,7 @@ class Worker:
         self._engines = {lane: procrastinate.App(connector=self._connector) for lane in Lane}
         self._lanes: dict[Lane, LaneWorker] = {}
         self._running_jobs: set[int | None] = set()
-        self._tasks = {job.name: self._add(job) for job in jobs.JOBS}
+        self._tasks = {job.name: self._add(job) for job in schedule.JOBS}
         # Without a lock: if the process that holds it died, no other could rescue its jobs.
         self._tasks["rescue"] = self._add_periodic(self._rescue, "rescue", "* * * * *", Lane.UPKEEP)
         self._tasks["forget"] = self._add_periodic(self._forget, "forget", "7 * * * *", Lane.UPKEEP)
@@ -106,7 +107,7 @@ class Worker:
             now = clock.utcnow()
             if job.has_more and self._has_spare_process(recruits) and job.has_more(self._app, now):
                 self.defer(job.name, recruits + 1)
-            jobs.run(self._app, job, now)
+            schedule.run(self._app, job, now)
 
         lock = None if job.is_shared else job.name
         retry = procrastinate.RetryStrategy(max_attempts=MAX_RETRIES, wait=RETRY_SECONDS)

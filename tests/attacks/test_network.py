@@ -24,12 +24,13 @@ import trustme
 import uvicorn
 from sqlmodel import select
 
-from app import clock, jobs, pipeline
+from app import clock, pipeline
 from app.application import Application
 from app.bounces import imap_mailbox
 from app.cli import serve
 from app.errors import InvalidInput, SourceError, UnreadableAnswer
-from app.jobs import Job, scheduler
+from app.jobs import schedule, scheduler
+from app.jobs.schedule import Job
 from app.papers import poll_schedule, polling, source_registry
 from app.papers.sources import allowed_addresses, deadlines, feed, http_client
 from app.papers.sources.allowed_addresses import Allowed
@@ -358,7 +359,7 @@ def test_sigterm_during_a_slow_response(
     """SIGTERM once had no effect for 90 seconds."""
     app = allow_localhost(app)
     [number] = add_feeds(app, now, f"{stranger.url}/body")
-    monkeypatch.setattr(jobs, "JOBS", (Job(pipeline.refresh, minute="0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(pipeline.refresh, minute="0"),))
     with scheduler.running(app) as background:
         background.get_job("refresh").modify(next_run_time=datetime.now(UTC))
         assert stranger.trickling.wait(30)

@@ -100,6 +100,13 @@ def test_only_coming_editions_are_held(service: Application, edition: str, now: 
         ledger.hold(session, edition, now)
 
 
+@pytest.mark.parametrize("edition", ["2026-11-20", "2026-W47", "9999-12-31", "9999-W52"])
+def test_far_editions_can_be_held(service: Application, edition: str, now: datetime) -> None:
+    with service.db.write() as session:
+        ledger.hold(session, edition, now)
+        assert [pause.edition for pause in ledger.pauses(session)] == [edition]
+
+
 def test_edition_that_has_begun_is_not_held(service: Application, now: datetime) -> None:
     with service.db.write() as session:
         ledger.hold(session, "2026-W47", now)
@@ -165,6 +172,20 @@ def test_first_digests_are_held_until_they_are_released(
         sent = select(Delivery).where(Delivery.state == DeliveryState.SENT)
         editions = [row.edition for row in session.exec(sent.where(col(Delivery.subscriber_id) > 2))]
     assert editions == ["2026-11-23"] * 2
+
+
+def test_import_pause_that_ends_releases_what_it_held(
+    live: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """The import added nobody, but a planner ran meanwhile."""
+    pipeline.send_due(live, now + timedelta(days=1))
+    with live.db.write() as session:
+        (pause,) = ledger.pauses(session)
+        assert ledger.draw_held(session, 5)[0] == 2
+        assert ledger.end_import_pause(session, pause.since, ledger.FIRST_DIGESTS)
+        assert ledger.draw_held(session, 5)[0] == 0
+    pipeline.send_due(live, now + timedelta(days=1, minutes=1))
+    assert recipients(mail_server) == ["alice", "alice", "bob", "carol", "dan"]
 
 
 def test_import_of_nobody_holds_nothing(live: Application, now: datetime) -> None:

@@ -206,7 +206,9 @@ def _work(order: Order) -> dict[str, int]:
 
     Jobs that poll sources are left out.
     """
-    _replace("app.jobs:JOBS", lambda all_jobs: tuple(job for job in all_jobs if job.name not in POLLING))
+    _replace(
+        "app.jobs.schedule:JOBS", lambda all_jobs: tuple(job for job in all_jobs if job.name not in POLLING)
+    )
     _replace("app.clock:utcnow", lambda _: _Clock(order.now))
     _replace("app.jobs.scheduler:running", _hurry)
     _replace("app.jobs.worker:running", _hurry)

@@ -12,11 +12,12 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from app import clock, jobs, main, maintenance, pipeline, webhooks
+from app import clock, main, maintenance, pipeline, webhooks
 from app.application import Application
 from app.digests import planning
 from app.doctor import alerts, daily_report
-from app.jobs import Job, scheduler
+from app.jobs import schedule, scheduler
+from app.jobs.schedule import Job
 from app.settings import Settings
 from app.storage import live_processes, workers
 from app.storage.models import Lock
@@ -69,7 +70,7 @@ def test_jobs_are_functions_of_the_pipeline() -> None:
         pipeline.recheck,
         maintenance.prune,
     ]
-    assert [job.work for job in jobs.JOBS] == verbs
+    assert [job.work for job in schedule.JOBS] == verbs
 
 
 def test_failing_job_is_run_again(app: Application) -> None:
@@ -95,7 +96,7 @@ def test_stop_waits_for_running_jobs(app: Application, monkeypatch: pytest.Monke
         may_end.wait(timeout=30)
         ended.set()
 
-    monkeypatch.setattr(jobs, "JOBS", (Job(slow, minute="*"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(slow, minute="*"),))
     with scheduler.running(app) as background:
         background.get_job("slow").modify(next_run_time=datetime.now(UTC))
         assert started.wait(timeout=30)
@@ -108,7 +109,7 @@ def test_web_app_runs_jobs_if_enabled(
     enabled: bool, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is then registered as a worker, until it stops."""
-    monkeypatch.setattr(jobs, "JOBS", ())
+    monkeypatch.setattr(schedule, "JOBS", ())
     built = main.build(settings.model_copy(update={"scheduler": enabled}))
     with TestClient(main.create_app(built)) as client:
         assert client.get("/healthz").status_code == 200
@@ -151,7 +152,7 @@ def test_nightly_job_runs_on_one_machine(app: Application, settings: Settings) -
 
 
 def test_only_nightly_jobs_are_limited_to_once_a_day() -> None:
-    assert {job.name for job in jobs.JOBS if job.once_a_day} == {"train", "recheck", "prune"}
+    assert {job.name for job in schedule.JOBS if job.once_a_day} == {"train", "recheck", "prune"}
 
 
 def test_sending_during_planning(

@@ -15,9 +15,10 @@ import pytest
 from psycopg_pool import AsyncConnectionPool
 from sqlalchemy import text
 
-from app import jobs, main
+from app import main
 from app.application import Application
-from app.jobs import Job, Lane, worker
+from app.jobs import schedule, worker
+from app.jobs.schedule import Job, Lane
 from app.settings import Settings
 from app.storage import workers
 from app.storage.models import WorkerRow
@@ -70,7 +71,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Replace all jobs by one, `<lambda>`, which adds a number to this list."""
     counted: list[int] = []
-    monkeypatch.setattr(jobs, "JOBS", (Job(lambda *_: counted.append(1), "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(lambda *_: counted.append(1), "0", "0"),))
     return counted
 
 
@@ -90,7 +91,7 @@ def test_periodic_job_runs_once_for_the_fleet(
     def tick(_app: Application, _now: datetime) -> None:
         calls.append(datetime.now(UTC))
 
-    monkeypatch.setattr(jobs, "JOBS", (Job(tick, "*"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(tick, "*"),))
     apps = [build() for _ in range(3)]
     began = datetime.now(UTC)
     with ExitStack() as stack:
@@ -126,7 +127,7 @@ def test_failing_job_does_not_recruit_without_end(
         raise ConnectionError("the relay is away")
 
     job = Job(fail, "0", "0", lane=Lane.SEND, is_shared=True, has_more=lambda *_: True)
-    monkeypatch.setattr(jobs, "JOBS", (job,))
+    monkeypatch.setattr(schedule, "JOBS", (job,))
     apps = [build() for _ in range(2)]
     register(apps[0], 4)
     with ExitStack() as stack:
@@ -153,7 +154,7 @@ def test_job_with_more_work_recruits_other_processes(
         return len(busy) < 3
 
     job = Job(share, "0", "0", lane=Lane.SEND, is_shared=True, has_more=has_more)
-    monkeypatch.setattr(jobs, "JOBS", (job,))
+    monkeypatch.setattr(schedule, "JOBS", (job,))
     apps = [build() for _ in range(3)]
     register(apps[0], 3)
     with ExitStack() as stack:
@@ -175,7 +176,7 @@ def test_exclusive_job_runs_in_one_process_at_a_time(
         ended.wait(PATIENCE)
         running[0] -= 1
 
-    monkeypatch.setattr(jobs, "JOBS", (Job(exclusive, "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(exclusive, "0", "0"),))
     apps = [build() for _ in range(2)]
     with ExitStack() as stack:
         started = [stack.enter_context(worker.running(app)) for app in apps]
@@ -201,7 +202,7 @@ def test_failed_job_is_listed_for_the_operator(
         if len(calls) == 1:
             raise ConnectionError("the relay is away")
 
-    monkeypatch.setattr(jobs, "JOBS", (Job(fail_once, "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(fail_once, "0", "0"),))
     app = build()
     with worker.running(app) as started:
         started.defer("fail_once")
@@ -218,7 +219,7 @@ def hang(_app: Application, _now: datetime) -> None:
 
 
 def _run_and_hang(settings: Settings) -> None:
-    jobs.JOBS = (Job(hang, "0", "0"),)
+    schedule.JOBS = (Job(hang, "0", "0"),)
     app = main.build(settings)
     with worker.running(app) as running:
         running.defer("hang")
@@ -240,7 +241,7 @@ def test_job_of_a_killed_process_is_rescued(
     def hang(_app: Application, _now: datetime) -> None:
         rescued.set()
 
-    monkeypatch.setattr(jobs, "JOBS", (Job(hang, "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(hang, "0", "0"),))
     with worker.running(app) as started:
         while not rescued.wait(0.5):
             started.defer("rescue")
@@ -251,7 +252,7 @@ def test_job_that_kills_processes_is_given_up(
     build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After two retries it has failed, so that it cannot kill all workers one after another."""
-    monkeypatch.setattr(jobs, "JOBS", (Job(hang, "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(hang, "0", "0"),))
     app = build()
     with app.db.write() as session:
         insert = """
@@ -320,7 +321,7 @@ def test_job_that_takes_long_is_not_lost(
         time.sleep(looks * worker.LOST_SECONDS)
 
     monkeypatch.setattr(worker, "LOST_SECONDS", 0.4)
-    monkeypatch.setattr(jobs, "JOBS", (Job(take_long, "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(take_long, "0", "0"),))
     app = build()
     with worker.running(app) as started:
         started.defer("take_long")

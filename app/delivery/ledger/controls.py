@@ -64,7 +64,16 @@ def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITION
     """End the pause that an import began at that time. Return False if it has ended, or was replaced."""
     own = col(SendingPause.edition) == scope, col(SendingPause.reason) == IMPORTED
     ended = session.execute(delete(SendingPause).where(*own, col(SendingPause.since) == since))
-    return bool(ended.rowcount)  # type: ignore[attr-defined]
+    if not ended.rowcount:  # type: ignore[attr-defined]
+        return False
+    if scope == FIRST_DIGESTS:
+        _release_first_digests(session)
+    return True
+
+
+def _release_first_digests(session: Session) -> None:
+    """Let the held digests leave. Delete their pause first, because planning locks it to hold more."""
+    session.execute(update(Delivery).where(is_held()).values(next_attempt_at=Delivery.due_at))
 
 
 def hold_new(session: Session, editions: Collection[str], now: datetime) -> None:
@@ -72,7 +81,7 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
 
     Must be called before their first mails are added, in the same transaction.
     """
-    for edition in sorted(set(editions) - begun(session, editions)):
+    for edition in sorted(set(editions) - planned_editions(session, editions)):
         pause(session, AWAITS_APPROVAL, now, edition)
 
 
@@ -88,14 +97,14 @@ def hold(session: Session, edition: str, now: datetime) -> None:
     days = {first.isoformat(): 1, f"{first:%G-W%V}": 7}.get(edition, 0)
     if not days:
         raise InvalidInput(f"“{edition}” is no edition: write a day, such as 2026-11-20", "edition")
-    if first + timedelta(days=days) <= (now - timedelta(days=1)).date():
+    if first <= (now - timedelta(days=1 + days)).date():
         raise InvalidInput(f"the edition {edition} is over", "edition")
-    if begun(session, [edition]):
+    if planned_editions(session, [edition]):
         raise Conflict(f"the edition {edition} has already been planned: pause it instead")
     pause(session, AWAITS_APPROVAL, now, edition)
 
 
-def begun(session: Session, editions: Collection[str]) -> set[str]:
+def planned_editions(session: Session, editions: Collection[str]) -> set[str]:
     """Return those of the editions that have mails."""
     return set(session.exec(select(Delivery.edition).where(col(Delivery.edition).in_(editions)).distinct()))
 
@@ -112,8 +121,8 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
             "paperboy sending resume --force"
         )
     lifted = session.execute(delete(SendingPause).where(col(SendingPause.edition) == edition))
-    if edition == FIRST_DIGESTS:  # only now, because planning locks the pause while it holds digests
-        session.execute(update(Delivery).where(is_held()).values(next_attempt_at=Delivery.due_at))
+    if edition == FIRST_DIGESTS:
+        _release_first_digests(session)
     return bool(lifted.rowcount)  # type: ignore[attr-defined]
 
 
@@ -268,3 +277,13 @@ def first_digests_to_hold(session: Session, subscriber_ids: Collection[int]) -> 
 
 def pauses(session: Session) -> list[SendingPause]:
     return list(session.exec(select(SendingPause).order_by(col(SendingPause.since))))
+
+
+def hold_reason(current: Collection[SendingPause], delivery: Delivery) -> str:
+    """Return why an unsent mail is held back, or "". `current` are the `pauses`."""
+    scopes = {ALL_EDITIONS, delivery.edition}
+    if delivery.next_attempt_at is None:
+        scopes.add(FIRST_DIGESTS)
+    if delivery.state not in UNSENT:
+        return ""
+    return next((pause.reason for pause in current if pause.edition in scopes), "")

@@ -73,7 +73,7 @@ def _editions_page(
     sending = editions.get_sending(app, operator.key, clock.utcnow())
     paused = {pause.edition for pause in sending.pauses} - {ledger.ALL_EDITIONS, ledger.FIRST_DIGESTS}
     with app.db.read() as session:
-        coming = paused - ledger.begun(session, paused)
+        coming = paused - ledger.planned_editions(session, paused)
     return page(
         request, "admin/editions.html", operator, status=status, editions=listed.items, sending=sending,
         next_cursor=listed.next_cursor, message=message, problem=problem, typed=typed,

@@ -104,10 +104,13 @@ def own_feed(request: Request, grant: Own) -> Response:
     with limits.searches.take(), app.db.read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
         info = FeedInfo("your papers", "The papers of your digests.", request.url.path.removesuffix(".json"))
+        pauses = ledger.pauses(session)
         delivered = [  # later digests contain the papers of undelivered ones
             delivery
             for delivery in subscribers.history(session, subscriber.id or 0, MAX_DIGESTS)
-            if delivery.due_at <= now and delivery.state not in ledger.UNDELIVERED
+            if delivery.due_at <= now
+            and delivery.state not in ledger.UNDELIVERED
+            and not ledger.hold_reason(pauses, delivery)  # nobody sees it before it is approved
         ]
         stored = ledger.stored_digests(session, [delivery.id for delivery in delivered])
         times = [(stored[number], row.due_at) for row in delivered if (number := row.id or 0) in stored]

@@ -33,6 +33,7 @@ MAX_DATE_CHARS = 20  # of an invalid date that is shown again
 MESSAGES = {
     "saved": "Saved.",
     "followed": "You now follow one more author. See your interests.",
+    "held": "Your first digest is ready. It waits until the operator of this service releases it.",
     "first": "Your first digest is on its way. “Your digests” below shows its state.",
     "later": "Your first digest has been sent or is scheduled. “Your digests” below shows its state.",
     "due": "Your first digest is scheduled. “Your digests” below shows it as soon as it is composed.",
@@ -285,6 +286,9 @@ def send_first_digest(request: Request, grant: Change, later: BackgroundTasks) -
         return redirect_to_preferences(request, "none")
     if delivery.state is not DeliveryState.PENDING or delivery.due_at > delivery.created_at:
         return redirect_to_preferences(request, "later")
+    with app.db.read() as session:
+        if ledger.hold_reason(ledger.pauses(session), delivery):
+            return redirect_to_preferences(request, "held")
     later.add_task(background.send_mails, request, [delivery.id or 0])
     return redirect_to_preferences(request, "first")
 

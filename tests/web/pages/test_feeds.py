@@ -508,6 +508,28 @@ def test_private_feed_contains_only_sent_digests(app: Application, client: TestC
     assert parse_atom(client.get(private_path(app, alice))).entries == []
 
 
+def test_private_feed_shows_no_digest_before_it_is_approved(
+    app: Application, client: TestClient, alice: int
+) -> None:
+    """Neither one of a held edition nor a first digest that is held."""
+    now = clock.utcnow() - timedelta(minutes=5)
+    first, second = (
+        add_digest(app, alice, now - timedelta(days=ago), [sample_digest.pick(ago + 1, f"Agents {ago}")])
+        for ago in range(2)
+    )
+    with app.db.write() as session:
+        held, waiting = (session.get_one(Delivery, number) for number in (first, second))
+        held.state, held.next_attempt_at = DeliveryState.PENDING, None
+        waiting.state, waiting.next_attempt_at = DeliveryState.PENDING, now
+        ledger.pause(session, ledger.IMPORTED, now, ledger.FIRST_DIGESTS)
+        ledger.pause(session, ledger.AWAITS_APPROVAL, now, waiting.edition)
+    assert parse_atom(client.get(private_path(app, alice))).entries == []
+    with app.db.write() as session:
+        for pause in ledger.pauses(session):
+            ledger.resume(session, pause.edition)
+    assert len(parse_atom(client.get(private_path(app, alice))).entries) == 2
+
+
 @pytest.mark.parametrize("ending", ["", ".json"])
 def test_private_feed_url_is_revoked_with_the_links(
     app: Application, client: TestClient, alice: int, ending: str

@@ -578,6 +578,20 @@ def test_confirmation_page_announces_the_next_digest(
     assert "Send me the first one now" not in page
 
 
+def test_requested_first_digest_may_wait_for_approval(
+    app: Application, mail_server: MailServer, client: TestClient, pending: int, link: Link
+) -> None:
+    """It is composed, and the page says that it waits."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        factories.add_paper(session, factories.add_source(session, now), "Diffusion Models", now.date(), now)
+        ledger.pause(session, ledger.AWAITS_APPROVAL, now)
+    path = f"{link(Purpose.PREFERENCES, pending)}/first"
+    client.post(link(Purpose.CONFIRM, pending))
+    assert "It waits until the operator of this service releases it." in client.post(path).text
+    assert mail_server.messages == []
+
+
 def test_first_digest_is_sent_on_request(
     app: Application, mail_server: MailServer, client: TestClient, pending: int, link: Link
 ) -> None:
