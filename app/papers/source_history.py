@@ -18,7 +18,7 @@ from app.types import IngestSummary
 DAY = timedelta(days=1)
 MAX_REJECTIONS = 20  # stored per poll; all are counted
 # A source is silent if the days since its last papers would all be empty less often than this, by its own
-# weekdays in HISTORY. One or two holidays in a row are no silence. Measured by benchmarks/silence.py.
+# weekdays in HISTORY. A single holiday is no silence. Measured by benchmarks/silence.py.
 SILENCE_PROBABILITY, HISTORY = 0.01, timedelta(days=90)
 MIN_DAYS = 5  # with papers, to know how often a source lists any
 

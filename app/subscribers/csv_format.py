@@ -180,8 +180,10 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
             lines.begin_row()
             if cells:
                 yield number, _name_cells(columns, cells)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{name} cannot be read as CSV in UTF-8: {error}") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{name} is no text in UTF-8: export it as CSV in UTF-8") from None
+    except csv.Error as error:
+        raise InvalidInput(f"{name} cannot be read as CSV: {error}") from None
     finally:
         with suppress(ValueError):  # the file is closed already
             text.detach()

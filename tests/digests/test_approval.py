@@ -93,23 +93,38 @@ def test_coming_edition_is_held_by_its_date(
 
 
 @pytest.mark.parametrize(
-    "edition", ["2026-11-18", "2026-W46", "2026-13-01", "20261120", "2026-W48-1", "tomorrow", "", "*"]
+    "edition",
+    [
+        "2026-11-18",
+        "2026-W48",
+        "2026-13-01",
+        "20261120",
+        "2026-W48-1",
+        "tomorrow",
+        "",
+        "*",
+        "2027-11-20",
+        "9999-12-31",
+    ],
 )
 def test_only_coming_editions_are_held(service: Application, edition: str, now: datetime) -> None:
     with service.db.write() as session, pytest.raises(InvalidInput):
         ledger.hold(session, edition, now)
 
 
-@pytest.mark.parametrize("edition", ["2026-11-20", "2026-W47", "9999-12-31", "9999-W52"])
-def test_far_editions_can_be_held(service: Application, edition: str, now: datetime) -> None:
+@pytest.mark.parametrize("edition", ["2026-11-19", "2026-11-20", "2027-01-19"])
+def test_edition_is_held_once(service: Application, edition: str, now: datetime) -> None:
+    """It is still yesterday somewhere."""
     with service.db.write() as session:
         ledger.hold(session, edition, now)
         assert [pause.edition for pause in ledger.pauses(session)] == [edition]
+        with pytest.raises(Conflict, match="is already held"):
+            ledger.hold(session, edition, now)
 
 
 def test_edition_that_has_begun_is_not_held(service: Application, now: datetime) -> None:
     with service.db.write() as session:
-        ledger.hold(session, "2026-W47", now)
+        ledger.hold(session, "2026-11-21", now)
     pipeline.plan(service, now)
     with service.db.write() as session, pytest.raises(Conflict, match="pause it instead"):
         ledger.hold(session, "2026-11-20", now)

@@ -36,6 +36,7 @@ ARRIVED = "It arrived, according to an operator."
 IMPORTED = "subscribers were imported: see what would be sent, then resume"
 # The scope of a pause that holds only the first digests of subscribers who were added or imported.
 FIRST_DIGESTS = "first digests"
+HOLD_AHEAD = timedelta(days=60)  # a later day is probably a mistake
 # Claimed mails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 
@@ -86,21 +87,24 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
 
 
 def hold(session: Session, edition: str, now: datetime) -> None:
-    """Pause a coming edition, such as 2026-11-20 or 2026-W47, until an operator approves it.
+    """Pause a coming edition, such as 2026-11-20, until an operator approves it.
 
-    Raise InvalidInput if it is no edition or is over, or Conflict if it has begun.
+    Raise InvalidInput if it is no day, is over or is far away. Raise Conflict if it has begun or is held.
     """
     try:
-        first = date.fromisoformat(edition)
+        day = date.fromisoformat(edition)
     except ValueError:
-        first = date.min
-    days = {first.isoformat(): 1, f"{first:%G-W%V}": 7}.get(edition, 0)
-    if not days:
+        day = date.min
+    if day.isoformat() != edition or day == date.min:
         raise InvalidInput(f"“{edition}” is no edition: write a day, such as 2026-11-20", "edition")
-    if first <= (now - timedelta(days=1 + days)).date():
+    if day < (now - timedelta(days=1)).date():  # it may still be that day somewhere
         raise InvalidInput(f"the edition {edition} is over", "edition")
+    if day > (now + HOLD_AHEAD).date():
+        raise InvalidInput(f"{edition} is more than {HOLD_AHEAD.days} days away: check the year", "edition")
     if planned_editions(session, [edition]):
         raise Conflict(f"the edition {edition} has already been planned: pause it instead")
+    if is_paused(session, edition):
+        raise Conflict(f"the edition {edition} is already held")
     pause(session, AWAITS_APPROVAL, now, edition)
 
 

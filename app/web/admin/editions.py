@@ -33,6 +33,7 @@ MESSAGES = {
     "first": "The first digests will be sent within a minute.",
     "held": "It will wait until an operator approves it.",
     "resumed": "Resumed.",
+    "released": "The edition is no longer held.",
     "cancelled": "All unsent mails of this edition are cancelled.",
     "all_resent": "The uncertain mails will be sent again within a minute.",
     "retried": remedies.RETRIED,
@@ -147,7 +148,11 @@ def pause_edition(request: Request, operator: Sender, edition: editions.Name, re
 
 @router.post("/admin/editions/{edition}/resume")
 def resume_edition(request: Request, operator: Sender, edition: editions.Name) -> Response:
-    editions.resume_edition(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    app: Application = request.app.state.paperboy
+    editions.resume_edition(app, operator.key, clock.utcnow(), edition)
+    with app.db.read() as session:
+        if not ledger.planned_editions(session, [edition]):  # it has no page yet
+            return back_to("/admin/editions", "released")
     return back_to(f"/admin/editions/{edition}", "resumed")
 
 

@@ -25,7 +25,7 @@ from app.web.api.values import FROM_URL
 
 router = APIRouter(tags=["editions"])
 
-Name = Annotated[str, Path(pattern=r"^\d{4}-(\d\d-\d\d|W\d\d)$", examples=["2026-11-20"])]
+Name = Annotated[str, Path(pattern=r"^\d{4}-\d\d-\d\d$", examples=["2026-11-20"])]
 
 
 class States(BaseModel):
@@ -67,7 +67,7 @@ class PauseOut(BaseModel):
 
 
 class EditionOut(BaseModel):
-    """The digests for a local day (2026-11-20) or week (2026-W47)."""
+    """The digests for a local day, also those of weekly subscribers."""
 
     edition: str = Field(examples=["2026-11-20"])
     digests: States

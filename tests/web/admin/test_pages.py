@@ -209,6 +209,16 @@ def test_who_complained(app: Application, sign_in: Callable[..., Desk], people: 
     assert ">complaint</td>" in shown
 
 
+@pytest.mark.parametrize("kind", SourceKind)
+def test_source_of_any_kind_has_a_page(
+    kind: SourceKind, app: Application, sign_in: Callable[..., Desk]
+) -> None:
+    config = {SourceKind.FEED: {"url": "https://a.test/"}, SourceKind.ARXIV_FEED: {"categories": ["cs.AI"]}}
+    with app.db.write() as session:
+        session.add(Source(name="one", kind=kind, config=config.get(kind, {}), created_at=clock.utcnow()))
+    assert sign_in().get("/admin/sources/1").status_code == 200
+
+
 def test_source_is_changed(app: Application, sign_in: Callable[..., Desk]) -> None:
     """Its name, and what it reads. A refused form keeps what was typed; other settings stay."""
     now = clock.utcnow()
@@ -578,7 +588,8 @@ def test_coming_edition_is_held(app: Application, sign_in: Callable[..., Desk]) 
     refused = desk.post("/admin/editions", edition="2020-01-01")
     assert refused.status_code == 422
     assert 'value="2020-01-01"' in refused.text
-    desk.post(f"/admin/editions/{coming}/resume")
+    released = desk.post(f"/admin/editions/{coming}/resume").headers["location"]
+    assert "The edition is no longer held." in desk.get(released).text
     assert "None is held." in desk.get("/admin/editions").text
     assert [action for _, action in actions(app)] == ["edition.hold", "sending.resume"]
 
