@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL, make_url
 from app import clock
 from app.storage.database import Database
 
-FILE_NAME = "demo-clock"
+SUFFIX = ".demo-clock"  # of the file, which is named like the database
 
 
 def travel(db: Database, to: datetime) -> None:
@@ -34,4 +34,4 @@ def follow(database_url: str) -> None:
 
 def _file(url: URL) -> Path | None:
     is_sqlite = url.get_backend_name() == "sqlite"
-    return Path(url.database).with_name(FILE_NAME) if is_sqlite and url.database else None
+    return Path(url.database).with_suffix(SUFFIX) if is_sqlite and url.database else None

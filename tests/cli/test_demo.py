@@ -20,6 +20,7 @@ import pytest
 import structlog
 from fastapi.testclient import TestClient
 from rich.console import Console
+from sqlalchemy.engine import make_url
 from typer.testing import CliRunner
 
 from app import clock, main, pipeline, subscribers
@@ -31,7 +32,7 @@ from app.digests import reconciliation
 from app.papers.sources import files
 from app.papers.sources.http_client import HttpTransport
 from app.settings import load
-from app.storage import api_keys
+from app.storage import api_keys, demo_clock
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState, Scope
 from app.types import IngestSummary, MailKind, PaperRecord, SourceKind
@@ -392,3 +393,17 @@ def test_occupied_port_is_replaced() -> None:
         listener.listen()
         port = listener.getsockname()[1]
         assert demo.free_port(port) != port
+
+
+def test_clock_of_the_demo_is_only_that_of_its_database(app: Application) -> None:
+    """Another database in the same folder has this machine's clock."""
+    later = clock.utcnow() + timedelta(days=100)
+    demo_clock.travel(app.db, later)
+    url = make_url(app.settings.database_url)
+    for name, is_later in (
+        (url.database, True),
+        (str(Path(url.database or "").with_name("other.db")), False),
+    ):
+        clock.travel(clock.system_time())
+        demo_clock.follow(url.set(database=name).render_as_string(hide_password=False))
+        assert (clock.utcnow() > later - timedelta(minutes=5)) == is_later

@@ -11,7 +11,7 @@ from pathlib import Path
 from app.errors import Conflict
 from app.storage import demo_clock
 
-OWN_FILES = (".env", demo_clock.FILE_NAME, "paperboy.db*", "search", "journal", "uploads")
+OWN_FILES = (".env", f"*{demo_clock.SUFFIX}", "paperboy.db*", "search", "journal", "uploads")
 
 
 @contextmanager
