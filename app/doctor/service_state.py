@@ -20,7 +20,7 @@ from app.delivery import ledger
 from app.digests import clock_check, planning, reconciliation
 from app.doctor.findings import Finding, Remedy, RemedyAction, error, ok, warning
 from app.errors import ClockError
-from app.papers import source_history, source_registry
+from app.papers import picture_fetching, source_history, source_registry
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, workers
@@ -219,7 +219,8 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
         if run.error:
             fix = f"for details, run `paperboy runs {run.id}`, or see GET /api/v1/runs/{run.id} or the log"
-            yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix, urgent=True)
+            urgent = run.job != picture_fetching.JOB  # a host of pictures failed: nothing waits for these
+            yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix, urgent=urgent)
         else:
             yield ok(f"job {run.job}", f"last ran at {when}")
 

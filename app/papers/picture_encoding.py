@@ -15,6 +15,7 @@ MEDIA_TYPE = "image/webp"
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # the decoders that untrusted bytes may reach
 MAX_PIXELS = 16_000_000  # of the original; a transparent one takes up to 16 bytes of memory for each
 MIN_SIDE, MAX_SIDE = 32, 480  # pixels: smaller originals are no figures, larger ones are scaled down
+MAX_RATIO = 16  # of the longer side to the shorter one: a copy of a strip would be a line
 QUALITY = 80  # of 100
 UNREADABLE = "the picture cannot be decoded"
 
@@ -32,7 +33,7 @@ def encode_small(data: bytes) -> EncodedPicture:
     """Return a copy of a picture, or of its first frame, that fits into MAX_SIDE × MAX_SIDE pixels.
 
     The format is that of the bytes: what the server says about it is not used. Raise UnreadableAnswer if it
-    is none of FORMATS, is damaged, or has too many or too few pixels.
+    is none of FORMATS, is damaged, too large, too small or too narrow.
     """
     # Here, because most processes never decode a picture.
     from PIL import Image, ImageOps
@@ -41,9 +42,9 @@ def encode_small(data: bytes) -> EncodedPicture:
         with Image.open(BytesIO(data), formats=FORMATS) as image:
             _check_size(*image.size)  # before any pixel is decoded
             image.draft("RGB", (2 * MAX_SIDE, 2 * MAX_SIDE))  # decodes a large JPEG at less than its size
+            ImageOps.exif_transpose(image, in_place=True)
             small = _on_white(image)
             small.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
-            ImageOps.exif_transpose(small, in_place=True)
             target = BytesIO()
             small.save(target, "WEBP", quality=QUALITY, exif=b"", icc_profile=b"", xmp=b"")
             return EncodedPicture(target.getvalue(), *small.size)
@@ -58,6 +59,8 @@ def _check_size(width: int, height: int) -> None:
         raise UnreadableAnswer(f"the picture is too large: {width} × {height} pixels")
     if min(width, height) < MIN_SIDE:
         raise UnreadableAnswer(f"the picture is too small: {width} × {height} pixels")
+    if max(width, height) > MAX_RATIO * min(width, height):
+        raise UnreadableAnswer(f"the picture is too narrow: {width} × {height} pixels")
 
 
 def _on_white(image: Image.Image) -> Image.Image:

@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
 
-from sqlmodel import Session, col, func, or_, select
+from sqlmodel import Session, and_, col, func, or_, select
 
 from app.errors import Stopping, UnreadableAnswer
-from app.papers import paper_views, picture_encoding, polling
+from app.papers import archive_lists, picture_encoding, polling
 from app.papers.picture_encoding import EncodedPicture
 from app.papers.polling import PollContext
-from app.papers.sources import deadlines, http_client
+from app.papers.sources import deadlines, http_client, pacing
 from app.storage import job_runs
+from app.storage.database import advisory_lock
 from app.storage.models import Paper, PaperPicture, VoteCount
 from app.text import sanitize
 from app.types import Rejection
@@ -82,8 +83,8 @@ def pictures_to_fetch(session: Session, now: datetime) -> list[PictureToFetch]:
         .outerjoin(PaperPicture, col(PaperPicture.paper_id) == col(Paper.id))
         .where(
             col(Paper.last_listed_on) > now.date() - WINDOW,
-            col(Paper.merged_into_id).is_(None),
-            *paper_views.PUBLIC,
+            # One condition, or SQLite would use the index of papers that are not hidden: nearly all.
+            and_(*archive_lists.SEARCHABLE).is_(True),
             Paper.thumbnail_url != "",
             or_(
                 col(PaperPicture.paper_id).is_(None),
@@ -135,7 +136,9 @@ class _Fetcher:
             self.result.rejections.append(
                 Rejection(NOT_USABLE, None, f"{reason} {picture.url}", picture.title)
             )
-            if not (isinstance(error, UnreadableAnswer) or getattr(error, "status", None) in NO_PICTURE):
+            if isinstance(error, UnreadableAnswer) or getattr(error, "status", None) in NO_PICTURE:
+                self.failures.pop(picture.host, None)  # the host answers
+            else:
                 self._note_host_failure(picture.host, reason, retry_at)
         else:
             self.result.fetched += 1
@@ -143,6 +146,8 @@ class _Fetcher:
         await asyncio.to_thread(self._store, picture, encoded, retry_at)
 
     async def _download(self, picture: PictureToFetch) -> EncodedPicture:
+        if pacing.service_of(picture.url) == pacing.ARXIV:  # other processes may be asking arXiv now
+            raise UnreadableAnswer("pictures are not fetched from arXiv:")
         request = self.client.get(picture.url, public_only=True)
         seconds = ANSWER_TIMEOUT.total_seconds()
         response = await deadlines.wait_for(request, seconds, self.context.stopping)
@@ -159,6 +164,7 @@ class _Fetcher:
     ) -> None:
         row = PaperPicture(paper_id=picture.paper_id, url=picture.url, fetched_at=self.now)
         with self.context.db.write() as session:
+            advisory_lock(session, "archive")  # a merge may be copying a picture to this paper
             if encoded:
                 row.data, row.media_type = encoded.data, picture_encoding.MEDIA_TYPE
                 row.width, row.height = encoded.width, encoded.height

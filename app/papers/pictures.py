@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
+from typing import NamedTuple
 
 from sqlalchemy import delete, exists, select
 from sqlmodel import Session, col
 
 from app.papers import canonical_rows
+from app.papers.paper_views import PUBLIC
 from app.papers.sources import huggingface
 from app.storage.database import in_array
 from app.storage.models import Paper, PaperPicture
@@ -23,12 +25,23 @@ _IS_CURRENT = (col(PaperPicture.version) != "", col(PaperPicture.url) == col(Pap
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What a page needs to show a picture. `repeats_title`: it shows nothing else."""
+    """The version and size of a stored picture.
+
+    `repeats_title` is true for a card that shows only the title.
+    """
 
     version: str
     width: int
     height: int
     repeats_title: bool
+
+
+class StoredPicture(NamedTuple):
+    """The bytes of a stored picture, with their media type and version."""
+
+    data: bytes
+    media_type: str
+    version: str
 
 
 def of_papers(session: Session, ids: Collection[int]) -> dict[int, Picture]:
@@ -45,13 +58,13 @@ def of_papers(session: Session, ids: Collection[int]) -> dict[int, Picture]:
     }
 
 
-def of_public_paper(session: Session, paper_id: int) -> PaperPicture | None:
+def of_public_paper(session: Session, paper_id: int) -> StoredPicture | None:
     """Return the stored picture of a paper, following merges, unless the paper is withdrawn or hidden."""
-    paper = canonical_rows.papers(session, [paper_id]).get(paper_id)
-    if paper is None or paper.withdrawn_at or paper.hidden_at:
-        return None
-    row = session.get(PaperPicture, paper.id)
-    return row if row and row.version and row.url == paper.thumbnail_url else None
+    canonical_id = canonical_rows.canonical_ids(session, [paper_id]).get(paper_id)
+    columns = select(*(col(getattr(PaperPicture, name)) for name in StoredPicture._fields))
+    current = columns.join(Paper, col(Paper.id) == col(PaperPicture.paper_id)).where(*_IS_CURRENT, *PUBLIC)
+    row = session.execute(current.where(col(Paper.id) == canonical_id)).first()
+    return StoredPicture(*row) if row else None
 
 
 def take_over(session: Session, survivor: Paper, absorbed: Paper) -> None:

@@ -25,6 +25,7 @@ PAGES, PAGES_WAITING = 2, 3  # at once: more would only share the same CPU
 PATIENCE = 5.0  # seconds that a search or a page waits for a slot
 RETRY_AFTER = 2  # seconds
 
+PICTURES_A_MINUTE = 3000  # per visitor: those of 60 pages, each with 50
 SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; the limit per operator is counted in the database
 
 
@@ -75,6 +76,7 @@ class Capacity:
         self.pages = WorkSlots(PAGES, PAGES_WAITING, PATIENCE)
         self.keys = KeyLimits(settings.api_requests_per_minute)
         self.page_limit = RateLimiter(settings.pages_per_minute, MINUTE)
+        self.picture_limit = RateLimiter(PICTURES_A_MINUTE, MINUTE)
         self.preview_limit = RateLimiter(settings.previews_per_minute, MINUTE)
         self.search_limit = RateLimiter(settings.searches_per_minute, MINUTE)
         self.feed_limit = RateLimiter(settings.feeds_per_minute, MINUTE)

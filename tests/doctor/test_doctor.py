@@ -20,6 +20,7 @@ from app.delivery import ledger
 from app.doctor import Finding, Level, relay, service_state
 from app.doctor.smtp_sink import Sink
 from app.mail import dkim
+from app.papers import picture_fetching
 from app.papers.sources.http_client import HttpTransport
 from app.relevance import model_store
 from app.settings import Settings
@@ -236,9 +237,18 @@ def test_failed_job(app: Application, now: datetime) -> None:
     with job_runs.record(app.db, "refresh", now) as run:
         run.fail("arxiv", "it answered 503")
     assert check_database(app, now)["job refresh"].level is Level.WARNING
+    assert check_database(app, now)["job refresh"].urgent
     with job_runs.record(app.db, "refresh", now):
         pass
     assert check_database(app, now)["job refresh"].level is Level.OK
+
+
+def test_failed_pictures_are_not_urgent(app: Application, now: datetime) -> None:
+    """No mail waits for a picture, and their hosts are tried again."""
+    with job_runs.record(app.db, picture_fetching.JOB, now) as run:
+        run.fail("cdn.test", "HTTP 503")
+    finding = check_database(app, now)[f"job {picture_fetching.JOB}"]
+    assert (finding.level, finding.urgent) == (Level.WARNING, False)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_formats(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "expected"), [((600, 2400), (120, 480)), ((300, 200), (300, 200)), ((4000, 100), (480, 12))]
+    ("size", "expected"), [((600, 2400), (120, 480)), ((300, 200), (300, 200)), ((1600, 100), (480, 30))]
 )
 def test_sizes(size: tuple[int, int], expected: tuple[int, int]) -> None:
     """A tall picture has a limit as well, and a small one is not scaled up."""
@@ -84,6 +84,16 @@ def test_metadata_is_dropped_and_orientation_applied() -> None:
     assert b"taken at home" not in encoded.data
 
 
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_transparent_picture_stands_upright(kind: str) -> None:
+    exif = Image.Exif()
+    exif[ORIENTATION] = 6
+    image = draw_figure((900, 600))
+    image.putalpha(128)
+    encoded = encode_small(encode(image, kind, exif=exif))
+    assert (encoded.width, encoded.height) == decode(encoded.data).size == (320, 480)
+
+
 def test_only_the_first_frame_of_an_animation_is_used() -> None:
     """The others are not even decoded."""
     frames = [Image.new("RGB", (300, 200), colour) for colour in ("red", "green", "blue")]
@@ -108,7 +118,9 @@ def test_only_the_first_frame_of_an_animation_is_used() -> None:
         encode(draw_figure(), "BMP"),
         encode(draw_figure(), "TIFF"),
         encode(Image.new("RGB", (1, 1))),
-        encode(Image.new("RGB", (2000, 8))),
+        encode(Image.new("RGB", (300, 31))),
+        encode(Image.new("RGB", (1601, 100))),
+        encode(Image.new("RGB", (100, 1601))),
         png_header(400, 300),
     ],
 )

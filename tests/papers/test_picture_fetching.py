@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 import stamina
+from sqlalchemy import text
 from sqlmodel import Session, col, select
 
 from app import pipeline
@@ -243,6 +246,38 @@ def test_missing_pictures_do_not_fail_the_host(
     assert last_run(app).error == ""
 
 
+def test_host_that_answers_in_between_is_not_left_alone(
+    app: Application, now: datetime, server: PictureServer
+) -> None:
+    """A missing picture and a damaged one show that the host works."""
+    answers = [503, 503, 404, 503, 503, 200, 503, 503]
+    for number, status in enumerate(answers):
+        server.answers[f"/{number}"] = (status, {}, b"damaged")
+        add_paper(app, now, f"{server.url}/{number}", f"Paper {number}", upvotes=50 - number)
+    assert pipeline.fetch_pictures(app, now) == {"fetched": 0, "rejected": len(answers)}
+    assert last_run(app).error == ""
+
+
+@pytest.mark.parametrize("host", ["arxiv.org", "EXPORT.arxiv.org."])
+def test_pictures_on_arxiv_are_not_fetched(
+    app: Application, now: datetime, server: PictureServer, host: str
+) -> None:
+    """The run does not hold the lease of arXiv, so another process may be sending requests there."""
+
+    async def resolve(_host: str, _port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    async def sleep(_seconds: float) -> None:
+        pass
+
+    number = add_paper(app, now, server.url.replace("127.0.0.1", host) + "/a.png")
+    resolved = replace(app, http=HttpTransport(resolve=resolve, sleep=sleep))
+    assert pipeline.fetch_pictures(resolved, now) == REJECTED
+    assert server.paths == []
+    assert "arXiv" in last_run(app).rejections[0]["detail"]
+    assert stored(app, number).failures == 1
+
+
 @pytest.mark.parametrize(
     "url", ["http://[/a.png", "http://a.test:99999/a.png", "http://xn--a/a.png", "http://%00/"]
 )
@@ -344,6 +379,32 @@ def test_changed_url_replaces_the_picture(app: Application, now: datetime, serve
     assert stored(app, number).url == f"{server.url}/b.png"
 
 
+def test_merge_while_the_picture_is_fetched(app: Application, now: datetime, server: PictureServer) -> None:
+    """Both store a picture of the surviving row, which has none yet. The second waits for the first."""
+    url = f"{server.url}/a.png"
+    survivor = add_paper(app, now, url, "Pigeons", arxiv_id="2611.00001")
+    absorbed = add_paper(app, now, "", "Pigeons!")
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    with app.db.write() as session:
+        factories.add_picture(session, absorbed, now, url)
+    with ThreadPoolExecutor(1) as pool:
+        with app.db.write() as session:
+            rows = session.get_one(Paper, survivor), session.get_one(Paper, absorbed)
+            merging.merge_by_hand(session, *rows, now)
+            session.flush()
+            fetching = pool.submit(pipeline.fetch_pictures, app, now)
+            deadline = time.monotonic() + 10
+            while app.db.locks_rows and time.monotonic() < deadline:
+                with app.db.read() as other:
+                    if other.execute(waiting).scalar_one():
+                        break
+                time.sleep(0.02)
+        fetched = fetching.result(timeout=30)
+    assert fetched == (FETCHED if app.db.locks_rows else {})
+    with app.db.read() as session:
+        assert has_picture(session, survivor)
+
+
 def test_merge_takes_the_picture_over(app: Application, now: datetime, server: PictureServer) -> None:
     """The surviving row has it at once, both addresses serve it, and undoing the merge gives it back."""
     survivor = add_paper(app, now, "", "Pigeons", arxiv_id="2611.00001")
@@ -355,7 +416,8 @@ def test_merge_takes_the_picture_over(app: Application, now: datetime, server: P
         merging.merge(session, *rows, "same title", now)
     with app.db.read() as session:
         assert has_picture(session, survivor)
-        assert pictures.of_public_paper(session, absorbed) is session.get(PaperPicture, survivor)
+        served = pictures.of_public_paper(session, survivor)
+        assert pictures.of_public_paper(session, absorbed) == served
     assert not pipeline.fetch_pictures(app, now)
     with app.db.write() as session:
         merging.undo_merge(session, 1, now)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
 from sqlmodel import Session, col, select
 
 from app import bounces, subscribers
@@ -23,10 +23,10 @@ from app.delivery.journal import AttemptResult
 from app.delivery.ledger import claims, daily_limits, recovery
 from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
-from app.papers import updated_papers
+from app.papers import picture_fetching, updated_papers
 from app.settings import UncertainPolicy
 from app.storage.database import Database
-from app.storage.models import Delivery, Subscriber
+from app.storage.models import Delivery, Paper, Subscriber
 from app.subscribers import repository
 from app.types import MailKind, SendOutcome, SendResult
 from tests.support import large_ledger
@@ -206,6 +206,21 @@ def check_reconciliation_of_a_large_edition(big_ledger: Database) -> None:
     assert (rows.missing, rows.surplus) == (0, large_ledger.READERS // 100), "the paused got one, too"
 
 
+def check_recent_papers_are_found_by_day(big_ledger: Database) -> None:
+    """An index of papers that are not hidden would find nearly all."""
+    with explain_session(big_ledger) as (session, plans):
+        usual = {"title": "", "title_key": "", "content_hash": "", "created_at": NOW, "updated_at": NOW}
+        days = (NOW.date() - timedelta(days=number) for number in range(3000))
+        session.add_all([Paper(**usual, last_listed_on=day) for day in days])
+        session.flush()
+        if plans.postgres:
+            session.execute(text("ANALYZE paper"))
+        picture_fetching.pictures_to_fetch(session, NOW)
+    (_, plan) = plans.of[-1]
+    assert "ix_paper_last_listed_on" in plan
+    assert "ix_paper_hidden_at" not in plan
+
+
 def check_scans_and_sorts_are_detected(big_ledger: Database) -> None:
     """Otherwise the other checks would prove nothing."""
     with explain_session(big_ledger) as (session, plans):
@@ -222,6 +237,7 @@ CHECKS: dict[str, Callable[[Database], None]] = {
     "totals": check_totals_use_only_an_index,
     "lists": check_lists_are_paginated,
     "the balance": check_reconciliation_of_a_large_edition,
+    "recent papers": check_recent_papers_are_found_by_day,
     "a scan and a sort": check_scans_and_sorts_are_detected,
 }
 

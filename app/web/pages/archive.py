@@ -85,6 +85,8 @@ def paper_picture(request: Request, number: str, v: str = "") -> Response:
     app: Application = request.app.state.paperboy
     picture = None
     if app.settings.pictures:
+        capacity: Capacity = request.app.state.capacity
+        capacity.picture_limit.hit(visitor(request))
         with app.db.read() as session:
             picture = pictures.of_public_paper(session, _parse_id(number))
     if picture is None:

@@ -19,7 +19,8 @@ from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.storage.models import GeneratedSummary, Listing, Paper, PaperPicture, Source, VoteCount
 from app.text import sanitize
 from app.types import PaperRecord, VoteSample
-from app.web import paper_cards, templating, vote_chart
+from app.web import capacity, paper_cards, templating, vote_chart
+from app.web.capacity import Capacity
 from app.web.paper_cards import Week
 from tests.support import factories
 from tests.web.pages.test_home import DAY, add_papers, record
@@ -75,6 +76,20 @@ def test_picture_response(app: Application, client: TestClient) -> None:
     unchanged = client.get(f"/paper/{number}/picture", headers={"If-None-Match": answer.headers["etag"]})
     assert (unchanged.status_code, unchanged.content) == (304, b"")
     assert client.head(f"/paper/{number}/picture").headers["content-length"] == str(len(data))
+
+
+def test_pictures_are_limited(app: Application, client: TestClient) -> None:
+    """Any text may follow `?v=`, so caches do not bound the requests. Pages do not count."""
+    (number,) = add_numbered_papers(app, record(1))
+    with app.db.write() as session:
+        factories.add_picture(session, number, AT)
+    limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
+    for _ in range(capacity.PICTURES_A_MINUTE - 1):
+        limits.picture_limit.hit("testclient")
+    answers = [client.get(f"/paper/{number}/picture?v={version}") for version in (1, 2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    assert "retry-after" in answers[1].headers
+    assert client.get(f"/paper/{number}").status_code == 200
 
 
 @pytest.mark.parametrize("field", ["withdrawn_at", "hidden_at"])
