@@ -53,7 +53,8 @@ def build(settings: Settings) -> Application:
 def create_app(app: Application, *, is_public: bool = False) -> FastAPI:
     """Build the web app.
 
-    If strangers can reach it, `is_public`, a form that requests an e-mail is processed after a random delay.
+    With `is_public`, a form that requests an e-mail is processed after a random delay, so that response times
+    reveal nothing to strangers.
     """
     from app.web import site  # other commands than `serve` would start in twice the time
 

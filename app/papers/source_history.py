@@ -70,7 +70,7 @@ def is_silent(days: Sequence[date], today: date) -> bool:
 def _chances_of_no_paper(days: Sequence[date], today: date) -> Iterator[float]:
     """Yield for each day between the last one with papers and `today` how often its weekday had none before.
 
-    By Laplace's rule, with one more day without papers than there was.
+    Each weekday gets one extra day without papers, so that no chance is 0.
     """
     observed = Counter(each.weekday() for each in _dates(days[0], days[-1] + DAY))
     with_papers = Counter(each.weekday() for each in days)

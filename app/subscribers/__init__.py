@@ -5,7 +5,7 @@ stored_interests  interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
 form_submissions  submitted public forms
 mailbox_limits    how many mails visitors can request for one mailbox
-declines          who said "I did not ask for this", and for how long it counts
+declines          remember declined sign-ups, and block confirmations to them for a while
 signup            sign up, confirm, decline, request a link
 account           change preferences, follow authors, mute words, resubscribe
 pausing           pause, until a day, and resume

@@ -1,6 +1,5 @@
-"""PURE. The days on which sources have no papers, and when arXiv announces what was submitted.
-
-Thus an empty day is not mistaken for a fault.
+"""PURE. The days on which sources have no papers, so that an empty day is not mistaken for a fault, and
+the submission window of each arXiv announcement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all active subscribers would get now, so that an operator sees it before anything is sent."""
+"""Show the digests that all active subscribers would get now."""
 
 from __future__ import annotations
 
