@@ -186,6 +186,8 @@ def resume(
 ) -> None:
     """Resume sending, or approve an edition. An edition that was paused separately remains paused."""
     now = clock.utcnow()
+    if first_digests and edition != ledger.ALL_EDITIONS:
+        raise InvalidInput("give either --edition or --first-digests")
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         edition = ledger.FIRST_DIGESTS if first_digests else edition
         if not ledger.resume(session, edition, force=force):
@@ -229,7 +231,10 @@ def resend(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
 
 @sending.command()
 def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
-    """Record an uncertain mail as sent, because it arrived. It is not sent again."""
+    """Record an uncertain mail, or all of an edition, as sent, because they arrived.
+
+    They are not sent again.
+    """
     now = clock.utcnow()
     _check_one_given(delivery, edition)
     with output.open_application(needs_secret=False) as app, app.db.write() as session:

@@ -28,6 +28,7 @@ from app import clock, pipeline, subscribers
 from app.application import Application
 from app.cli import cli, preview
 from app.cli.output import table
+from app.delivery import ledger
 from app.papers import source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
@@ -49,7 +50,7 @@ from app.subscribers import Preferences, SignUp, transfer
 from app.subscribers.csv_format import COLUMNS, EXPORTED
 from app.types import Digest, IngestSummary, Interest, Rejection, Section
 from tests.conftest import MIN_PAPERS, SECRET
-from tests.support import factories
+from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 
 Run = Callable[..., Result]
@@ -543,6 +544,35 @@ def test_sample_of_an_edition(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     assert "or --first-digests" in run("sending", "sample", code=1).stderr
 
 
+def test_sample_of_held_first_digests(run: Run, app: Application) -> None:
+    """They are shown with their subscribers, and no more once they are released."""
+    now = clock.utcnow()
+    digest = sample_digest.digest("2026-11-19")
+    with app.db.write() as session:
+        alice = factories.add_subscriber(session, "alice@example.org", ["robots"], now)
+        ledger.pause(session, ledger.IMPORTED, now, ledger.FIRST_DIGESTS)
+        held = ledger.Entry(alice, "2026-11-19", now, digest, give_up_at=now + timedelta(days=1), held=True)
+        (number,) = ledger.add_entries(session, [held], now)
+    (drawn,) = parse_output(run("sending", "sample", "--first-digests", "--json"))
+    assert (drawn["delivery_id"], drawn["email"]) == (number, "alice@example.org")
+    assert drawn["sections"][0]["picks"][0]["title"] == digest.picks[0].title
+    assert "alice@example.org" in run("sending", "sample", "--first-digests").stdout
+    run("sending", "resume", "--first-digests")
+    assert parse_output(run("sending", "sample", "--first-digests", "--json")) == []
+
+
+def test_resume_of_an_edition_or_of_first_digests(run: Run, app: Application) -> None:
+    """Both at once are refused, and nothing is resumed."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        for scope in (ledger.FIRST_DIGESTS, "2026-11-20"):
+            ledger.pause(session, "to be seen first", now, scope)
+    both = run("sending", "resume", "--first-digests", "--edition", "2026-11-20", code=1)
+    assert "Give either --edition or --first-digests" in both.stderr
+    with app.db.read() as session:
+        assert len(ledger.pauses(session)) == 2
+
+
 @pytest.mark.usefixtures("alice_is_due")
 def test_cancel_an_edition(run: Run, app: Application, mail_server: MailServer) -> None:
     """Unsent digests are skipped; an unknown edition is an error."""
@@ -852,10 +882,38 @@ def test_coming_edition_is_held(run: Run) -> None:
     assert "is resumed" in run("sending", "resume", "--edition", "2199-01-01").stdout
 
 
-def test_mails_that_arrived_are_recorded(run: Run) -> None:
+def test_recording_an_arrival_needs_a_delivery_or_an_edition(run: Run) -> None:
     assert "a delivery, or an edition" in run("sending", "arrived", code=1).stderr
     assert "no delivery 7" in run("sending", "arrived", "7", code=1).stderr
     assert "0 mails recorded" in run("sending", "arrived", "--edition", "2026-11-20").stdout
+
+
+def test_uncertain_mails_that_arrived_are_recorded_as_sent(run: Run, app: Application) -> None:
+    """By their number, and all of an edition. Each command is in the audit log."""
+    now = clock.utcnow()
+    uncertain, sent = DeliveryState.UNCERTAIN, DeliveryState.SENT
+    with app.db.write() as session:
+        for number, edition in enumerate(("2026-11-19", "2026-11-19", "2026-11-20", "2026-11-21"), start=1):
+            reader = factories.add_subscriber(session, f"reader{number}@example.org", ["robots"], now)
+            row = Delivery(id=number, subscriber_id=reader, edition=edition, state=uncertain)
+            row.due_at = row.created_at = now
+            session.add(row)
+
+    def states() -> list[DeliveryState]:
+        with app.db.read() as session:
+            return list(session.exec(select(Delivery.state).order_by(col(Delivery.id))))
+
+    assert "1 mail recorded" in run("sending", "arrived", "3").stdout
+    assert states() == [uncertain, uncertain, sent, uncertain]
+    assert "is sent: only uncertain" in run("sending", "arrived", "3", code=1).stderr
+    assert "2 mails recorded" in run("sending", "arrived", "--edition", "2026-11-19").stdout
+    assert states() == [sent, sent, sent, uncertain]
+    with app.db.read() as session:
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
+    assert [(entry.action, entry.subject, entry.detail) for entry in entries] == [
+        ("delivery.confirm_arrival", "3", {}),
+        ("edition.confirm_uncertain", "2026-11-19", {"confirmed": 2}),
+    ]
 
 
 def test_import_names_unknown_columns(run: Run, tmp_path: Path) -> None:
