@@ -8,7 +8,8 @@ import unicodedata
 from collections.abc import Mapping
 
 TEXT_WIDTH = 72  # of the text part of a mail
-_PLURAL = re.compile(r"(ie)?(?<!s)s\b")  # of the words in the names of counts
+# Of the words in the names of counts. All others lose their "s".
+_SINGULAR = {"addresses": "address", "deliveries": "delivery", "processes": "process", "queries": "query"}
 _RTL = ("R", "AL")
 _STRONG = ("L", *_RTL)
 _DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -22,12 +23,15 @@ def count_of(number: int, noun: str) -> str:
 def format_counts(counts: Mapping[str, int]) -> str:
     """Return the counts of a job run in words, without zeros: "1 paper new, 12 listings"."""
     names = {name: name.replace("_", " ") for name in counts}
-    singular = {name: _PLURAL.sub(lambda end: "y" if end[1] else "", text) for name, text in names.items()}
     return ", ".join(
-        f"{number:,} {(singular if number == 1 else names)[name]}"
+        f"{number:,} {_singular(names[name]) if number == 1 else names[name]}"
         for name, number in counts.items()
         if number
     )
+
+
+def _singular(words: str) -> str:
+    return " ".join(_SINGULAR.get(word) or re.sub(r"(?<!s)s$", "", word) for word in words.split())
 
 
 def safe_line(text: str) -> str:

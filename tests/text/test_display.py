@@ -22,6 +22,9 @@ def test_count_of(number: int, words: str) -> None:
         ({"rows": 1, "papers_new": 1, "rejected": 0}, "1 row, 1 paper new"),
         ({"deliveries": 1, "cards_left_out": 1}, "1 delivery, 1 card left out"),
         ({"listings": 2, "deliveries": 1234, "sent": 1}, "2 listings, 1,234 deliveries, 1 sent"),
+        ({"addresses": 1, "processes": 1}, "1 address, 1 process"),
+        ({"unread_addresses": 2, "queries": 1}, "2 unread addresses, 1 query"),
+        ({"address": 1, "process": 1}, "1 address, 1 process"),
         ({}, ""),
     ],
 )
