@@ -56,7 +56,7 @@ class ImportResult:
     """The result of an import, and the id of its job run."""
 
     report: subscribers.ImportReport
-    held: str  # the scope of the pause: all sending, or the first digests of new subscribers; or ""
+    paused_scope: str | None  # all sending, or the first digests of new subscribers; None: nothing is paused
     run_id: int
 
 
@@ -106,8 +106,8 @@ def import_subscribers(
             audit_log.record(session, actor, "subscriber.import", added, now, run=run.id, skipped=skipped)
             if paused_here and not report.added and ledger.end_import_pause(session, now, scope):
                 audit_log.record(session, actor, audit_log.PAUSE_ENDED, scope, now)
-            held = scope if hold is not False and report.added else ""
-    return ImportResult(report, held, run.id)
+    paused_scope = scope if hold is not False and report.added else None
+    return ImportResult(report, paused_scope, run.id)
 
 
 def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -> bool:

@@ -63,10 +63,11 @@ def import_subscribers(
             "rejections": rejections,
         }
         output.print_json(
-            document | {"ignored_columns": list(report.ignored_columns), "held": bool(result.held)}
+            document
+            | {"ignored_columns": list(report.ignored_columns), "held": result.paused_scope is not None}
         )
     else:
-        _print_report(report, held=result.held)
+        _print_report(report, result.paused_scope)
     if report.rejected or not report.is_complete:
         raise typer.Exit(1)
 
@@ -83,7 +84,7 @@ def seekable(path: Path) -> Iterator[BinaryIO]:
             yield copy
 
 
-def _print_report(report: subscribers.ImportReport, *, held: str) -> None:
+def _print_report(report: subscribers.ImportReport, paused_scope: str | None) -> None:
     output.out().print(f"Subscribers added: {report.added}. Rows skipped: {report.rejected}.")
     if report.rejected:
         output.table(["row", "reason"], [(item.row, item.reason) for item in report.rejections])
@@ -97,11 +98,11 @@ def _print_report(report: subscribers.ImportReport, *, held: str) -> None:
     if report.ignored_columns:
         names = output.escaped(", ".join(report.ignored_columns))
         output.err().print(f"Unknown columns were ignored: {names}.", soft_wrap=True)
-    if held == ledger.FIRST_DIGESTS:
+    if paused_scope == ledger.FIRST_DIGESTS:
         what, command = "The first digests of these subscribers are held", "sending resume --first-digests"
     else:
         what, command = "All sending is paused", "sending resume"
-    if held:
+    if paused_scope:
         output.out().print(
             f"{what}. See what would be sent: paperboy send --dry-run --all. Then: paperboy {command}.",
             soft_wrap=True,

@@ -141,7 +141,7 @@ def live(service: Application, mail_server: MailServer, now: datetime) -> Applic
         for name, consent in (("carol", ""), ("dan", "a list of 2025"))
     )
     result = maintenance.import_subscribers(app, io.BytesIO(file), "cli", now + 4 * HOUR)
-    assert (result.report.added, result.held) == (2, ledger.FIRST_DIGESTS)
+    assert (result.report.added, result.paused_scope) == (2, ledger.FIRST_DIGESTS)
     return app
 
 
@@ -207,6 +207,6 @@ def test_import_of_nobody_holds_nothing(live: Application, now: datetime) -> Non
     with live.db.write() as session:
         ledger.resume(session, ledger.FIRST_DIGESTS)
     file = io.BytesIO(b"email,interests\nalice@example.org,language agents\n")
-    assert maintenance.import_subscribers(live, file, "cli", now + 5 * HOUR).held == ""
+    assert maintenance.import_subscribers(live, file, "cli", now + 5 * HOUR).paused_scope is None
     with live.db.read() as session:
         assert ledger.pauses(session) == []

@@ -278,7 +278,7 @@ def test_import_is_recorded_without_addresses(app: Application) -> None:
     """The run has the counts and the skipped rows. The audit log says who imported."""
     lines = ["alice@example.org,robotics,,,,,,", "alice@example.org,robotics,,,,,,"]
     result = maintenance.import_subscribers(app, csv_file(*lines), "a key", NOW)
-    assert result.held
+    assert result.paused_scope
     with app.db.read() as session:
         run = session.get_one(JobRun, result.run_id)
         assert run.counts == {"rows": 2, "added": 1, "rejected": 1, "total": 2}
@@ -301,7 +301,7 @@ def audit_entries(app: Application) -> list[tuple[str, str, str]]:
 
 def test_import_that_adds_nobody_ends_its_own_pause(app: Application) -> None:
     """An operator did not resume, so complaints count as before."""
-    assert not maintenance.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW).held
+    assert not maintenance.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW).paused_scope
     actions = [action for _, action, _ in audit_entries(app)]
     assert actions == ["subscriber.import", "sending.pause", "subscriber.import", "sending.pause_ended"]
     with app.db.read() as session:
@@ -370,7 +370,11 @@ def test_killed_import_can_be_repeated(app: Application, settings: Settings, tmp
     assert audit_entries(app) == [("cli", "subscriber.import", "47 rows"), ("cli", "sending.pause", "*")]
     with file.open("rb") as content:
         result = maintenance.import_subscribers(app, content, "cli", NOW + timedelta(minutes=1), hold=True)
-    assert (result.report.added, result.report.registered, result.held) == (17, 30, ledger.ALL_EDITIONS)
+    assert (result.report.added, result.report.registered, result.paused_scope) == (
+        17,
+        30,
+        ledger.ALL_EDITIONS,
+    )
     with app.db.read() as session:
         assert session.exec(select(Subscriber.email).order_by(Subscriber.email)).all() == emails
         added = session.exec(select(Event.subscriber_id).where(Event.kind == "added")).all()

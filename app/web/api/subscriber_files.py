@@ -175,7 +175,7 @@ def _import(
 ) -> ImportOut:
     with limits.jobs.take():
         result = maintenance.import_subscribers(app, file, key.name, now, hold=hold)
-    return _to_out(result.report, held=bool(result.held), run_id=result.run_id)
+    return _to_out(result.report, held=result.paused_scope is not None, run_id=result.run_id)
 
 
 def preferences_out(preferences: subscribers.Preferences) -> dict[str, Any]:
