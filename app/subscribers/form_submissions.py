@@ -155,7 +155,13 @@ def choices_of(request: FormSubmission) -> Choices | None:
 
 
 def _interests(stored: Sequence[Mapping[str, Any]]) -> tuple[Interest, ...]:
-    return tuple(Interest(**_readable(Interest, each)) for each in stored)
+    interests = []
+    for each in stored:
+        with suppress(ValueError, TypeError):
+            interests.append(Interest(**_readable(Interest, each)))
+    if left_out := len(stored) - len(interests):
+        log.warning("a sign-up has interests that this release cannot read", number=left_out)
+    return tuple(interests)
 
 
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
@@ -168,7 +174,7 @@ def _readable(kind: type[Preferences | Interest], stored: Mapping[str, Any]) -> 
     names = {each.name for each in fields(kind)}
     values = {}
     for name in names & stored.keys():
-        with suppress(ValueError):
+        with suppress(ValueError, TypeError):
             values[name] = _PARSERS[name](stored[name]) if name in _PARSERS else stored[name]
     if unknown := sorted(stored.keys() - values.keys()):
         log.warning(

@@ -223,6 +223,25 @@ def test_sign_up_with_choices_of_another_release(app: Application, now: datetime
         assert subscribers.requested_preferences(session, [alice]) == {alice.id: WANTED}
 
 
+def test_sign_up_with_unreadable_choices(app: Application, now: datetime) -> None:
+    """Only they are left out: the other interests and choices stay."""
+    with app.db.write() as session:
+        subscribers.sign_up(session, SignUp(ALICE, replace(WANTED, hour=20)), "", now)
+        row = session.exec(select(FormSubmission)).one()
+        interests = [{"query": "robots"}, *row.preferences["interests"]]
+        row.preferences = row.preferences | {"muted": None, "interests": interests}
+        session.add(row)
+        session.flush()
+        alice = session.exec(select(Subscriber)).one()
+        stored = subscribers.requested_preferences(session, [alice])
+        assert stored == {alice.id: replace(WANTED, hour=20, muted=())}
+        row.preferences = row.preferences | {"interests": None}
+        session.add(row)
+        session.flush()
+        stored = subscribers.requested_preferences(session, [alice])
+        assert stored == {alice.id: replace(WANTED, hour=20, muted=(), interests=())}
+
+
 def test_sign_up_of_a_suppressed_address(app: Application, now: datetime) -> None:
     """It stores no subscriber, but writes something to take as long."""
     with app.db.write() as session:
