@@ -12,7 +12,14 @@ from threading import BoundedSemaphore
 
 from app.errors import TooManyRequests
 from app.settings import Settings
-from app.web.rate_limits import HOUR, MINUTE, KeyLimits, RateLimiter
+from app.web.rate_limits import (
+    HOUR,
+    MINUTE,
+    PICTURES_A_MINUTE,
+    SIGN_IN_LINKS_AN_HOUR,
+    KeyLimits,
+    RateLimiter,
+)
 
 API_REQUESTS = 8  # at once, for all keys together
 ANALYSES = 2  # at once: a backtest takes a second of CPU time and some 40 MB
@@ -24,9 +31,6 @@ SEARCHES, SEARCHES_WAITING = 2, 2
 PAGES, PAGES_WAITING = 2, 3  # at once: more would only share the same CPU
 PATIENCE = 5.0  # seconds that a search or a page waits for a slot
 RETRY_AFTER = 2  # seconds
-
-PICTURES_A_MINUTE = 3000  # per visitor: those of 60 pages, each with 50
-SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; the limit per operator is counted in the database
 
 
 class WorkSlots:

@@ -14,6 +14,8 @@ from app.errors import TooManyRequests
 
 MINUTE, HOUR = 60, 3600  # seconds
 WRONG_KEYS_A_MINUTE = 20  # per visitor
+PICTURES_A_MINUTE = 3000  # per visitor: those of 60 pages, each with 50
+SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; the limit per operator is counted in the database
 
 
 class RateLimiter:

@@ -22,7 +22,7 @@ from app.storage import admin_sessions, api_keys
 from app.storage.models import AdminSession, AuditEntry, Scope, Source
 from app.subscribers import Preferences
 from app.types import Interest, SourceKind
-from app.web import capacity
+from app.web import capacity, rate_limits
 from app.web.admin import PAGES
 from app.web.admin.sign_in import COOKIE, HOME
 from tests.support.mail_server import MailServer
@@ -255,7 +255,7 @@ def test_mailed_links_are_limited(app: Application) -> None:
         busy = ask()
         assert (busy.status_code, busy.headers["retry-after"]) == (429, str(capacity.RETRY_AFTER))
         assert 'value="eve@example.org"' in busy.text
-    answers = [ask() for _ in range(capacity.SIGN_IN_LINKS_AN_HOUR)]
+    answers = [ask() for _ in range(rate_limits.SIGN_IN_LINKS_AN_HOUR)]
     assert [answer.status_code for answer in answers] == [200] * (len(answers) - 1) + [429]
     assert "Please wait 60 minutes, then ask for the link again." in answers[-1].text
     assert 'value="eve@example.org"' in answers[-1].text

@@ -84,7 +84,7 @@ def test_pictures_are_limited(app: Application, client: TestClient) -> None:
     with app.db.write() as session:
         factories.add_picture(session, number, AT)
     limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
-    for _ in range(capacity.PICTURES_A_MINUTE - 1):
+    for _ in range(rate_limits.PICTURES_A_MINUTE - 1):
         limits.picture_limit.hit("testclient")
     answers = [client.get(f"/paper/{number}/picture?v={version}") for version in (1, 2)]
     assert [answer.status_code for answer in answers] == [200, 429]
