@@ -1,4 +1,4 @@
-"""The buttons of the overview: what each action of a finding does, as the API does it."""
+"""The buttons of the overview. Each calls the API operation that resolves a finding."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Click(NamedTuple):
     @property
     def number(self) -> int:
         """Return the subject as an id. Raise NotFound if it is not one."""
-        if not self.subject.isdecimal():
+        if not (self.subject.isdecimal() and len(self.subject) < 10):
             raise NotFound("this button is for something that does not exist")
         return int(self.subject)
 
 
 class Button(NamedTuple):
-    """What a button says, who may press it, what it does, and the message afterwards."""
+    """The label of a button, the scope it needs, the message afterwards, and its action."""
 
     label: str
     scope: Scope
@@ -108,7 +108,7 @@ BUTTONS = {
         "Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending
     ),
     RemedyAction.SEND_FIRST_DIGESTS: Button(
-        "Send them", Scope.SEND, "The first digests are sent.", _send_first_digests
+        "Send them", Scope.SEND, "The first digests will be sent within a minute.", _send_first_digests
     ),
     RemedyAction.RESUME_EDITION: Button(
         "Resume this edition", Scope.SEND, "The edition is resumed.", _resume_edition
