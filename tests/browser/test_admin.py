@@ -148,6 +148,7 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
         "papers/1",
         "sources/1",
         "deliverability?email=a@b.c",
+        "suppressions",
     ]
     for path in [*paths, *(f"/admin/{each}" for each in deeper)]:
         page.goto(live_server.url + path)

@@ -10,8 +10,9 @@ editions        the editions: reconcile, pause, resume, cancel, resend
 deliveries      one mail: its digest as it is sent; resend or confirm it
 papers          search papers; one paper: edit, hide, pin, merge, split
 sources         the sources: try, add, pause, resume, poll, remove
-deliverability  rates by receiver, suppressed addresses
+deliverability  rates by receiver; look up, suppress and list addresses
 records         runs of jobs, changes by operators, settings
+pagination      pages of long lists, with links to the newer and the older page
 keys            create, rotate and revoke keys
 webhooks        add, change, test and remove webhooks; their events
 """

@@ -1,4 +1,4 @@
-"""How receivers respond to the mails: rates by day and receiver, and suppressed addresses."""
+"""How receivers respond to the mails: rates by day and receiver. Suppressed addresses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from app.bounces import rates
 from app.delivery import ledger, suppression
 from app.errors import InvalidAddress, NotFound
 from app.storage.models import Suppression
+from app.web.admin.pagination import Position, page_at
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
 from app.web.api import statistics, suppressions
-from app.web.api.pagination import Position, stretch_at
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
 
@@ -30,23 +30,28 @@ MESSAGES = {
 
 
 @router.get(PATH)
-def show_deliverability(
-    request: Request,
-    operator: Reader,
-    email: str = "",
-    done: str = "",
-    why: str = "",
-    entries: Position = "",
-) -> Response:
-    """Show the rates of a week, whether an address is suppressed, and those whose reason contains `why`."""
+def show_deliverability(request: Request, operator: Reader, email: str = "", done: str = "") -> Response:
+    """Show the rates of a week, and whether an address is suppressed."""
     row = None
     if email:
         app: Application = request.app.state.paperboy
         with app.db.read() as session:
             row = suppression.get(session, email)
-    return _page(
-        request, operator, email=email, row=row, message=MESSAGES.get(done, ""), why=why[:200], at=entries
-    )
+    return _page(request, operator, email=email, row=row, message=MESSAGES.get(done, ""))
+
+
+@router.get("/admin/suppressions")
+def list_suppressed(request: Request, operator: Reader, why: str = "", at: Position = "") -> Response:
+    """List the suppressed addresses whose reason contains `why`.
+
+    The list has a page of its own, because finding the addresses reads those of all subscribers.
+    """
+    app: Application = request.app.state.paperboy
+    why = why[:200]
+    with app.db.read() as session:
+        listed = page_at(session, suppression.with_reason(why), col(Suppression.id), ENTRIES_SHOWN, at)
+        suppressed = suppressions.describe(session, listed.rows)
+    return page(request, "admin/suppressions.html", operator, listed=listed, suppressed=suppressed, why=why)
 
 
 @router.post(f"{PATH}/suppress")
@@ -79,20 +84,16 @@ def _page(
     row: Suppression | None = None,
     message: str = "",
     problem: str = "",
-    why: str = "",
-    at: str = "",
     status: int = 200,
 ) -> Response:
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     with app.db.read() as session:
-        listed = stretch_at(session, suppression.with_reason(why), col(Suppression.id), ENTRIES_SHOWN, at)
-        described = suppressions.describe(session, listed.rows)
         warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
     notices = statistics.get_notices(app, operator.key, now, days=DAYS_SHOWN)
     return page(
         request, "admin/deliverability.html", operator, status=status, email=email, row=row, message=message,
-        problem=problem, listed=listed, suppressed=described, why=why, warm_up=warm_up,
+        problem=problem, warm_up=warm_up,
         notices=notices.items, receivers_shown=RECEIVERS_SHOWN, warn_percent=rates.WARN_PERCENT,
         days=DAYS_SHOWN, rates=statistics.get_rates(app, operator.key, now, days=DAYS_SHOWN),
     )  # fmt: skip

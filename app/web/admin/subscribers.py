@@ -14,11 +14,12 @@ from app.delivery import suppression
 from app.digests.explanation_types import Explanation
 from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
 from app.storage.models import Delivery, Event, SubscriberState
+from app.web.admin.pagination import Position, page_at
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
 from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
-from app.web.api.pagination import Position, stretch_at, window_of
+from app.web.api.pagination import window_of
 from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
@@ -291,9 +292,9 @@ def _page(
     with app.db.read() as session:
         suppressed = suppression.get(session, subscriber.email) if subscriber.email else None
         own = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
-        mails = stretch_at(session, own, col(Delivery.id), MAILS_SHOWN, at.mails)
+        mails = page_at(session, own, col(Delivery.id), MAILS_SHOWN, at.mails)
         happened = select(Event).where(Event.subscriber_id == subscriber_id)
-        events = stretch_at(session, happened, col(Event.id), EVENTS_SHOWN, at.events)
+        events = page_at(session, happened, col(Event.id), EVENTS_SHOWN, at.events)
     return page(
         request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=mails,
         events=events, at=at, suppressed=suppressed, message=message, problem=problem, paper=paper,

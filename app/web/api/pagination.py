@@ -89,38 +89,5 @@ def newest_first(
     return cut(rows, window, lambda row: getattr(row, key.key))
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch(Generic[Row]):
-    """A part of a long list, newest first, and the positions of its neighbours; "" where the list ends."""
-
-    rows: list[Row]
-    newer: str
-    older: str
-
-
-Position = Annotated[str, Query(pattern=r"^((before|after)-\d{1,18})?$")]
-
-
-def stretch_at(
-    session: Session, statement: SelectOfScalar[Row], key: Any, limit: int, position: str
-) -> Stretch[Row]:
-    """Return the rows that `statement` selects at a position, for pages that lead both ways.
-
-    The position is `before-ID`, `after-ID`, or empty for the newest. `key` is the column of the id.
-    """
-    direction, _, number = position.partition("-")
-    at = int(number or 0)
-    if direction == "after":
-        newer = session.exec(statement.where(key > at).order_by(key).limit(limit + 1)).all()
-        rows, more_newer, more_older = list(reversed(newer[:limit])), len(newer) > limit, True
-    else:
-        bounded = statement.where(key < at) if direction else statement
-        older = session.exec(bounded.order_by(key.desc()).limit(limit + 1)).all()
-        rows, more_newer, more_older = list(older[:limit]), bool(direction), len(older) > limit
-    first = getattr(rows[0], key.key) if rows else at - 1
-    last = getattr(rows[-1], key.key) if rows else at + 1
-    return Stretch(rows, f"after-{first}" if more_newer else "", f"before-{last}" if more_older else "")
-
-
 def _invalid_cursor() -> InvalidInput:
     return InvalidInput("the cursor is not from this list")

@@ -66,7 +66,11 @@ def list_suppressions(
         str, Query(max_length=200, description="Only entries whose reason contains this.", examples=["spam"])
     ] = "",
 ) -> Page[SuppressionOut]:
-    """List the suppressed addresses, oldest first."""
+    """List the suppressed addresses, oldest first.
+
+    Only hashes are stored. To find the addresses of a page, those of all subscribers are hashed. This takes
+    about half a second for 200,000 subscribers. With `email`, it is not needed.
+    """
     with app.db.read() as session:
         if email is not None:
             row = suppression.get(session, email)

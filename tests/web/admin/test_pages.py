@@ -155,7 +155,12 @@ def test_findings_are_resolved_by_their_buttons(
 def test_remedies_are_refused_when_out_of_date(app: Application, sign_in: Callable[..., Desk]) -> None:
     """The overview says so. A button needs the scope of its action."""
     desk = sign_in()
-    for action, subject in (("poll_source", "99"), ("poll_source", "x"), ("enable_webhook", "5")):
+    for action, subject in (
+        ("poll_source", "99"),
+        ("poll_source", "x"),
+        ("poll_source", "9" * 40),
+        ("enable_webhook", "5"),
+    ):
         answer = desk.post("/admin/remedies/write", action=action, subject=subject)
         assert answer.status_code == 409
         assert 'role="alert"' in answer.text
@@ -717,19 +722,40 @@ def test_suppressed_addresses_are_listed(
     with app.db.write() as session:
         for email, reason in ((ALICE, "550 no such user"), (BOB, "spam"), ("gone@example.org", "100% spam")):
             suppression.suppress(session, email, reason, now)
-    desk, path = sign_in(), "/admin/deliverability"
+    desk, path = sign_in(), "/admin/suppressions"
 
     def reasons(query: str) -> list[str]:
         return re.findall(r'data-label="Reason">([^<]*)<', desk.get(path + query).text)
 
     assert reasons("") == ["100% spam", "spam"]
-    assert reasons("?why=&entries=before-2") == ["550 no such user"]
+    assert reasons("?why=&at=before-2") == ["550 no such user"]
     assert reasons("?why=SPAM") == ["100% spam", "spam"]
     assert reasons("?why=100%25") == ["100% spam"]
     newest = desk.get(path).text
-    assert f"{path}?email=bob%40example.net#address" in newest
+    assert "/admin/deliverability?email=bob%40example.net#address" in newest
     assert "gone@example.org" not in newest
-    assert 'rel="next">Older' in newest
+    assert '?why=&amp;at=before-2" rel="next">Older' in newest
+
+
+def test_deliverability_does_not_read_all_addresses(
+    app: Application, monkeypatch: pytest.MonkeyPatch, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """It links to the list of suppressed addresses, and computes one hash for a lookup."""
+    with app.db.write() as session:
+        suppression.suppress(session, BOB, "spam", clock.utcnow())
+    hashed: list[str] = []
+    address_hash = suppression.address_hash
+
+    def record_and_hash(email: str) -> str:
+        hashed.append(email)
+        return address_hash(email)
+
+    monkeypatch.setattr(suppression, "address_hash", record_and_hash)
+    desk = sign_in()
+    assert 'href="/admin/suppressions"' in desk.get("/admin/deliverability").text
+    assert hashed == []
+    desk.get(f"/admin/deliverability?email={BOB}")
+    assert hashed == [BOB]
 
 
 def test_pages_reload_while_something_is_in_progress(
