@@ -19,7 +19,7 @@ from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.storage.models import GeneratedSummary, Listing, Paper, PaperPicture, Source, VoteCount
 from app.text import sanitize
 from app.types import PaperRecord, VoteSample
-from app.web import capacity, paper_cards, templating, vote_chart
+from app.web import paper_cards, rate_limits, templating, vote_chart
 from app.web.capacity import Capacity
 from app.web.paper_cards import Week
 from tests.support import factories
