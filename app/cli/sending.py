@@ -101,7 +101,7 @@ def show_rates(
 
 @sending.command("notices")
 def show_notices(
-    days: Annotated[int, typer.Option("--days", min=1, max=31, help="The number of days.")] = 7,
+    days: Annotated[int, typer.Option("--days", min=1, max=31, help="The number of days.")] = 30,
     limit: Annotated[int, typer.Option(help="The maximum number of notices.", min=1, max=10_000)] = 50,
     as_json: output.AsJson = False,
 ) -> None:

@@ -878,8 +878,10 @@ def test_resend_needs_a_delivery_or_an_edition(run: Run) -> None:
 
 def test_coming_edition_is_held(run: Run) -> None:
     assert "is over" in run("sending", "hold", "2020-01-01", code=1).stderr
-    assert "will wait for approval" in run("sending", "hold", "2199-01-01").stdout
-    assert "is resumed" in run("sending", "resume", "--edition", "2199-01-01").stdout
+    assert "check the year" in run("sending", "hold", "2199-01-01", code=1).stderr
+    coming = (clock.utcnow() + timedelta(days=3)).date().isoformat()
+    assert "will wait for approval" in run("sending", "hold", coming).stdout
+    assert "is resumed" in run("sending", "resume", "--edition", coming).stdout
 
 
 def test_recording_an_arrival_needs_a_delivery_or_an_edition(run: Run) -> None:

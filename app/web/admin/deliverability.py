@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from sqlmodel import col
 
-from app import clock
+from app import clock, subscribers
 from app.application import Application
 from app.bounces import rates
 from app.delivery import ledger, suppression
@@ -21,6 +21,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/deliverability"
 DAYS_SHOWN = 7
+NOTICE_DAYS = 30  # as in the chart of the overview
 ENTRIES_SHOWN = 50  # of the suppression list
 RECEIVERS_SHOWN = 20  # in the table of the warm-up
 MESSAGES = {
@@ -32,11 +33,15 @@ MESSAGES = {
 @router.get(PATH)
 def show_deliverability(request: Request, operator: Reader, email: str = "", done: str = "") -> Response:
     """Show the rates of a week, and whether an address is suppressed."""
-    row = None
-    if email:
-        app: Application = request.app.state.paperboy
-        with app.db.read() as session:
-            row = suppression.get(session, email)
+    app: Application = request.app.state.paperboy
+    if not email:
+        return _page(request, operator, message=MESSAGES.get(done, ""))
+    try:
+        address = subscribers.normalise_address(email)
+    except InvalidAddress as error:
+        return _page(request, operator, problem=str(error), status=422)
+    with app.db.read() as session:
+        row = suppression.get(session, address)
     return _page(request, operator, email=email, row=row, message=MESSAGES.get(done, ""))
 
 
@@ -90,10 +95,11 @@ def _page(
     now = clock.utcnow()
     with app.db.read() as session:
         warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
-    notices = statistics.get_notices(app, operator.key, now, days=DAYS_SHOWN)
+    notices = statistics.get_notices(app, operator.key, now, days=NOTICE_DAYS)
     return page(
         request, "admin/deliverability.html", operator, status=status, email=email, row=row, message=message,
         problem=problem, warm_up=warm_up,
         notices=notices.items, receivers_shown=RECEIVERS_SHOWN, warn_percent=rates.WARN_PERCENT,
-        days=DAYS_SHOWN, rates=statistics.get_rates(app, operator.key, now, days=DAYS_SHOWN),
+        notice_days=NOTICE_DAYS, days=DAYS_SHOWN,
+        rates=statistics.get_rates(app, operator.key, now, days=DAYS_SHOWN),
     )  # fmt: skip

@@ -168,7 +168,7 @@ class NoticeList(BaseModel):
 
 @router.get("/notices")
 def get_notices(
-    app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 7,
+    app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 30,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> NoticeList:  # fmt: skip
     """Return who complained in the last days, and whose mails bounced."""
