@@ -61,11 +61,10 @@ def import_subscribers(
             "added": report.added,
             "rejected": report.rejected,
             "rejections": rejections,
+            "ignored_columns": list(report.ignored_columns),
+            "held": result.paused_scope is not None,
         }
-        output.print_json(
-            document
-            | {"ignored_columns": list(report.ignored_columns), "held": result.paused_scope is not None}
-        )
+        output.print_json(document)
     else:
         _print_report(report, result.paused_scope)
     if report.rejected or not report.is_complete:
