@@ -71,7 +71,7 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
         states = " + ".join(f"{counts[name]} {name}" for name in _STATES if counts[name]) or "0"
         reasons = ledger.commonest_reasons(session, day.isoformat())
         sections = (
-            ReportSection("Needs attention", tuple(operator_mail.lines_of(findings)) or ("Nothing.",)),
+            ReportSection("Needs attention now", tuple(operator_mail.lines_of(findings)) or ("Nothing.",)),
             ReportSection(
                 f"Digests of {day}",
                 (
@@ -83,13 +83,9 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
             ReportSection("Subscribers", tuple(_subscribers(session, begin, end))),
             ReportSection("Sources", tuple(_sources(session, begin))),
         )
-    attention = (
-        f", {len(findings)} need attention"
-        if len(findings) > 1
-        else ", 1 needs attention"
-        if findings
-        else ""
-    )
+    attention = ""
+    if findings and day >= today - DAY:  # the subject of an earlier day's report says only what was then
+        attention = ", 1 needs attention" if len(findings) == 1 else f", {len(findings)} need attention"
     return OperatorReport(
         f"{app.settings.site_name}, {day}: {count_of(counts['sent'], 'digest')} sent{attention}", sections
     )
@@ -104,7 +100,8 @@ def _rates(by_receiver: Sequence[rates.ReceiverRate]) -> Iterable[str]:
 
 def _subscribers(session: Session, since: datetime, until: datetime) -> Iterable[str]:
     states = subscribers.count_by_state(session)
-    yield ", ".join(f"{states[state]} {state}" for state in SubscriberState if states[state]) or "None yet."
+    now = ", ".join(f"{states[state]} {state}" for state in SubscriberState if states[state]) or "none"
+    yield f"Now: {now}."
     changes = subscribers.count_changes(session, since, until)
     happened = [f"{number} {kind.replace('_', ' ')}" for kind, number in changes.items() if number]
     yield f"Changes: {', '.join(happened) or 'none'}."

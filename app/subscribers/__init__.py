@@ -81,6 +81,7 @@ from app.subscribers.privacy import (
     unsubscribe,
 )
 from app.subscribers.repository import (
+    addresses_of,
     count_by_day,
     count_by_state,
     count_changes,

@@ -153,7 +153,7 @@ def survey(file: BinaryIO, name: str = "the file") -> Contents:
     rows = read_rows(file, name)
     _, columns = next(rows, (0, None))
     if columns is None:
-        raise _no_rows(name)
+        raise InvalidInput(f"{name} has no subscribers below the names of its columns")
     ignored = tuple(column for column in columns if column and column not in (*EXPORTED, EXTRA_CELLS))
     return Contents(1 + sum(1 for _ in rows), ignored)
 
@@ -173,8 +173,7 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
         separator = max(",;\t", key=first.count)
         reader = csv.reader(chain([first], lines), delimiter=separator, strict=True)
         columns = next(reader, [])
-        if not {"email", "interests"} <= set(columns) or len(columns) > MAX_COLUMNS:
-            raise _no_rows(name)
+        _check_columns(columns, name)
         lines.begin_row()
         for number, cells in enumerate(reader, start=2):
             lines.begin_row()
@@ -194,11 +193,14 @@ def _name_cells(columns: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
     return row | {EXTRA_CELLS: cells[len(columns) :]} if len(cells) > len(columns) else row
 
 
-def _no_rows(name: str) -> InvalidInput:
-    return InvalidInput(
-        f"{name} needs a first line with the column names (email and interests at least, and at most "
-        f"{MAX_COLUMNS}), and one line per subscriber"
-    )
+def _check_columns(columns: Sequence[str], name: str) -> None:
+    if not any(columns):
+        raise InvalidInput(f"{name} is empty, or begins with an empty line")
+    for required in ("email", "interests"):
+        if required not in columns:
+            raise InvalidInput(f"{name} has no column “{required}”: its first line must name the columns")
+    if len(columns) > MAX_COLUMNS:
+        raise InvalidInput(f"{name} has more than {MAX_COLUMNS} columns")
 
 
 def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> ImportedSubscriber:

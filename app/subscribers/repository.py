@@ -14,6 +14,7 @@ from sqlmodel import Session, case, col, func, select
 from app.delivery import ledger
 from app.errors import Conflict, NotFound
 from app.storage import webhook_endpoints
+from app.storage.database import in_array
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState, WebhookEvent
 from app.subscribers import schedule
 from app.subscribers.address import normalise_address
@@ -254,6 +255,14 @@ def count_changes(session: Session, since: datetime, until: datetime) -> dict[st
     events = select(kind, func.count()).where(kind.in_(CHANGES), Event.at >= since, Event.at < until)
     counted = dict(session.exec(events.group_by(kind)).all())
     return {kind: counted.get(kind, 0) for kind in CHANGES}
+
+
+def addresses_of(session: Session, subscriber_ids: Collection[int]) -> dict[int, str]:
+    """Return the addresses of these subscribers by id, without those who were erased."""
+    named = select(Subscriber.id, Subscriber.email).where(
+        in_array(session, col(Subscriber.id), subscriber_ids), Subscriber.state != SubscriberState.ERASED
+    )
+    return {number: email for number, email in session.exec(named) if number}
 
 
 def count_by_day(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
-from app import clock
+from app import clock, subscribers
 from app.application import Application
 from app.errors import NotFound
 from app.types import MailKind
@@ -29,9 +29,12 @@ def show_delivery(request: Request, operator: Reader, delivery_id: DeliveryId) -
         mail = deliveries.render_delivery(app, operator.key, clock.utcnow(), delivery_id)
     except NotFound:
         mail = None
+    with app.db.read() as session:
+        address = subscribers.addresses_of(session, [row.subscriber_id]).get(row.subscriber_id, "")
     return page(
-        request, "admin/delivery.html", operator, headers=security.FRAMING_PAGE, delivery=row, mail=mail
-    )
+        request, "admin/delivery.html", operator, headers=security.FRAMING_PAGE, delivery=row, mail=mail,
+        address=address,
+    )  # fmt: skip
 
 
 @router.get(PATH + "/html")

@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from sqlmodel import col, select
 
-from app import clock
+from app import clock, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.errors import Conflict, InvalidInput
-from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
+from app.storage.models import Delivery, DeliveryState
 from app.types import MailKind
 from app.web.admin import remedies
 from app.web.admin.sign_in import Operator, Reader, Sender, back_to, page
@@ -73,13 +73,15 @@ def _editions_page(
     listed = editions.list_editions(app, operator.key, window_of(EDITIONS_SHOWN, cursor))
     sending = editions.get_sending(app, operator.key, clock.utcnow())
     paused = {pause.edition for pause in sending.pauses} - {ledger.ALL_EDITIONS, ledger.FIRST_DIGESTS}
+    first = editions.draw_first_digests(app, operator.key)
     with app.db.read() as session:
         coming = paused - ledger.planned_editions(session, paused)
+        addresses = subscribers.addresses_of(session, [each.subscriber_id for each in first.sample])
     return page(
         request, "admin/editions.html", operator, status=status, editions=listed.items, sending=sending,
         next_cursor=listed.next_cursor, message=message, problem=problem, typed=typed,
         approve_all=app.settings.approve_editions, awaits_approval=ledger.AWAITS_APPROVAL,
-        first=editions.draw_first_digests(app, operator.key),
+        first=first, addresses=addresses,
         holds_first=any(pause.edition == ledger.FIRST_DIGESTS for pause in sending.pauses),
         coming=[pause for pause in sending.pauses if pause.edition in coming],
     )  # fmt: skip
@@ -104,8 +106,12 @@ def show_edition(
         mails = session.exec(troubled.order_by(col(Delivery.id).desc()).limit(MAILS_SHOWN)).all()
     is_sending = current.reconciliation.claimed or current.reconciliation.committing
     sample = editions.draw_sample(app, operator.key, edition) if current.paused else []
+    with app.db.read() as session:
+        ids = [*(mail.subscriber_id for mail in mails), *(digest.subscriber_id for digest in sample)]
+        addresses = subscribers.addresses_of(session, ids)
     return page(
         request, "admin/edition.html", operator, edition=current, mails=mails, sample=sample,
+        addresses=addresses,
         meanings=reconciliation.MEANINGS,
         awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
         message=MESSAGES.get(done, ""), reload_after=RELOAD_AFTER if is_sending and not reload else 0,
@@ -129,12 +135,10 @@ def list_readers(
     with app.db.read() as session:
         window = window_of(MAILS_SHOWN, cursor)
         rows, following = newest_first(session, digests, col(Delivery.id), window)
-        ids = [row.subscriber_id for row in rows]
-        named = select(Subscriber).where(col(Subscriber.id).in_(ids))
-        people = [each for each in session.exec(named) if each.state is not SubscriberState.ERASED]
+        addresses = subscribers.addresses_of(session, [row.subscriber_id for row in rows])
     return page(
         request, "admin/readers.html", operator, edition=edition, rows=rows, states=states,
-        addresses={each.id: each.email for each in people}, known=list(DeliveryState),
+        addresses=addresses, known=list(DeliveryState),
         next_cursor=following, query=urlencode([("state", each.value) for each in states]),
     )  # fmt: skip
 

@@ -572,6 +572,7 @@ def test_first_digests_after_an_import(
         (number,) = ledger.add_entries(session, [held], now)
     desk = sign_in()
     page = desk.get("/admin/editions").text
+    assert f">{ALICE}</a>" in page
     assert "wait until you have seen what would leave: 1 digest." in page
     assert f'href="/admin/deliveries/{number}"' in page
     assert ("send", "send_first_digests", "") in remedies(desk.get("/admin").text)

@@ -84,6 +84,16 @@ def test_report_of_a_day(app: Application, call: Call, mail_server: MailServer) 
     assert "No digest was due." in str(yesterday["sections"])
 
 
+@pytest.mark.usefixtures("problems")
+def test_report_of_an_earlier_day_names_no_present_problems_in_its_subject(call: Call) -> None:
+    """They are under "Needs attention now"."""
+    earlier = call("GET", f"/report?day={NOW.date() - timedelta(days=9)}").json()
+    assert "attention" not in earlier["subject"]
+    assert earlier["sections"][0]["heading"] == "Needs attention now"
+    assert "status 404" in str(earlier["sections"][0]["lines"])
+    assert "attention" in call("GET", "/report").json()["subject"]
+
+
 @pytest.mark.parametrize(
     ("day", "status"),
     [(date.min, 422), (date(1970, 1, 1), 200), (NOW.date() + timedelta(days=1), 422), (date.max, 422)],
