@@ -395,6 +395,7 @@ def test_occupied_port_is_replaced() -> None:
         assert demo.free_port(port) != port
 
 
+@pytest.mark.once
 def test_clock_of_the_demo_is_only_that_of_its_database(app: Application) -> None:
     """Another database in the same folder has this machine's clock."""
     later = clock.utcnow() + timedelta(days=100)
