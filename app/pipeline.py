@@ -17,7 +17,6 @@ send_pending()     sendable deliveries → HTML and text → bytes → the relay
 preview()          the digest that a subscriber with these preferences would get
 interest_hint()    is an interest misspelt, does it match anything?
 preview_due()      the digests that subscribers would get now
-restore_digests()  deliveries → their digests, as they were composed
 backtest()         the digests that interests would have produced over recent days
 explain()          why a subscriber was sent a paper, or why not
 render_digest()    a digest → the rendered mail
@@ -36,7 +35,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlmodel import Session
 
 from app import bounces, subscribers
 from app.application import Application
@@ -409,15 +407,6 @@ def preview_due(
 ) -> Iterator[planning.DigestPreview]:
     """Yield the digests that the due subscribers, or those in `ids`, would get now. Nothing is stored."""
     return planning.preview_due(app.digest_context, now, ids)
-
-
-def restore_digests(
-    app: Application, session: Session, rows: Sequence[Delivery]
-) -> list[tuple[Delivery, Digest]]:
-    """Return deliveries with the digests that are stored for them."""
-    stored = ledger.stored_digests(session, [row.id for row in rows])
-    restored = app.snapshots.restore(session, [stored.get(row.id or 0, {}) for row in rows])
-    return [(row, each.digest) for row, each in zip(rows, restored, strict=True)]
 
 
 def explain(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app import clock, pipeline, subscribers
+from app import clock, subscribers
 from app.bounces import rates
 from app.cli import output
 from app.delivery import ledger
@@ -135,8 +135,9 @@ def show_sample(
             _, rows = ledger.draw_held(session, size)
         else:
             rows = ledger.draw_waiting(session, edition, size)
-        drawn = pipeline.restore_digests(app, session, rows)
+        digests = ledger.restored_digests(session, [row.id for row in rows], app.snapshots)
         emails = {row.id: subscribers.get(session, row.subscriber_id).email for row in rows}
+    drawn = [(row, digest) for row in rows if (digest := digests.get(row.id or 0))]
     if as_json:
         objects = [
             {

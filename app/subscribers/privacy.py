@@ -134,15 +134,14 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
     subscriber = get(session, subscriber_id)
     rows = _rows(session, Delivery, subscriber_id, _INTERNAL_FIELDS["delivery"])
     ids = [row.pop("id") for row in rows]
-    stored = ledger.stored_digests(session, ids)
-    restored = ledger.SnapshotStore().restore(session, list(stored.values()))
-    digests = {number: item.digest.as_dict() for number, item in zip(stored, restored, strict=True)}
+    digests = ledger.restored_digests(session, ids, ledger.SnapshotStore())
     rated = feedback.all_feedback(session, [subscriber_id]).get(subscriber_id, ())
     return {
         "subscriber": subscriber.model_dump(mode="json", exclude=_INTERNAL_FIELDS["subscriber"]),
         "interests": [asdict(interest) for interest in preferences_of(session, subscriber).interests],
         "deliveries": [
-            row | {"digest": digests.get(number, {})} for number, row in zip(ids, rows, strict=True)
+            row | {"digest": digests[number].as_dict() if number in digests else {}}
+            for number, row in zip(ids, rows, strict=True)
         ],
         "feedback": [asdict(item) | {"at": item.at.isoformat()} for item in rated],
         "new_address": change.email if (change := session.get(AddressChange, subscriber_id)) else "",

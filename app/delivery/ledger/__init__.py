@@ -87,6 +87,7 @@ from app.delivery.ledger.queries import (
     draw_held,
     draw_waiting,
     editions,
+    restored_digests,
     stored_digests,
     totals,
     waiting_mails,

@@ -13,10 +13,11 @@ from sqlmodel import Session, col, select
 
 from app.delivery.ledger.claims import WAITING_STATES
 from app.delivery.ledger.entries import AFTER_DAYS, is_held
+from app.delivery.ledger.snapshots import SnapshotStore
 from app.storage.database import in_array
 from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
-from app.types import MailKind
+from app.types import Digest, MailKind
 
 DAY = timedelta(days=1)
 # The numbers and the quoted words in a reason.
@@ -144,3 +145,12 @@ def stored_digests(session: Session, delivery_ids: Collection[int | None]) -> di
     selected = in_array(session, col(DigestContent.delivery_id), delivery_ids)
     rows = session.exec(select(DigestContent.delivery_id, DigestContent.digest).where(selected))
     return {delivery_id: dict(digest) for delivery_id, digest in rows}
+
+
+def restored_digests(
+    session: Session, delivery_ids: Collection[int | None], snapshots: SnapshotStore
+) -> dict[int, Digest]:
+    """Return digests as they were composed, by delivery id. Omit other mails and deleted deliveries."""
+    stored = stored_digests(session, delivery_ids)
+    restored = snapshots.restore(session, list(stored.values()))
+    return {delivery_id: each.digest for delivery_id, each in zip(stored, restored, strict=True)}

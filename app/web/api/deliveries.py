@@ -81,9 +81,8 @@ def get_delivery(app: Paperboy, _key: CanRead, delivery_id: DeliveryId) -> Deliv
     """Return a mail with its digest."""
     with app.db.read() as session:
         row = _get(session, delivery_id)
-        stored = ledger.stored_digests(session, [delivery_id])
-        restored = app.snapshots.restore(session, list(stored.values()))
-    return DeliveryDetail(**row.model_dump(), digest=restored[0].digest.as_dict() if restored else {})
+        digest = ledger.restored_digests(session, [delivery_id], app.snapshots).get(delivery_id)
+    return DeliveryDetail(**row.model_dump(), digest=digest.as_dict() if digest else {})
 
 
 @router.get("/{delivery_id}/mail", responses=problems.responses(404))
@@ -91,12 +90,11 @@ def render_delivery(app: Paperboy, _key: CanRead, now: Now, delivery_id: Deliver
     """Return a digest as it is sent, as HTML and as text. The links of its subscriber do not work."""
     with app.db.read() as session:
         row = _get(session, delivery_id)
-        stored = ledger.stored_digests(session, [delivery_id])
-        restored = app.snapshots.restore(session, list(stored.values()))
+        digest = ledger.restored_digests(session, [delivery_id], app.snapshots).get(delivery_id)
         email = session.get_one(Subscriber, row.subscriber_id).email
-    if not restored:
+    if digest is None:
         raise NotFound(f"the delivery {delivery_id} has no digest that could be shown")
-    mail = pipeline.render_digest(app, restored[0].digest, email, now)
+    mail = pipeline.render_digest(app, digest, email, now)
     return RenderedDelivery(subject=mail.subject, html=mail.html, text=mail.text)
 
 

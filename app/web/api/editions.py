@@ -10,7 +10,6 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 from sqlmodel import Session
 
-from app import pipeline
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.errors import NotFound
@@ -196,6 +195,7 @@ def draw_sample(
 
 
 def _samples(app: Paperboy, session: Session, rows: Sequence[Delivery]) -> list[SampledDigest]:
+    digests = ledger.restored_digests(session, [row.id for row in rows], app.snapshots)
     return [
         SampledDigest(
             delivery_id=row.id or 0,
@@ -203,7 +203,8 @@ def _samples(app: Paperboy, session: Session, rows: Sequence[Delivery]) -> list[
             due_at=row.due_at,
             titles=[item.title for item in digest.picks],
         )
-        for row, digest in pipeline.restore_digests(app, session, rows)
+        for row in rows
+        if (digest := digests.get(row.id or 0))
     ]
 
 

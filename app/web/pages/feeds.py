@@ -112,14 +112,13 @@ def own_feed(request: Request, grant: Own) -> Response:
             and delivery.state not in ledger.UNDELIVERED
             and not ledger.hold_reason(pauses, delivery)  # nobody sees it before it is approved
         ]
-        stored = ledger.stored_digests(session, [delivery.id for delivery in delivered])
-        times = [(stored[number], row.due_at) for row in delivered if (number := row.id or 0) in stored]
-        restored = app.snapshots.restore(session, [digest for digest, _ in times])
+        digests = ledger.restored_digests(session, [delivery.id for delivery in delivered], app.snapshots)
         hidden = canonical_rows.hidden(session)
         items = [
             item
-            for (_, at), entry in zip(times, restored, strict=True)
-            for item in _digest_items(entry.digest, at, sent=True)
+            for row in delivered
+            if (digest := digests.get(row.id or 0))
+            for item in _digest_items(digest, row.due_at, sent=True)
             if item.item.paper_id not in hidden
         ]
         response = _build_feed(request, session, info, items, now)
