@@ -12,9 +12,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+from sqlalchemy import event
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.util import LRUCache
 
@@ -100,6 +102,11 @@ def shared_templates() -> Iterator[None]:
         yield
 
 
+def _reverse_unordered(connection: Any, _record: object) -> None:
+    """Return rows last to first where no order is asked for, because PostgreSQL promises no order, either."""
+    connection.execute("PRAGMA reverse_unordered_selects = ON").close()
+
+
 class SharedStatements:
     """Keep compiled SQL for all engines of a test process: compiling takes up to a third of a test.
 
@@ -113,6 +120,8 @@ class SharedStatements:
     def make_engine(self, url: URL) -> Engine:
         """Make an engine as the application does."""
         engine = self._make_engine(url)
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _reverse_unordered)
         if first := self._first.get(engine.dialect.name):
             engine.dialect = first.dialect
             engine._compiled_cache = first._compiled_cache

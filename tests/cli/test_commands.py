@@ -470,7 +470,8 @@ def test_send_while_paused(run: Run, app: Application, mail_server: MailServer) 
     run("sending", "resume", code=1)
     assert parse_output(run("send", "--json"))["sent"] == 1
     with app.db.read() as session:
-        assert [row.action for row in session.exec(select(AuditEntry))] == ["sending.pause", "sending.resume"]
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
+    assert [entry.action for entry in entries] == ["sending.pause", "sending.resume"]
 
 
 def test_status_of_a_warm_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

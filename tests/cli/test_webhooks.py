@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlmodel import select
+from sqlmodel import col, select
 
 from app.application import Application
 from app.storage import webhook_endpoints
@@ -37,7 +37,7 @@ def test_webhooks(app: Application, run: Run, monkeypatch: pytest.MonkeyPatch) -
         run("webhooks", command, "1")
     assert "no webhook 1" in run("webhooks", "remove", "1", code=1).stderr
     with app.db.read() as session:
-        entries = session.exec(select(AuditEntry)).all()
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
     assert {each.detail["url"] for each in entries} == {webhook_endpoints.origin(receiver.url)}
     assert [each.action for each in entries] == [
         f"webhook.{each}" for each in ("add", "rotate", "disable", "enable", "resend", "remove")

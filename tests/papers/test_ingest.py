@@ -302,7 +302,7 @@ def test_row_without_id_and_title_is_rejected(app: Application, now: datetime) -
 
 
 def _merge_ids(session: Session) -> Sequence[int]:
-    return [merge_id for merge_id in session.exec(select(Merge.id)) if merge_id]
+    return [merge_id for merge_id in session.exec(select(Merge.id).order_by(col(Merge.id))) if merge_id]
 
 
 def test_undone_merge_restores_both_papers_permanently(app: Application, now: datetime) -> None:

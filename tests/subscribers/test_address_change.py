@@ -32,7 +32,8 @@ def find_id(app: Application, email: str) -> int:
 def mailed(app: Application) -> list[int]:
     """Return the subscribers of the mails about a change of address."""
     with app.db.read() as session:
-        return list(session.exec(select(Delivery.subscriber_id).where(Delivery.kind == MailKind.ADDRESS)))
+        addressed = select(Delivery.subscriber_id).where(Delivery.kind == MailKind.ADDRESS)
+        return list(session.exec(addressed.order_by(col(Delivery.id))))
 
 
 def ask(app: Application, alice: int, now: datetime, email: str = NEW) -> None:
