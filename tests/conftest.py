@@ -16,6 +16,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+import stamina
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.util import LRUCache
@@ -248,6 +249,14 @@ def app(settings: Settings) -> Iterator[Application]:
 def now() -> datetime:
     """Return a fixed time: Friday 2026-11-20, 09:30 UTC."""
     return NOW
+
+
+@pytest.fixture
+def no_retries() -> Iterator[None]:
+    """Ask a server once only, instead of again after a pause."""
+    stamina.set_testing(True, attempts=1)
+    yield
+    stamina.set_testing(False)
 
 
 @pytest.fixture

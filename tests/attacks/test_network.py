@@ -49,13 +49,7 @@ PUBLIC = "93.184.215.14"
 MEGABYTE = 1_000_000
 TODAY = date(2026, 11, 20)
 
-
-@pytest.fixture(autouse=True)
-def _no_retries() -> Iterator[None]:
-    """Disable retries."""
-    stamina.set_testing(True, attempts=1)
-    yield
-    stamina.set_testing(False)
+pytestmark = pytest.mark.usefixtures("no_retries")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-import stamina
 from sqlalchemy import text
 from sqlmodel import Session, col, select
 
@@ -26,16 +25,9 @@ from tests.support import factories
 from tests.support.hostile_server import HostileServer
 from tests.support.pictures import PictureServer
 
+pytestmark = pytest.mark.usefixtures("no_retries")
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 FETCHED, REJECTED = {"fetched": 1, "rejected": 0}, {"fetched": 0, "rejected": 1}
-
-
-@pytest.fixture(autouse=True)
-def _no_retries() -> Iterator[None]:
-    """Disable retries within a run."""
-    stamina.set_testing(True, attempts=1)
-    yield
-    stamina.set_testing(False)
 
 
 @pytest.fixture

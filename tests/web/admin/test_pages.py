@@ -454,14 +454,18 @@ def add_digest(
         session.add(DigestContent(delivery_id=number, signature_fingerprint="x"))
 
 
-def test_uncertain_mail_is_sent_again(
-    app: Application, sign_in: Callable[..., Desk], people: list[int]
-) -> None:
-    """The page of its edition lists it with a button."""
+@pytest.fixture
+def uncertain_mails(app: Application, people: list[int]) -> None:
+    """Add the mails 7 and 8. Both are uncertain; the content of 8 was lost."""
     now = clock.utcnow()
     with app.db.write() as session:
         add_digest(session, 7, people[0], DeliveryState.UNCERTAIN, now, reason="the connection broke")
         add_digest(session, 8, people[1], DeliveryState.UNCERTAIN, now, reason="lost", has_content=False)
+
+
+@pytest.mark.usefixtures("uncertain_mails")
+def test_uncertain_mail_is_sent_again(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The page of its edition lists it with a button."""
     desk = sign_in()
     page = desk.get("/admin/editions/2026-11-19").text
     assert "the connection broke" in page
@@ -474,14 +478,11 @@ def test_uncertain_mail_is_sent_again(
     assert desk.post("/admin/deliveries/8/resend").status_code == 409, "its content is unknown"
 
 
+@pytest.mark.usefixtures("uncertain_mails")
 def test_all_uncertain_mails_of_an_edition_are_sent_again(
-    app: Application, sign_in: Callable[..., Desk], people: list[int]
+    app: Application, sign_in: Callable[..., Desk]
 ) -> None:
     """Those whose content was lost before a restore stay as they are."""
-    now = clock.utcnow()
-    with app.db.write() as session:
-        add_digest(session, 7, people[0], DeliveryState.UNCERTAIN, now)
-        add_digest(session, 8, people[1], DeliveryState.UNCERTAIN, now, has_content=False)
     desk = sign_in()
     assert "Send all uncertain mails again" in desk.get("/admin/editions/2026-11-19").text
     desk.post("/admin/editions/2026-11-19/resend-uncertain")
@@ -490,14 +491,13 @@ def test_all_uncertain_mails_of_an_edition_are_sent_again(
     assert [row.next_attempt_at is not None for row in rows] == [True, False]
 
 
+@pytest.mark.usefixtures("uncertain_mails")
 def test_uncertain_mails_that_arrived_are_recorded_as_sent(
     app: Application, sign_in: Callable[..., Desk], people: list[int]
 ) -> None:
     """One or all of an edition. Nothing is sent again, and mails in other states stay as they are."""
     now = clock.utcnow()
     with app.db.write() as session:
-        add_digest(session, 7, people[0], DeliveryState.UNCERTAIN, now, reason="the connection broke")
-        add_digest(session, 8, people[1], DeliveryState.UNCERTAIN, now, reason="lost", has_content=False)
         ledger.resend(session, 7, now)
     desk = sign_in()
     assert "an operator has to decide" in desk.get("/admin").text
