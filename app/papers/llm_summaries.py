@@ -19,7 +19,7 @@ from threading import Event
 from sqlmodel import Session, col, func, or_, select
 
 from app.errors import SourceError, Stopping, UnreadableAnswer
-from app.papers import paper_views
+from app.papers import archive_lists
 from app.papers.sources import deadlines, http_client
 from app.settings import Settings
 from app.storage import job_runs
@@ -89,8 +89,7 @@ def papers_to_summarize(session: Session, now: datetime, days: int) -> list[Pape
         .outerjoin(GeneratedSummary, col(GeneratedSummary.paper_id) == col(Paper.id))
         .where(
             col(Paper.last_listed_on) > now.date() - timedelta(days=days),
-            col(Paper.merged_into_id).is_(None),
-            *paper_views.PUBLIC,
+            archive_lists.IS_SEARCHABLE,
             Paper.tldr == "",
             Paper.abstract != "",
             or_(never_asked, col(GeneratedSummary.next_attempt_at) <= now),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
 
-from sqlmodel import Session, and_, col, func, or_, select
+from sqlmodel import Session, col, func, or_, select
 
 from app.errors import Stopping, UnreadableAnswer
 from app.papers import archive_lists, picture_encoding, polling
@@ -83,8 +83,7 @@ def pictures_to_fetch(session: Session, now: datetime) -> list[PictureToFetch]:
         .outerjoin(PaperPicture, col(PaperPicture.paper_id) == col(Paper.id))
         .where(
             col(Paper.last_listed_on) > now.date() - WINDOW,
-            # One condition, or SQLite would use the index of papers that are not hidden: nearly all.
-            and_(*archive_lists.SEARCHABLE).is_(True),
+            archive_lists.IS_SEARCHABLE,
             Paper.thumbnail_url != "",
             or_(
                 col(PaperPicture.paper_id).is_(None),

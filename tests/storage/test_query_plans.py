@@ -23,7 +23,7 @@ from app.delivery.journal import AttemptResult
 from app.delivery.ledger import claims, daily_limits, recovery
 from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
-from app.papers import picture_fetching, updated_papers
+from app.papers import llm_summaries, picture_fetching, updated_papers
 from app.settings import UncertainPolicy
 from app.storage.database import Database
 from app.storage.models import Delivery, Paper, Subscriber
@@ -167,6 +167,8 @@ SORTING: dict[str, Callable[[Session], object]] = {
     "waiting": lambda s: ledger.waiting_mails(s),
     "an edition by state": lambda s: ledger.digest_totals_by_edition(s, ["2026-11-15"]),
     "digests of late": lambda s: ledger.digest_totals_since(s, NOW - timedelta(hours=1)),
+    "uncertain digests": lambda s: ledger.count_held_uncertain(s, NOW - timedelta(days=7)),
+    "held first digests": lambda s: ledger.draw_held(s, 5),
 }
 
 
@@ -215,10 +217,14 @@ def check_recent_papers_are_found_by_day(big_ledger: Database) -> None:
         session.flush()
         if plans.postgres:
             session.execute(text("ANALYZE paper"))
-        picture_fetching.pictures_to_fetch(session, NOW)
-    (_, plan) = plans.of[-1]
-    assert "ix_paper_last_listed_on" in plan
-    assert "ix_paper_hidden_at" not in plan
+        for query in (
+            lambda: picture_fetching.pictures_to_fetch(session, NOW),
+            lambda: llm_summaries.papers_to_summarize(session, NOW, 30),
+        ):
+            query()
+            (_, plan) = plans.of[-1]
+            assert "ix_paper_last_listed_on" in plan
+            assert "ix_paper_hidden_at" not in plan
 
 
 def check_scans_and_sorts_are_detected(big_ledger: Database) -> None:
