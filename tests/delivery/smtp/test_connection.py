@@ -586,11 +586,11 @@ def test_slow_reply_to_the_body(settings: Settings) -> None:
         await peer.expect("MAIL", "RCPT", "DATA")
         await peer.send(ENVELOPE)
         await peer.expect_body()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.2)
         await peer.send("250 taken at last")
         await peer.expect("QUIT")
 
-    short = Timeouts(mail=0.1, rcpt=0.1, data=0.1, block=0.1, end=5)
+    short = Timeouts(mail=1, rcpt=1, data=1, block=1, end=10)
     assert play(settings, 1, script, timeouts=short).outcomes == [ACCEPTED]
 
 
@@ -623,7 +623,7 @@ def test_relay_that_reads_slowly(settings: Settings) -> None:
         await peer.expect("QUIT")
 
     large = mail(0, data=b"0123456789" * 2_000_000)
-    assert play(settings, [large], script, timeouts=Timeouts(block=1.2, end=3)).outcomes == [ACCEPTED]
+    assert play(settings, [large], script, timeouts=Timeouts(block=1.2, end=10)).outcomes == [ACCEPTED]
 
 
 @pytest.mark.parametrize(("at", "verdict"), [("dot", UNCERTAIN), ("RCPT", DEFERRED)])
