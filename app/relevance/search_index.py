@@ -94,7 +94,7 @@ class IndexWriter:
         (version / "texts").mkdir(parents=True, exist_ok=True)
         copy = version / "model.npz"
         if not copy.exists():
-            copy.with_suffix(".new").write_bytes(model.encode())
+            copy.with_suffix(".new").write_bytes(model.encode(compressed=False))
             copy.with_suffix(".new").replace(copy)
         with _damage_reported():
             self._texts = _open_texts(version)
