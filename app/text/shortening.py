@@ -17,8 +17,8 @@ _FUNCTION_WORDS = """
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 _SENTENCE_END = re.compile(r"(?<=[a-z)]{3}[.!?])(?<!et al\.) (?=[A-Z])")
 _CLAUSE_END = re.compile(
-    r"[,;] | [–—] | (?=(?:while|whereas|which|where|when|because|although|through|via|using|without) )"
-    r"|(?<!ed) (?=by )"
+    r"[,;] | [–—] | (?=\()| (?=(?:while|whereas|which|where|when|because|although|without) )"
+    r"|(?<!ed) (?=(?:by|through|via|using) )"
 )
 _PHRASE_END = re.compile(r"(?<!ed) (?=(?:and|to|that|with|for|in|into|from|across) )")
 _MARKS = " ,;:.–—-([{“‘"
@@ -49,8 +49,10 @@ def shorten_at_clause(text: str, chars: int) -> str:
     if len(text) <= chars:
         return text
     for pattern in (_SENTENCE_END, _CLAUSE_END, _PHRASE_END):
-        if ends := [match.start() for match in pattern.finditer(text, int(chars * 0.6), chars)]:
-            kept = text[: ends[-1]]
+        ends = (match.start() for match in pattern.finditer(text, int(chars * 0.6), chars))
+        # Not within parentheses: "(i.e., pages)" would end as "(i.e…".
+        if outside := [text[:end] for end in ends if text.count("(", 0, end) == text.count(")", 0, end)]:
+            kept = outside[-1]
             return kept if pattern is _SENTENCE_END else end_with_content(kept) + "…"
     return shorten(text, chars)
 

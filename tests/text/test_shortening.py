@@ -35,6 +35,14 @@ def test_shorten(text: str, chars: int, shortened: str) -> None:
         ("It reads pages while it stops early", 23, "It reads pages…"),
         ("It is guided by many readers", 24, "It is guided by many…"),
         ("It reads a page to stop early", 26, "It reads a page…"),
+        (
+            "It reads pages that are guided by many through signs",
+            44,
+            "It reads pages that are guided by many…",
+        ),
+        ("It reads every single page, and is guided through signs", 43, "It reads every single page…"),
+        ("It reads four pages (i.e., one, two) and stops", 30, "It reads four pages…"),
+        ("It reads four pages (one, two), and stops early", 38, "It reads four pages (one, two)…"),
     ],
 )
 def test_shorten_at_clause(text: str, chars: int, shortened: str) -> None:
