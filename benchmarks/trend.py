@@ -198,7 +198,7 @@ def momentum(shared: Path) -> None:
             paper = next(view for view in views if view.id == number)
             gained = re.match(r"(\d+) → (\d+) votes since yesterday", trended.words)
             counts["momentum" if gained else "votes" if trended.words else "nothing"] += 1
-            counts["top"] += "top 10 %" in trended.words
+            counts["top"] += "top 10%" in trended.words
             wrong += bool(gained) and (int(gained[1]), int(gained[2])) != (
                 paper.votes[0].upvotes,
                 paper.upvotes,

@@ -12,7 +12,7 @@ from app.types import PaperView
 MOMENTUM_WINDOW = timedelta(days=3)
 MIN_GAIN = 5  # votes; smaller gains are noise
 TOP_SHARE = 0.1
-MIN_DAY_SIZE = 10  # papers; on a day with fewer, "top 10 %" means nothing
+MIN_DAY_SIZE = 10  # papers; on a day with fewer, "top 10%" means nothing
 
 
 def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tuple[str, str]:
@@ -36,6 +36,6 @@ def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tu
         notes.append(f"+{gain} {since}")
     rank = len(votes_of_day) - bisect_left(votes_of_day, paper.upvotes)  # tied papers share the lowest rank
     if len(votes_of_day) >= MIN_DAY_SIZE and rank <= TOP_SHARE * len(votes_of_day):
-        words += ", among the top 10 % of its day"
-        notes.append("top 10 % of its day")
+        words += ", among the top 10% of its day"
+        notes.append("top 10% of its day")
     return words, ", ".join(notes)

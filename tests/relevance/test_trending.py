@@ -48,8 +48,8 @@ def test_momentum_text(now: datetime, series: list[tuple[int, int]], words: str,
 def test_top_tenth_of_a_large_day_is_named(now: datetime) -> None:
     """The top tenth is named only on a day with enough papers."""
     large = [paper_with_votes(n, now, (0, n * 10)) for n in range(1, 13)]
-    assert trending.trends(large, now)[12].words == "120 votes, among the top 10 % of its day"
-    assert trending.trends(large, now)[12].note == "top 10 % of its day"
+    assert trending.trends(large, now)[12].words == "120 votes, among the top 10% of its day"
+    assert trending.trends(large, now)[12].note == "top 10% of its day"
     assert trending.trends(large[-3:], now)[12].words == "120 votes"
 
 
@@ -67,7 +67,7 @@ def test_top_tenth_with_equal_votes(now: datetime, day: Sequence[int], named: in
     """Papers with equal votes are all in the top tenth, or none of them is."""
     papers = [paper_with_votes(n, now, (0, 10 * (1 + votes))) for n, votes in enumerate(day)]
     words = [trend.words for trend in trending.trends(papers, now).values()]
-    assert sum("top 10 %" in text for text in words) == named
+    assert sum("top 10%" in text for text in words) == named
 
 
 def test_paper_without_vote_data_has_the_mean_score(now: datetime) -> None:
