@@ -1,4 +1,4 @@
-"""PURE. The facts on a card, in their order: votes, people, submitter, date, trend, comments, stars."""
+"""PURE. The facts on a card, in their order: votes, people, date, submitter, trend, comments, stars."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def below_title(item: DigestItem, is_lead: bool) -> str:
     votes = count_of(item.votes, "vote") if is_lead and item.votes else ""
     day = date.fromisoformat(item.published_on) if item.published_on else None
     published = f"{day.day} {day:%b %Y}" if day and not item.votes else ""
-    people = [with_ltr_mark(item.organization), with_ltr_mark(item.short_authors)]
-    if is_lead and item.submitted_by:
-        people.append(f"submitted by {with_ltr_mark(item.submitted_by)}")
+    people = (with_ltr_mark(item.organization), with_ltr_mark(item.short_authors))
+    # After the day of publication, which would otherwise seem to be the day of the submission.
+    submitter = f"submitted by {with_ltr_mark(item.submitted_by)}" if is_lead and item.submitted_by else ""
     # The first comment is usually by the person who submitted the paper.
     comments = count_of(item.comments, "comment") if item.comments > 1 else ""
-    return " · ".join(filter(None, (votes, *people, published, item.trend_note, comments)))
+    return " · ".join(filter(None, (votes, *people, published, submitter, item.trend_note, comments)))
 
 
 def stars(item: DigestItem) -> str:

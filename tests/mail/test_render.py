@@ -324,6 +324,14 @@ def test_the_number_of_links_is_even(renderer: Renderer, now: datetime, code: st
     assert linked == (0 if code else 2)
 
 
+def test_the_day_of_publication_is_before_the_submitter(renderer: Renderer, now: datetime) -> None:
+    """After it, it would seem to be the day of the submission."""
+    pick = sample_digest.pick(1, "Reading Pages", published_on="2026-11-18", submitted_by="Noor Haddad")
+    mail = render_digest(renderer, now, pick)
+    for part in (mail.html, mail.text):
+        assert "18 Nov 2026 · submitted by Noor Haddad" in " ".join(part.split())
+
+
 def test_the_first_paper_is_the_lead(renderer: Renderer, now: datetime) -> None:
     """It is larger, has more of its summary, and has its votes in the line below. The others are rows."""
     picks = [sample_digest.pick(n, f"Paper {n}", votes=28) for n in (1, 2)]

@@ -408,12 +408,17 @@ def test_search_without_results_gives_advice(app: Application, client: TestClien
 def test_cards_and_feeds_have_what_the_community_said(app: Application, client: TestClient) -> None:
     """They name the submitter and count comments and stars."""
     fields = {"code_url": "https://github.com/a/b", "stars": 57, "upvotes": 1, "comments": 3}
-    add_papers(app, record(1, authors=("Ada Lovelace",), submitted_by="Mei <b>", **fields))
+    published = date(2026, 11, 18)
+    noor = record(2, authors=("Alan Turing",), submitted_by="Noor", published_on=published)
+    add_papers(app, record(1, authors=("Ada Lovelace",), submitted_by="Mei <b>", **fields), noor)
     byline = '<p class="byline"><bdi>Ada Lovelace</bdi> · submitted by <bdi>Mei &lt;b&gt;</bdi>'
     for path in ("/day/2026-11-19", "/search"):
         page = client.get(path).text
         assert byline in page
         assert ">Code ★ 57</a>" in page
+    # After the day of publication, which would otherwise seem to be the day of the submission.
+    page = client.get("/day/2026-11-19").text
+    assert "Alan Turing</bdi> · 18 November 2026 · submitted by <bdi>Noor<" in page
     feed = unescape(client.get("/feed.atom").text)
     assert "<p>Ada Lovelace · submitted by Mei &lt;b&gt;</p>" in feed
     assert "1 vote · 3 comments</p>" in feed
