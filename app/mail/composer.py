@@ -193,10 +193,11 @@ class Composer:
         subject = self._fragments.subject(tuple(card.title for card in cards[:2]), len(cards))
         in_preview = cards[subject.named :][:PREVIEW_TITLES]
         note = self._fragments.note(digest.note)
+        has_marks = any(card.has_marks for card in cards)
         is_odd = sum([card.link_count for card in cards]) % 2 == 1
         updates = self._fragments.updates(digest.updates)
         shell = self._fragments.shell(
-            request.edition, len(in_preview), bool(note.text), bool(updates.text), is_odd
+            request.edition, len(in_preview), bool(note.text), bool(updates.text), has_marks, is_odd
         )
         intro = self._fragments.intro(len(cards), digest.considered)
         if _PLAIN_ADDRESS.fullmatch(request.email):

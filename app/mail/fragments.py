@@ -71,6 +71,7 @@ class EncodedCard(NamedTuple):
     html: tuple[bytes, bytes, bytes]
     text: bytes
     link_count: int
+    has_marks: bool
 
 
 SectionLayout = list[tuple[Line, list[EncodedCard]]]  # each section's heading and cards
@@ -167,6 +168,7 @@ class Fragments:
             (before, between, after),
             text,
             paper.link_count,
+            marked.has_marks,
         )
 
     def _paper(self, shared: tuple[Any, ...], limits: TextLimits, is_lead: bool) -> EncodedPaper:
@@ -204,7 +206,13 @@ class Fragments:
         return _encode_line(self._renderer.updates(updates))
 
     def shell(
-        self, edition: str, preview_title_count: int, has_note: bool, has_updates: bool, is_odd: bool
+        self,
+        edition: str,
+        preview_title_count: int,
+        has_note: bool,
+        has_updates: bool,
+        has_marks: bool,
+        is_odd: bool,
     ) -> Shell:
         """Encode everything except the sections, with `preview_title_count` titles in the preview."""
         shell = self._renderer.shell(
@@ -221,6 +229,7 @@ class Fragments:
                 purpose.value: self._signer.link(purpose, _placeholder(purpose))
                 for purpose in render.LINKS[MailKind.DIGEST]
             },
+            has_marks=has_marks,
             is_odd=is_odd,
         )
         unsubscribe = self._signer.link(Purpose.UNSUBSCRIBE, _ANY_TOKEN)

@@ -24,6 +24,7 @@ class MarkedTexts(NamedTuple):
     title: Markup
     summary: Markup
     reason: str
+    has_marks: bool
 
 
 class MarkedLines(NamedTuple):
@@ -37,7 +38,8 @@ def mark(item: DigestItem, shown: DigestItem) -> MarkedTexts:
     """Mark the matching words of an item where `shown`, the item as it fits on a card, contains them."""
     marks = _visible(item, shown)
     title = _marked(shown.title, marks.title, _BEGIN, _END)
-    return MarkedTexts(title, _marked(shown.summary, marks.summary, _BEGIN, _END), marks.rest)
+    summary = _marked(shown.summary, marks.summary, _BEGIN, _END)
+    return MarkedTexts(title, summary, marks.rest, bool(marks.title or marks.summary))
 
 
 def mark_lines(item: DigestItem, shown: DigestItem) -> MarkedLines:

@@ -127,7 +127,7 @@ class Renderer:
     def _digest(self, request: MailRequest, digest: Digest, limits: TextLimits) -> RenderedMail:
         items: list[DigestItem] = []
         sections: list[Fragment] = []
-        left_out = request.unreadable
+        left_out, has_marks = request.unreadable, False
         for section in digest.sections:
             cards = []
             for item in section.picks:
@@ -144,6 +144,7 @@ class Renderer:
                     left_out += 1
                 else:
                     items.append(fitted)
+                    has_marks |= marked.has_marks
             if cards:
                 sections += [self.heading(section.interest, section.heading), *cards]
         if not items:
@@ -163,6 +164,7 @@ class Renderer:
             ),
             reader=request.email,
             links=links,
+            has_marks=has_marks,
             is_odd=sum(part.link_count for part in sections) % 2 == 1,
         )
         for_lists = headers.bulk_headers(self.settings, request.edition, links["unsubscribe"])
@@ -240,6 +242,7 @@ class Renderer:
         sections: Fragment,
         reader: str,
         links: Mapping[str, str],
+        has_marks: bool,
         is_odd: bool,
     ) -> Fragment:
         """Return the whole digest: the shell and the sections in it.
@@ -250,7 +253,7 @@ class Renderer:
         values = {
             "site": self._site, "edition": edition_title(edition), "subject": subject,
             "preview_titles": preview_titles, "preview_reason": preview_reason, "intro": intro,
-            "reader": reader, "links": links, "linked_name": is_odd,
+            "reader": reader, "links": links, "has_marks": has_marks, "linked_name": is_odd,
         }  # fmt: skip
         fragments = {"note": note, "updates": updates, "sections": sections}
         in_html = {name: fragment.html for name, fragment in fragments.items()}

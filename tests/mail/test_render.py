@@ -21,7 +21,7 @@ from app.mail.headers import sender_id
 from app.mail.render import Renderer
 from app.settings import Settings
 from app.text.shortening import shorten_at_clause
-from app.types import Digest, DigestItem, MailKind, MailRequest, RenderedMail, Section
+from app.types import Digest, DigestItem, MailKind, MailRequest, Marks, RenderedMail, Section
 from tests.support import sample_digest
 
 pytestmark = pytest.mark.once
@@ -322,6 +322,15 @@ def test_the_number_of_links_is_even(renderer: Renderer, now: datetime, code: st
         assert (len(links) + mail.text.count("https://")) % 2 == 0
         linked += "https://paperboy.test/" in links
     assert linked == (0 if code else 2)
+
+
+def test_the_footer_explains_the_marks_if_there_are_any(renderer: Renderer, now: datetime) -> None:
+    """A digest of trending papers may have none."""
+    pick = sample_digest.pick(1, "Reading Pages")
+    for marks, count in (Marks(((0, 7),)), 1), (Marks(), 0), (None, 0):
+        mail = render_digest(renderer, now, replace(pick, marks=marks), sample_digest.pick(2, "Pages"))
+        assert mail.html.count("Highlighted words match your interests.") == count
+        assert mail.text.count("Words between *asterisks* match your interests.") == count
 
 
 def test_the_day_of_publication_is_before_the_submitter(renderer: Renderer, now: datetime) -> None:
