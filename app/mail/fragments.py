@@ -193,7 +193,7 @@ class Fragments:
         return Subject(text, named, message.subject(text).encode(), _encode_html(text))
 
     def intro(self, count: int, considered: int) -> Line:
-        """Encode the sentence that states the number of papers."""
+        """Encode the line that states the number of papers."""
         text = self._renderer.intro(count, considered)
         return Line(_encode_html(text), message.quoted_printable_lines(text))
 

@@ -173,7 +173,7 @@ class Renderer:
     # --- fragments of digests
 
     def intro(self, count: int, considered: int) -> str:
-        """Return the sentence that states the number of papers."""
+        """Return the line that states the number of papers."""
         return self._render("digest/intro.txt", {"count": count, "considered": considered}).strip()
 
     def heading(self, interest: str, heading: str) -> Fragment:
@@ -200,7 +200,7 @@ class Renderer:
             "digest/card.html",
             {**values, "title": card.title, "summary": card.summary, "reason": card.reason.html},
         )
-        with_code = f"code ★ {stars}" if stars else "code"
+        with_code = f"code ★\N{NO-BREAK SPACE}{stars}" if stars else "code"
         votes = "" if card.is_lead or not item.votes else count_of(item.votes, "vote")
         facts = " · ".join(filter(None, (votes, values["facts"], with_code if item.code_url else "")))
         link = item.url or item.pdf_url or item.code_url or item.project_url

@@ -144,10 +144,10 @@ def test_unstyled_mail_starts_with_the_preview_text(mails: dict[str, str]) -> No
         "digest": [
             f"Also in this digest: {also}",
             "Paperboy",
-            "Friday, 20 November 2026 · 8 of 214 papers.",
+            "Friday, 20 November 2026 · 8 of 214 papers",
         ],
-        "a week": [f"Why: {best.reason}", "«Paperboy»", "Week 47 of 2026 · 1 paper."],
-        "alone": ["Paperboy", "Friday, 20 November 2026 · 1 paper.", "שיטה"],
+        "a week": [f"Why: {best.reason}", "«Paperboy»", "Week 47 of 2026 · 1 paper"],
+        "alone": ["Paperboy", "Friday, 20 November 2026 · 1 paper", "שיטה"],
         "confirm": ["Confirm your address to get your digests.", "«Paperboy»", "Hello,"],
         "manage": ["Change your interests, your schedule and the number of papers.", "«Paperboy»", "Hello,"],
         "erase": ["This cannot be undone.", "«Paperboy»", "Hello,"],
