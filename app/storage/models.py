@@ -28,6 +28,11 @@ SQLModel.metadata.naming_convention = {
 }
 
 
+def _empty_list() -> list[Any]:
+    """Return a new list. pydantic inspects a factory before each call, which takes .13 ms for `list`."""
+    return []
+
+
 def _partial_index(name: str, condition: str, *columns: str) -> Index:
     """Return an index of only the rows that meet a condition."""
     return Index(name, *columns, sqlite_where=text(condition), postgresql_where=text(condition))
@@ -130,7 +135,7 @@ class SourcePoll(Row, table=True):
     started_at: datetime = Field(sa_type=UtcDateTime, index=True)
     ended_at: datetime = Field(sa_type=UtcDateTime)
     counts: dict[str, int] = Field(default_factory=dict, sa_type=JSON)
-    rejections: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    rejections: list[dict[str, Any]] = Field(default_factory=_empty_list, sa_type=JSON)
     error: str = Field(default="", sa_type=Text)
 
 
@@ -153,12 +158,12 @@ class Paper(Row, table=True):
     # The last letters of `title_key`, in reverse (see papers.dedupe).
     title_end: str = Field(default="", index=True, sa_type=_bytewise(40))
     abstract: str = Field(default="", sa_type=Text)
-    authors: list[str] = Field(default_factory=list, sa_type=JSON)
+    authors: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     author_count: int = 0  # the true count: `authors` may be shorter
     # Of one organisation: the name that is shown, then its short name at the source.
-    organization_names: list[str] = Field(default_factory=list, sa_type=JSON)
-    categories: list[str] = Field(default_factory=list, sa_type=JSON)
-    keywords: list[str] = Field(default_factory=list, sa_type=JSON)
+    organization_names: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
+    categories: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
+    keywords: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     tldr: str = Field(default="", sa_type=Text)
     published_on: date | None = None
     url: str = Field(default="", sa_type=Text)  # the page with the abstract
@@ -299,9 +304,10 @@ class Subscriber(Row, table=True):
     )
     max_trending: int = 0  # maximum number of trending papers per digest that do not match an interest
     paper_updates: bool = Field(default=True, sa_column_kwargs={"server_default": true()})
-    muted: list[str] = Field(default_factory=list, sa_type=JSON)  # a paper that matches one is never sent
+    # A paper that matches one of these is never sent.
+    muted: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     # Authors of liked papers who are not treated as liked.
-    ignored_authors: list[str] = Field(default_factory=list, sa_type=JSON)
+    ignored_authors: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     next_due_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     # The time from which the current state and cadence apply: the first due time, or the beginning of the
     # pause. Planning never changes it, so that the ledger can be checked against it.
@@ -464,7 +470,7 @@ class PrivatePaper(Row, table=True):
     title_key: str = Field(max_length=200)  # truncated, so that any title fits into an index
     title: str = Field(sa_type=Text)
     abstract: str = Field(default="", sa_type=Text)
-    authors: list[str] = Field(default_factory=list, sa_type=JSON)
+    authors: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     at: datetime = Field(sa_type=UtcDateTime)
 
 
@@ -500,7 +506,7 @@ class ApiKey(Row, table=True):
     id: int | None = Field(default=None, primary_key=True)
     name: str = Field(max_length=100)
     key_hash: str = Field(unique=True, max_length=64)
-    scopes: list[str] = Field(default_factory=list, sa_type=JSON)
+    scopes: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     created_at: datetime = Field(sa_type=UtcDateTime)
     expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # None: never
     last_used_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -525,7 +531,7 @@ class JobRun(Row, table=True):
     started_at: datetime = Field(sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     counts: dict[str, int] = Field(default_factory=dict, sa_type=JSON)
-    rejections: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    rejections: list[dict[str, Any]] = Field(default_factory=_empty_list, sa_type=JSON)
     error: str = Field(default="", sa_type=Text)
 
 
@@ -586,7 +592,7 @@ class WebhookEndpoint(Row, table=True):
 
     id: int | None = Field(default=None, primary_key=True)
     url: str = Field(unique=True, max_length=2000)
-    events: list[str] = Field(default_factory=list, sa_type=JSON)
+    events: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     include_addresses: bool = False
     secret: str = Field(max_length=100)
     previous_secret: str = Field(default="", max_length=100)  # signs as well until `previous_until`
