@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from fastapi import APIRouter, BackgroundTasks, HTTPException, Request, Response
 
@@ -13,11 +14,11 @@ from app.application import Application
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.doctor import operator_mail
-from app.doctor.findings import Level, RemedyAction
+from app.doctor.findings import Finding, Level, RemedyAction
 from app.errors import Conflict, NotFound
 from app.storage import workers as registry
 from app.storage.models import DeliveryState, Scope
-from app.web.admin.remedies import BUTTONS, press
+from app.web.admin.remedies import BUTTONS, Button, press
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
 from app.web.api import sources, statistics, workers
 from app.web.api.keys import CreatedKey
@@ -27,23 +28,48 @@ from app.web.request_bodies import FormRoute
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 DAYS_CHARTED = 30
-# Where an operator acts on a finding, by the first word of its check.
-# `{}` is the subject of its remedy, or empty.
-PAGES = {
-    "source": ("/admin/sources/{}", "Look at the source"),
-    "sources": ("/admin/sources", "Add a source"),
-    "job": ("/admin/runs?failed=yes", "Look at the failed runs"),
-    "key": ("/admin/keys", "Look at the keys"),
-    "webhook": ("/admin/webhooks/{}", "Look at the webhook"),
-    "first": ("/admin/editions#first", "Look at a sample"),
-    "edition": ("/admin/editions/{}", "Look at the edition"),
-    "complaints": ("/admin/deliverability#people", "See who complained"),
-    "receiver": ("/admin/deliverability", "See the rates"),
-    "warm-up": ("/admin/deliverability", "See the limits"),
-    "ledger": ("/admin/editions", "Look at the editions"),
-    "sending": ("/admin/editions/{}", "Look at what waits"),
-}
 BAR_WIDTH, CHART_HEIGHT = 10, 80  # in units of the chart
+
+
+class ActionPage(NamedTuple):
+    """The page where an operator acts on a finding, and the label of its link.
+
+    `{}` in the URL is the subject of the finding's remedy, or empty. `advice` replaces a fix that names the
+    command for what the page does.
+    """
+
+    url: str
+    label: str
+    advice: str | None = None
+
+
+ACTION_PAGES = {  # by the first word of the check
+    "source": ActionPage("/admin/sources/{}", "Look at the source"),
+    "sources": ActionPage("/admin/sources", "Add a source", ""),
+    "job": ActionPage("/admin/runs?failed=yes", "Look at the failed runs", ""),
+    "key": ActionPage("/admin/keys", "Look at the keys"),
+    "webhook": ActionPage("/admin/webhooks/{}", "Look at the webhook"),
+    "first": ActionPage("/admin/editions#first", "Look at a sample"),
+    "edition": ActionPage(
+        "/admin/editions/{}",
+        "Look at the edition",
+        "Find out whether they arrived. Then record them as sent there, or send them again.",
+    ),
+    "complaints": ActionPage("/admin/deliverability#people", "See who complained"),
+    "receiver": ActionPage("/admin/deliverability", "See the rates"),
+    "warm-up": ActionPage("/admin/deliverability", "See the limits"),
+    "ledger": ActionPage("/admin/editions", "Look at the editions"),
+    "sending": ActionPage("/admin/editions/{}", "Look at what waits"),
+}
+
+
+class FindingView(NamedTuple):
+    """A finding, what to do about it, and where. `button` is None if this operator may not press it."""
+
+    finding: Finding
+    advice: str
+    button: Button | None
+    page: ActionPage | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +151,28 @@ def _page(
     return page(
         request, "admin/overview.html", operator, status=status, message=message, problem=problem,
         created=created, balances=balances, reasons=reasons, charts=[digests, *_charts(others)],
-        buttons=BUTTONS,
-        findings=[each for each in operator_mail.findings_of(app, now) if each.level is not Level.OK],
+        findings=[
+            _view(each, operator)
+            for each in operator_mail.findings_of(app, now)
+            if each.level is not Level.OK
+        ],
         statistics=statistics.get_statistics(app, operator.key, now, days=7),
         sources=sources.list_sources(app, operator.key).items,
-        fleet=workers.get_workers(app, operator.key), idle=registry.NONE, pages=PAGES,
+        fleet=workers.get_workers(app, operator.key), idle=registry.NONE,
         meanings=reconciliation.MEANINGS,
         changes={"bounce": "bounced", "complaint": "complained", "declined": "declined the sign-up"},
     )  # fmt: skip
+
+
+def _view(finding: Finding, operator: Operator) -> FindingView:
+    """Return what to do about a finding. Commands are named only if no button or page does the same."""
+    action = finding.remedy.action if finding.remedy else None
+    button, at = BUTTONS[action] if action else None, ACTION_PAGES.get(finding.check.partition(" ")[0])
+    if button and not operator.may(button.scope):
+        return FindingView(finding, finding.fix, None, at)
+    source = button or at
+    advice = finding.fix if source is None or source.advice is None else source.advice
+    return FindingView(finding, advice, button, at)
 
 
 def _editions(now: datetime) -> list[str]:

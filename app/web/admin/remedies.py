@@ -37,12 +37,17 @@ class Click(NamedTuple):
 
 
 class Button(NamedTuple):
-    """The label of a button, the scope it needs, the message afterwards, and its action."""
+    """The label of a button, the scope it needs, the message afterwards, and its action.
+
+    `advice` is shown above the button instead of the finding's fix, which names the command that does the
+    same. None shows the fix.
+    """
 
     label: str
     scope: Scope
     message: str
     press: Callable[[Click], keys.CreatedKey | None]
+    advice: str | None = None
 
 
 def press(
@@ -94,6 +99,8 @@ def _train_model(on: Click) -> None:
 
 
 RETRIED = "Failed digests will be sent again within a minute, except where a later one was sent."
+AFTER_THE_REASON = "Resume it when the reason no longer applies."
+SAMPLE_FIRST = "Look at a sample first."
 BUTTONS = {
     RemedyAction.POLL_SOURCE: Button(
         "Poll it now",
@@ -102,25 +109,37 @@ BUTTONS = {
         _poll_source,
     ),
     RemedyAction.RESUME_SOURCE: Button(
-        "Resume it", Scope.WRITE, "Resumed. It will be polled within minutes.", _resume_source
+        "Resume it", Scope.WRITE, "Resumed. It will be polled within minutes.", _resume_source, ""
     ),
     RemedyAction.RESUME_SENDING: Button(
-        "Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending
+        "Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending, AFTER_THE_REASON
     ),
     RemedyAction.SEND_FIRST_DIGESTS: Button(
-        "Send them", Scope.SEND, "The first digests will be sent within a minute.", _send_first_digests
+        "Send them",
+        Scope.SEND,
+        "The first digests will be sent within a minute.",
+        _send_first_digests,
+        SAMPLE_FIRST,
     ),
     RemedyAction.RESUME_EDITION: Button(
-        "Resume this edition", Scope.SEND, "The edition is resumed.", _resume_edition
+        "Resume this edition", Scope.SEND, "The edition is resumed.", _resume_edition, AFTER_THE_REASON
     ),
     RemedyAction.APPROVE_EDITION: Button(
-        "Approve and send", Scope.SEND, "The edition is approved.", _resume_edition
+        "Approve and send", Scope.SEND, "The edition is approved.", _resume_edition, SAMPLE_FIRST
     ),
-    RemedyAction.RETRY_FAILED: Button("Send them again", Scope.SEND, RETRIED, _retry_failed),
-    RemedyAction.REPLACE_KEY: Button("Replace it", Scope.WRITE, "", _replace_key),
-    RemedyAction.REVOKE_KEY: Button("Revoke it", Scope.WRITE, "The key is revoked.", _revoke_key),
-    RemedyAction.ENABLE_WEBHOOK: Button("Enable it", Scope.WRITE, "The webhook is enabled.", _enable_webhook),
+    RemedyAction.RETRY_FAILED: Button(
+        "Send them again", Scope.SEND, RETRIED, _retry_failed, "Look at the relay’s replies first."
+    ),
+    RemedyAction.REPLACE_KEY: Button(
+        "Replace it", Scope.WRITE, "", _replace_key, "If it is no longer used, revoke it on the page of keys."
+    ),
+    RemedyAction.REVOKE_KEY: Button(
+        "Revoke it", Scope.WRITE, "The key is revoked.", _revoke_key, "If it is still used, create a new one."
+    ),
+    RemedyAction.ENABLE_WEBHOOK: Button(
+        "Enable it", Scope.WRITE, "The webhook is enabled.", _enable_webhook, "Find out why first."
+    ),
     RemedyAction.TRAIN_MODEL: Button(
-        "Train a model", Scope.WRITE, "A model is being trained. Runs show the result.", _train_model
+        "Train a model", Scope.WRITE, "A model is being trained. Runs show the result.", _train_model, ""
     ),
 }

@@ -17,6 +17,7 @@ from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.ledger import daily_limits
+from app.doctor import operator_mail
 from app.papers import source_registry
 from app.settings import Settings
 from app.storage import api_keys, job_runs, webhook_endpoints
@@ -150,6 +151,32 @@ def test_findings_are_resolved_by_their_buttons(
     }  # fmt: skip
     with app.db.read() as session:
         assert session.get_one(Delivery, 7).state is DeliveryState.PENDING
+
+
+def attention(page: str) -> list[tuple[str, str]]:
+    """Return the check and the text of each finding on the overview."""
+    found = re.findall(r'<li class="(?:warning|error)"><strong>(.*?)</strong>(.*?)</li>', page, re.DOTALL)
+    return [(html.unescape(check), html.unescape(re.sub(r"<[^>]+>", " ", text))) for check, text in found]
+
+
+def test_findings_with_a_button_name_no_command(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """The button does the same, or the page that is linked. Who may not press it is told the command."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        add_ills(session, people[0], now)
+        add_digest(session, 17, people[1], DeliveryState.UNCERTAIN, now)
+    with job_runs.record(app.db, "prune", now) as run:
+        run.fail("the disk", "it is full")
+    shown = attention(sign_in().get("/admin").text)
+    assert [check for check, text in shown if "paperboy" in text] == ["schedule"], "it has no button"
+    assert "Look at a sample first." in dict(shown)["sending 2026-11-20"]
+    assert any("Find out whether they arrived." in text for _, text in shown)
+    seen = dict(attention(sign_in(Scope.READ).get("/admin").text))
+    assert "paperboy sending resume --edition 2026-11-20" in seen["sending 2026-11-20"]
+    fixes = {each.check: each.fix for each in operator_mail.findings_of(app, now)}
+    assert "`paperboy sending resume`" in fixes["sending"], "commands and the API still say how"
 
 
 def test_remedies_are_refused_when_out_of_date(app: Application, sign_in: Callable[..., Desk]) -> None:
