@@ -20,12 +20,12 @@ from app.delivery import ledger
 from app.digests import clock_check, planning, reconciliation
 from app.doctor.findings import Finding, Remedy, RemedyAction, error, ok, warning
 from app.errors import ClockError
-from app.papers import picture_fetching, source_history, source_registry
+from app.papers import picture_fetching, polling, source_history, source_registry
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, workers
 from app.storage.database import Database
-from app.storage.models import SendingPause
+from app.storage.models import SendingPause, Source
 from app.text.display import count_of
 
 RECENTLY = timedelta(hours=1)
@@ -162,7 +162,7 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
             fix = f"run `paperboy sources resume {shlex.quote(source.name)}` to poll it again"
             resume = Remedy(RemedyAction.RESUME_SOURCE, str(source.id))
             yield warning(name, "is paused", fix, remedy=resume)
-        elif source.failures > source_registry.is_unfinished(source):  # a first failure is being tried again
+        elif _has_failed(source):
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
             message = f"failed {times}: {source.last_error or 'the reason is unknown'}"
             fix = "Paperboy retries it; if it keeps failing, check its address and the network"
@@ -176,6 +176,11 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
             yield warning(name, message, fix, urgent=True, remedy=poll)
         else:
             yield ok(name, f"was polled at {polled_at:%Y-%m-%d %H:%M} UTC" if polled_at else "not polled yet")
+
+
+def _has_failed(source: Source) -> bool:
+    """Return whether the last polls of a source failed. While a first failure is tried again, it has not."""
+    return source.failures > source_registry.is_unfinished(source)
 
 
 def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[Finding]:
@@ -214,10 +219,14 @@ def check_disk(db: Database, journals: Path) -> Iterator[Finding]:
 
 
 def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
-    """Check the last finished run of each job, the clocks, and that digests are planned once and on time."""
+    """Check the last finished run of each job, the clocks, and that digests are planned once and on time.
+
+    A source that failed has a finding of its own, so the run that polled it has none.
+    """
+    failed_sources = [source.name for source in source_registry.all_sources(session) if _has_failed(source)]
     for run in job_runs.last_runs(session):
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
-        if run.error:
+        if job_runs.has_failed(run, apart_from=failed_sources if run.job == polling.JOB else ()):
             fix = f"for details, run `paperboy runs {run.id}`, or see GET /api/v1/runs/{run.id} or the log"
             urgent = run.job != picture_fetching.JOB  # a host of pictures failed: nothing waits for these
             yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix, urgent=urgent)

@@ -32,6 +32,7 @@ from app.storage.database import Database
 from app.storage.models import Source, WebhookEvent
 from app.types import IngestSummary, Rejection, SourceKind
 
+JOB = "refresh"
 POLL_DEADLINE = timedelta(minutes=10)  # for one source in one run; pages read before it are stored
 REFRESH_LEASE = POLL_DEADLINE + timedelta(minutes=5)
 TIMED_OUT = (
@@ -82,7 +83,7 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
     if not groups:
         return PollResult(busy=bool(due))
     try:
-        with job_runs.record(context.db, "refresh", now) as run:
+        with job_runs.record(context.db, JOB, now) as run:
             result = deadlines.run(_poll_all(context, now, groups))
             run.add(result.summary.counts())
             run.reject(result.summary.rejections)

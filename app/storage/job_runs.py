@@ -72,6 +72,12 @@ def failed_jobs(session: Session, _now: datetime) -> list[str]:
     return [run.job for run in last_runs(session) if run.error]
 
 
+def has_failed(run: JobRun, apart_from: Iterable[str] = ()) -> bool:
+    """Return whether a run has errors, apart from those that `fail` recorded for these origins."""
+    prefixes = tuple(f"{origin}: " for origin in apart_from)
+    return any(not line.startswith(prefixes) for line in run.error.splitlines())
+
+
 def is_backing_off(session: Session, job: str, now: datetime, first: timedelta, longest: timedelta) -> bool:
     """Return whether a job waits because its last runs failed. The wait doubles with each of them."""
     newest = select(JobRun).where(JobRun.job == job).order_by(col(JobRun.id).desc()).limit(10)

@@ -243,6 +243,21 @@ def test_failed_job(app: Application, now: datetime) -> None:
     assert check_database(app, now)["job refresh"].level is Level.OK
 
 
+def test_failed_source_is_one_finding(app: Application, now: datetime) -> None:
+    """The run that polled it is not reported as well, unless something else in it failed."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now, "The lab")
+        source.kind, source.config, source.next_poll_at = SourceKind.FEED, {"url": "http://127.0.0.1:9/"}, now
+    result = pipeline.refresh(app, now)
+    assert list(result.failed) == ["The lab"]
+    findings = service_state.check(app.db, model_store.ModelStore(), now)
+    assert [each.check for each in findings if each.level is not Level.OK] == ["source The lab"]
+    with job_runs.record(app.db, "refresh", now) as run:
+        run.fail("The lab", "it answered 503")
+        run.fail("the database", "it is full")
+    assert "the database: it is full" in check_database(app, now)["job refresh"].message
+
+
 def test_failed_pictures_are_not_urgent(app: Application, now: datetime) -> None:
     """No mail waits for a picture, and their hosts are tried again."""
     with job_runs.record(app.db, picture_fetching.JOB, now) as run:

@@ -10,7 +10,7 @@ from sqlmodel import col, select
 from app import clock
 from app.application import Application
 from app.errors import Conflict, InvalidInput, TooManyRequests
-from app.papers import source_registry
+from app.papers import polling, source_registry
 from app.papers import sources as source_kinds
 from app.storage import audit_log
 from app.storage.models import JobRun
@@ -180,7 +180,7 @@ def _sources_page(
     status: int = 200,
 ) -> Response:
     app: Application = request.app.state.paperboy
-    polls = select(JobRun).where(JobRun.job == "refresh").order_by(col(JobRun.id).desc()).limit(RUNS_SHOWN)
+    polls = select(JobRun).where(JobRun.job == polling.JOB).order_by(col(JobRun.id).desc()).limit(RUNS_SHOWN)
     with app.db.read() as session:
         runs = session.exec(polls).all()
     return page(

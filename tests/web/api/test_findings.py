@@ -30,8 +30,8 @@ def problems(app: Application) -> None:
         source = factories.add_source(session, NOW, name="The lab")
         source.failures, source.last_error = 3, "status 404"
         session.add(source)
-    with job_runs.record(app.db, "refresh", NOW) as run:
-        run.fail("The lab", "status 404")
+    with job_runs.record(app.db, "prune", NOW) as run:
+        run.fail("the disk", "it is full")
 
 
 @pytest.mark.usefixtures("problems")
@@ -47,7 +47,7 @@ def test_findings_are_those_of_the_doctor(app: Application, call: Call) -> None:
     assert by_check["source The lab"]["message"] == "failed 3 times in a row: status 404"
     assert by_check["sending"]["urgent"]
     assert "the relay is being moved" in by_check["sending"]["message"]
-    assert by_check["job refresh"]["fix"].startswith("for details, run `paperboy runs")
+    assert by_check["job prune"]["fix"].startswith("for details, run `paperboy runs")
     assert call("GET", "/findings?level=bad").status_code == 422
 
 
