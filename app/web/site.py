@@ -30,6 +30,7 @@ from app.web import (
     templating,
     webhooks,
 )
+from app.web.admin.timing import Timing
 from app.web.pages import (
     archive,
     feedback,
@@ -64,6 +65,7 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     )
     site.state.paperboy = app
     site.state.clock = clock.utcnow
+    site.state.timing = Timing()
     site.state.templates = templating.environment(app.settings)
     site.state.capacity = limits = capacity.Capacity(app.settings)
     site.state.admission = proof_of_work.Admission(

@@ -21,6 +21,7 @@ import structlog
 from fastapi.testclient import TestClient
 from rich.console import Console
 from sqlalchemy.engine import make_url
+from sqlmodel import select
 from typer.testing import CliRunner
 
 from app import clock, main, pipeline, subscribers
@@ -28,13 +29,14 @@ from app.application import Application
 from app.cli import cli, demo, sample
 from app.cli.demo import inbox, sample_subscribers, summary, workspace
 from app.cli.demo.smtp_server import HOST, DemoMailServer
+from app.delivery import ledger
 from app.digests import reconciliation
 from app.papers.sources import files
 from app.papers.sources.http_client import HttpTransport
 from app.settings import load
 from app.storage import api_keys, demo_clock
 from app.storage.database import ROOT
-from app.storage.models import Delivery, DeliveryState, Scope
+from app.storage.models import Delivery, DeliveryState, Scope, Subscriber
 from app.types import IngestSummary, MailKind, PaperRecord, SourceKind
 from tests.support import factories
 from tests.support.mail_server import MailServer
@@ -367,6 +369,31 @@ def test_next_day_button_sends_digests(
     assert "Advance one day" in browser.post("/demo/later").text
     assert [mail.recipient for mail in mail_server.messages] == ["carol@example.org"]
     assert timedelta(days=1) <= clock.utcnow() - now < timedelta(days=1, minutes=5)
+
+
+def test_messages_to_operators_fit_the_demo(
+    app: Application, mail_server: MailServer, browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mails that are sent again leave when the date advances, even if nothing else is due on that day."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        _, key = api_keys.create(session, "demo", [Scope.READ], now)
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Zebrafish", now.date(), now)
+        factories.add_subscriber(session, "carol@example.org", ["zebrafish"], now)
+        ledger.pause(session, "a trial", now)
+    pipeline.send_due(app, now)
+    assert mail_server.messages == []
+    with app.db.write() as session:
+        ledger.resume(session)
+        session.exec(select(Subscriber)).one().next_due_at = now + timedelta(days=5)
+    browser.post("/admin/sign-in", data={"key": key})
+    page = browser.get("/admin/editions?done=first").text
+    assert "will be sent when you advance the demo’s date by a day in the mailboxes." in page
+    assert 'href="/demo/inbox"' in page
+    assert "polled only when you poll it" in browser.get("/admin/sources?done=added").text
+    browser.post("/demo/later")
+    assert [mail.recipient for mail in mail_server.messages] == ["carol@example.org"]
 
 
 def test_every_page_links_the_inbox(mail_server: MailServer, browser: TestClient) -> None:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlmodel import Session, select
 
-from app import clock
+from app import clock, pipeline
 from app.application import Application
 from app.cli.demo import replay, summary
 from app.cli.demo.sample_subscribers import SUBSCRIBERS
@@ -20,10 +20,16 @@ from app.errors import NotFound
 from app.storage import demo_clock
 from app.storage.models import AdminSession, Subscriber, SubscriberState
 from app.web import security
+from app.web.admin.timing import Timing
 from app.web.templating import page
 
 DAY = timedelta(days=1)
 INBOX = "/demo/inbox"
+TIMING = Timing(  # the demo has no schedule
+    mails="when you advance the demo’s date by a day in the mailboxes",
+    polls="only when you poll it, because the demo has no schedule",
+    events="only outside of the demo, which has no schedule",
+)
 
 
 class View(StrEnum):
@@ -63,6 +69,7 @@ def install(site: FastAPI, mail_server: DemoMailServer) -> None:
     def pass_a_day() -> RedirectResponse:
         """Advance the clock by a day and send what is due, including to people who signed up in the demo."""
         start, end = clock.utcnow(), clock.utcnow() + DAY
+        pipeline.send_due(app, start)  # what an operator has released
         replay.deliver_between(app, start, end)
         demo_clock.travel(app.db, end)
         with app.db.write() as session:  # operators remain signed in
@@ -87,6 +94,7 @@ def install(site: FastAPI, mail_server: DemoMailServer) -> None:
 
     site.include_router(routes)
     site.state.templates.globals["mailboxes"] = INBOX
+    site.state.timing = TIMING
 
 
 def _find(mail_server: DemoMailServer, number: int) -> ReceivedMail:

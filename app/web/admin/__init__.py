@@ -13,6 +13,7 @@ sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver; look up, suppress and list addresses
 records         runs of jobs, changes by operators, settings
 pagination      pages of long lists, with links to the newer and the older page
+timing          when the schedule does what an operator asked for
 keys            create, rotate and revoke keys
 webhooks        add, change, test and remove webhooks; their events
 """

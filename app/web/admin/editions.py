@@ -30,16 +30,16 @@ IN_TROUBLE = (DeliveryState.FAILED, DeliveryState.UNCERTAIN, DeliveryState.DEFER
 MESSAGES = {
     "paused": "Paused. Mails that are being sent still go out.",
     "all_paused": "Paused, including confirmations and links. Mails that are being sent still go out.",
-    "first": "The first digests will be sent within a minute.",
+    "first": "The first digests will be sent {timing.mails}.",
     "held": "It will wait until an operator approves it.",
     "resumed": "Resumed.",
     "released": "The edition is no longer held.",
     "cancelled": "All unsent mails of this edition are cancelled.",
-    "all_resent": "The uncertain mails will be sent again within a minute.",
+    "all_resent": "The uncertain mails will be sent again {timing.mails}.",
     "retried": remedies.RETRIED,
     "confirmed": "The mail is recorded as sent.",
     "all_confirmed": "The uncertain mails are recorded as sent.",
-    "resent": "The mail will be sent again within a minute.",
+    "resent": "The mail will be sent again {timing.mails}.",
 }
 
 

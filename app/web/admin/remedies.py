@@ -98,7 +98,7 @@ def _train_model(on: Click) -> None:
     relevance_models.train(on.app, on.key, on.now, on.later, on.limits)
 
 
-RETRIED = "Failed digests will be sent again within a minute, except where a later one was sent."
+RETRIED = "Failed digests will be sent again {timing.mails}, except where a later one was sent."
 AFTER_THE_REASON = "Resume it when the reason no longer applies."
 SAMPLE_FIRST = "Look at a sample first."
 BUTTONS = {
@@ -109,7 +109,7 @@ BUTTONS = {
         _poll_source,
     ),
     RemedyAction.RESUME_SOURCE: Button(
-        "Resume it", Scope.WRITE, "Resumed. It will be polled within minutes.", _resume_source, ""
+        "Resume it", Scope.WRITE, "Resumed. It will be polled {timing.polls}.", _resume_source, ""
     ),
     RemedyAction.RESUME_SENDING: Button(
         "Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending, AFTER_THE_REASON
@@ -117,7 +117,7 @@ BUTTONS = {
     RemedyAction.SEND_FIRST_DIGESTS: Button(
         "Send them",
         Scope.SEND,
-        "The first digests will be sent within a minute.",
+        "The first digests will be sent {timing.mails}.",
         _send_first_digests,
         SAMPLE_FIRST,
     ),

@@ -128,10 +128,11 @@ ImportSubmitter = Annotated[Operator, _submitting(Scope.WRITE, Scope.SEND)]
 
 def page(
     request: Request, template: str, operator: Operator | None, *, status: int = 200, problem: str = "",
-    headers: Mapping[str, str] = {}, **values: Any,
+    message: str = "", headers: Mapping[str, str] = {}, **values: Any,
 ) -> Response:  # fmt: skip
-    """Render a page of the operator's. It is never stored."""
-    values |= {"operator": operator, "problem": sentence(problem)}
+    """Render a page of the operator's. It is never stored. `message` may refer to the `timing`."""
+    message = message.format(timing=request.app.state.timing)
+    values |= {"operator": operator, "problem": sentence(problem), "message": message}
     return templating.page(request, template, status=status, headers={**HEADERS, **headers}, **values)
 
 

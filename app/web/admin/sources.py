@@ -27,10 +27,10 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 PATH = "/admin/sources"
 RUNS_SHOWN = 10
 MESSAGES = {
-    "added": "Added. It will be polled within minutes.",
+    "added": "Added. It will be polled {timing.polls}.",
     "changed": "Saved. If it now reads something else, it is back-filled like a new source.",
     "paused": "Paused.",
-    "resumed": "Resumed. It will be polled within minutes.",
+    "resumed": "Resumed. It will be polled {timing.polls}.",
     "removed": "Removed. Its papers remain. To continue it, add it again under the same name.",
     "polling": "It is being polled. Reload the page in a moment to see the result.",
 }

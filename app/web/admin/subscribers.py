@@ -42,7 +42,7 @@ MESSAGES = {
     "moved": "The address was changed.",
     "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
     "confirmed": "The mail is recorded as sent.",
-    "resent": "The mail will be sent again within a minute.",
+    "resent": "The mail will be sent again {timing.mails}.",
 }
 
 

@@ -29,7 +29,7 @@ MESSAGES = {
     "changed": "Saved.",
     "enabled": "Enabled. “Send failed events again” also sends what was given up.",
     "disabled": "Disabled. It gets no more events.",
-    "resent": "They will be sent within a minute.",
+    "resent": "They will be sent {timing.events}.",
     "accepted": "The test event was accepted.",
 }
 

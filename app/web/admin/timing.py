@@ -1,0 +1,16 @@
+"""When the schedule does what an operator asked for. The demo has none, and says when that happens there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Timing(NamedTuple):
+    """When waiting mails are sent, sources are polled and webhook events are sent, as the end of a sentence.
+
+    Messages refer to it, such as "It will be polled {timing.polls}."
+    """
+
+    mails: str = "within a minute"
+    polls: str = "within minutes"
+    events: str = "within a minute"
