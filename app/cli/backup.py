@@ -97,7 +97,7 @@ def restore(
             }
         )
         return
-    _print_report(report, origin, with_previous=previous is not None)
+    print_report(report, origin, with_previous=previous is not None)
 
 
 def move(
@@ -139,14 +139,17 @@ def _default_file(now: datetime) -> Path:
     return next((path for path in paths if not path.exists()), paths[0])
 
 
-def _print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> None:
+def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> None:
+    """Print what `restore` loaded and holds, and what the operator has to decide."""
     console = output.out()
     console.print(f"Restored {output.escaped(origin)}. All sending is paused.", soft_wrap=True)
     rows = [("waiting or in flight at the backup", report.waiting)]
-    rows += [
-        (f"edition {edition}, due since", number) for edition, number in sorted(report.due_since.items())
-    ]
+    if editions := sorted(report.due_since):
+        of = editions[0] if len(editions) == 1 else f"{editions[0]} to {editions[-1]}"
+        rows.append((f"due since, of {count_of(len(editions), 'edition')}: {of}", report.due_since.total()))
     output.table(["mails that may have been sent, and are held", "number"], rows)
+    if len(editions) > 1:
+        console.print("--json lists each edition.")
     if with_previous:
         console.print(f"Mails sent since the backup, from the previous database: {report.recovered}.")
     else:

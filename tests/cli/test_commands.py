@@ -12,8 +12,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from typer.testing import CliRunner
 
 from app import clock, pipeline, subscribers
 from app.application import Application
-from app.cli import cli, preview
+from app.cli import backup, cli, preview
 from app.cli.output import table
 from app.delivery import ledger
+from app.digests import restoring
 from app.papers import source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
@@ -511,7 +513,7 @@ def test_changes_by_operators(run: Run) -> None:
     assert oldest["detail"] == {"reason": "a wrong digest"}
     assert parse_output(run("changes", "--actor", "somebody else", "--json")) == []
     (line,) = run("changes", "--action", "sending.pause").stdout.splitlines()[1:]
-    assert re.search(r"cli +sending.pause .*reason: a wrong digest", line)
+    assert re.search(r"cli +paused sending .*reason: a wrong digest", line)
     assert len(run("changes", "--limit", "1").stdout.splitlines()) == 2
 
 
@@ -1290,6 +1292,25 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     restored = run("restore", str(file)).stdout
     assert "Anyone who unsubscribed or was erased since the backup is active" in restored
     assert "These webhooks are disabled: 1 (https://a.test)." in restored
+
+
+@pytest.mark.parametrize(
+    ("days", "line"),
+    [
+        (0, ""),
+        (1, "due since, of 1 edition: 2026-11-01  2\n"),
+        (90, "due since, of 90 editions: 2026-11-01 to 2027-01-29  180\n"),
+    ],
+)
+def test_restore_summarises_the_editions(days: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An old backup has many. One line counts them and names the first and the last."""
+    editions = [str(date(2026, 11, 1) + timedelta(days=number)) for number in reversed(range(days))]
+    report = restoring.RestoreReport(due_since=Counter(dict.fromkeys(editions, 2)))
+    backup.print_report(report, "9 rows", with_previous=False)
+    printed = re.sub(r" *\n", "\n", re.sub(r"(?<=\S) {2,}", "  ", capsys.readouterr().out))
+    assert [each for each in printed.splitlines(keepends=True) if "due since" in each] == (
+        [line] if line else []
+    )
 
 
 @pytest.mark.usefixtures("alice_is_due")
