@@ -8,6 +8,7 @@ import typer
 from sqlmodel import col, select
 
 from app.cli import output
+from app.storage import audit_log
 from app.storage.models import AuditEntry
 
 
@@ -15,7 +16,9 @@ def changes(
     actor: Annotated[
         str | None, typer.Option(help="Only by this key, or `cli` for the command line.")
     ] = None,
-    action: Annotated[str | None, typer.Option(help="Only this action, such as source.pause.")] = None,
+    action: Annotated[
+        str | None, typer.Option(help="Only this action, by its name in --json, such as source.pause.")
+    ] = None,
     limit: Annotated[int, typer.Option(help="The maximum number of changes.", min=1, max=10_000)] = 50,
     as_json: output.AsJson = False,
 ) -> None:
@@ -32,10 +35,10 @@ def changes(
         (
             output.format_time(row.at),
             row.actor,
-            row.action,
+            audit_log.describe(row.action),
             row.subject,
-            ", ".join(f"{name}: {value}" for name, value in row.detail.items()),
+            ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in row.detail.items()),
         )
         for row in rows
     ]
-    output.table(["time", "by", "action", "subject", "details"], cells)
+    output.table(["time", "by", "change", "object", "details"], cells)

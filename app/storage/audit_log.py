@@ -16,14 +16,77 @@ SENDING_PAUSED = "sending.pause"
 SENDING_RESUMED = "sending.resume"  # by an operator, who has seen the complaints: see app.bounces.rates
 PAUSE_ENDED = "sending.pause_ended"  # by the import that began it, because it added nobody
 
+# The words for each action, which complete a sentence that begins with the actor.
+ACTIONS = {
+    "delivery.confirm_arrival": "recorded an uncertain mail as sent",
+    "delivery.resend": "sent an uncertain mail again",
+    "digest.test": "sent a test digest",
+    "edition.cancel": "cancelled the unsent mails of an edition",
+    "edition.confirm_uncertain": "recorded uncertain mails as sent",
+    "edition.hold": "held an edition until it is approved",
+    "edition.resend_uncertain": "sent uncertain mails again",
+    "edition.retry_failed": "sent failed digests again",
+    "key.create": "created a key",
+    "key.revoke": "revoked a key",
+    "key.rotate": "replaced a key",
+    "merge.undo": "undid a merge of papers",
+    "model.train": "trained a model",
+    "operator.sign_in": "signed in by a mailed link",
+    "paper.edit": "edited a paper",
+    "paper.hide": "hid a paper",
+    "paper.merge": "merged papers",
+    "paper.pin": "pinned a paper",
+    "paper.show": "showed a hidden paper again",
+    "paper.split": "split a paper",
+    "paper.unpin": "ended the pin of a paper",
+    SENDING_PAUSED: "paused sending",
+    PAUSE_ENDED: "ended the pause of an import that added nobody",
+    SENDING_RESUMED: "resumed sending",
+    "source.add": "added a source",
+    "source.change": "changed a source",
+    "source.pause": "paused a source",
+    "source.refresh": "polled a source",
+    "source.remove": "removed a source",
+    "source.resume": "resumed a source",
+    "subscriber.add": "added a subscriber",
+    "subscriber.change": "changed a subscriber’s preferences",
+    "subscriber.delete_feedback": "deleted a subscriber’s feedback",
+    "subscriber.erase": "erased a subscriber",
+    "subscriber.import": "imported subscribers",
+    "subscriber.new-links": "mailed a subscriber new links",
+    "subscriber.pause": "paused a subscriber",
+    "subscriber.replace_address": "changed a subscriber’s address",
+    "subscriber.request_address": "asked to confirm a subscriber’s new address",
+    "subscriber.resume": "resumed a subscriber",
+    "subscriber.unsubscribe": "unsubscribed a subscriber",
+    "suppression.add": "suppressed an address",
+    "suppression.lift": "lifted a suppression",
+    "webhook.add": "added a webhook",
+    "webhook.change": "changed a webhook",
+    "webhook.disable": "disabled a webhook",
+    "webhook.enable": "enabled a webhook",
+    "webhook.remove": "removed a webhook",
+    "webhook.resend": "sent failed events of a webhook again",
+    "webhook.rotate": "replaced the secret of a webhook",
+    "webhook.test": "sent a test event to a webhook",
+}
+
 
 def record(session: Session, actor: str, action: str, subject: object, now: datetime, **detail: Any) -> None:
     """Record a change in the transaction that makes it, so that both are committed or neither is.
 
-    This also marks the request that makes it as carried out, if it has an idempotency key.
+    This also marks the request that makes it as carried out, if it has an idempotency key. Raise ValueError
+    if ACTIONS has no words for the action.
     """
+    if action not in ACTIONS:
+        raise ValueError(f"ACTIONS has no words for the action “{action}”")
     idempotency_keys.note_change(session, str(subject))
     session.add(AuditEntry(at=now, actor=actor, action=action, subject=str(subject), detail=detail))
+
+
+def describe(action: str) -> str:
+    """Return the words for an action, or its name if only an earlier release recorded it."""
+    return ACTIONS.get(action, action)
 
 
 def last_time(session: Session, action: str, subject: str) -> datetime | None:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from app import clock
 from app.application import Application
 from app.delivery import ledger
+from app.storage.audit_log import describe as describe_action
 from app.web.admin.sign_in import Reader, page
 from app.web.api import audit_log, runs, settings
 from app.web.api.auth import Id
@@ -57,7 +58,7 @@ def list_changes(request: Request, operator: Reader, cursor: str | None = None, 
     listed = audit_log.list_changes(app, operator.key, window, actor or None)
     return page(
         request, "admin/changes.html", operator, changes=listed.items, next_cursor=listed.next_cursor,
-        actor=actor,
+        actor=actor, describe=describe_action,
     )  # fmt: skip
 
 

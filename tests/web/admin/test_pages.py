@@ -831,8 +831,10 @@ def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., De
     assert desk.get("/admin/runs/99").status_code == 404
     assert desk.get("/admin/runs?cursor=nonsense").status_code == 422
     desk.post("/admin/sending/pause", reason="a reason")
-    assert "sending.pause" in desk.get("/admin/changes?actor=desk+0").text
-    assert "sending.pause" not in desk.get("/admin/changes?actor=somebody").text
+    page = desk.get("/admin/changes?actor=desk+0").text
+    assert "paused sending" in page
+    assert "sending.pause" not in page
+    assert "paused sending" not in desk.get("/admin/changes?actor=somebody").text
     assert "desk 0" in desk.get("/admin/keys").text
 
 

@@ -1,0 +1,32 @@
+"""Test the log of the changes that operators make."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import app as package
+from app.application import Application
+from app.storage import audit_log
+from tests.conftest import NOW
+
+
+def test_every_action_has_words() -> None:
+    """Names that are composed, such as those of papers, are checked when they are recorded."""
+    files = Path(package.__file__).parent.rglob("*.py")
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and len(node.args) > 2]
+    recording = [call for call in calls if ast.unparse(call.func) == "audit_log.record"]
+    actions = {call.args[2].value for call in recording if isinstance(call.args[2], ast.Constant)}
+    assert len(actions) > 30
+    assert actions - set(audit_log.ACTIONS) == set()
+
+
+def test_action_without_words_is_refused(app: Application) -> None:
+    """So the test of whatever makes such a change fails. Old entries keep the name."""
+    with app.db.write() as session, pytest.raises(ValueError, match="no words"):
+        audit_log.record(session, "cli", "paper.burn", 1, NOW)
+    assert audit_log.describe("paper.burn") == "paper.burn"
+    assert audit_log.describe("edition.confirm_uncertain") == "recorded uncertain mails as sent"
