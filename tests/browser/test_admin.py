@@ -114,6 +114,22 @@ def test_finding_is_resolved_by_keyboard(live_server: Live, page: Page, key: str
 
 
 @pytest.mark.once
+@pytest.mark.timeout(120)
+def test_edition_takes_three_lines_on_a_phone(live_server: Live, page: Page, key: str) -> None:
+    """Its counts are side by side, each with its name. On a desk, it is a row of a table."""
+    sign_in_by_keyboard(page, live_server, key)
+    page.set_viewport_size({"width": 375, "height": 800})
+    page.goto(f"{live_server.url}/admin/editions")
+    row = page.get_by_role("row").filter(has_text="2026-11-01").last
+    line = row.evaluate("row => parseFloat(getComputedStyle(row).lineHeight)")
+    assert row.evaluate("row => row.clientHeight") < 5 * line  # with its padding
+    labels = row.evaluate("row => [...row.cells].map(cell => getComputedStyle(cell, '::before').content)")
+    assert labels[1:3] == ['"Sent"', '"Skipped"']
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert row.evaluate("row => getComputedStyle(row).display") == "table-row"
+
+
+@pytest.mark.once
 @pytest.mark.timeout(300)
 def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> None:
     """An operator signs in and finds each page by keyboard. axe-core finds no problem."""

@@ -95,6 +95,11 @@ class Chart:
     nothing: str
     bars: Sequence[Bar]
 
+    @property
+    def highest(self) -> Bar:
+        """Return the highest bar, which is as high as the chart. If several are, return the newest."""
+        return max(reversed(self.bars), key=lambda bar: bar.lower + bar.upper)
+
 
 @router.get("/admin")
 def overview(request: Request, operator: Reader, done: str = "") -> Response:

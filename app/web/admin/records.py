@@ -5,15 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
+from sqlmodel import col, select
 
 from app import clock
 from app.application import Application
 from app.delivery import ledger
-from app.storage.audit_log import describe as describe_action
+from app.storage import audit_log
+from app.storage.models import AuditEntry, JobRun
+from app.web.admin.pagination import Position, page_at
 from app.web.admin.sign_in import Reader, page
-from app.web.api import audit_log, runs, settings
+from app.web.api import runs, settings
 from app.web.api.auth import Id
-from app.web.api.pagination import window_of
 from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -25,15 +27,17 @@ LONGEST_RUN = timedelta(days=1)
 
 @router.get("/admin/runs")
 def list_runs(
-    request: Request, operator: Reader, cursor: str | None = None, job: str = "", failed: str = ""
+    request: Request, operator: Reader, at: Position = "", job: str = "", failed: str = ""
 ) -> Response:
     app: Application = request.app.state.paperboy
-    window = window_of(ROWS_SHOWN, cursor)
-    listed = runs.list_runs(app, operator.key, window, job or None, True if failed else None)
-    return page(
-        request, "admin/runs.html", operator, runs=listed.items, next_cursor=listed.next_cursor,
-        job=job, failed=failed,
-    )  # fmt: skip
+    statement = select(JobRun)
+    if job:
+        statement = statement.where(JobRun.job == job)
+    if failed:
+        statement = statement.where(JobRun.error != "")
+    with app.db.read() as session:
+        listed = page_at(session, statement, col(JobRun.id), ROWS_SHOWN, at)
+    return page(request, "admin/runs.html", operator, listed=listed, job=job, failed=failed)
 
 
 @router.get("/admin/runs/{run_id}")
@@ -52,14 +56,16 @@ def show_run(request: Request, operator: Reader, run_id: Id, reload: str = "") -
 
 
 @router.get("/admin/changes")
-def list_changes(request: Request, operator: Reader, cursor: str | None = None, actor: str = "") -> Response:
+def list_changes(request: Request, operator: Reader, at: Position = "", actor: str = "") -> Response:
     app: Application = request.app.state.paperboy
-    window = window_of(ROWS_SHOWN, cursor)
-    listed = audit_log.list_changes(app, operator.key, window, actor or None)
+    statement = select(AuditEntry)
+    if actor:
+        statement = statement.where(AuditEntry.actor == actor)
+    with app.db.read() as session:
+        listed = page_at(session, statement, col(AuditEntry.id), ROWS_SHOWN, at)
     return page(
-        request, "admin/changes.html", operator, changes=listed.items, next_cursor=listed.next_cursor,
-        actor=actor, describe=describe_action,
-    )  # fmt: skip
+        request, "admin/changes.html", operator, listed=listed, actor=actor, describe=audit_log.describe
+    )
 
 
 @router.get("/admin/settings")

@@ -20,7 +20,7 @@ from app.delivery.ledger import daily_limits
 from app.doctor import operator_mail
 from app.papers import source_registry
 from app.settings import Settings
-from app.storage import api_keys, job_runs, webhook_endpoints
+from app.storage import api_keys, audit_log, job_runs, webhook_endpoints
 from app.storage.models import (
     AuditEntry,
     Delivery,
@@ -33,7 +33,7 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip, SourceKind
-from app.web.admin import deliverability, editions, next_digests
+from app.web.admin import deliverability, editions, next_digests, records
 from app.web.admin import subscribers as subscribers_page
 from app.web.capacity import WorkSlots
 from tests.support import factories, sample_digest
@@ -212,6 +212,23 @@ def test_charts_of_growth_and_complaints(
     numbers = {name: re.findall(r">([\d-]+)</td>", rows) for name, rows in sections.items()}
     today, before = now.date().isoformat(), (now - timedelta(days=3)).date().isoformat()
     assert numbers == {"growth": [today, "0", "1", before, "2", "0"], "refusals": [today, "1", "1"]}
+
+
+def test_charts_have_a_scale(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
+    """Their first and last day, and their highest bar, also in the text for those who do not see them."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, people[0], now)
+    page = sign_in().get("/admin").text
+    first, last = ((now - timedelta(days=back)).date() for back in (29, 0))
+    highest = (now - timedelta(days=3)).date()
+    assert (
+        f'aria-label="Growth of each day from {first} to {last}. Joined: 2. Left: 1. The most on one day: '
+        f'2, on {highest}. The table below has the numbers."'
+    ) in page
+    chart = page.partition('<h2 id="growth">')[2]
+    assert re.search(r'<p class="scale hint"[^>]*>2</p>', chart)
+    assert f"<span>{first}</span><span>{last}</span>" in chart
 
 
 def test_states_are_explained(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
@@ -829,13 +846,41 @@ def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., De
     for text in ("503 Service Unavailable", "no title", "&lt;b&gt;", ">17<"):
         assert text in page
     assert desk.get("/admin/runs/99").status_code == 404
-    assert desk.get("/admin/runs?cursor=nonsense").status_code == 422
+    assert desk.get("/admin/runs?at=nonsense").status_code == 422
     desk.post("/admin/sending/pause", reason="a reason")
     page = desk.get("/admin/changes?actor=desk+0").text
     assert "paused sending" in page
     assert "sending.pause" not in page
     assert "paused sending" not in desk.get("/admin/changes?actor=somebody").text
     assert "desk 0" in desk.get("/admin/keys").text
+
+
+@pytest.mark.parametrize("path", ["/admin/runs?job=prune&failed=yes", "/admin/changes?actor=cli"])
+def test_runs_and_changes_can_be_paged_through(
+    path: str, app: Application, monkeypatch: pytest.MonkeyPatch, sign_in: Callable[..., Desk]
+) -> None:
+    """“Older” leads through those that were searched for, and “Newer” back."""
+    monkeypatch.setattr(records, "ROWS_SHOWN", 2)
+    for number in range(5):
+        with job_runs.record(app.db, "prune", clock.utcnow()) as run:
+            run.fail("the disk", f"number {number} is full")
+        with app.db.write() as session:
+            audit_log.record(session, "cli", "source.add", f"number {number}", clock.utcnow())
+            audit_log.record(session, "grafana", "source.add", "another", clock.utcnow())
+    desk = sign_in()
+
+    def follow(rel: str, page: str) -> str:
+        link = re.search(rf'<a href="([^"]*)" rel="{rel}"', page)
+        return desk.get(path.partition("?")[0] + html.unescape(link[1])).text if link else ""
+
+    newest = desk.get(path).text
+    older = follow("next", newest)
+    oldest = follow("next", older)
+    pages = [newest, older, oldest, follow("prev", oldest), follow("prev", older)]
+    assert [re.findall(r"number (\d)", page) for page in pages] == [
+        ["4", "3"], ["2", "1"], ["0"], ["2", "1"], ["4", "3"],
+    ]  # fmt: skip
+    assert (follow("prev", newest), follow("next", oldest)) == ("", "")
 
 
 def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callable[..., Desk]) -> None:
