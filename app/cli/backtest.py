@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC
 from typing import Annotated
 
 import typer
 
 from app import clock, pipeline
 from app.cli import output
-from app.cli.explain import At
 from app.types import Interest, Skip
 
 
 def backtest(
     interest: Annotated[list[str], typer.Argument(help="One or more interests.")],
     days: Annotated[int, typer.Option(help="The number of days to look back.")] = 14,
-    at: At = None,
+    at: output.At = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Show the papers that interests would have matched on each of the last days, each paper once.
 
     Put two hyphens before an interest that begins with one: paperboy backtest -- "-survey agents"
     """
-    now = at.replace(tzinfo=UTC) if at else clock.utcnow()
+    now = at or clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         editions = pipeline.backtest(app, now, [Interest(text) for text in interest], days)
         output.require_papers(app)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -19,13 +18,6 @@ from app.relevance import cut_offs
 from app.storage.models import DeliveryState, Subscriber, SubscriberState, Suppression
 from app.text.display import count_of
 from app.types import Skip
-
-At = Annotated[
-    datetime | None,
-    typer.Option(
-        "--at", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M"], help="An earlier time, in UTC. Default: now."
-    ),
-]
 
 MAILS_SHOWN, EVENTS_SHOWN = 20, 10
 _MAIL_FIELDS = {
@@ -58,7 +50,7 @@ def explain(
     paper: Annotated[
         str, typer.Argument(help="The paper's number, arXiv id, DOI or URL. Without it, show all mails.")
     ] = "",
-    at: At = None,
+    at: output.At = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Show why a paper was or was not sent to a subscriber, with all scores.
@@ -71,13 +63,12 @@ def explain(
     if not paper:
         print_history(subscriber, as_json=as_json)
         return
-    moment = at.replace(tzinfo=UTC) if at else None
     with output.open_application(needs_secret=False) as app:
-        explanation = pipeline.explain(app, clock.utcnow(), subscriber, paper, moment)
+        explanation = pipeline.explain(app, clock.utcnow(), subscriber, paper, at)
     if as_json:
         output.print_json(asdict(explanation))
         return
-    when = f"at {output.format_time(moment)}" if moment else "now"
+    when = f"at {output.format_time(at)}" if at else "now"
     output.out().print(f"[bold]{output.escaped(explanation.verdict)}[/]\n")
     output.table(["", ""], _facts(explanation))
     if explanation.deliveries:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from datetime import datetime
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,7 +59,7 @@ def ingest(
 
 
 def _read_files(
-    files: Sequence[Path], as_: FileKind | None, day: datetime | None, *, quiet: bool
+    files: Sequence[Path], as_: FileKind | None, day: date | None, *, quiet: bool
 ) -> dict[str, Any]:
     kind = SourceKind(as_) if as_ else None
     with (
@@ -67,7 +67,7 @@ def _read_files(
         Progress(console=output.err(), disable=quiet or not output.err().is_terminal) as progress,
     ):
         paths = progress.track(files, description="Reading")
-        result = pipeline.read_files(app, paths, clock.utcnow(), kind=kind, day=day.date() if day else None)
+        result = pipeline.read_files(app, paths, clock.utcnow(), kind=kind, day=day)
     return _report({"files": result.files}, result.summary, list(result.unreadable))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -23,9 +24,50 @@ from app.errors import InvalidSettings, PaperboyError
 from app.papers import archive_lists, listings, source_registry
 from app.settings import Settings, load
 from app.storage import api_keys, demo_clock, schema
+from app.text import dates
 from app.text.display import sentence
 from app.types import Digest, Skip
 
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d)?")
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+
+
+def _parse_day(text: str) -> date:
+    """Return the day that an option names, by its date, “today” or “yesterday”, in UTC."""
+    if text in _DAYS_AGO:
+        return clock.utcnow().date() - timedelta(days=_DAYS_AGO[text])
+    if len(text) == len("2026-11-20") and (day := dates.day(text)):
+        return day
+    raise typer.BadParameter(
+        f"“{text}” is not a day. Write YYYY-MM-DD, such as 2026-11-20, or today or yesterday (in UTC)."
+    )
+
+
+def _parse_time(text: str) -> datetime:
+    """Return the time that an option names, in UTC."""
+    with suppress(ValueError):
+        if _TIME.fullmatch(text):
+            return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    raise typer.BadParameter(
+        f"“{text}” is not a time. Write YYYY-MM-DD or YYYY-MM-DDTHH:MM, such as 2026-11-20T08:00 (in UTC)."
+    )
+
+
+def day_option(name: str, help_text: str) -> Any:
+    """Return the declaration of an option whose value is a day."""
+    return typer.Option(name, parser=_parse_day, metavar="YYYY-MM-DD", help=help_text)
+
+
+Day = Annotated[date | None, day_option("--day", "The day, such as 2026-11-20, today or yesterday.")]
+At = Annotated[
+    datetime | None,
+    typer.Option(
+        "--at",
+        parser=_parse_time,
+        metavar="YYYY-MM-DD[THH:MM]",
+        help="An earlier time, in UTC. Default: now.",
+    ),
+]
 MinPapers = Annotated[int, typer.Option(help="The minimum number of papers in a digest.")]
 MaxPapers = Annotated[int, typer.Option(help="The maximum number of papers in a digest.")]
 MaxTrending = Annotated[
@@ -39,9 +81,6 @@ Mute = Annotated[
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else to standard output.")
-]
-Day = Annotated[
-    datetime | None, typer.Option("--day", formats=["%Y-%m-%d"], help="The day, such as 2026-11-20.")
 ]
 PIPE_WIDTH = 10_000
 MAX_PIPED_CELL = 300  # characters; --json prints everything

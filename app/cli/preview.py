@@ -38,8 +38,7 @@ def preview(
             muted=tuple(mute or ()),
         )
         preferences = subscribers.check(preferences)
-        on_day = day.date() if day else None
-        digest, hints = pipeline.preview_with_hints(app, preferences, now, day=on_day)
+        digest, hints = pipeline.preview_with_hints(app, preferences, now, day=day)
         if isinstance(digest, Skip):
             output.require_papers(app)
             output.suggest_day(app, now, "--day")

@@ -24,7 +24,7 @@ def report(
     """Show a day's digests, mail and papers, and what needs attention now. Default: yesterday."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
-        built = daily_report.build(app, now, day.date() if day else None)
+        built = daily_report.build(app, now, day)
         if send:
             if not app.settings.admin_addresses:
                 raise InvalidSettings("PAPERBOY_ADMIN_ADDRESSES is not set")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -40,9 +41,11 @@ Set = Annotated[
     str | None, typer.Option("--set", help="Only this set, such as cs or physics:hep-th (kind arxiv_oai).")
 ]
 From = Annotated[
-    str | None, typer.Option("--from", help="Only records that changed since this day (kind arxiv_oai).")
+    date | None, output.day_option("--from", "Only records that changed since this day (kind arxiv_oai).")
 ]
-Until = Annotated[str | None, typer.Option(help="Only records that changed up to this day (kind arxiv_oai).")]
+Until = Annotated[
+    date | None, output.day_option("--until", "Only records that changed up to this day (kind arxiv_oai).")
+]
 
 
 class PolledKind(StrEnum):
@@ -203,10 +206,11 @@ def resume_source(name: SourceName) -> None:
 
 
 def _config(
-    url: str | None, categories: list[str] | None, query: str | None, harvest: Mapping[str, str | None]
+    url: str | None, categories: list[str] | None, query: str | None, harvest: Mapping[str, str | date | None]
 ) -> dict[str, Any]:
     options = {"url": url, "categories": categories, "query": query, **harvest}
-    return {name: value for name, value in options.items() if value}
+    given = {name: value for name, value in options.items() if value}
+    return {name: str(value) if isinstance(value, date) else value for name, value in given.items()}
 
 
 def _warn_if_private(settings: Settings, url: str | None) -> None:

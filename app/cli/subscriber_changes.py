@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import Annotated, Any
 
 import typer
@@ -103,13 +103,12 @@ def _change_address(
 def pause(
     subscriber: SubscriberName,
     until: Annotated[
-        datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="The day, in UTC, on which digests resume."),
+        date | None, output.day_option("--until", "The day, in UTC, on which digests resume.")
     ] = None,
 ) -> None:
     """Pause a subscriber's digests, until a day or until they resume."""
     now = clock.utcnow()
-    end = until.replace(tzinfo=UTC) if until else None
+    end = datetime.combine(until, time(), UTC) if until else None
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         row = subscribers.pause(session, subscribers.find(session, subscriber).id or 0, end, now)
         audit_log.record(session, output.ACTOR, "subscriber.pause", row.id, now)

@@ -113,6 +113,11 @@ def parse_output(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
+def usage_error(result: Result) -> str:
+    """Return the text in the box that is printed about wrong usage, as one line."""
+    return " ".join(result.stderr.replace("│", " ").split())
+
+
 # --- ingest
 
 
@@ -193,6 +198,38 @@ def test_ingest_accepts_kind_and_day(run: Run, tmp_path: Path) -> None:
 def test_wrong_usage_has_exit_code_2(arguments: tuple[str, ...], run: Run) -> None:
     """Scripts can distinguish it from a failure."""
     run(*arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "--day"),
+        ("ingest", "x", "--day"),
+        ("preview", "--interest", "agents", "--day"),
+        ("subscribers", "pause", "alice@example.org", "--until"),
+        ("sources", "add", "All", "--kind", "arxiv_oai", "--from"),
+        ("sources", "add", "All", "--kind", "arxiv_oai", "--until"),
+    ],
+)
+@pytest.mark.parametrize(
+    "day", ["tomorrow", "20.11.2026", "2026-13-01", "2026-1-2", "2026-W47-5", "20261120", ""]
+)
+def test_wrong_day_says_what_is_expected(arguments: tuple[str, ...], day: str, run: Run) -> None:
+    """Each option that is a day says the same."""
+    message = f"“{day}” is not a day. Write YYYY-MM-DD, such as 2026-11-20, or today or yesterday (in UTC)."
+    assert message in usage_error(run(*arguments, day, code=2))
+
+
+def test_days_and_times_by_name(run: Run) -> None:
+    """A day may be a date, or relative to today in UTC. A time may lack the hour."""
+    with time_machine.travel("2026-11-20T23:30:00Z", tick=False):
+        for day, number in (("today", 20), ("yesterday", 19), ("2026-11-18", 18)):
+            assert f"Digests of 2026-11-{number}" in run("report", "--day", day).stdout
+    for command in (("explain", "alice@example.org", "1"), ("backtest", "agents")):
+        printed = usage_error(run(*command, "--at", "noon", code=2))
+        assert "“noon” is not a time. Write YYYY-MM-DD or YYYY-MM-DDTHH:MM, such as" in printed
+    for moment in ("2026-11-20", "2026-11-20T08:00"):
+        assert "No paper has been ingested" in run("backtest", "agents", "--at", moment, code=1).stderr
 
 
 def test_polling_reports_failed_sources(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
