@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime, time, timedelta
 from typing import Annotated
 
 import typer
+from sqlmodel import Session
 
 from app import clock, subscribers
 from app.bounces import rates
@@ -16,6 +18,7 @@ from app.digests import reconciliation
 from app.errors import InvalidInput, NotFound
 from app.storage import audit_log
 from app.storage.models import SendingPause
+from app.text import dates
 from app.text.display import count_of
 from app.types import MailKind
 
@@ -28,6 +31,7 @@ OneDelivery = Annotated[int | None, typer.Argument(help="The delivery's number."
 AllUncertain = Annotated[str, typer.Option("--edition", help="All uncertain digests of this edition.")]
 Reason = Annotated[str, typer.Option("--reason", help="The reason, shown to other operators.")]
 
+EDITION_ENDS = timedelta(hours=36)  # after midnight in UTC, its day ends in the last time zone
 _KIND_NAMES = {
     MailKind.CONFIRM: "Confirmations",
     MailKind.MANAGE: "Links to preferences",
@@ -137,6 +141,7 @@ def show_sample(
             rows = ledger.draw_waiting(session, edition, size)
         digests = ledger.restored_digests(session, [row.id for row in rows], app.snapshots)
         emails = {row.id: subscribers.get(session, row.subscriber_id).email for row in rows}
+        reason = "" if rows else _reason_for_no_sample(session, edition, clock.utcnow())
     drawn = [(row, digest) for row in rows if (digest := digests.get(row.id or 0))]
     if as_json:
         objects = [
@@ -148,12 +153,31 @@ def show_sample(
         ]  # fmt: skip
         output.print_json(objects)
         return
+    if not drawn:
+        output.err().print(output.escaped(reason), soft_wrap=True)
+        return
     cells = [
         (row.id, emails[row.id], output.format_time(row.due_at), item.title)
         for row, digest in drawn
         for item in digest.picks
     ]
     output.table(["mail", "subscriber", "due", "paper"], cells)
+
+
+def _reason_for_no_sample(session: Session, edition: str | None, now: datetime) -> str:
+    """Return why no digest of an edition waits, or no first digest if there is no edition."""
+    if edition is None:
+        return "No first digest is held. An import holds those of the subscribers that it adds."
+    totals = ledger.digest_totals_by_edition(session, [edition])[edition]
+    if any(totals.values()):
+        counts = ", ".join(f"{count} {state}" for state, count in totals.items() if count)
+        return f"No digest of the edition {edition} waits any more: {counts}."
+    day = dates.day_in(edition)
+    if day is None or day.isoformat() != edition:
+        return f"There is no edition “{edition}”: an edition is a day, such as 2026-11-20."
+    if now < datetime.combine(day, time(), UTC) + EDITION_ENDS:
+        return f"No digest of the edition {edition} has been planned yet."
+    return f"No digest was due on {edition}."
 
 
 @sending.command()
