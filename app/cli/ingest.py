@@ -40,7 +40,9 @@ def ingest(
     day: output.Day = None,
     source: Annotated[
         str | None,
-        typer.Option(help="Poll only the source of this name, now, even if it is not due or paused."),
+        typer.Option(
+            help="Poll only the source of this name or number, now, even if it is not due or paused."
+        ),
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:
@@ -88,7 +90,7 @@ def _request_poll(app: Application, name: str | None) -> int | None:
         return None
     now = clock.utcnow()
     with app.db.write() as session:
-        source = source_registry.get_by_name(session, name)
+        source = source_registry.find(session, name)
         poll_schedule.sources_to_poll(session, now, source.id)  # raises Conflict if it is read from files
         audit_log.record(session, output.ACTOR, "source.refresh", source.name, now)
         return source.id

@@ -182,7 +182,7 @@ def split_paper(
 ) -> None:
     """Split off a part that is another paper. The two are never merged automatically again."""
     with _editor(name) as (editor, paper_id):
-        source_id = source_registry.get_by_name(editor.session, source).id if source else None
+        source_id = source_registry.find(editor.session, source).id if source else None
         part = editor.split(paper_id, row_id=row, doi=doi, source_id=source_id)
         part_id = merging.id_of(part)
     output.out().print(f"Split off paper {part_id} from paper {paper_id}.")

@@ -26,7 +26,10 @@ sources = typer.Typer(
     no_args_is_help=True, help="List, try, add, edit, pause, resume and remove sources of papers."
 )
 
-SourceName = Annotated[str, typer.Argument(help="The name of the source.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="A name.")]
+SourceName = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="The name of the source, in any letter case, or its number.")
+]
 
 
 Url = Annotated[str | None, typer.Option(help="The address of the feed (kind feed).")]
@@ -69,13 +72,15 @@ def list_sources(as_json: output.AsJson = False) -> None:
     cells = []
     for row in rows:
         next_poll = "–" if row.paused else output.format_time(row.next_poll_at)
-        cells.append((row.name, row.kind, source_registry.describe_state(row), row.watermark, next_poll))
-    output.table(["name", "kind", "state", "read up to", "next poll"], cells)
+        cells.append(
+            (row.id, row.name, row.kind, source_registry.describe_state(row), row.watermark, next_poll)
+        )
+    output.table(["number", "name", "kind", "state", "read up to", "next poll"], cells)
 
 
 @sources.command("add")
 def add_source(
-    name: SourceName,
+    name: NewName,
     kind: Annotated[
         PolledKind,
         typer.Option(
@@ -168,7 +173,7 @@ def edit_source(
         raise InvalidInput("nothing to change: give at least one option")
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        source = source_registry.get_by_name(session, name)
+        source = source_registry.find(session, name)
         source_registry.change(session, source, now, name=new_name, config=config)
         audit_log.record(session, output.ACTOR, "source.change", source.name, now)
         output.out().print(f"Changed the source “{output.escaped(source.name)}”.")
@@ -180,9 +185,10 @@ def remove_source(name: SourceName) -> None:
     """Remove a source. Its papers and their votes remain. If you add it again, it continues."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        source_registry.remove(session, source_registry.get_by_name(session, name), now)
-        audit_log.record(session, output.ACTOR, "source.remove", name, now)
-    output.out().print(f"Removed the source “{output.escaped(name)}”.")
+        source = source_registry.find(session, name)
+        source_registry.remove(session, source, now)
+        audit_log.record(session, output.ACTOR, "source.remove", source.name, now)
+    output.out().print(f"Removed the source “{output.escaped(source.name)}”.")
 
 
 @sources.command("pause")
@@ -190,9 +196,10 @@ def pause_source(name: SourceName) -> None:
     """Stop polling a source until it is resumed."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        source_registry.pause(session, source_registry.get_by_name(session, name))
-        audit_log.record(session, output.ACTOR, "source.pause", name, now)
-    output.out().print(f"The source “{output.escaped(name)}” is paused.")
+        source = source_registry.find(session, name)
+        source_registry.pause(session, source)
+        audit_log.record(session, output.ACTOR, "source.pause", source.name, now)
+    output.out().print(f"The source “{output.escaped(source.name)}” is paused.")
 
 
 @sources.command("resume")
@@ -200,9 +207,10 @@ def resume_source(name: SourceName) -> None:
     """Resume polling a source from where it stopped."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        source_registry.resume(session, source_registry.get_by_name(session, name), now)
-        audit_log.record(session, output.ACTOR, "source.resume", name, now)
-    output.out().print(f"The source “{output.escaped(name)}” is resumed.")
+        source = source_registry.find(session, name)
+        source_registry.resume(session, source, now)
+        audit_log.record(session, output.ACTOR, "source.resume", source.name, now)
+    output.out().print(f"The source “{output.escaped(source.name)}” is resumed.")
 
 
 def _config(

@@ -61,12 +61,23 @@ def get_for_update(session: Session, source_id: int) -> Source:
     return get(session, source_id)
 
 
-def get_by_name(session: Session, name: str) -> Source:
-    """Return the source with this name. Raise NotFound if there is none, or it was removed."""
-    source = session.exec(select(Source).where(Source.name == name)).one_or_none()
-    if source is None or source.removed_at:
-        raise NotFound(f"there is no source named “{name}”")
-    return source
+def find(session: Session, name: str) -> Source:
+    """Return the source with this name, or else this name in other letter case, or else this id.
+
+    Raise NotFound, which lists the sources, if there is none, or several that differ only in letter case.
+    """
+    existing = all_sources(session)
+    for matching in (
+        [source for source in existing if source.name == name],
+        [source for source in existing if source.name.casefold() == name.strip().casefold()],
+        [source for source in existing if str(source.id) == name],
+    ):
+        if len(matching) == 1:
+            return matching[0]
+    listed = ", ".join(f"“{source.name}” ({source.id})" for source in existing)
+    raise NotFound(
+        f"there is no source named “{name}”: {f'there are {listed}' if listed else 'there are none'}"
+    )
 
 
 def is_read_from_files(source: Source) -> bool:

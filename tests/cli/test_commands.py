@@ -584,6 +584,28 @@ def test_sample_of_an_edition(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     assert "or --first-digests" in run("sending", "sample", code=1).stderr
 
 
+def test_empty_sample_says_why(run: Run, alice_is_due: None) -> None:
+    """Nothing waits any more, nothing is planned yet, nothing was due, or there is no such edition."""
+    today = clock.utcnow().date()
+    coming = str(today + timedelta(days=1))
+    assert f"No digest of the edition {coming} has been planned yet." in sample_error(run, coming)
+    assert "No digest was due on 1999-01-01." in sample_error(run, "1999-01-01")
+    for edition in ("2026", "2026-11-20x", "20.11.2026"):
+        message = f"There is no edition “{edition}”: an edition is a day, such as 2026-11-20."
+        assert message in sample_error(run, edition)
+    assert "No first digest is held." in sample_error(run, "--first-digests")
+    run("send")
+    edition = parse_output(run("deliveries", "--json"))[0]["edition"]
+    assert f"No digest of the edition {edition} waits any more: 1 sent." in sample_error(run, edition)
+
+
+def sample_error(run: Run, argument: str) -> str:
+    """Return what `sending sample` prints if it has nothing to show."""
+    result = run("sending", "sample", argument)
+    assert result.stdout == ""
+    return result.stderr
+
+
 def test_sample_of_held_first_digests(run: Run, app: Application) -> None:
     """They are shown with their subscribers, and no more once they are released."""
     now = clock.utcnow()
@@ -1187,18 +1209,38 @@ def test_source_commands(run: Run, app: Application) -> None:
         assert not session.exec(select(Source).where(Source.name == "stat")).one().paused
     assert "no source named" in run("sources", "pause", "nothing", code=1).stderr
     with app.db.write() as session:
-        source_registry.get_by_name(session, "stat").last_error = "the poll was interrupted"
+        source_registry.find(session, "stat").last_error = "the poll was interrupted"
     assert "the poll was interrupted" in " ".join(run("sources", "list").stdout.split())
     run("sources", "edit", "stat", "--name", "statistics", "--category", "stat.ME")
     assert "at least one option" in run("sources", "edit", "statistics", code=1).stderr
     with app.db.read() as session:
-        assert source_registry.get_by_name(session, "statistics").config == {"categories": ["stat.ME"]}
+        assert source_registry.find(session, "statistics").config == {"categories": ["stat.ME"]}
     run("sources", "remove", "statistics")
     assert "statistics" not in run("sources", "list").stdout
     assert "no source named" in run("sources", "remove", "statistics", code=1).stderr
     run("sources", "add", "x", "--kind", "feed", "--url", "file:///etc/passwd", code=1)
     run("sources", "add", "x", "--kind", "jsonl", code=2)
     assert "jsonl" not in run("sources", "add", "--help").stdout
+
+
+@pytest.mark.parametrize("name", ["The Lab", "the lab", " THE LAB ", "2"])
+def test_source_is_found_by_any_spelling(name: str, run: Run) -> None:
+    """By its name in any letter case, or its number. Otherwise, those that exist are named."""
+    url = ("--kind", "feed", "--url", "https://lab.example/feed.xml")
+    for each in ("The other", "The Lab", "Twice", "twice", "1"):
+        run("sources", "add", each, *url)
+    assert "The source “The Lab” is paused." in run("sources", "pause", name).stdout
+    (entry,) = parse_output(run("changes", "--action", "source.pause", "--json"))
+    assert entry["subject"] == "The Lab"
+    assert re.search(r"2 +The Lab", run("sources", "list").stdout)
+    assert "The source “twice” is paused." in run("sources", "pause", "twice").stdout
+    assert "The source “1” is paused." in run("sources", "pause", "1").stdout
+    for unclear in ("TWICE", "The library"):
+        refused = run("ingest", "--source", unclear, code=1).stderr
+        assert (
+            f"There is no source named “{unclear}”: there are “1” (5), “The Lab” (2), “The other” (1)"
+            in refused
+        )
 
 
 def test_errors_of_sources(run: Run) -> None:
@@ -1221,7 +1263,7 @@ def test_errors_of_sources(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("sources", "pause", "nothing"), "paperboy: There is no source named “nothing”.\n"),
+        (("sources", "pause", "nothing"), "paperboy: There is no source named “nothing”: there are none.\n"),
         (("subscribers", "show", "4711"), "paperboy: There is no such subscriber.\n"),
         (("runs", "4711"), "paperboy: There is no run 4711.\n"),
         (("webhooks", "remove", "1"), "paperboy: There is no webhook 1.\n"),
