@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import FastAPI, Header
 from pydantic import BaseModel
@@ -38,12 +38,19 @@ _IF_NONE_MATCH = {
 
 
 class Versioned(BaseModel):
-    """A representation with an ETag."""
+    """A representation with an ETag, which does not cover the fields in `UNVERSIONED`.
+
+    These change while nobody edits the resource. Because the client would miss that, GET does not answer 304
+    for a representation that has any.
+    """
+
+    UNVERSIONED: ClassVar[frozenset[str]] = frozenset()
 
 
-def etag_of(content: Any) -> str:
+def etag_of(model: type[Versioned], content: Mapping[str, Any]) -> str:
     """Return the strong ETag of a representation, from its content as plain JSON values."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    covered = {name: value for name, value in content.items() if name not in model.UNVERSIONED}
+    text = json.dumps(covered, sort_keys=True, separators=(",", ":"))
     return f'"{blake2b(text.encode(), digest_size=16).hexdigest()}"'
 
 
@@ -51,7 +58,7 @@ def require_match(if_match: str | None, current: Versioned | None) -> None:
     """Raise PreconditionFailed if the header names other versions than the current one. None: it is gone."""
     if if_match is None or (current is not None and if_match.strip() == "*"):
         return
-    tag = etag_of(current.model_dump(mode="json")) if current is not None else None
+    tag = etag_of(type(current), current.model_dump(mode="json")) if current is not None else None
     if tag not in [each.strip() for each in if_match.split(",")]:  # weak ETags never match
         raise PreconditionFailed
 
@@ -84,8 +91,13 @@ class EtagMiddleware:
 
 
 def _tagged(scope: Scope, start: Mapping[str, Any], body: bytes) -> tuple[Message, Message]:
-    tag = etag_of(json.loads(body))
-    if scope["method"] == "GET" and matches(tag, Headers(scope=scope).get("if-none-match", "")):
+    model = scope["route"].response_model
+    tag, may_be_omitted = etag_of(model, json.loads(body)), not model.UNVERSIONED
+    if (
+        scope["method"] == "GET"
+        and may_be_omitted
+        and matches(tag, Headers(scope=scope).get("if-none-match", ""))
+    ):
         headers = [(b"etag", tag.encode())]
         return {**start, "status": 304, "headers": headers}, {"type": "http.response.body", "body": b""}
     tagged = {**start, "headers": list(start["headers"])}
@@ -106,13 +118,14 @@ def install(api: FastAPI) -> None:
 def describe(document: dict[str, Any]) -> None:
     """Describe the headers and 304 for the operations that return ETags in an OpenAPI document."""
     etag = {"ETag": {"description": "The version of the representation.", "schema": {"type": "string"}}}
-    versioned = {f"#/components/schemas/{each.__name__}" for each in Versioned.__subclasses__()}
+    versioned = {f"#/components/schemas/{each.__name__}": each for each in Versioned.__subclasses__()}
     for operations in document["paths"].values():
         for method, operation in operations.items():
             answer = operation["responses"].get("200", {})
             schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
-            if method in ("get", "patch") and schema.get("$ref") in versioned:
+            model = versioned.get(schema.get("$ref"))
+            if method in ("get", "patch") and model:
                 answer["headers"] = etag
-                if method == "get":
+                if method == "get" and not model.UNVERSIONED:
                     operation.setdefault("parameters", []).append(_IF_NONE_MATCH)
                     operation["responses"]["304"] = {"description": "Not Modified", "headers": etag}

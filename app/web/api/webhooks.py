@@ -32,6 +32,7 @@ Addresses = Annotated[
 class WebhookOut(Versioned):
     """A webhook, without its secret."""
 
+    UNVERSIONED = frozenset({"accepted_at", "error", "messages"})  # change with each event
     id: int
     url: Url = Field(description="Only scheme and host, unless the key has the scope `write`.")
     events: list[WebhookEvent]
