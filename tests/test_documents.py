@@ -23,6 +23,7 @@ from app.settings import Settings
 from app.storage.database import ROOT
 from app.subscribers.csv_format import COLUMNS
 
+DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text()
 OPERATING = (ROOT / "docs/operating.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -83,22 +84,39 @@ def test_paths_exist(document: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-def test_commands_and_options_exist() -> None:
-    commands = re.findall(r"^paperboy (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
-    commands += [
-        " ".join(json.loads(each)[1:]) for each in re.findall(r"\[\"\.venv/bin/paperboy.*\]", COMPOSE)
-    ]
-    assert len(commands) >= 6
+def commands_in(text: str) -> list[str]:
+    """Return the commands in the code of a document, without `paperboy`."""
+    blocks = re.findall(r"^ *(?:\S*/)?paperboy (.+?)(?:\s+#.*)?$", text, re.MULTILINE)
+    spans = re.findall(r"`(?:[\w./]*/)?paperboy ([^`]+)`", text)
+    return [*blocks, *(" ".join(span.split()) for span in spans)]
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", "compose.yaml", *sorted(each.name for each in DOCS.glob("*.md"))]
+)
+def test_commands_and_options_exist(document: str) -> None:
+    text = (ROOT / document if (ROOT / document).exists() else DOCS / document).read_text()
+    commands = commands_in(text)
+    commands += [" ".join(json.loads(each)[1:]) for each in re.findall(r"\[\"\.venv/bin/paperboy.*\]", text)]
     for command in commands:
-        words = shlex.split(command)
+        words = shlex.split(command.replace("…", ""))
         result = CliRunner().invoke(cli, [*_command_of(words), "--help"], terminal_width=200)
         assert result.exit_code == 0, command
-        assert [word for word in words if word.startswith("--") and word not in result.output] == []
+        options = [word for word in words if word.startswith("--")]
+        assert [option for option in options if option not in result.output] == [], command
+
+
+def test_commands_in_documents_have_their_required_options() -> None:
+    """An address on its own is not enough to lift a suppression."""
+    commands = commands_in(OPERATING)
+    assert len(commands) > 40
+    (lift,) = [command for command in commands if command.startswith("suppressions lift")]
+    assert shlex.split(lift)[2:4] == ["alice@example.org", "--reason"]
 
 
 def _command_of(words: list[str]) -> list[str]:
     """Return the command and its subcommand without arguments."""
-    groups = {"subscribers", "papers", "key", "sources", "model", "suppressions", "sending"}
+    groups = {"subscribers", "papers", "key", "sources", "model", "suppressions", "sending", "webhooks"}
     return words[:2] if words[0] in groups else words[:1]
 
 

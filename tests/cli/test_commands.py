@@ -1373,6 +1373,23 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "These webhooks are disabled: 1 (https://a.test)." in restored
 
 
+@pytest.mark.once
+def test_restore_into_another_folder(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With a copy of the settings, whose paths are relative, the first folder is not touched."""
+    monkeypatch.delenv("PAPERBOY_DATABASE_URL")
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "first")
+    run("suppressions", "add", "bob@example.org", "--reason", "asked by telephone")
+    run("backup", "copy.zip")
+    monkeypatch.chdir(tmp_path / "second")
+    assert "All sending is paused." in run("restore", "../first/copy.zip").stdout
+    run("suppressions", "lift", "bob@example.org", "--reason", "asked again")
+    assert parse_output(run("suppressions", "list", "--json")) == []
+    monkeypatch.chdir(tmp_path / "first")
+    assert len(parse_output(run("suppressions", "list", "--json"))) == 1
+
+
 @pytest.mark.parametrize(
     ("days", "line"),
     [
