@@ -8,6 +8,7 @@ import typer
 from sqlmodel import col, select
 
 from app.cli import output
+from app.delivery import ledger
 from app.storage import audit_log
 from app.storage.models import AuditEntry
 
@@ -36,7 +37,7 @@ def changes(
             output.format_time(row.at),
             row.actor,
             audit_log.describe(row.action),
-            row.subject,
+            "all mails" if row.subject == ledger.ALL_EDITIONS else row.subject,
             ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in row.detail.items()),
         )
         for row in rows

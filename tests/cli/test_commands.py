@@ -550,7 +550,7 @@ def test_changes_by_operators(run: Run) -> None:
     assert oldest["detail"] == {"reason": "a wrong digest"}
     assert parse_output(run("changes", "--actor", "somebody else", "--json")) == []
     (line,) = run("changes", "--action", "sending.pause").stdout.splitlines()[1:]
-    assert re.search(r"cli +paused sending .*reason: a wrong digest", line)
+    assert re.search(r"cli +paused sending +all mails +reason: a wrong digest", line)
     assert len(run("changes", "--limit", "1").stdout.splitlines()) == 2
 
 

@@ -64,8 +64,9 @@ def list_changes(request: Request, operator: Reader, at: Position = "", actor: s
     with app.db.read() as session:
         listed = page_at(session, statement, col(AuditEntry.id), ROWS_SHOWN, at)
     return page(
-        request, "admin/changes.html", operator, listed=listed, actor=actor, describe=audit_log.describe
-    )
+        request, "admin/changes.html", operator, listed=listed, actor=actor, describe=audit_log.describe,
+        all_editions=ledger.ALL_EDITIONS,
+    )  # fmt: skip
 
 
 @router.get("/admin/settings")

@@ -849,7 +849,7 @@ def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., De
     assert desk.get("/admin/runs?at=nonsense").status_code == 422
     desk.post("/admin/sending/pause", reason="a reason")
     page = desk.get("/admin/changes?actor=desk+0").text
-    assert "paused sending" in page
+    assert re.search(r">paused sending</td><td[^>]*>all mails</td>", page)
     assert "sending.pause" not in page
     assert "paused sending" not in desk.get("/admin/changes?actor=somebody").text
     assert "desk 0" in desk.get("/admin/keys").text
