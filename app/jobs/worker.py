@@ -44,6 +44,7 @@ RETRY_SECONDS = 600
 KEEP_FAILED_HOURS = 24
 FALLBACK_SECONDS = 5.0  # between looks for jobs: a notification during a look is lost, and retries send none
 RESTART_SECONDS = 5.0  # after a lane lost the database
+STOP_AGAIN_SECONDS = 1.0  # between requests to a lane to stop
 LOST_SECONDS = 15.0  # a job that is recorded as running here, but is not, is retried after once or twice this
 CONNECTIONS = 4  # besides one for the notifications of each lane
 
@@ -87,8 +88,17 @@ class Worker:
         """Take no more jobs, and wait for those that are running."""
         self._app.stopping.set()
         self._loop.call_soon_threadsafe(self._running.cancel)
-        self._thread.join()
+        self._thread.join(STOP_AGAIN_SECONDS)
+        while self._thread.is_alive():
+            # A cancellation is lost if what it interrupts ends in the same step of the event loop.
+            with suppress(RuntimeError):  # the loop was closed in the meantime
+                self._loop.call_soon_threadsafe(self._stop_lanes)
+            self._thread.join(STOP_AGAIN_SECONDS)
         self._app.on_shard_planned.clear()
+
+    def _stop_lanes(self) -> None:
+        for lane in self._lanes.values():
+            lane.stop()  # type: ignore[no-untyped-call]
 
     def defer(self, name: str, recruits: int = 0) -> None:
         """Have a process run a job now, unless it is already waiting. May be called from any thread.
@@ -185,7 +195,7 @@ class Worker:
 
     async def _connect(self) -> None:
         """Open the pool of connections. Try again until the database is reachable."""
-        while True:
+        while not self._app.stopping.is_set():
             try:
                 await self._connector.open_async()
             except (ConnectorException, PostgresError) as error:
@@ -196,8 +206,8 @@ class Worker:
                 return
 
     async def _run_lane(self, lane: Lane) -> None:
-        """Run the jobs of a lane until the task is cancelled. Restart if the database was unreachable."""
-        while True:
+        """Run the jobs of a lane until the process stops. Restart if the database was unreachable."""
+        while not self._app.stopping.is_set():
             try:
                 self._lanes[lane] = LaneWorker(
                     self._engines[lane],
@@ -217,7 +227,8 @@ class Worker:
                 log.warning("the database is unreachable", lane=lane.value, error=str(error))
             except Exception:
                 log.exception("a lane failed", lane=lane.value)
-            await asyncio.sleep(RESTART_SECONDS)
+            if not self._app.stopping.is_set():
+                await asyncio.sleep(RESTART_SECONDS)
 
     async def _note_running(
         self, work: Callable[[], Awaitable[Any]], context: JobContext, _lane: LaneWorker
@@ -236,7 +247,7 @@ class Worker:
         Such a job would block all later ones of its name, as the heartbeat of its process is not missing.
         """
         missing: set[int | None] = set()
-        while True:
+        while not self._app.stopping.is_set():
             await asyncio.sleep(LOST_SECONDS)
             manager = self._engines[Lane.UPKEEP].job_manager
             try:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from procrastinate.manager import JobManager
 from psycopg_pool import AsyncConnectionPool
 from sqlalchemy import text
 
@@ -25,6 +27,7 @@ from app.storage.models import WorkerRow
 from tests.support.postgres_server import PostgresServer
 
 PATIENCE = 60.0  # seconds
+FAR_HOUR = str((datetime.now(UTC).hour + 12) % 24)  # of jobs that run only when a test defers them
 CLOSE_CONNECTIONS = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -71,7 +74,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Replace all jobs by one, `<lambda>`, which adds a number to this list."""
     counted: list[int] = []
-    monkeypatch.setattr(schedule, "JOBS", (Job(lambda *_: counted.append(1), "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(lambda *_: counted.append(1), "0", FAR_HOUR),))
     return counted
 
 
@@ -126,7 +129,7 @@ def test_failing_job_does_not_recruit_without_end(
         calls.append(1)
         raise ConnectionError("the relay is away")
 
-    job = Job(fail, "0", "0", lane=Lane.SEND, is_shared=True, has_more=lambda *_: True)
+    job = Job(fail, "0", FAR_HOUR, lane=Lane.SEND, is_shared=True, has_more=lambda *_: True)
     monkeypatch.setattr(schedule, "JOBS", (job,))
     apps = [build() for _ in range(2)]
     register(apps[0], 4)
@@ -153,7 +156,7 @@ def test_job_with_more_work_recruits_other_processes(
     def has_more(_app: Application, _now: datetime) -> bool:
         return len(busy) < 3
 
-    job = Job(share, "0", "0", lane=Lane.SEND, is_shared=True, has_more=has_more)
+    job = Job(share, "0", FAR_HOUR, lane=Lane.SEND, is_shared=True, has_more=has_more)
     monkeypatch.setattr(schedule, "JOBS", (job,))
     apps = [build() for _ in range(3)]
     register(apps[0], 3)
@@ -176,7 +179,7 @@ def test_exclusive_job_runs_in_one_process_at_a_time(
         ended.wait(PATIENCE)
         running[0] -= 1
 
-    monkeypatch.setattr(schedule, "JOBS", (Job(exclusive, "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(exclusive, "0", FAR_HOUR),))
     apps = [build() for _ in range(2)]
     with ExitStack() as stack:
         started = [stack.enter_context(worker.running(app)) for app in apps]
@@ -202,7 +205,7 @@ def test_failed_job_is_listed_for_the_operator(
         if len(calls) == 1:
             raise ConnectionError("the relay is away")
 
-    monkeypatch.setattr(schedule, "JOBS", (Job(fail_once, "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(fail_once, "0", FAR_HOUR),))
     app = build()
     with worker.running(app) as started:
         started.defer("fail_once")
@@ -219,7 +222,7 @@ def hang(_app: Application, _now: datetime) -> None:
 
 
 def _run_and_hang(settings: Settings) -> None:
-    schedule.JOBS = (Job(hang, "0", "0"),)
+    schedule.JOBS = (Job(hang, "0", FAR_HOUR),)
     app = main.build(settings)
     with worker.running(app) as running:
         running.defer("hang")
@@ -241,7 +244,7 @@ def test_job_of_a_killed_process_is_rescued(
     def hang(_app: Application, _now: datetime) -> None:
         rescued.set()
 
-    monkeypatch.setattr(schedule, "JOBS", (Job(hang, "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(hang, "0", FAR_HOUR),))
     with worker.running(app) as started:
         while not rescued.wait(0.5):
             started.defer("rescue")
@@ -252,7 +255,7 @@ def test_job_that_kills_processes_is_given_up(
     build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After two retries it has failed, so that it cannot kill all workers one after another."""
-    monkeypatch.setattr(schedule, "JOBS", (Job(hang, "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(hang, "0", FAR_HOUR),))
     app = build()
     with app.db.write() as session:
         insert = """
@@ -321,7 +324,7 @@ def test_job_that_takes_long_is_not_lost(
         time.sleep(looks * worker.LOST_SECONDS)
 
     monkeypatch.setattr(worker, "LOST_SECONDS", 0.4)
-    monkeypatch.setattr(schedule, "JOBS", (Job(take_long, "0", "0"),))
+    monkeypatch.setattr(schedule, "JOBS", (Job(take_long, "0", FAR_HOUR),))
     app = build()
     with worker.running(app) as started:
         started.defer("take_long")
@@ -364,6 +367,22 @@ def test_database_unreachable_while_the_pool_opens(
         wait_until(lambda: len(pools) > 1)
         started.defer("<lambda>")
         wait_until(lambda: calls)
+
+
+def test_lost_cancellation(build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker stops, although a lane that it cancelled goes on."""
+    register, registering = JobManager.register_worker, threading.Event()
+
+    async def register_late(manager: JobManager) -> int:
+        if not registering.is_set():
+            registering.set()
+            with suppress(asyncio.CancelledError):  # as a wait does that ends in the same step
+                await asyncio.sleep(PATIENCE)
+        return await register(manager)
+
+    monkeypatch.setattr(JobManager, "register_worker", register_late)
+    with worker.running(build()):
+        assert registering.wait(PATIENCE)
 
 
 def test_database_away_at_start(settings: Settings, tmp_path: Path) -> None:
