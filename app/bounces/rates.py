@@ -49,7 +49,7 @@ class ReceiverRate:
 
     def describe(self) -> str:
         """Describe the complaints, for operators."""
-        percent = f"{self.complaint_percent:.2f} %"
+        percent = f"{self.complaint_percent:.2f}%"
         since = f"since {self.day:%Y-%m-%d}"
         complaints, mails = count_of(self.complaints, "complaint"), count_of(self.sent, "mail")
         return f"{complaints} about {mails} to {self.receiver} ({percent}) {since}"

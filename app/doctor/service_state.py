@@ -66,7 +66,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         for rate in rates.of_last_week(session, now):
             if rate.is_excessive(rates.WARN_PERCENT):
                 fix = (
-                    "find out why subscribers do not want these mails; providers start to refuse mail at .3 %"
+                    "find out why subscribers do not want these mails; providers start to refuse mail at .3%"
                 )
                 yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
             else:

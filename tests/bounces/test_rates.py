@@ -100,7 +100,7 @@ def test_sending_pauses_at_complaints(app: Application, complaints: int, percent
     with app.db.read() as session:
         pauses = ledger.pauses(session)
     assert len(pauses) == paused
-    assert all("3 complaints about 4 mails to yahoo (75.00 %)" in pause.reason for pause in pauses)
+    assert all("3 complaints about 4 mails to yahoo (75.00%)" in pause.reason for pause in pauses)
 
 
 def test_complaints_of_one_batch_are_counted_together(app: Application) -> None:
@@ -169,4 +169,4 @@ def test_doctor_warns_before_sending_pauses(app: Application) -> None:
     assert "mail to yahoo" not in findings
     finding = findings["complaints yahoo"]
     assert finding.level is Level.WARNING
-    assert "to yahoo (75.00 %)" in finding.message
+    assert "to yahoo (75.00%)" in finding.message
