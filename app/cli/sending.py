@@ -153,7 +153,7 @@ def show_sample(
         ]  # fmt: skip
         output.print_json(objects)
         return
-    if not drawn:
+    if not rows:
         output.err().print(output.escaped(reason), soft_wrap=True)
         return
     cells = [
