@@ -48,7 +48,8 @@ Where to find limits, weights and intervals:
     when two papers are one                     papers/dedupe.py, papers/title_differences.py
     how relevant a paper must be (FLOOR)        relevance/cut_offs.py
     what "fewer" and "more" papers mean         subscribers/preferences.py (AMOUNTS)
-    weights of words, phrases and meaning       relevance/matching.py
+    weights of words and meaning                relevance/scoring.py
+    how relevant a search's results are         relevance/archive_search.py
     when the model is retrained                 relevance/model_store.py
     the reason on a card                        relevance/reasons.py
     how votes and trends are worded             relevance/trend_notes.py
@@ -63,7 +64,7 @@ Where to find limits, weights and intervals:
     the order of sections in a digest           digests/compose.py
     how many interests a subscriber may have    settings.py
     defaults of a new subscriber                settings.py, subscribers/preferences.py
-    notes and headings in a digest              digests/wording.py
+    notes and headings in a digest              digests/notes.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/receivers.py
     when and how often a send is retried        delivery/ledger/outcomes.py

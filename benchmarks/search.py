@@ -33,8 +33,8 @@ import numpy as np
 
 from app.papers.search_feed import SearchablePaper
 from app.relevance import query_language, scoring, search_index
-from app.relevance.archive_search import MAX_RESULTS, MIN_SIMILARITY
-from app.relevance.candidate_ranking import MIN_RELEVANCE, CandidateRanker
+from app.relevance.archive_search import MAX_RESULTS, MIN_RELEVANCE, MIN_SIMILARITY
+from app.relevance.candidate_ranking import CandidateRanker
 from app.relevance.index_fields import ListingFilter
 from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
@@ -213,7 +213,7 @@ def measure_disk(folder: Path, arguments: argparse.Namespace) -> None:
     ranker = CandidateRanker(reader, lambda ids: [])
 
     def search(text: str) -> Sequence[int]:
-        return ranker.search(query_language.parse(text), ListingFilter(), MAX_RESULTS).ids
+        return ranker.search(query_language.parse(text), ListingFilter(), MAX_RESULTS, MIN_RELEVANCE).ids
 
     for text in texts:
         search(text)

@@ -35,7 +35,7 @@ PURE = (
     "digests.compose",
     "digests.ranking",
     "digests.selection",
-    "digests.wording",
+    "digests.notes",
     "links",
     "mail.card_facts",
     "mail.marks",

@@ -14,7 +14,7 @@ from app.delivery import suppression
 from app.digests import ranking
 from app.digests.explanation_text import format_score
 from app.digests.explanation_types import Explanation, InterestMatch
-from app.relevance import cut_offs
+from app.relevance import scoring
 from app.storage.models import DeliveryState, Subscriber, SubscriberState, Suppression
 from app.text.display import count_of
 from app.types import Skip
@@ -34,8 +34,8 @@ _MAIL_FIELDS = {
 }
 _EVENT_FIELDS = {"at", "kind", "delivery_id", "detail"}
 LEGEND = (
-    f"agreement = {cut_offs.WORD_WEIGHT} × words + meaning + {cut_offs.ALL_WORDS_BONUS:g} for all words "
-    f"− {cut_offs.MISSING_WEIGHT:g} × the share of the words that is missing. Papers are relevant enough "
+    f"agreement = {scoring.WORD_WEIGHT} × words + meaning + {scoring.ALL_WORDS_BONUS:g} for all words "
+    f"− {scoring.MISSING_WEIGHT:g} × the share of the words that is missing. Papers are relevant enough "
     "from the interest's cut-off on, or with all its words in the title. "
     "Meaning: standard deviations above the average paper, less if the archive hardly knows the interest. "
     "Weighted = 1 − (1 − relevance)^weight."

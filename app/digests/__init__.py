@@ -7,7 +7,7 @@ clock_check       refuse to plan while the clocks differ
 ranking           PURE: subscribers × papers → the papers above the floor, best first
 selection         PURE: quotas, the best paper of each interest, diversity by MMR
 updates           find news of papers that subscribers were sent or liked
-wording           PURE: the headings and notes of a digest: why none was sent, what was left out
+notes             PURE: the headings and notes of a digest: why none was sent, what was left out
 compose           PURE: selected papers → sections, notes and cards, or a skip with its reason
 explanation       collect the facts: why a subscriber was sent a paper, or was not
 explanation_types the types of these facts

@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 
 from app import subscribers
 from app.delivery import ledger
-from app.digests import compose, ranking, selection, wording
+from app.digests import compose, notes, ranking, selection
 from app.digests.interest_matching import InterestMatcher
 from app.papers import canonical_rows, listings, paper_views
 from app.papers.sources import calendar
@@ -249,7 +249,7 @@ class DigestBuilder:
     @property
     def added_note(self) -> str:
         """The note in the first digest of a subscriber whom the operator added."""
-        return wording.added_note(self._settings.site_name, self._settings.contact_address)
+        return notes.added_note(self._settings.site_name, self._settings.contact_address)
 
     def preview(
         self,

@@ -11,7 +11,7 @@ import itertools
 
 import numpy as np
 
-from app.digests import selection, wording
+from app.digests import notes, selection
 from app.digests.ranking import CandidatePool, Ranked
 from app.digests.selection import BY_PROFILE, SelectedPaper, Selection
 from app.papers import display
@@ -27,10 +27,10 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
     selected = (selected_ahead or selection.select(ranked)).selected
     if not selected:
         if request.interests and request.when_empty is EmptyDigestPolicy.SKIP:
-            return Skip(wording.nothing_matched(edition, ranked, considered))
+            return Skip(notes.nothing_matched(edition, ranked, considered))
         return _trending_digest(edition, ranked, considered)
     if selection.is_too_small(ranked, selected):
-        return Skip(wording.too_few_papers(len(selected), request))
+        return Skip(notes.too_few_papers(len(selected), request))
     by_interest: dict[str, list[SelectedPaper]] = {interest.text: [] for interest in request.interests}
     by_interest[BY_PROFILE.text] = []
     for choice in selected:
@@ -39,7 +39,7 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
         Section(
             text,
             tuple([_item_for(ranked, choice) for choice in choices]),
-            "" if text else wording.LIKED_HEADING,
+            "" if text else notes.LIKED_HEADING,
             tuple([round(choice.score, 4) for choice in choices]),
         )
         for text, choices in by_interest.items()
@@ -53,7 +53,7 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
             for choice in beyond
         )
         sections.append(Section("", items))
-    note = wording.join(wording.skipped_editions_note(request), wording.invalid_interests_note(request))
+    note = notes.join(notes.skipped_editions_note(request), notes.invalid_interests_note(request))
     return Digest(edition, tuple(sections), note, considered)
 
 
@@ -64,12 +64,12 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
     items = tuple(_item(choice.paper, pool, _trending_reason(choice, pool)) for choice in choices)
     scores = tuple(round(choice.score, 4) for choice in choices)
     if not items:
-        return Skip(wording.nothing_matched(edition, ranked, considered))
-    heading = "" if request.interests else wording.TRENDING_HEADING
-    note = wording.join(
-        wording.NOTHING_MATCHED if request.interests else "",
-        wording.skipped_editions_note(request),
-        wording.invalid_interests_note(request),
+        return Skip(notes.nothing_matched(edition, ranked, considered))
+    heading = "" if request.interests else notes.TRENDING_HEADING
+    note = notes.join(
+        notes.NOTHING_MATCHED if request.interests else "",
+        notes.skipped_editions_note(request),
+        notes.invalid_interests_note(request),
     )
     return Digest(edition, (Section("", items, heading, scores),), note, considered)
 

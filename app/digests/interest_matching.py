@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from cachetools import FIFOCache
 
-from app.digests import ranking, wording
+from app.digests import notes, ranking
 from app.errors import InvalidInterest
 from app.relevance import matching, query_language, reasons, suggestions, translations
 from app.relevance.index_cache import IndexCache
@@ -62,7 +62,7 @@ class InterestMatcher:
     def absent_fields_note(self, text: str) -> str:
         """Return a note that no paper has the category or organisation that the interest requires, or ""."""
         fields = self._index.filters.absent_fields(self._query(text))
-        return wording.absent_fields_note(fields, self._source_names)
+        return notes.absent_fields_note(fields, self._source_names)
 
     @cached_property
     def _source_names(self) -> set[str]:

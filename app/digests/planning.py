@@ -25,7 +25,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app import subscribers
 from app.delivery import ledger
 from app.delivery.ledger import Entry
-from app.digests import clock_check, updates, wording
+from app.digests import clock_check, notes, updates
 from app.digests.builder import DigestBuilder, DigestContext, DigestRequest, DueSubscriber
 from app.digests.updates import RecentUpdates
 from app.papers import canonical_rows
@@ -318,7 +318,7 @@ def _compose(
     for request, digest, times in zip(due_requests, digests, due_times, strict=True):
         edition, due, following_due = times
         if request.subscriber.id in not_welcomed and isinstance(digest, Digest):
-            digest = replace(digest, note=wording.join(builder.added_note, digest.note))
+            digest = replace(digest, note=notes.join(builder.added_note, digest.note))
         entries.append(Entry(request.subscriber.id or 0, edition, due, digest, give_up_at=following_due))
     return requests, entries
 

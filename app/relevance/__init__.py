@@ -21,7 +21,7 @@ user_profile     PURE: likes and dislikes → relevance (Rocchio relevance feedb
 reasons          PURE: the texts on cards that say why a paper is shown
 trending         PURE: votes over time → a score
 trend_notes      PURE: votes over time → a note on a card: “6 → 81 votes since yesterday”
-scoring          PURE: matrices of words and meaning → relevance, for digests and searches
+scoring          PURE: matrices of words and meaning → agreement → relevance, and their weights
 index_folder     the versions of the search index on disk
 search_index     one version: writing and reading it
 index_fields     the fields of the search index; queries as the index understands them

@@ -32,6 +32,7 @@ from app.storage.models import Source
 from app.types import PaperView
 
 MAX_RESULTS = 1_000  # papers that a search lists
+MIN_RELEVANCE = 0.1  # that a search lists: far less than a paper needs for a digest
 MIN_SIMILARITY = 0.4  # cosine, for related papers
 MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the threads
 FIRST_INDEX_SECONDS = 20.0  # that they wait; the newest papers are indexed first
@@ -201,7 +202,7 @@ class ArchiveSearch:
         with self._results_lock:
             ranked = self._results.get(key)
         if ranked is None:
-            ranked = ranker.search(query, self._listing_filter(only), MAX_RESULTS)
+            ranked = ranker.search(query, self._listing_filter(only), MAX_RESULTS, MIN_RELEVANCE)
             with self._results_lock:
                 self._results[key] = ranked
         return ranked

@@ -21,7 +21,7 @@ from app.relevance.index_fields import (
     key_of_inner_word,
     key_of_whole_name,
 )
-from app.relevance.query_examples import QueryBatch, QueryMeaning
+from app.relevance.query_examples import QueryBatch
 from app.relevance.query_language import Query
 from app.relevance.search_index import Hits, IndexReader
 from app.relevance.vector_space import Matrix
@@ -30,7 +30,6 @@ from app.types import PaperView
 
 ANY_WORD, ALL_WORDS, IN_TITLE, FROM_ORGANIZATION, NEAR = 700, 900, 300, 300, 600  # candidates
 EXAMPLES = 100  # papers from which the meaning of a query with filters is learned
-MIN_RELEVANCE = 0.1  # far less than a paper needs for a digest
 MAX_NAME_TEXTS = 200  # papers read to see whether a name is an ordinary word
 MAX_CACHED_NAMES = 10_000
 
@@ -62,7 +61,7 @@ class CandidateRanker:
         self._builder = QueryBuilder(index.schema, index.model)
         self._names = _IndexedNames(index, self._builder, load_papers)
 
-    def search(self, query: Query, only: ListingFilter, limit: int) -> RankedPapers:
+    def search(self, query: Query, only: ListingFilter, limit: int, min_relevance: float) -> RankedPapers:
         """Return the papers that match a query and pass a filter, best first. Ties: newest first."""
         builder = self._builder.with_filters(query, only)
         if not query.terms:
@@ -90,11 +89,12 @@ class CandidateRanker:
         named = [row for row, paper_id in enumerate(ids) if paper_id in candidates.from_organization]
         with_minimum = scoring.with_minimum(query, np.concatenate(relevance), named)
         matching = 0 if candidates.are_all else candidates.matching
-        return _ranked(ids, np.concatenate(days), with_minimum, matching, limit)
+        rows = np.flatnonzero(with_minimum >= min_relevance)
+        return _ranked(ids, np.concatenate(days), with_minimum, rows, matching, limit)
 
     def _meaning(
         self, query: Query, papers: scoring.PaperMatrices, batch: QueryBatch, *, filtered: bool
-    ) -> QueryMeaning | None:
+    ) -> scoring.QueryMeaning | None:
         """Return what a query means, by its best examples in the whole archive, whatever its filters.
 
         `papers` are its candidates, and have its terms. Return None without an LSA space.
@@ -104,7 +104,8 @@ class CandidateRanker:
             best = self._index.find(self._builder.any_of(name for name in names if " " not in name), EXAMPLES)
             papers = self._index.records(best.ids)[1].matrices(names, self._model)
             batch = scoring.query_batch([query], papers, self._model)
-        return papers.examples.meaning(batch) if papers.examples else None
+        space, examples = self._model.space, papers.examples
+        return scoring.QueryMeaning.learn(batch, examples, space) if space and examples else None
 
     def _find_words(
         self, query: Query, builder: QueryBuilder, terms: Sequence[str], names: Sequence[str]
@@ -148,9 +149,10 @@ class CandidateRanker:
         return [ids[row] for row in order.tolist() if ids[row] != paper_id][:limit]
 
 
-def _ranked(ids: Sequence[int], days: Matrix, relevance: Matrix, matching: int, limit: int) -> RankedPapers:
+def _ranked(
+    ids: Sequence[int], days: Matrix, relevance: Matrix, rows: Matrix, matching: int, limit: int
+) -> RankedPapers:
     numbers = np.array(ids, np.int64)
-    rows = np.flatnonzero(relevance >= MIN_RELEVANCE)
     order = rows[np.lexsort((-numbers[rows], -days[rows], -relevance[rows]))]
     listed = order[:limit]
     total = max(len(order), matching) if len(order) else 0

@@ -1,7 +1,4 @@
-"""PURE. Words and meaning → agreement → relevance; and the cut-off from which an interest's papers are sent.
-
-Agreement z = WORD_WEIGHT·B + P + ALL_WORDS_BONUS·(the paper contains all words of the interest) −
-MISSING_WEIGHT·(the share of the words that it lacks, by idf). See `matching` for B and P.
+"""PURE. Agreement, as `scoring` defines it → relevance, by the cut-off from which papers are sent.
 
 The cut-off: interests differ in how many papers are about them, so each has its own z from which papers are
 sent. In a sample of the archive, as many papers reach it as are probably about the interest. That number is
@@ -21,8 +18,6 @@ from app.relevance.vector_space import Matrix
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
 FLOOR = 0.33  # the relevance that a paper needs for a digest
-WORD_WEIGHT, ALL_WORDS_BONUS, MISSING_WEIGHT = 0.35, 1.0, 1.0
-ALL_WORDS_SHARE = 0.9999  # this share of an interest's idf counts as all words, as 32-bit sums are inexact
 # With z' = z − cut-off + FLOOR_Z, evidence is softplus(z' − EVIDENCE_OFFSET) minus its value at
 # z' = MIN_AGREEMENT, and next to 0 if that is negative or z is at most MIN_AGREEMENT. Relevance is
 # 1 − exp(−evidence / EVIDENCE_SCALE). Combining relevances as 1 − Π (1 − r) adds up their evidence.
@@ -34,12 +29,6 @@ FLOOR_Z = EVIDENCE_OFFSET + math.log(
 )
 CUT_OFF_WEIGHT = 0.7  # of the interest's own cut-off, against FLOOR_Z
 MIN_COUNT = 1e-3  # of the sample; added to each count, as small counts vary by chance
-
-
-def agreement_of(words: Matrix, meaning: Matrix, share: Matrix) -> Matrix:
-    """Return z, given B, P and the share of the interest's words in each paper."""
-    all_words = np.float32(ALL_WORDS_BONUS) * (share >= ALL_WORDS_SHARE)  # 64-bit numbers take twice as long
-    return np.asarray(WORD_WEIGHT * words + meaning + all_words - MISSING_WEIGHT * (1 - share))
 
 
 def evidence_from(agreement: Matrix, cut_offs: Matrix) -> Matrix:

@@ -8,7 +8,7 @@ in this direction: the number of standard deviations by which it is closer than 
 This makes interests comparable and finds papers that use other words. P is damped if the examples contain few
 of the interest's words.
 
-`cut_offs` defines how B and P become relevance, and from which relevance papers are sent.
+`scoring` adds B and P up, and `cut_offs` defines from which sum papers are sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from cachetools import LRUCache
 from scipy import sparse
 
 from app.relevance import reasons, scoring
-from app.relevance.cut_offs import ALL_WORDS_SHARE
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText, Typed, distinct_words
 from app.relevance.model import RelevanceModel
@@ -225,7 +224,7 @@ class MatchIndex:
             words=float(scores.words[0, row]),
             meaning=float(scores.meaning[0, row]),
             archive_knows_it=float(scores.known_share[0]),
-            all_words=bool(scores.share[0, row] >= ALL_WORDS_SHARE),
+            all_words=bool(scores.share[0, row] >= scoring.ALL_WORDS_SHARE),
             in_title=bool(scores.in_title[0, row]),
             from_organization=row in self._organizations.rows_named_by(query),
             agreement=float(scores.agreement[0, row]),

@@ -1,7 +1,7 @@
 """PURE. The papers of the archive that show what an interest means (pseudo-relevance feedback).
 
 An interest's examples are the papers with the highest product of word score and share of the interest's
-words. Their weighted centroid is a direction in the LSA space, and their scores show where its cut-off is.
+words. Their weighted centroid is a direction in the LSA space.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from app.relevance.cut_offs import ALL_WORDS_SHARE, agreement_of, estimate_cut_offs
 from app.relevance.vector_space import Matrix, VectorSpace, indicator_matrix
 
 # Each example is weighted by (its value / the highest value)² / √rank.
 EXAMPLES_PER_INTEREST = 40
 RANK_WEIGHTS = (1 / np.sqrt(np.arange(1, EXAMPLES_PER_INTEREST + 1))).astype(np.float32)
-MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
 ENOUGH_EXAMPLES = 3.0  # with fewer, P is damped, as it would mean all else that these papers are about
 
 
@@ -38,12 +36,22 @@ class QueryBatch:
 
 
 @dataclass(frozen=True)
-class QueryMeaning:
-    """The meaning of a batch of interests, learned from the archive."""
+class SampleScores:
+    """The word scores of the papers in the archive's sample, as interests × papers."""
+
+    words: Matrix  # B
+    share: Matrix  # of the interest's words that the paper contains, by idf
+    prominent_share: Matrix  # of the words that it uses prominently
+    in_pairs: Matrix  # see `common_terms_in_pairs`
+
+
+@dataclass(frozen=True)
+class FoundExamples:
+    """The examples of a batch of interests."""
 
     directions: Matrix  # of each interest's best examples: unit rows
     known_share: Matrix  # in 0…1: the weighted mean of the share of the interest's words in each example
-    cut_offs: Matrix  # the z from which papers are sent
+    sample: SampleScores
 
 
 class QueryExamples:
@@ -54,8 +62,8 @@ class QueryExamples:
         self._newer_rows = np.flatnonzero(~space.contains_examples(fingerprints))
         self._newer_vectors = vectors[self._newer_rows]
 
-    def meaning(self, batch: QueryBatch) -> QueryMeaning:
-        """Return the directions, known shares and cut-offs of interests."""
+    def find(self, batch: QueryBatch) -> FoundExamples:
+        """Return the directions and known shares of interests, by their examples."""
         columns = self._space.terms.columns
         term_indicators = indicator_matrix(batch.terms, columns)
         indicators = term_indicators + indicator_matrix(batch.pairs, columns)
@@ -85,18 +93,14 @@ class QueryExamples:
         # Kish's effective sample size.
         effective = total_weight**2 / np.maximum(np.bincount(row, weights**2, len(best)), 1e-9)
         known_share = (known_share * np.minimum(1, effective / ENOUGH_EXAMPLES)).astype(np.float32)
-        prominent_idf = (term_indicators @ self._space.prominent_idf).toarray()
-        prominent = prominent_idf >= ALL_WORDS_SHARE * batch.total_idf[:, None]
         sample = known[:, : len(self._space.sample)].toarray()
-        share = sample.imag / batch.total_idf[:, None]
-        z_scores = self._space.z_scores(directions, self._space.sample)
-        meaning = known_share[:, None] * np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
-        agreement = agreement_of(sample.real, meaning, share)
-        in_pairs = common_terms_in_pairs(batch, columns, self._space.sample_terms)
-        all_words = (share >= ALL_WORDS_SHARE) & in_pairs
-        return QueryMeaning(
-            directions, known_share, estimate_cut_offs(agreement, all_words, prominent & in_pairs)
+        sample_scores = SampleScores(
+            sample.real,
+            sample.imag / batch.total_idf[:, None],
+            (term_indicators @ self._space.prominent_idf).toarray() / batch.total_idf[:, None],
+            common_terms_in_pairs(batch, columns, self._space.sample_terms),
         )
+        return FoundExamples(directions, known_share, sample_scores)
 
 
 def common_terms_in_pairs(batch: QueryBatch, columns: Mapping[str, int], texts: sparse.csr_matrix) -> Matrix:

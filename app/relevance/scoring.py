@@ -1,6 +1,8 @@
-"""PURE. Score papers for interests: matrices of words and meaning → relevance. `matching` explains B and P.
+"""PURE. Score papers for interests: matrices of words and meaning → agreement → relevance.
 
-Digests and the archive search share this module, so both rank in the same way.
+Agreement z = WORD_WEIGHT·B + P + ALL_WORDS_BONUS·(the paper contains all words of the interest) −
+MISSING_WEIGHT·(the share of the words that it lacks, by idf). `matching` explains B and P, and `cut_offs` how
+agreement becomes relevance. Digests and the archive search share this module, so both rank in the same way.
 """
 
 from __future__ import annotations
@@ -14,22 +16,18 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from app.relevance.cut_offs import ALL_WORDS_SHARE, FLOOR_Z, agreement_of, evidence_from
+from app.relevance.cut_offs import FLOOR_Z, estimate_cut_offs, evidence_from
 from app.relevance.model import RelevanceModel
-from app.relevance.query_examples import (
-    MAX_Z_SCORE,
-    MIN_Z_SCORE,
-    QueryBatch,
-    QueryExamples,
-    QueryMeaning,
-    common_terms_in_pairs,
-)
+from app.relevance.query_examples import QueryBatch, QueryExamples, common_terms_in_pairs
 from app.relevance.query_language import Query
-from app.relevance.vector_space import FieldCounts, Matrix, Terms, indicator_matrix
+from app.relevance.vector_space import FieldCounts, Matrix, Terms, VectorSpace, indicator_matrix
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import without_stopwords
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
+WORD_WEIGHT, ALL_WORDS_BONUS, MISSING_WEIGHT = 0.35, 1.0, 1.0
+ALL_WORDS_SHARE = 0.9999  # this share of an interest's idf counts as all words, as 32-bit sums are inexact
+MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
 SHORT_TEXT = 3  # terms; P of a text so short counts about half, as few words say little about its meaning
 # Without an LSA space, P is estimated from the words. These numbers fit its average where words are found.
 FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
@@ -78,6 +76,26 @@ class PaperMatrices:
 
 
 @dataclass(frozen=True)
+class QueryMeaning:
+    """The meaning of a batch of interests, learned from the archive."""
+
+    directions: Matrix  # interests × dimensions of the LSA space: unit rows
+    known_share: Matrix  # in 0…1: how much of the interest's words the examples contain
+    cut_offs: Matrix  # the agreement from which papers are sent
+
+    @classmethod
+    def learn(cls, batch: QueryBatch, examples: QueryExamples, space: VectorSpace) -> QueryMeaning:
+        """Return the meaning of interests by their examples, and the cut-offs by the archive's sample."""
+        best = examples.find(batch)
+        sample, directions, known_share = best.sample, best.directions, best.known_share
+        meaning = known_share[:, None] * _clipped_z_scores(space, directions, space.sample)
+        agreement = _agreement(sample.words, meaning, sample.share)
+        all_words = (sample.share >= ALL_WORDS_SHARE) & sample.in_pairs
+        prominent = (sample.prominent_share >= ALL_WORDS_SHARE) & sample.in_pairs
+        return cls(directions, known_share, estimate_cut_offs(agreement, all_words, prominent))
+
+
+@dataclass(frozen=True)
 class Scores:
     """The scores for a batch of interests, as interests × papers unless stated otherwise."""
 
@@ -91,7 +109,7 @@ class Scores:
 
     @cached_property
     def agreement(self) -> Matrix:
-        return agreement_of(self.words, self.meaning, self.share)
+        return _agreement(self.words, self.meaning, self.share)
 
     @cached_property
     def relevance(self) -> Matrix:
@@ -108,11 +126,10 @@ def score(
     in_title = (batch.term_indicators @ papers.in_title).toarray() >= counts[:, None]
     in_title &= common_terms_in_pairs(batch, papers.terms.columns, papers.in_title)
     if model.space and papers.examples:
-        of = meaning or papers.examples.meaning(batch)
+        of = meaning or QueryMeaning.learn(batch, papers.examples, model.space)
         known_share, cut_offs, directions = of.known_share, of.cut_offs, of.directions
-        z_scores = model.space.z_scores(directions, papers.vectors)
-        clipped = np.clip(z_scores, MIN_Z_SCORE, MAX_Z_SCORE)
-        closeness = known_share[:, None] * clipped * papers.certainty
+        z_scores = _clipped_z_scores(model.space, directions, papers.vectors)
+        closeness = known_share[:, None] * z_scores * papers.certainty
     else:
         known_share, cut_offs = np.zeros(len(batch.terms)), np.full(len(batch.terms), FLOOR_Z)
         directions = np.zeros((len(batch.terms), 0))
@@ -120,6 +137,16 @@ def score(
         guess = FALLBACK_WORD_WEIGHT * batch.words + FALLBACK_ALL_WORDS_BONUS * all_words + FALLBACK_OFFSET
         closeness = np.where(batch.words > 0, guess, 0)
     return Scores(batch.words, closeness, batch.share, in_title, known_share, cut_offs, directions)
+
+
+def _clipped_z_scores(space: VectorSpace, directions: Matrix, vectors: Matrix) -> Matrix:
+    return np.clip(space.z_scores(directions, vectors), MIN_Z_SCORE, MAX_Z_SCORE)
+
+
+def _agreement(words: Matrix, meaning: Matrix, share: Matrix) -> Matrix:
+    """Return z, given B, P and the share of the interest's words in each paper."""
+    all_words = np.float32(ALL_WORDS_BONUS) * (share >= ALL_WORDS_SHARE)  # 64-bit numbers take twice as long
+    return np.asarray(WORD_WEIGHT * words + meaning + all_words - MISSING_WEIGHT * (1 - share))
 
 
 def query_batch(queries: Sequence[Query], papers: PaperMatrices, model: RelevanceModel) -> QueryBatch:

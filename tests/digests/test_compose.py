@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.digests import compose, ranking, wording
+from app.digests import compose, notes, ranking
 from app.digests.ranking import CandidatePool, EvidenceMatrix, RankingRequest, Vector
 from app.papers import display
 from app.relevance.cut_offs import FLOOR
@@ -191,18 +191,20 @@ def test_skip_reason_names_unknown_words() -> None:
 
 def test_skip_reason_names_fields_that_no_paper_has() -> None:
     """The sources that don't give them are named, once for all interests."""
-    note = wording.absent_fields_note(["a category"], {"Hugging Face Daily Papers"})
+    note = notes.absent_fields_note(["a category"], {"Hugging Face Daily Papers"})
     assert note == "no recent paper has a category (Hugging Face Daily Papers gives none)"
-    notes = {"agents": note, "video": note}
+    notes_by_interest = {"agents": note, "video": note}
     on = replace(
-        build_pool({}), missing_words=lambda _: ["Zebrafish"], absent_fields_note=lambda text: notes[text]
+        build_pool({}),
+        missing_words=lambda _: ["Zebrafish"],
+        absent_fields_note=lambda text: notes_by_interest[text],
     )
     assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == (
         f"none of 9 recent papers matched your interests: no paper mentions “Zebrafish”; {note}."
     )
-    both = wording.absent_fields_note(["an organisation", "a category"], {"Blog", "arXiv", "HF"})
+    both = notes.absent_fields_note(["an organisation", "a category"], {"Blog", "arXiv", "HF"})
     assert both == "no recent paper has an organisation or a category (Blog, HF and arXiv give none)"
-    assert wording.absent_fields_note(["a category"], map(str, range(9))).endswith("(the sources give none)")
+    assert notes.absent_fields_note(["a category"], map(str, range(9))).endswith("(the sources give none)")
 
 
 def test_trending_papers_can_replace_an_empty_digest() -> None:

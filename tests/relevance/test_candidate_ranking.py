@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from app.errors import InvalidInterest
 from app.papers.search_feed import SearchablePaper
 from app.relevance import query_language
-from app.relevance.archive_search import MAX_RESULTS
-from app.relevance.candidate_ranking import MIN_RELEVANCE, CandidateRanker
+from app.relevance.archive_search import MAX_RESULTS, MIN_RELEVANCE
+from app.relevance.candidate_ranking import CandidateRanker
 from app.relevance.index_fields import ListingFilter, QueryBuilder
 from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
@@ -106,7 +106,7 @@ def test_search_matches_like_an_interest(
     ids = {paper.id for paper, passes in zip(PAPERS, passing.tolist(), strict=True) if passes}
     assert ({*hits.ids}, hits.total) == (ids, len(ids))
     (in_memory,) = index.match([query])
-    ranked = ranker.search(query, ListingFilter(), MAX_RESULTS)
+    ranked = ranker.search(query, ListingFilter(), MAX_RESULTS, MIN_RELEVANCE)
     on_disk = dict(zip(ranked.ids, ranked.relevance, strict=True))
     expected = {number: value for number, value in in_memory.items() if value >= MIN_RELEVANCE}
     for number in {*on_disk} ^ {*expected}:  # those at the edge
@@ -121,7 +121,7 @@ def test_filters_on_listings(both: tuple[CandidateRanker, IndexReader, MatchInde
     """The day and the source must be those of one listing."""
     ranker, *_ = both
     query = query_language.parse(text)
-    everything = {*ranker.search(query, ListingFilter(), MAX_RESULTS).ids}
+    everything = {*ranker.search(query, ListingFilter(), MAX_RESULTS, MIN_RELEVANCE).ids}
     by_id = {paper.id: searchable(paper) for paper in PAPERS}
     for only in (
         ListingFilter(code=True),
@@ -139,8 +139,8 @@ def test_filters_on_listings(both: tuple[CandidateRanker, IndexReader, MatchInde
             and only.source_id in (None, source_id)
             and (by_id[number].with_code or not only.code)
         }
-        assert {*ranker.search(query, only, MAX_RESULTS).ids} >= expected
-        assert {*ranker.search(query, only, MAX_RESULTS).ids} <= {
+        assert {*ranker.search(query, only, MAX_RESULTS, MIN_RELEVANCE).ids} >= expected
+        assert {*ranker.search(query, only, MAX_RESULTS, MIN_RELEVANCE).ids} <= {
             n for n in by_id if only.code <= by_id[n].with_code
         }
 
@@ -163,7 +163,7 @@ def test_any_text_is_searched_or_refused(
     ranker, _, index = both
     try:
         query = query_language.parse(text)
-        found = ranker.search(query, ListingFilter(), MAX_RESULTS)
+        found = ranker.search(query, ListingFilter(), MAX_RESULTS, MIN_RELEVANCE)
     except InvalidInterest:
         return
     assert len(found.ids) <= found.total <= len(PAPERS)

@@ -239,10 +239,10 @@ def test_match_details() -> None:
     for paper in SUBJECTS:
         details = LSA_INDEX.details(query, paper.id)
         z = (
-            cut_offs.WORD_WEIGHT * details.words
+            scoring.WORD_WEIGHT * details.words
             + details.meaning
-            + cut_offs.ALL_WORDS_BONUS * details.all_words
-            - cut_offs.MISSING_WEIGHT * (not details.all_words)  # the interest has one word
+            + scoring.ALL_WORDS_BONUS * details.all_words
+            - scoring.MISSING_WEIGHT * (not details.all_words)  # the interest has one word
         )
         assert details.agreement == pytest.approx(z, abs=1e-4)
         assert details.relevance == pytest.approx(relevance.get(paper.id, 0.0), abs=1e-5)
