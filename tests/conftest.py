@@ -11,12 +11,14 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 import stamina
+import typer.testing
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.util import LRUCache
@@ -57,6 +59,12 @@ MIN_PAPERS = 300  # in tests that train a model, an archive of this size trains 
 def pytest_configure() -> None:
     """Collect garbage less often than after every 700 new objects, as a sender of many mails does."""
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the tests themselves, hundreds of thousands of objects, from all further garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -100,6 +108,14 @@ def shared_templates() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(templating, "environment", sharing(templating.environment))
         patch.setattr(render, "template_environment", sharing(render.template_environment))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_commands() -> Iterator[None]:
+    """Read the signatures of the commands once per test process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
         yield
 
 

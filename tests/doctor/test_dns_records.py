@@ -18,13 +18,13 @@ RELAY = "93.184.215.14"  # any public address
 OTHER = "8.8.4.4"
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Return settings with two keys and a relay that sends mails itself."""
-    named = []
+    named, folder = [], tmp_path_factory.mktemp("keys")
     for algorithm in dkim.Algorithm:
-        dkim.create(algorithm, tmp_path / algorithm)
-        named.append(f"{algorithm}1:{tmp_path / algorithm}")
+        dkim.create(algorithm, folder / algorithm)
+        named.append(f"{algorithm}1:{folder / algorithm}")
     return Settings(
         _env_file=None,
         from_address="digest@paperboy.io",

@@ -11,6 +11,7 @@ from imap_tools import AND, MailBoxUnencrypted
 from proxyprotocol.reader import ProxyProtocolReader
 from pymap.backend.dict import DictBackend
 from pymap.imap import IMAPServer
+from pysasl.hashing import BuiltinHash
 
 USER, PASSWORD = "bounces", "p@ss/word"  # as difficult in a URL as a good password
 
@@ -68,7 +69,8 @@ class ImapServer:
             host="127.0.0.1", port="0", debug=False, tls=False, cert=None, key=None, proxy_protocol=None,
             passlib_cfg=None, inherited_sockets=None, demo_data=False, demo_user=USER, demo_password=PASSWORD,
         )  # fmt: skip
-        backend, config = await DictBackend.init(arguments)
+        quick = BuiltinHash(rounds=1)  # of the password, which each client makes the server hash
+        backend, config = await DictBackend.init(arguments, hash_context=quick)
         config.apply_context()
         server = await asyncio.start_server(
             ProxyProtocolReader(config.proxy_protocol).get_callback(IMAPServer(backend.login, config)),
