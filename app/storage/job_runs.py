@@ -37,6 +37,7 @@ class JobRunRecorder:
     counts: Counter[str] = field(default_factory=Counter)
     rejections: list[dict[str, Any]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    failed_parts: list[str] = field(default_factory=list)  # one for each error
 
     def add(self, counts: Mapping[str, int]) -> None:
         """Add to the run's counts by name."""
@@ -48,9 +49,10 @@ class JobRunRecorder:
         left = MAX_LISTED - len(self.rejections)
         self.rejections += [asdict(rejection) for rejection in islice(rejections, left)]
 
-    def fail(self, origin: str, error: object) -> None:
+    def fail(self, part: str, error: object) -> None:
         """Record an error in one part of the run. The rest of the run continues."""
-        self.errors.append(f"{origin}: {error}")
+        self.errors.append(f"{part}: {error}")
+        self.failed_parts.append(part)
 
 
 def store_counts(db: Database, recorder: JobRunRecorder) -> None:
@@ -73,9 +75,8 @@ def failed_jobs(session: Session, _now: datetime) -> list[str]:
 
 
 def has_failed(run: JobRun, apart_from: Iterable[str] = ()) -> bool:
-    """Return whether a run has errors, apart from those that `fail` recorded for these origins."""
-    prefixes = tuple(f"{origin}: " for origin in apart_from)
-    return any(not line.startswith(prefixes) for line in run.error.splitlines())
+    """Return whether a run has errors, apart from those that `fail` recorded for these parts."""
+    return bool(run.error) and not set(run.failed_parts or [""]).issubset(apart_from)
 
 
 def is_backing_off(session: Session, job: str, now: datetime, first: timedelta, longest: timedelta) -> bool:
@@ -117,6 +118,7 @@ def record(db: Database, job: str, now: datetime, run_id: int | None = None) -> 
         except BaseException as error:
             prefix = "" if isinstance(error, PaperboyError) else f"{type(error).__name__}: "
             recorder.errors.append(f"{prefix}{error}")
+            recorder.failed_parts.append("")
             raise
         finally:
             _finish(db, recorder, job, now + timedelta(seconds=time.monotonic() - began), span)
@@ -127,7 +129,7 @@ def _finish(db: Database, recorder: JobRunRecorder, job: str, ended: datetime, s
     message = "\n".join(recorder.errors)
     with db.write() as session:
         row = session.get_one(JobRun, recorder.id)
-        row.ended_at, row.error = ended, message
+        row.ended_at, row.error, row.failed_parts = ended, message, recorder.failed_parts
         row.counts, row.rejections = dict(recorder.counts), recorder.rejections
         session.add(row)
     if span is not None:

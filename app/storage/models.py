@@ -533,6 +533,10 @@ class JobRun(Row, table=True):
     counts: dict[str, int] = Field(default_factory=dict, sa_type=JSON)
     rejections: list[dict[str, Any]] = Field(default_factory=_empty_list, sa_type=JSON)
     error: str = Field(default="", sa_type=Text)
+    # The part of the run in which each error occurred, such as a source; "" for the run as a whole.
+    failed_parts: list[str] = Field(
+        default_factory=_empty_list, sa_type=JSON, sa_column_kwargs={"server_default": "[]"}
+    )
 
 
 class Lock(Row, table=True):

@@ -58,6 +58,21 @@ def test_failed_part_is_recorded_and_the_run_continues(app: Application, now: da
     assert stored(app, run.id).error == "hf: it answered 503\narxiv: it answered 429"
 
 
+def test_failures_apart_from_those_of_some_parts(app: Application, now: datetime) -> None:
+    """It is the part that counts, not how the error's text begins or how many lines it has."""
+    with job_runs.record(app.db, "refresh", now) as run:
+        run.fail("hf", SourceError("it answered 503\nTry again later."))
+    row = stored(app, run.id)
+    assert job_runs.has_failed(row)
+    assert not job_runs.has_failed(row, apart_from=["hf", "arxiv"])
+    with pytest.raises(SourceError), job_runs.record(app.db, "refresh", now) as run:
+        raise SourceError("hf: it is not a feed")
+    assert job_runs.has_failed(stored(app, run.id), apart_from=["hf"])
+    with job_runs.record(app.db, "refresh", now) as run:
+        pass
+    assert not job_runs.has_failed(stored(app, run.id))
+
+
 def test_listed_rejections_are_limited(app: Application, now: datetime) -> None:
     """A source with a million bad rows does not fill the database. All of them are counted."""
     with job_runs.record(app.db, "refresh", now) as run:
