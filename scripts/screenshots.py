@@ -3,6 +3,7 @@
     .venv/bin/python -m scripts.screenshots [FOLDER]
 
 The script replays the bundled sample, serves it on a free port and opens it in this machine's Chromium.
+Install Debian's `fonts-liberation` first, so that the pictures are the same on each machine.
 """
 
 from __future__ import annotations
