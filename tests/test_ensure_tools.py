@@ -14,9 +14,11 @@ SCRIPT = Path(__file__).parent.parent / "scripts" / "ensure-tools"
 OFFLINE = "echo offline >&2; exit 100"
 
 
-def run_ensure_tools(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the script as root with an apt-get that reaches no server and nothing installed."""
-    for name, does in {"id": "echo 0", "apt-get": OFFLINE}.items():
+def run_ensure_tools(
+    folder: Path, apt_get: str = OFFLINE, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the script as root with nothing installed, and an apt-get that reaches no server if not stated."""
+    for name, does in {"id": "echo 0", "apt-get": apt_get}.items():
         (folder / name).write_text(f"#!/bin/sh\n{does}\n")
         (folder / name).chmod(0o755)
     bash = shutil.which("bash") or "bash"
@@ -28,6 +30,15 @@ def test_offline_reports_missing_programs(tmp_path: Path) -> None:
     result = run_ensure_tools(tmp_path, REQUIRE_BROWSER="", REQUIRE_SPAMASSASSIN="0")
     assert result.returncode == 0
     assert result.stderr.count("the tests that ask it will be skipped") == 2
+
+
+def test_other_package_is_installed_if_the_first_cannot(tmp_path: Path) -> None:
+    """Not every system has Chromium's shell without windows."""
+    apt_get = 'case "$*" in *-shell*) echo unknown >&2; exit 100;; esac'
+    result = run_ensure_tools(tmp_path, apt_get, REQUIRE_BROWSER="1")
+    assert result.returncode == 0
+    assert "Installing chromium-headless-shell" in result.stdout
+    assert "Installing chromium for the tests" in result.stdout
 
 
 def test_missing_required_program_fails(tmp_path: Path) -> None:

@@ -19,7 +19,14 @@ from playwright.sync_api import Browser, sync_playwright
 from app.application import Application
 
 T = TypeVar("T")
-NAMES = ("chromium", "chromium-browser", "google-chrome", "/usr/bin/chromium", "/snap/bin/chromium")
+NAMES = (
+    "chromium-headless-shell",  # the fastest
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "/usr/bin/chromium",
+    "/snap/bin/chromium",
+)
 QUIET = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
