@@ -49,6 +49,8 @@ Where to find limits, weights and intervals:
     how relevant a paper must be (FLOOR)        relevance/cut_offs.py
     what "fewer" and "more" papers mean         subscribers/preferences.py (AMOUNTS)
     weights of words and meaning                relevance/scoring.py
+    weights of titles, BM25's constants         relevance/vector_space.py
+    how names and organisations are compared    text/names.py
     how relevant a search's results are         relevance/archive_search.py
     when the model is retrained                 relevance/model_store.py
     the reason on a card                        relevance/reasons.py
@@ -73,8 +75,8 @@ Where to find limits, weights and intervals:
     how long a lease lasts                      delivery/ledger/claims.py
     when soft bounces suppress an address       bounces/soft_bounce_score.py
     how often a bounce counts                   bounces/recording.py
-    how a relay's replies are understood        delivery/smtp/responses/relay_replies.py, refusal_phrases.py
-    words that ask a sender to slow down        delivery/smtp/responses/relay_replies.py
+    how a relay's replies are understood        delivery/smtp/responses/reply_outcomes.py, refusal_phrases.py
+    words that ask a sender to slow down        delivery/smtp/responses/reply_outcomes.py
     how long links work (LIFETIMES)             settings.py, links.py
     how long an operator is signed in           settings.py, web/admin/sign_in.py
     how many e-mails a mailbox may request      subscribers/mailbox_limits.py

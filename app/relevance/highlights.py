@@ -15,13 +15,13 @@ from typing import NamedTuple
 from app.papers import display
 from app.relevance.vector_space import Idf
 from app.text.abbreviations import Abbreviations
+from app.text.names import words_of_name, words_of_organization
 from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import (
     WORD,
     Token,
     compound_span,
     content_stems,
-    fold_accents,
     is_same_word,
     tokenise,
     without_stopwords,
@@ -306,17 +306,6 @@ def in_categories(category: str, names: Sequence[str]) -> bool:
     """Return True if a category is one of `names`, or a subcategory of one: `cs.CL` is in `cs`."""
     own = category.casefold()
     return any(own == name or own.startswith(f"{name}.") for name in names)
-
-
-def words_of_name(name: str) -> list[str]:
-    """Return the words of a name without accents, last name last, even if written "García, José"."""
-    last, _, first = name.partition(",")
-    return WORD.findall(fold_accents(f"{first} {last}"))
-
-
-def words_of_organization(name: str) -> list[str]:
-    """Return the words of an organisation's name without accents."""
-    return WORD.findall(fold_accents(name))
 
 
 def _padded(words: Sequence[str]) -> str:

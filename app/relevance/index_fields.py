@@ -22,10 +22,10 @@ from app.errors import InvalidInterest
 from app.papers.search_feed import SearchablePaper
 from app.relevance import organizations
 from app.relevance.filters import belongs_together
-from app.relevance.highlights import words_of_name, words_of_organization
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import Query
 from app.relevance.vector_space import Document, Matrix
+from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import without_stopwords
 
 INDEX_FORMAT = 1  # increase it when a field or a record changes its meaning

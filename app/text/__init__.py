@@ -6,6 +6,7 @@ identifiers    untrusted values → arXiv ids and DOIs
 dates          untrusted values → dates
 latex          LaTeX → Unicode
 tokenizer      tokens, stems, stop words, normalised names of people
+names          the words of names of people and organisations
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
 display        one safe line, wrapped lines, text direction
 shortening     texts cut between words, titles cut to the name before the colon

@@ -5,17 +5,17 @@ Many servers send 5.0.0, 5.7.1 or no status, whatever the cause. Then the text d
 only if the text is not recognized.
 
 reasons          the reasons, and the consequences of each
-status_codes     enhanced statuses → reasons
+enhanced_status  enhanced statuses → reasons
 refusal_phrases  the phrases with which servers refuse mail
 phrase_matching  phrases → reasons
 phases           which command was refused
 notice_phrases   the phrases by which bounce notices are recognised
 diagnosis        status, text and command of a refusal → `Diagnosis`
-relay_replies    a reply of the relay → `SendOutcome`; the words with which receivers ask us to slow down
+reply_outcomes   a reply of the relay → `SendOutcome`; the words with which receivers ask us to slow down
 """
 
 from app.delivery.smtp.responses.diagnosis import Diagnosis, diagnose
+from app.delivery.smtp.responses.enhanced_status import status_in
 from app.delivery.smtp.responses.phrase_matching import mentions_failure
 from app.delivery.smtp.responses.reasons import HARD, NOT_ABOUT_RECIPIENT, Action, Reason
-from app.delivery.smtp.responses.relay_replies import classify
-from app.delivery.smtp.responses.status_codes import status_in
+from app.delivery.smtp.responses.reply_outcomes import classify

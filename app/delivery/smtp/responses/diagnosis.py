@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from app.delivery.smtp.responses.enhanced_status import (
+    GENERIC_CODES,
+    SPECIFIC_CODES,
+    more_specific,
+    status_in,
+)
 from app.delivery.smtp.responses.phases import Phase
 from app.delivery.smtp.responses.phrase_matching import phase_in, reason_in, topic_in
 from app.delivery.smtp.responses.reasons import HARD, HARD_BY_STATUS, NOT_ABOUT_RECIPIENT, Action, Reason
-from app.delivery.smtp.responses.status_codes import GENERIC_CODES, SPECIFIC_CODES, more_specific, status_in
 
 MAX_CHARS = 8000  # of each text; the rest is ignored
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from app.delivery.smtp.responses.diagnosis import diagnose
+from app.delivery.smtp.responses.enhanced_status import status_in
 from app.delivery.smtp.responses.reasons import Action, Reason
-from app.delivery.smtp.responses.status_codes import status_in
 from app.types import SendOutcome
 
 # The sender's address, authentication or reputation: the relay would refuse the next mail as well. This stops
