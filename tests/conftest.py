@@ -61,12 +61,6 @@ def pytest_configure() -> None:
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
-def pytest_collection_finish() -> None:
-    """Exempt the tests themselves, hundreds of thousands of objects, from all further garbage collections."""
-    gc.collect()
-    gc.freeze()
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database", choices=(*DATABASES, "both"), default="sqlite")
 
