@@ -29,7 +29,8 @@ from app.relevance import reasons
 from app.relevance.highlights import PaperText, distinct_words
 from app.relevance.model import RelevanceModel
 from app.relevance.vector_space import PAIR_WEIGHT, Matrix, VectorSpace, sparse_unit_rows
-from app.text.tokenizer import content_stems, normalized_name
+from app.text.names import normalized_name
+from app.text.tokenizer import content_stems
 from app.types import Feedback, PaperView
 
 # Measured by `benchmarks/likes.py`; docs/benchmarks.md lists the alternatives that were tried.

@@ -21,7 +21,7 @@ from app.relevance.model import RelevanceModel
 from app.storage.database import in_array
 from app.storage.models import FeedbackRow, Paper, PrivatePaper, Subscriber
 from app.subscribers.repository import get_for_update, require_not_erased
-from app.text.tokenizer import normalized_name
+from app.text.names import normalized_name
 from app.types import Feedback, PaperRecord
 
 MAX_FEEDBACK = 1_000  # papers that a subscriber may rate or paste

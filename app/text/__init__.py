@@ -5,8 +5,8 @@ sanitize       untrusted values → clean text, numbers, URLs
 identifiers    untrusted values → arXiv ids and DOIs
 dates          untrusted values → dates
 latex          LaTeX → Unicode
-tokenizer      tokens, stems, stop words, normalised names of people
-names          the words of names of people and organisations
+tokenizer      tokens, stems, stop words
+names          names of people and organisations, as they are compared
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
 display        one safe line, wrapped lines, text direction
 shortening     texts cut between words, titles cut to the name before the colon

@@ -1,16 +1,26 @@
-"""PURE. The words of names, by which people and organisations are compared: without accents and signs."""
+"""PURE. Names of people and organisations in the forms in which they are compared."""
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 from app.text.tokenizer import WORD, fold_accents
 
 
+@lru_cache(maxsize=100_000)
+def normalized_name(author: str) -> str:
+    """Return a name in normalised form: "Jané Q. Doe" and "Doe, Jane" → "jane doe", "J. Doe" → "j doe"."""
+    last, comma, first = fold_accents(author).partition(",")
+    words = WORD.findall(f"{first} {last}" if comma else last)
+    return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
+
+
 def words_of_name(name: str) -> list[str]:
-    """Return the words of a person's name, last name last, even if written "García, José"."""
+    """Return the words of a person's name without accents, last name last, even if written "García, José"."""
     last, _, first = name.partition(",")
     return WORD.findall(fold_accents(f"{first} {last}"))
 
 
 def words_of_organization(name: str) -> list[str]:
-    """Return the words of an organisation's name."""
+    """Return the words of an organisation's name without accents."""
     return WORD.findall(fold_accents(name))

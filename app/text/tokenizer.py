@@ -90,14 +90,6 @@ def fold_accents(text: str) -> str:
     return text.translate(_FOLD_TABLE)
 
 
-@lru_cache(maxsize=100_000)
-def normalized_name(author: str) -> str:
-    """Return a name in normalised form: "Jané Q. Doe" and "Doe, Jane" → "jane doe", "J. Doe" → "j doe"."""
-    last, comma, first = fold_accents(author).partition(",")
-    words = WORD.findall(f"{first} {last}" if comma else last)
-    return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
-
-
 @lru_cache(maxsize=200_000)
 def _stem(word: str) -> str:
     stem = str(_stemmer.stemWord(_BRITISH.sub(lambda match: _AMERICAN[match.group()], word)))

@@ -16,7 +16,7 @@ from app.links import Grant, Purpose
 from app.papers import canonical_rows
 from app.relevance import mute_suggestions, query_language
 from app.storage.models import Paper
-from app.text import tokenizer
+from app.text.names import normalized_name
 from app.web.feedback_overview import followed_authors
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
@@ -122,8 +122,8 @@ def _find_author(paper: Paper, typed: str) -> str:
     """Return the author with this name, however it is spelled. Raise InvalidInput if there is none."""
     if not typed:
         raise InvalidInput("Choose one of the authors.", "author")
-    names = {tokenizer.normalized_name(name): name for name in reversed(paper.authors)}
-    name = typed if typed in paper.authors else names.get(tokenizer.normalized_name(typed))
+    names = {normalized_name(name): name for name in reversed(paper.authors)}
+    name = typed if typed in paper.authors else names.get(normalized_name(typed))
     if name is None:
         raise InvalidInput("The paper has no author with this name.", "author")
     return name
