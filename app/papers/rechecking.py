@@ -63,8 +63,8 @@ def recheck(context: PollContext, now: datetime) -> IngestSummary:
                 run.add({"asked": len(question.ids)} | answer.counts())
                 run.reject(answer.rejections)
                 summary += answer
-    if run.errors:
-        raise SourceError("\n".join(run.errors))
+    if run.failures:
+        raise SourceError(run.error)
     return summary
 
 

@@ -36,8 +36,7 @@ class JobRunRecorder:
     id: int
     counts: Counter[str] = field(default_factory=Counter)
     rejections: list[dict[str, Any]] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    failed_parts: list[str] = field(default_factory=list)  # one for each error
+    failures: list[tuple[str, str]] = field(default_factory=list)  # (part, error); "" is the run as a whole
 
     def add(self, counts: Mapping[str, int]) -> None:
         """Add to the run's counts by name."""
@@ -51,8 +50,12 @@ class JobRunRecorder:
 
     def fail(self, part: str, error: object) -> None:
         """Record an error in one part of the run. The rest of the run continues."""
-        self.errors.append(f"{part}: {error}")
-        self.failed_parts.append(part)
+        self.failures.append((part, str(error)))
+
+    @property
+    def error(self) -> str:
+        """All errors, one below the other; empty if there are none."""
+        return "\n".join(f"{part}: {error}" if part else error for part, error in self.failures)
 
 
 def store_counts(db: Database, recorder: JobRunRecorder) -> None:
@@ -117,8 +120,7 @@ def record(db: Database, job: str, now: datetime, run_id: int | None = None) -> 
             yield recorder
         except BaseException as error:
             prefix = "" if isinstance(error, PaperboyError) else f"{type(error).__name__}: "
-            recorder.errors.append(f"{prefix}{error}")
-            recorder.failed_parts.append("")
+            recorder.fail("", f"{prefix}{error}")
             raise
         finally:
             _finish(db, recorder, job, now + timedelta(seconds=time.monotonic() - began), span)
@@ -126,16 +128,16 @@ def record(db: Database, job: str, now: datetime, run_id: int | None = None) -> 
 
 def _finish(db: Database, recorder: JobRunRecorder, job: str, ended: datetime, span: Any) -> None:
     """Store the outcome of a run, and log it with the ids of its span."""
-    message = "\n".join(recorder.errors)
     with db.write() as session:
         row = session.get_one(JobRun, recorder.id)
-        row.ended_at, row.error, row.failed_parts = ended, message, recorder.failed_parts
+        row.ended_at, row.error = ended, recorder.error
+        row.failed_parts = [part for part, _ in recorder.failures]
         row.counts, row.rejections = dict(recorder.counts), recorder.rejections
         session.add(row)
     if span is not None:
         span.set_attributes({f"counts.{name}": count for name, count in recorder.counts.items()})
-    if message:
+    if recorder.failures:
         tracing.fail(span, "the run failed")
-        log.error("run failed", job=job, run=recorder.id, error=message)
+        log.error("run failed", job=job, run=recorder.id, error=recorder.error)
     else:
         log.info("run ended", job=job, run=recorder.id, counts=dict(recorder.counts))
