@@ -25,7 +25,7 @@ from sqlalchemy.util import LRUCache
 
 from app import main
 from app.application import Application
-from app.mail import render
+from app.mail import dkim, render
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import database, schema
@@ -106,10 +106,11 @@ def shared_templates() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def shared_commands() -> Iterator[None]:
-    """Read the signatures of the commands once per test process."""
+def shared_commands_and_keys() -> Iterator[None]:
+    """Read the signatures of the commands, and check each RSA key, once per test process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        patch.setattr(dkim, "parse_key", cache(dkim.parse_key))
         yield
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -72,7 +72,6 @@ def load(entries: Iterable[str]) -> tuple[Key, ...]:
     return tuple(keys)
 
 
-@lru_cache(maxsize=8)  # OpenSSL takes up to a tenth of a second to check an RSA key
 def parse_key(selector: str, pem: bytes) -> Key:
     """Parse an unencrypted PEM private key. Raise ValueError with the cause if it cannot be used."""
     try:
