@@ -4,10 +4,10 @@
 
 The CPU time includes all processes of PostgreSQL, which is started from a wheel. There are 300 papers a day,
 3,600 in all, of which nine days are candidates; the votes of the newest change every hour. The words of their
-topics are made up. Readers have one to five of the distinct interests, which are distributed by Zipf's law:
-one for ten readers, and at most 100,000. Readers get at most ten papers. All are due at the same moment or,
-with --spread, at eight in 24 time zones. With --days, the last day is measured, so that readers have digests
-from the days before.
+topics are made up. There are READERS / 10 distinct interests, at most 100,000. Each reader has one to five
+of them, distributed by Zipf's law, and gets at most ten papers. All are due at the same moment or, with
+--spread, at eight in 24 time zones. With --days, the last day is measured, so that readers have digests from
+the days before.
 
 Each digest is planned nine minutes before it is due, signed ahead with RSA-2048, and sent to a relay that
 accepts everything, whose CPU time does not count. `plan_marginal_us` is what one more reader adds to a large
@@ -66,7 +66,7 @@ DATABASES = ("sqlite", "postgresql")
 PAPERS_A_DAY, DAYS_OF_PAPERS = 300, 12
 VOCABULARY, VOCABULARY_OF_TOPIC, WORDS_OF_ANY, WORDS_OF_TOPIC = 3_000, 40, 40, 10
 READERS, READERS_PER_INTEREST, MAX_INTERESTS, MAX_PAPERS, ZONES = 2_000, 10, 5, 10, 24
-MOST_INTERESTS = 100_000  # distinct ones, however many readers there are
+MAX_DISTINCT_INTERESTS = 100_000  # however many readers there are
 FIRST_HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)
 HOUR, DAY, AHEAD = timedelta(hours=1), timedelta(days=1), timedelta(minutes=9)
 PAGES = ("page_count", "page_size")
@@ -81,7 +81,7 @@ def fill(app: Application, readers: int, days: int, *, spread: bool) -> None:
     """Fill the archive, train a model on it, and add readers."""
     draw = random.Random(4)  # noqa: S311 - no secret
     numbers = range(1, PAPERS_A_DAY * (DAYS_OF_PAPERS + days) + 1)
-    texts = interest_texts(draw, min(max(50, readers // READERS_PER_INTEREST), MOST_INTERESTS))
+    texts = interest_texts(draw, min(max(50, readers // READERS_PER_INTEREST), MAX_DISTINCT_INTERESTS))
     with app.db.write() as session:
         endtoend._put(
             session, Source, [{"name": "papers", "kind": SourceKind.ARXIV, "created_at": FIRST_HOUR}]

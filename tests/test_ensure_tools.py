@@ -17,7 +17,7 @@ OFFLINE = "echo offline >&2; exit 100"
 def run_ensure_tools(
     folder: Path, apt_get: str = OFFLINE, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the script as root with nothing installed, and an apt-get that reaches no server if not stated."""
+    """Run the script as root with nothing installed. By default, apt-get reaches no server."""
     for name, does in {"id": "echo 0", "apt-get": apt_get}.items():
         (folder / name).write_text(f"#!/bin/sh\n{does}\n")
         (folder / name).chmod(0o755)
@@ -33,7 +33,7 @@ def test_offline_reports_missing_programs(tmp_path: Path) -> None:
 
 
 def test_other_package_is_installed_if_the_first_cannot(tmp_path: Path) -> None:
-    """Not every system has Chromium's shell without windows."""
+    """Not every system has Chromium's headless shell."""
     apt_get = 'case "$*" in *-shell*) echo unknown >&2; exit 100;; esac'
     result = run_ensure_tools(tmp_path, apt_get, REQUIRE_BROWSER="1")
     assert result.returncode == 0

@@ -1,4 +1,4 @@
-"""PURE. The headings and notes of a digest: why none was sent, what was left out. `reasons` are on cards."""
+"""PURE. The headings and notes of a digest: why none was sent, what was left out. See also `reasons`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ in this direction: the number of standard deviations by which it is closer than 
 This makes interests comparable and finds papers that use other words. P is damped if the examples contain few
 of the interest's words.
 
-`scoring` adds B and P up, and `cut_offs` defines from which sum papers are sent.
+`scoring` combines B and P into the agreement, and `cut_offs` defines from which agreement papers are sent.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class SampleScores:
 
 
 @dataclass(frozen=True)
-class FoundExamples:
-    """The examples of a batch of interests."""
+class ExampleScores:
+    """The meaning of a batch of interests by their examples, and the scores of the archive's sample."""
 
     directions: Matrix  # of each interest's best examples: unit rows
     known_share: Matrix  # in 0…1: the weighted mean of the share of the interest's words in each example
@@ -62,8 +62,8 @@ class QueryExamples:
         self._newer_rows = np.flatnonzero(~space.contains_examples(fingerprints))
         self._newer_vectors = vectors[self._newer_rows]
 
-    def find(self, batch: QueryBatch) -> FoundExamples:
-        """Return the directions and known shares of interests, by their examples."""
+    def find(self, batch: QueryBatch) -> ExampleScores:
+        """Find the examples of each interest, and return what they say about it."""
         columns = self._space.terms.columns
         term_indicators = indicator_matrix(batch.terms, columns)
         indicators = term_indicators + indicator_matrix(batch.pairs, columns)
@@ -100,7 +100,7 @@ class QueryExamples:
             (term_indicators @ self._space.prominent_idf).toarray() / batch.total_idf[:, None],
             common_terms_in_pairs(batch, columns, self._space.sample_terms),
         )
-        return FoundExamples(directions, known_share, sample_scores)
+        return ExampleScores(directions, known_share, sample_scores)
 
 
 def common_terms_in_pairs(batch: QueryBatch, columns: Mapping[str, int], texts: sparse.csr_matrix) -> Matrix:

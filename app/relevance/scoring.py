@@ -80,7 +80,7 @@ class QueryMeaning:
     """The meaning of a batch of interests, learned from the archive."""
 
     directions: Matrix  # interests × dimensions of the LSA space: unit rows
-    known_share: Matrix  # in 0…1: how much of the interest's words the examples contain
+    known_share: Matrix  # see `ExampleScores`
     cut_offs: Matrix  # the agreement from which papers are sent
 
     @classmethod

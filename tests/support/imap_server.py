@@ -69,8 +69,8 @@ class ImapServer:
             host="127.0.0.1", port="0", debug=False, tls=False, cert=None, key=None, proxy_protocol=None,
             passlib_cfg=None, inherited_sockets=None, demo_data=False, demo_user=USER, demo_password=PASSWORD,
         )  # fmt: skip
-        quick = BuiltinHash(rounds=1)  # of the password, which each client makes the server hash
-        backend, config = await DictBackend.init(arguments, hash_context=quick)
+        fast_hash = BuiltinHash(rounds=1)  # the server hashes the password whenever a client signs in
+        backend, config = await DictBackend.init(arguments, hash_context=fast_hash)
         config.apply_context()
         server = await asyncio.start_server(
             ProxyProtocolReader(config.proxy_protocol).get_callback(IMAPServer(backend.login, config)),
