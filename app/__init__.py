@@ -49,7 +49,7 @@ Where to find limits, weights and intervals:
     how relevant a paper must be (FLOOR)        relevance/cut_offs.py
     what "fewer" and "more" papers mean         subscribers/preferences.py (AMOUNTS)
     weights of words and meaning                relevance/scoring.py
-    weights of titles, BM25's constants         relevance/vector_space.py
+    weights of titles, BM25's constants         relevance/bm25.py
     how names and organisations are compared    text/names.py
     how relevant a search's results are         relevance/archive_search.py
     when the model is retrained                 relevance/model_store.py

@@ -6,7 +6,8 @@ vocabulary       PURE: the words of papers, as they are spelled
 spelling         PURE: misspelt words → the words that they most likely mean
 translations     PURE: terms of the field in other languages → English
 suggestions      PURE: interests in the words of the archive, and what to ask for instead
-vector_space     PURE: papers as rows of numbers: BM25F, TF-IDF, LSA
+bm25             PURE: papers as rows of term weights: BM25F, TF-IDF
+vector_space     PURE: the LSA space of an archive, and its examples
 model            PURE: term statistics, abbreviations and LSA learned from the archive
 model_store      train, store, load and verify models
 index_cache      the last few match indexes

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.relevance import organizations, scoring
+from app.relevance.bm25 import Matrix
 from app.relevance.filters import required_fields
 from app.relevance.index_fields import (
     ListingFilter,
@@ -24,7 +25,6 @@ from app.relevance.index_fields import (
 from app.relevance.query_examples import QueryBatch
 from app.relevance.query_language import Query
 from app.relevance.search_index import Hits, IndexReader
-from app.relevance.vector_space import Matrix
 from app.text.tokenizer import stem_all
 from app.types import PaperView
 

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from app.relevance.vector_space import Matrix
+from app.relevance.bm25 import Matrix
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
 FLOOR = 0.33  # the relevance that a paper needs for a digest

@@ -11,11 +11,11 @@ from functools import cached_property
 
 import numpy as np
 
+from app.relevance.bm25 import Matrix
 from app.relevance.highlights import in_categories
 from app.relevance.model import TermStatistics
 from app.relevance.phrase_index import PhraseIndex
 from app.relevance.query_language import Query
-from app.relevance.vector_space import Matrix
 from app.text.abbreviations import Abbreviations
 from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import stem_all, without_stopwords

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from app.papers import display
-from app.relevance.vector_space import Idf
+from app.relevance.bm25 import Idf
 from app.text.abbreviations import Abbreviations
 from app.text.names import words_of_name, words_of_organization
 from app.text.shortening import FUNCTION_WORDS

@@ -21,10 +21,10 @@ from tantivy import Occur
 from app.errors import InvalidInterest
 from app.papers.search_feed import SearchablePaper
 from app.relevance import organizations
+from app.relevance.bm25 import Document, Matrix
 from app.relevance.filters import belongs_together
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import Query
-from app.relevance.vector_space import Document, Matrix
 from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import without_stopwords
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from app.errors import CorruptModel
-from app.relevance.vector_space import MAX_EXAMPLES, Document, Expansions, VectorSpace, with_expansions
+from app.relevance.bm25 import Document, Expansions, with_expansions
+from app.relevance.vector_space import MAX_EXAMPLES, VectorSpace
 from app.relevance.vocabulary import Vocabulary
 from app.text import abbreviations
 from app.text.abbreviations import Abbreviations

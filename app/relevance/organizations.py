@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from app.relevance.bm25 import Idf
 from app.relevance.query_language import Query
-from app.relevance.vector_space import Idf
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import WORD, fold_accents, tokenise, without_stopwords
 from app.types import PaperView

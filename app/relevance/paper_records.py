@@ -15,9 +15,10 @@ from zlib import crc32
 import numpy as np
 from scipy import sparse
 
+from app.relevance.bm25 import Document, FieldCounts, Matrix, Terms
 from app.relevance.model import RelevanceModel
 from app.relevance.scoring import PaperMatrices
-from app.relevance.vector_space import Document, FieldCounts, Matrix, Terms, title_fingerprint
+from app.relevance.vector_space import title_fingerprint
 from app.types import PaperView
 
 _HEADER = np.dtype(

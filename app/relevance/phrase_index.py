@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from app.relevance.vector_space import Matrix
+from app.relevance.bm25 import Matrix
 
 _END = -1  # marks the end of each text, so that phrases do not span two texts
 

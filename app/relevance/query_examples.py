@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from app.relevance.vector_space import Matrix, VectorSpace, indicator_matrix
+from app.relevance.bm25 import Matrix, indicator_matrix
+from app.relevance.vector_space import VectorSpace
 
 # Each example is weighted by (its value / the highest value)² / √rank.
 EXAMPLES_PER_INTEREST = 40

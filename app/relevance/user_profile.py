@@ -26,9 +26,10 @@ from cachetools import FIFOCache
 from scipy import sparse
 
 from app.relevance import reasons
+from app.relevance.bm25 import PAIR_WEIGHT, Matrix, sparse_unit_rows
 from app.relevance.highlights import PaperText, distinct_words
 from app.relevance.model import RelevanceModel
-from app.relevance.vector_space import PAIR_WEIGHT, Matrix, VectorSpace, sparse_unit_rows
+from app.relevance.vector_space import VectorSpace
 from app.text.names import normalized_name
 from app.text.tokenizer import content_stems
 from app.types import Feedback, PaperView

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InvalidInterest
+from app.relevance.bm25 import Matrix
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText
 from app.relevance.model import TermStatistics
 from app.relevance.query_language import Query, parse
-from app.relevance.vector_space import Matrix
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import content_stems, tokenise, without_stopwords
 from app.types import PaperView

@@ -1,4 +1,4 @@
-"""Test the vector space: impacts follow BM25F, and papers on one subject are similar."""
+"""Test the vector space: papers on one subject are similar."""
 
 from __future__ import annotations
 
@@ -11,33 +11,13 @@ from hypothesis import strategies as st
 
 from app.relevance import vector_space
 from app.relevance.model import RelevanceModel
-from app.relevance.vector_space import Terms, VectorSpace, count_matrix, title_fingerprint, with_expansions
+from app.relevance.vector_space import VectorSpace, title_fingerprint
 from app.types import PaperView
 from tests.support import sample_archive
 
 MODEL = sample_archive.trained_model()
 SPACE = MODEL.space
 assert SPACE is not None
-
-
-def test_term_and_bigram_counts() -> None:
-    """Terms without a column are left out."""
-    counts = count_matrix(
-        [with_expansions(text, {}) for text in (["a", "b", "a", "b"], [], ["c"])], {"a": 0, "a b": 1}
-    )
-    assert counts.toarray().tolist() == [[2, 2], [0, 0], [0, 0]]
-
-
-def test_impacts_follow_bm25f() -> None:
-    """They are computed by hand: a title of one word, with a mean length of two words in both fields."""
-    terms = Terms.from_names(["cat", "cat cat"], lambda _: 3.0)
-    (impacts,) = terms.impacts(terms.field_counts([(["cat"], ["cat", "cat"])]), (2.0, 2.0)).toarray().tolist()
-    weight = vector_space.TITLE_WEIGHT / (1 - vector_space.B + vector_space.B / 2) + 2.0
-    assert impacts[0] == pytest.approx(
-        3.0 * weight * (vector_space.K1 + 1) / (weight + vector_space.K1), rel=1e-5
-    )
-    pair = 3.0 * vector_space.PAIR_WEIGHT * (vector_space.PAIR_K1 + 1) / (1 + vector_space.PAIR_K1)
-    assert impacts[1] == pytest.approx(pair, rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""PURE. Papers as rows of term weights: BM25F impacts and TF-IDF.
+
+An impact is the contribution of a paper's term to the paper's score for each interest that contains the term:
+idf · w·(k1+1) / (w+k1), where w is the term's weighted frequency in BM25F (Robertson, Zaragoza, Taylor
+2004: title ×2, k1 1.2, b 0.6). Pairs of neighbouring stems count 0.7 times as much (k1 0.8). The score of a
+paper is the sum of its impacts, so a single sparse product scores many papers for many interests.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from app.text.tokenizer import bigrams
+
+Matrix = np.ndarray[Any, Any]
+Document = tuple[Sequence[str], Sequence[str]]  # the terms of a title and of an abstract, in order
+Idf = Callable[[str], float]
+Expansions = Mapping[str, Sequence[str]]  # a folded term → the terms that it implies
+
+TITLE_WEIGHT = 2.0
+K1, B = 1.2, 0.6
+PAIR_WEIGHT, PAIR_K1 = 0.7, 0.8
+
+
+def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str]:
+    """Return the terms of a text, its pairs of neighbours, and the terms that its folded terms imply."""
+    return itertools.chain(text, bigrams(text), *(expansions[term] for term in text if term in expansions))
+
+
+def count_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
+    """Return texts × terms: the number of times each text contains each term. Skip terms without a column."""
+    counts = indicator_matrix(texts, columns)
+    counts.sum_duplicates()
+    return counts
+
+
+def indicator_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
+    """Return texts × terms with a 1 for each occurrence. Skip terms without a column.
+
+    Repeated terms are separate entries. That is sufficient for a matrix product, and faster.
+    """
+    ends, numbers = [0], list[int]()
+    for text in texts:
+        numbers += [number for number in map(columns.get, text) if number is not None]
+        ends.append(len(numbers))
+    shape = (len(ends) - 1, len(columns))
+    return sparse.csr_matrix((np.ones(len(numbers), np.float32), numbers, ends), shape=shape)
+
+
+@dataclass(frozen=True)
+class FieldCounts:
+    """How often documents contain terms. Each tuple has the titles first, then the abstracts."""
+
+    counts: tuple[sparse.csr_matrix, sparse.csr_matrix]  # documents × terms, with implied terms
+    sizes: tuple[Matrix, Matrix]  # of each document, in terms, without implied terms
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The columns of a matrix of impacts: each term's idf, and whether it is a pair of stems."""
+
+    columns: Mapping[str, int]
+    idf: Matrix
+    is_pair: Matrix
+    expansions: Expansions
+
+    @classmethod
+    def from_names(
+        cls, names: Sequence[str], idf: Idf, expansions: Expansions = MappingProxyType({})
+    ) -> Terms:
+        """Return terms whose columns are in the order of `names`."""
+        columns = {term: number for number, term in enumerate(names)}
+        is_pair = np.array([" " in term for term in names], bool)
+        return cls(columns, np.array([idf(term) for term in names]), is_pair, expansions)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Return the terms in column order."""
+        return list(self.columns)
+
+    def field_counts(self, documents: Sequence[Document]) -> FieldCounts:
+        """Return how often the fields of documents contain the terms."""
+        fields = [[document[field] for document in documents] for field in (0, 1)]
+        titles, abstracts = (
+            count_matrix((with_expansions(text, self.expansions) for text in texts), self.columns)
+            for texts in fields
+        )
+        title_sizes, abstract_sizes = (np.array([*map(len, texts)], np.float64) for texts in fields)
+        return FieldCounts((titles, abstracts), (title_sizes, abstract_sizes))
+
+    def impacts(self, fields: FieldCounts, lengths: tuple[float, float]) -> sparse.csr_matrix:
+        """Return documents × terms: the impact of each term.
+
+        `lengths` are the mean lengths of titles and abstracts in the archive, in terms.
+        """
+        # BM25F's weighted frequencies: the sum over both fields, each normalised by its length.
+        titles, abstracts = (
+            sparse.diags(factor / (1 - B + B * sizes / mean)) @ counts
+            for factor, counts, sizes, mean in zip(
+                (TITLE_WEIGHT, 1.0), fields.counts, fields.sizes, lengths, strict=True
+            )
+        )
+        weighted = sparse.csr_matrix(titles + abstracts)
+
+        is_pair = self.is_pair[weighted.indices]
+        k1 = np.where(is_pair, PAIR_K1, K1)
+        gain = self.idf[weighted.indices] * np.where(is_pair, PAIR_WEIGHT, 1.0)
+        weighted.data = (gain * weighted.data * (k1 + 1) / (weighted.data + k1)).astype(np.float32)
+        return weighted
+
+    def tfidf(self, documents: Sequence[Document]) -> sparse.csr_matrix:
+        """Return documents × terms, unit rows: (1 + ln count) · idf, with the title counted twice."""
+        titles, abstracts = ([document[field] for document in documents] for field in (0, 1))
+        rows = count_matrix(titles, self.columns) * TITLE_WEIGHT + count_matrix(abstracts, self.columns)
+        rows.data = (1 + np.log(rows.data)) * self.idf[rows.indices]
+        return sparse_unit_rows(rows)
+
+
+def sparse_unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Return the rows scaled to length 1. Rows of zeros do not change."""
+    norms = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
+    return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)
