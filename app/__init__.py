@@ -80,7 +80,7 @@ Where to find limits, weights and intervals:
     how long links work (LIFETIMES)             settings.py, links.py
     how long an operator is signed in           settings.py, web/admin/sign_in.py
     how many e-mails a mailbox may request      subscribers/mailbox_limits.py
-    how many forms a network may send           settings.py, web/proof_of_work.py
+    how many forms a network may send           settings.py, web/form_limits.py
     how long an event is sent again             storage/webhook_endpoints.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py
     expensive responses at once                 web/capacity.py

@@ -8,7 +8,8 @@ webhooks           receive bounce and complaint notices from providers
 monitoring         health and metrics
 security           response headers, size limits, the origin of a form
 visitors           the address of a client, and the network that counts as one visitor
-proof_of_work      limits for forms that send mail, and the ALTCHA challenge above them
+form_limits        limits for forms that send mail
+proof_of_work      the ALTCHA challenges above these limits, and their proofs
 background         send mail and run jobs after the response
 rate_limits        how often a key or a visitor may send requests
 capacity           slots for expensive responses

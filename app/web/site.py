@@ -20,11 +20,11 @@ from app.web import (
     background,
     capacity,
     errors,
+    form_limits,
     http_cache,
     monitoring,
     paper_cards,
     preview,
-    proof_of_work,
     security,
     telemetry,
     templating,
@@ -68,7 +68,7 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     site.state.timing = Timing()
     site.state.templates = templating.environment(app.settings)
     site.state.capacity = limits = capacity.Capacity(app.settings)
-    site.state.admission = proof_of_work.Admission(
+    site.state.form_limits = form_limits.FormLimits(
         app.db, app.settings.signups_per_hour, app.settings.secret_keys
     )
     site.state.answer_delay = background.ANSWER_DELAY if is_public else 0.0

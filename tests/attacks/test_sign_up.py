@@ -24,7 +24,8 @@ from app.storage import hit_counters
 from app.storage.models import Delivery, FormSubmission, JobRun, RateLimit, Subscriber, SubscriberState
 from app.subscribers import MatchedReferences, Preferences, SignUp
 from app.types import Interest, MailKind, PaperRecord
-from app.web.proof_of_work import Admission, Challenge
+from app.web.form_limits import FormLimits
+from app.web.proof_of_work import Challenge
 from app.web.visitors import network
 from tests.support.mail_server import MailServer
 
@@ -37,16 +38,16 @@ FORM = {"email": ALICE, "interest": "robotics", "cadence": "daily", "hour": "8",
 
 
 @pytest.fixture
-def admission(app: Application) -> Admission:
-    """Return the admission control of sign-ups with a minimal proof of work."""
-    return Admission(app.db, PER_VISITOR, app.settings.secret_keys, attempts=1)
+def limits(app: Application) -> FormLimits:
+    """Return limits for sign-ups with a minimal proof of work."""
+    return FormLimits(app.db, PER_VISITOR, app.settings.secret_keys, attempts=1)
 
 
 @pytest.fixture
 def client(app: Application) -> Iterator[TestClient]:
     """Return a visitor of a service that requires minimal work from the second sign-up on."""
     site = main.create_app(app)
-    site.state.admission = Admission(app.db, 1, app.settings.secret_keys, attempts=2)
+    site.state.form_limits = FormLimits(app.db, 1, app.settings.secret_keys, attempts=2)
     with TestClient(site, base_url="https://paperboy.test") as visitor:
         yield visitor
 
@@ -59,8 +60,8 @@ def solve_challenge(proof: str) -> str:
     return altcha.Payload(challenge, solution).to_base64()
 
 
-def requires_work(admission: Admission, ip: str, email: str, now: datetime, proof: str = "") -> Challenge:
-    challenge = admission.admit(ip, email, proof, now)
+def requires_work(limits: FormLimits, ip: str, email: str, now: datetime, proof: str = "") -> Challenge:
+    challenge = limits.admit(ip, email, proof, now)
     assert challenge is not None
     return challenge
 
@@ -205,33 +206,33 @@ def test_spellings_of_one_mailbox_share_its_limits(first: str, second: str, same
 
 
 def test_address_tags_from_one_network_are_limited(
-    app: Application, admission: Admission, now: datetime
+    app: Application, limits: FormLimits, now: datetime
 ) -> None:
     """494 mails came from one IPv6 /56, and nobody else could sign up for an hour."""
     admitted = 0
     for number in range(494):
         ip, email = f"2001:db8:0:{number % 256:x}::{number:x}", f"alice+{number}@example.org"
-        if admission.admit(ip, email, "", now) is None:
+        if limits.admit(ip, email, "", now) is None:
             admitted += 1
             with app.db.write() as session:
                 subscribers.sign_up(session, SignUp(email, STRANGE), ip, now)
     with app.db.read() as session:
         assert mails(session) == 2
     assert admitted == 5, "of one mailbox, whatever the tag"
-    assert admission.admit("2001:db8:1::1", BOB, "", now) is None
+    assert limits.admit("2001:db8:1::1", BOB, "", now) is None
 
 
 # --- many visitors
 
 
-def test_many_people_behind_one_ip_can_sign_up(app: Application, admission: Admission, now: datetime) -> None:
+def test_many_people_behind_one_ip_can_sign_up(app: Application, limits: FormLimits, now: datetime) -> None:
     """300 people share an IP address: all are admitted, some after work; every tenth gets a mail."""
     worked = 0
     for number in range(300):
         email, at = f"member{number}@example.org", now + number * timedelta(seconds=10)
-        if challenge := admission.admit("192.0.2.1", email, "", at):
+        if challenge := limits.admit("192.0.2.1", email, "", at):
             worked += 1
-            assert admission.admit("192.0.2.1", email, solve_challenge(challenge.proof), at) is None
+            assert limits.admit("192.0.2.1", email, solve_challenge(challenge.proof), at) is None
         if number % 10 == 9:
             with app.db.write() as session:
                 subscribers.sign_up(session, SignUp(email, WANTED), "192.0.2.1", at)
@@ -243,25 +244,23 @@ def test_many_people_behind_one_ip_can_sign_up(app: Application, admission: Admi
 
 def test_work_grows_with_the_number_of_sign_ups(app: Application, now: datetime) -> None:
     """It grows to 16 times the minimum, so that it is expensive for robots."""
-    admission = Admission(app.db, PER_VISITOR, app.settings.secret_keys, attempts=10)
+    limits = FormLimits(app.db, PER_VISITOR, app.settings.secret_keys, attempts=10)
     for number in range(PER_VISITOR):
-        assert admission.admit("192.0.2.1", f"{number}@example.org", "", now) is None
-    work = [
-        requires_work(admission, "192.0.2.1", f"x{n}@example.org", now).attempts for n in range(PER_VISITOR)
-    ]
+        assert limits.admit("192.0.2.1", f"{number}@example.org", "", now) is None
+    work = [requires_work(limits, "192.0.2.1", f"x{n}@example.org", now).attempts for n in range(PER_VISITOR)]
     assert work == sorted(work)
     assert (work[0], work[-1]) == (11, 20)
 
 
 def test_distributed_flood_requires_minimal_work(app: Application, now: datetime) -> None:
     """Nobody is refused, and each visitor gets the easiest challenge."""
-    admission = Admission(app.db, 1, app.settings.secret_keys, attempts=2)
+    limits = FormLimits(app.db, 1, app.settings.secret_keys, attempts=2)
     for number in range(25):
-        assert admission.admit(f"198.51.100.{number}", f"{number}@example.org", "", now) is None
-    challenge = requires_work(admission, "203.0.113.1", ALICE, now)
+        assert limits.admit(f"198.51.100.{number}", f"{number}@example.org", "", now) is None
+    challenge = requires_work(limits, "203.0.113.1", ALICE, now)
     assert challenge.attempts == 2
-    assert admission.admit("203.0.113.1", ALICE, solve_challenge(challenge.proof), now) is None
-    assert admission.admit("203.0.113.2", BOB, "", now + HOUR) is None, "an hour later it is over"
+    assert limits.admit("203.0.113.1", ALICE, solve_challenge(challenge.proof), now) is None
+    assert limits.admit("203.0.113.2", BOB, "", now + HOUR) is None, "an hour later it is over"
 
 
 @pytest.mark.once
@@ -285,56 +284,56 @@ def test_limits_are_shared_and_persistent(app: Application, now: datetime) -> No
     """Each process had its own limits and lost them at its end."""
     for number in range(PER_VISITOR):
         other = main.build(app.settings)
-        first = Admission(other.db, PER_VISITOR, app.settings.secret_keys)
+        first = FormLimits(other.db, PER_VISITOR, app.settings.secret_keys)
         assert first.admit("192.0.2.1", f"{number}@example.org", "", now) is None
         other.db.dispose()
-    admission = Admission(app.db, PER_VISITOR, app.settings.secret_keys, attempts=2)
-    proof = solve_challenge(requires_work(admission, "192.0.2.1", ALICE, now).proof)
+    limits = FormLimits(app.db, PER_VISITOR, app.settings.secret_keys, attempts=2)
+    proof = solve_challenge(requires_work(limits, "192.0.2.1", ALICE, now).proof)
     other = main.build(app.settings)
-    elsewhere = Admission(other.db, PER_VISITOR, app.settings.secret_keys, attempts=2)
+    elsewhere = FormLimits(other.db, PER_VISITOR, app.settings.secret_keys, attempts=2)
     assert elsewhere.admit("192.0.2.1", ALICE, proof, now) is None
     other.db.dispose()
-    assert admission.admit("192.0.2.1", ALICE, proof, now), "solved once, used once, in whatever process"
+    assert limits.admit("192.0.2.1", ALICE, proof, now), "solved once, used once, in whatever process"
 
 
 # --- the challenge
 
 
-def test_without_scripts_a_wait_replaces_the_work(admission: Admission, now: datetime) -> None:
+def test_without_scripts_a_wait_replaces_the_work(limits: FormLimits, now: datetime) -> None:
     """The same form is accepted once, a minute later; sent too early, it keeps its place."""
     for number in range(PER_VISITOR):
-        admission.admit("192.0.2.1", f"{number}@example.org", "", now)
-    first = requires_work(admission, "192.0.2.1", ALICE, now)
+        limits.admit("192.0.2.1", f"{number}@example.org", "", now)
+    first = requires_work(limits, "192.0.2.1", ALICE, now)
     assert first.pause == 60
-    early = requires_work(admission, "192.0.2.1", ALICE, now + timedelta(seconds=20), first.proof)
+    early = requires_work(limits, "192.0.2.1", ALICE, now + timedelta(seconds=20), first.proof)
     assert (early.pause, early.proof) == (40, first.proof)
     ready = now + timedelta(seconds=60)
-    assert admission.admit("192.0.2.1", ALICE, first.proof, ready) is None
-    assert admission.admit("192.0.2.1", ALICE, first.proof, ready), "only once"
-    late = requires_work(admission, "192.0.2.1", BOB, now)
+    assert limits.admit("192.0.2.1", ALICE, first.proof, ready) is None
+    assert limits.admit("192.0.2.1", ALICE, first.proof, ready), "only once"
+    late = requires_work(limits, "192.0.2.1", BOB, now)
     assert late.pause == 80, "one after the other: ten seconds apart"
-    assert admission.admit("192.0.2.1", ALICE, late.proof, now + HOUR / 2), "for Bob alone"
-    assert admission.admit("192.0.2.1", BOB, late.proof, now + 0.9 * HOUR), "it has expired"
+    assert limits.admit("192.0.2.1", ALICE, late.proof, now + HOUR / 2), "for Bob alone"
+    assert limits.admit("192.0.2.1", BOB, late.proof, now + 0.9 * HOUR), "it has expired"
 
 
-def test_wait_is_at_most_an_hour(app: Application, admission: Admission, now: datetime) -> None:
+def test_wait_is_at_most_an_hour(app: Application, limits: FormLimits, now: datetime) -> None:
     """A visitor who would wait longer needs a script, or returns when the hour is over."""
     with app.db.write() as session:
         session.add(RateLimit(name="visitor 192.0.2.1", hits=PER_VISITOR + 354, expires_at=now + HOUR))
-    assert requires_work(admission, "192.0.2.1", BOB, now).pause == 3600
-    challenge = requires_work(admission, "192.0.2.1", ALICE, now)
+    assert requires_work(limits, "192.0.2.1", BOB, now).pause == 3600
+    challenge = requires_work(limits, "192.0.2.1", ALICE, now)
     assert challenge.pause is None
-    assert admission.admit("192.0.2.1", ALICE, challenge.proof, now + HOUR / 2) is not None
-    assert admission.admit("192.0.2.1", ALICE, solve_challenge(challenge.proof), now) is None
+    assert limits.admit("192.0.2.1", ALICE, challenge.proof, now + HOUR / 2) is not None
+    assert limits.admit("192.0.2.1", ALICE, solve_challenge(challenge.proof), now) is None
 
 
 @pytest.mark.once
 def test_invalid_proofs_are_refused(app: Application, now: datetime) -> None:
     """Test forged, truncated, deeply nested, huge and wrongly typed ones, and another secret."""
-    admission = Admission(app.db, 1, app.settings.secret_keys, attempts=2)
-    foreign = Admission(app.db, 1, ("another secret",), attempts=2)
-    admission.admit("192.0.2.1", BOB, "", now)
-    good = requires_work(admission, "192.0.2.1", ALICE, now).proof
+    limits = FormLimits(app.db, 1, app.settings.secret_keys, attempts=2)
+    foreign = FormLimits(app.db, 1, ("another secret",), attempts=2)
+    limits.admit("192.0.2.1", BOB, "", now)
+    good = requires_work(limits, "192.0.2.1", ALICE, now).proof
     payload = json.loads(base64.b64decode(solve_challenge(good)))
     easier = json.loads(json.dumps(payload))
     easier["challenge"]["parameters"]["data"]["ready"] = 1
@@ -349,7 +348,7 @@ def test_invalid_proofs_are_refused(app: Application, now: datetime) -> None:
     forged = [base64.b64encode(json.dumps(each).encode()).decode() for each in bad]
     foreign_proof = solve_challenge(requires_work(foreign, "192.0.2.1", ALICE, now).proof)
     for proof in [*forged, foreign_proof, "", "%%%", good[:-8], "A" * 100_000, "W" * 1999, "ü" * 50]:
-        assert admission.admit("192.0.2.1", ALICE, proof, now) is not None, proof[:80]
+        assert limits.admit("192.0.2.1", ALICE, proof, now) is not None, proof[:80]
 
 
 def test_delayed_form_keeps_its_fields(app: Application, client: TestClient) -> None:
@@ -441,7 +440,7 @@ def test_confirmation_uses_the_preferences_of_its_mail(
     mail_server: MailServer, app: Application, client: TestClient
 ) -> None:
     for interest in ("a stranger's interest", "her own interest"):
-        client.app.state.admission = Admission(app.db, 9, app.settings.secret_keys)  # type: ignore[attr-defined]
+        client.app.state.form_limits = FormLimits(app.db, 9, app.settings.secret_keys)  # type: ignore[attr-defined]
         client.post("/subscribe", data={**FORM, "interest": interest})
     texts = [mail.parsed().get_body(("plain",)).get_content() for mail in mail_server.messages]  # type: ignore[union-attr]
     links = [link for text in texts for link in re.findall(r"https://paperboy\.test(/confirm/\S+)", text)]

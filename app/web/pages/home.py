@@ -22,10 +22,10 @@ from app.web import background, forms, paper_cards, pasted_papers
 from app.web import preview as previews
 from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
+from app.web.form_limits import LONGEST_PAUSE, FormLimits
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.http_cache import public_page
 from app.web.preview import Preview
-from app.web.proof_of_work import LONGEST_PAUSE, Admission
 from app.web.request_bodies import FormRoute
 from app.web.security import PUBLIC_REFERRER, same_site
 from app.web.templating import page
@@ -198,9 +198,9 @@ def _challenge(
 
     The page submits the form again: by script after a proof of work, or by a button after a pause.
     """
-    admission: Admission = request.app.state.admission
+    limits: FormLimits = request.app.state.form_limits
     address = subscribers.normalise_address(email)
-    challenge = admission.admit(client_ip(request), address, proof, clock.utcnow())
+    challenge = limits.admit(client_ip(request), address, proof, clock.utcnow())
     if challenge is None:
         return None
     wait = str(challenge.pause or round(LONGEST_PAUSE.total_seconds()))
