@@ -84,6 +84,16 @@ def signed_path(
     return f"/{purpose}/{token}"
 
 
+def subscriber_links(request: Request, subscriber: Subscriber, now: datetime) -> dict[str, str]:
+    """Return the links for a subscriber's own pages. Links to download or erase data are e-mailed instead."""
+    app: Application = request.app.state.paperboy
+    return {
+        "preferences": signed_path(app, Purpose.PREFERENCES, subscriber, now),
+        "unsubscribe": signed_path(app, Purpose.UNSUBSCRIBE, subscriber, now),
+        "feed": feed_path(app, subscriber),
+    }
+
+
 def masked_address(subscriber: Subscriber) -> str:
     """Return an address with most of its local part hidden, because e-mails get forwarded; "" if erased."""
     if subscriber.state is SubscriberState.ERASED:

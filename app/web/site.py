@@ -33,20 +33,22 @@ from app.web import (
 from app.web.admin.timing import Timing
 from app.web.pages import (
     archive,
+    confirmation,
+    digest_links,
     feedback,
     feeds,
     home,
     leaving,
     paper_actions,
+    preferences,
     robots,
-    subscriber,
-    subscription,
 )
 
 # `paper_actions` must precede `feedback`, whose routes match any action. The routes are added directly:
 # FastAPI would rebuild included routes for each app, which takes 0.1 s.
 PAGES = (
-    home, archive, subscriber, subscription, leaving, paper_actions, feedback, feeds, robots, monitoring,
+    home, archive, confirmation, preferences, digest_links, leaving, paper_actions, feedback, feeds, robots,
+    monitoring,
 )  # fmt: skip
 
 # The paths that accept large files. They read the body only after they have checked who sends it.

@@ -2,8 +2,9 @@
 
 home           the front page, sign-up, requests for a link
 archive        a paper, search, the papers from a day, the most upvoted papers from a week
-subscriber     pages behind signed links: confirm, preferences, change of address, pause
-subscription   what a digest links to: the subscription as it is, and the digest itself
+confirmation   confirm or decline a sign-up, confirm a change of address
+preferences    change the preferences, pause
+digest_links   what a digest links to: the subscription as it is, and the digest itself
 leaving        unsubscribe, export, erase
 feedback       likes, dislikes, pasted papers
 paper_actions  follow an author, mute a word

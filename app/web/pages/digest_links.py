@@ -38,7 +38,7 @@ def show_subscription(request: Request, grant: Subscription) -> Response:
         preferences = subscribers.preferences_of(session, subscriber)
     app: Application = request.app.state.paperboy
     return page(
-        request, "subscription.html", subscriber=subscriber, preferences=preferences,
+        request, "your_subscription.html", subscriber=subscriber, preferences=preferences,
         is_over=subscriber.state not in (SubscriberState.ACTIVE, SubscriberState.PAUSED),
         masked_address=masked_address(subscriber),
         unsubscribe=signed_path(app, Purpose.UNSUBSCRIBE, subscriber, now),

@@ -1,4 +1,4 @@
-"""Pages behind signed links. GET shows a page with a button. POST acts, and is idempotent."""
+"""Preferences and pauses behind signed links: GET shows a page with a button, POST acts and is idempotent."""
 
 from __future__ import annotations
 
@@ -17,13 +17,20 @@ from app.delivery import ledger
 from app.errors import InvalidAddress, InvalidPreference
 from app.links import LIFETIMES, Grant, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
-from app.storage.models import AddressChange, DeliveryState, Subscriber
+from app.storage.models import DeliveryState, Subscriber
 from app.web import background, feedback_overview, forms, preview
 from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.preview import Preview
 from app.web.request_bodies import FormRoute
-from app.web.signed_links import allows, db, feed_path, page, redirect_to_preferences, signed_path
+from app.web.signed_links import (
+    allows,
+    db,
+    page,
+    redirect_to_preferences,
+    signed_path,
+    subscriber_links,
+)
 from app.web.visitors import client_ip, visitor
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -52,117 +59,8 @@ MESSAGES = {
 }
 
 
-Confirm = Annotated[Grant, allows(Purpose.CONFIRM)]
-Decline = Annotated[Grant, allows(Purpose.DECLINE)]
 Pause = Annotated[Grant, allows(Purpose.PAUSE)]
 Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
-ConfirmAddress = Annotated[Grant, allows(Purpose.ADDRESS)]
-
-
-# --- sign-up
-
-
-@router.get("/confirm/{token}")
-def ask_confirm(request: Request, grant: Confirm) -> Response:
-    with db(request).read() as session:
-        subscriber = subscribers.get(session, grant.subscriber_id)
-        choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
-        overview = feedback_overview.overview(session, grant.subscriber_id)
-    liked = choices.liked.usable if choices else 0
-    return page(
-        request, "confirm.html", subscriber=subscriber, preferences=choices.preferences if choices else None,
-        liked=liked or len(overview.liked), consent=subscribers.CONSENT_TEXT,
-    )  # fmt: skip
-
-
-@router.post("/confirm/{token}")
-def confirm(request: Request, grant: Confirm) -> Response:
-    now = clock.utcnow()
-    with db(request).write() as session:
-        subscriber = subscribers.confirm(
-            session, grant.subscriber_id, client_ip(request), now, grant.argument or None
-        )
-        is_first = subscribers.first_digest(session, subscriber, now) is None
-    links = _links(request, subscriber, now)
-    return page(request, "confirmed.html", subscriber=subscriber, links=links, is_first=is_first)
-
-
-@router.get("/decline/{token}")
-def ask_decline(request: Request, grant: Decline) -> Response:
-    """Ask whether to decline the sign-up. If it was already declined, offer to allow sign-ups again."""
-    with db(request).read() as session:
-        declined = subscribers.is_declined(session, grant.argument)
-    return _decline_page(request, "declined" if declined else "")
-
-
-@router.post("/decline/{token}")
-def decline(request: Request, grant: Decline, action: Text = "") -> Response:
-    """Decline the sign-up. With the action `allow`, let later sign-ups send mail again."""
-    with db(request).write() as session:
-        if action == "allow":
-            subscribers.allow_again(session, grant.argument)
-            return _decline_page(request, "allowed")
-        declined = subscribers.decline(session, grant.subscriber_id, clock.utcnow(), grant.argument or None)
-    return _decline_page(request, "declined" if declined else "subscribed")
-
-
-def _decline_page(request: Request, done: str) -> Response:
-    return page(request, "decline.html", done=done, days=subscribers.DECLINE_LASTS.days)
-
-
-# --- change the address
-
-
-@router.post("/preferences/{token}/address")
-def mail_address_change(
-    request: Request, grant: Change, later: BackgroundTasks, email: Text = ""
-) -> Response:
-    """Ask the owner of the old address to confirm. The response does not depend on who has the new one."""
-    try:
-        _mail_later(
-            request,
-            grant,
-            later,
-            lambda session, number, now: subscribers.request_change(session, number, email, now),
-        )
-    except InvalidAddress as error:
-        return _preferences_page(request, grant, address=(email, str(error)), status=422)
-    return redirect_to_preferences(request, "address")
-
-
-@router.get("/address/{token}")
-def ask_address(request: Request, grant: ConfirmAddress) -> Response:
-    with db(request).read() as session:
-        change = subscribers.open_change(session, grant.subscriber_id, grant.argument, clock.utcnow())
-    return _address_page(request, grant, change)
-
-
-@router.post("/address/{token}")
-def confirm_address(
-    request: Request, grant: ConfirmAddress, later: BackgroundTasks, email: Text = ""
-) -> Response:
-    """Confirm with one of both addresses. With the second one, the address changes."""
-    now = clock.utcnow()
-    with db(request).write() as session:
-        link = grant.subscriber_id, grant.argument
-        change = subscribers.open_change(session, *link, now)
-        if change is None:
-            return _address_page(request, grant, None)
-        request_id = subscribers.confirm_change(session, *link, email, client_ip(request), now)
-    if request_id is not None:
-        later.add_task(background.answer_form, request, request_id)
-    return _address_page(request, grant, change, done=True)
-
-
-def _address_page(
-    request: Request, grant: Grant, change: AddressChange | None, *, done: bool = False
-) -> Response:
-    is_new = change is not None and change.subscriber_id != grant.subscriber_id
-    is_approved = change is not None and change.approved_at is not None and not is_new and not done
-    return page(request, "address.html", change=change, is_new=is_new, is_approved=is_approved, done=done)
-
-
-# --- preferences and pauses
 
 
 @router.get("/pause/{token}")
@@ -300,6 +198,23 @@ def resubscribe(request: Request, grant: Change) -> Response:
     return redirect_to_preferences(request, "back")
 
 
+@router.post("/preferences/{token}/address")
+def mail_address_change(
+    request: Request, grant: Change, later: BackgroundTasks, email: Text = ""
+) -> Response:
+    """Ask the owner of the old address to confirm. The response does not depend on who has the new one."""
+    try:
+        _mail_later(
+            request,
+            grant,
+            later,
+            lambda session, number, now: subscribers.request_change(session, number, email, now),
+        )
+    except InvalidAddress as error:
+        return _preferences_page(request, grant, address=(email, str(error)), status=422)
+    return redirect_to_preferences(request, "address")
+
+
 @router.post("/preferences/{token}/links")
 def renew_links(request: Request, grant: Change, later: BackgroundTasks) -> Response:
     """Replace all links. The new ones are e-mailed, so that the holder of a leaked link does not see them."""
@@ -401,19 +316,9 @@ def _preferences_page(
         subscriber=subscriber, form=form, message=message, feedback_message=feedback_message,
         hints=[hint for row in form.rows if (hint := interest_reader.hint(row.text))],
         address=address, feedback=overview, until=_pause_form(subscriber, now, *pause),
-        links=_links(request, subscriber, now), zones=forms.zones(),
+        links=subscriber_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],
         amounts=[(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()],
         history=[(delivery, links.get(delivery.id or 0, "")) for delivery in history],
         suggestions=request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip
-
-
-def _links(request: Request, subscriber: Subscriber, now: datetime) -> dict[str, str]:
-    """Return the links for the preferences page. Links to download or erase data are e-mailed instead."""
-    app: Application = request.app.state.paperboy
-    return {
-        "preferences": signed_path(app, Purpose.PREFERENCES, subscriber, now),
-        "unsubscribe": signed_path(app, Purpose.UNSUBSCRIBE, subscriber, now),
-        "feed": feed_path(app, subscriber),
-    }

@@ -1,0 +1,105 @@
+"""Confirm or decline a sign-up, and confirm a change of address, behind signed links.
+
+GET shows a page with a button. POST acts, and is idempotent.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, BackgroundTasks, Request, Response
+
+from app import clock, subscribers
+from app.links import Grant, Purpose
+from app.storage.models import AddressChange
+from app.web import background, feedback_overview
+from app.web.forms import Text
+from app.web.request_bodies import FormRoute
+from app.web.signed_links import allows, db, page, subscriber_links
+from app.web.visitors import client_ip
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+Confirm = Annotated[Grant, allows(Purpose.CONFIRM)]
+Decline = Annotated[Grant, allows(Purpose.DECLINE)]
+ConfirmAddress = Annotated[Grant, allows(Purpose.ADDRESS)]
+
+
+@router.get("/confirm/{token}")
+def ask_confirm(request: Request, grant: Confirm) -> Response:
+    with db(request).read() as session:
+        subscriber = subscribers.get(session, grant.subscriber_id)
+        choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
+        overview = feedback_overview.overview(session, grant.subscriber_id)
+    liked = choices.liked.usable if choices else 0
+    return page(
+        request, "confirm.html", subscriber=subscriber, preferences=choices.preferences if choices else None,
+        liked=liked or len(overview.liked), consent=subscribers.CONSENT_TEXT,
+    )  # fmt: skip
+
+
+@router.post("/confirm/{token}")
+def confirm(request: Request, grant: Confirm) -> Response:
+    now = clock.utcnow()
+    with db(request).write() as session:
+        subscriber = subscribers.confirm(
+            session, grant.subscriber_id, client_ip(request), now, grant.argument or None
+        )
+        is_first = subscribers.first_digest(session, subscriber, now) is None
+    links = subscriber_links(request, subscriber, now)
+    return page(request, "confirmed.html", subscriber=subscriber, links=links, is_first=is_first)
+
+
+@router.get("/decline/{token}")
+def ask_decline(request: Request, grant: Decline) -> Response:
+    """Ask whether to decline the sign-up. If it was already declined, offer to allow sign-ups again."""
+    with db(request).read() as session:
+        declined = subscribers.is_declined(session, grant.argument)
+    return _decline_page(request, "declined" if declined else "")
+
+
+@router.post("/decline/{token}")
+def decline(request: Request, grant: Decline, action: Text = "") -> Response:
+    """Decline the sign-up. With the action `allow`, let later sign-ups send mail again."""
+    with db(request).write() as session:
+        if action == "allow":
+            subscribers.allow_again(session, grant.argument)
+            return _decline_page(request, "allowed")
+        declined = subscribers.decline(session, grant.subscriber_id, clock.utcnow(), grant.argument or None)
+    return _decline_page(request, "declined" if declined else "subscribed")
+
+
+def _decline_page(request: Request, done: str) -> Response:
+    return page(request, "decline.html", done=done, days=subscribers.DECLINE_LASTS.days)
+
+
+@router.get("/address/{token}")
+def ask_address(request: Request, grant: ConfirmAddress) -> Response:
+    with db(request).read() as session:
+        change = subscribers.open_change(session, grant.subscriber_id, grant.argument, clock.utcnow())
+    return _address_page(request, grant, change)
+
+
+@router.post("/address/{token}")
+def confirm_address(
+    request: Request, grant: ConfirmAddress, later: BackgroundTasks, email: Text = ""
+) -> Response:
+    """Confirm with one of both addresses. With the second one, the address changes."""
+    now = clock.utcnow()
+    with db(request).write() as session:
+        link = grant.subscriber_id, grant.argument
+        change = subscribers.open_change(session, *link, now)
+        if change is None:
+            return _address_page(request, grant, None)
+        request_id = subscribers.confirm_change(session, *link, email, client_ip(request), now)
+    if request_id is not None:
+        later.add_task(background.answer_form, request, request_id)
+    return _address_page(request, grant, change, done=True)
+
+
+def _address_page(
+    request: Request, grant: Grant, change: AddressChange | None, *, done: bool = False
+) -> Response:
+    is_new = change is not None and change.subscriber_id != grant.subscriber_id
+    is_approved = change is not None and change.approved_at is not None and not is_new and not done
+    return page(request, "address.html", change=change, is_new=is_new, is_approved=is_approved, done=done)
