@@ -164,9 +164,10 @@ def _reader(number: int, spread: bool) -> dict[str, Any]:
 
 def _interest_rows(readers: int, texts: int, draw: random.Random) -> Iterator[dict[str, Any]]:
     weights = list(itertools.accumulate(1 / rank for rank in range(1, texts + 1)))
+    ids: dict[int, int] = {}  # by rank: a text is stored, and gets its id, when a reader first asks for it
     for number in range(1, readers + 1):
-        queries = {*draw.choices(range(1, texts + 1), cum_weights=weights, k=1 + number % MAX_INTERESTS)}
-        for position, query in enumerate(sorted(queries)):
+        ranks = {*draw.choices(range(1, texts + 1), cum_weights=weights, k=1 + number % MAX_INTERESTS)}
+        for position, query in enumerate(ids.setdefault(rank, len(ids) + 1) for rank in sorted(ranks)):
             yield {"subscriber_id": number, "query_id": query, "position": position, "weight": 1.0}
 
 
