@@ -59,6 +59,7 @@ from app.storage.models import (
     Subscriber,
     VoteCount,
 )
+from app.subscribers import stored_interests
 from app.types import SourceKind
 from benchmarks import endtoend, sending, workload
 
@@ -93,6 +94,7 @@ def fill(app: Application, readers: int, days: int, *, spread: bool) -> None:
     with app.db.write() as session:
         endtoend._put(session, Subscriber, (_reader(number, spread) for number in range(1, readers + 1)))
         endtoend._put(session, InterestRow, _interest_rows(readers, len(texts), draw))
+        stored_interests.note_newest(session, range(1, readers + 1))
     pipeline.train(app, FIRST_HOUR - DAY)
     with app.db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("ANALYZE"))

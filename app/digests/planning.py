@@ -119,7 +119,9 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
         Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= by
     )
     due = due if ids is None else due.where(col(Subscriber.id).in_(ids))
-    return due.order_by(col(Subscriber.next_due_at), col(Subscriber.id))
+    # Readers with an interest in common follow one another, so that it is matched and its cards are laid out
+    # once. The newest interest of a reader is usually the rarest one, which few others have.
+    return due.order_by(col(Subscriber.next_due_at), col(Subscriber.newest_interest), col(Subscriber.id))
 
 
 def _match_ahead(context: DigestContext, builder: DigestBuilder, due: SelectOfScalar[Subscriber]) -> None:

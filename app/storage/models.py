@@ -286,7 +286,7 @@ class Subscriber(Row, table=True):
     """A subscriber: address, state, preferences, schedule and consent."""
 
     __table_args__ = (
-        Index("ix_subscriber_due", "state", "next_due_at", "id"),  # the order of planning
+        Index("ix_subscriber_due", "state", "next_due_at", "newest_interest", "id"),  # the order of planning
         _partial_index("ix_subscriber_paused_until", "paused_until IS NOT NULL", "paused_until"),
     )
 
@@ -312,6 +312,9 @@ class Subscriber(Row, table=True):
     # The time from which the current state and cadence apply: the first due time, or the beginning of the
     # pause. Planning never changes it, so that the ledger can be checked against it.
     due_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    # The highest `InterestRow.query_id`, or 0. Subscribers who share it are planned, signed and sent one
+    # after the other, while the matches and the cards of this interest are still cached.
+    newest_interest: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     paused_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     link_epoch: int = 0  # incremented to revoke all links sent so far
     consent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

@@ -9,14 +9,17 @@ from typing import cast
 
 from sqlalchemy import Table, inspect
 from sqlalchemy import select as sql_select
-from sqlmodel import Session, col, delete, exists, insert, select
+from sqlalchemy import update as sql_update
+from sqlmodel import Session, col, delete, exists, func, insert, select
 
 from app.storage.database import in_array, insert_many_or_ignore
-from app.storage.models import InterestQuery, InterestRow
+from app.storage.models import InterestQuery, InterestRow, Subscriber
 from app.types import Interest
 
 MAX_CACHED_INTERESTS = 20_000
-_ROWS, _QUERIES = (cast("Table", inspect(model).local_table) for model in (InterestRow, InterestQuery))
+_ROWS, _QUERIES, _SUBSCRIBERS = (
+    cast("Table", inspect(model).local_table) for model in (InterestRow, InterestQuery, Subscriber)
+)
 
 
 def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Interest, ...]]:
@@ -54,6 +57,7 @@ def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -
         for position, interest in enumerate(interests)
     )
     session.flush()
+    note_newest(session, [subscriber_id])
     if dropped := set(before) - set(ids.values()):
         forget_unused_queries(session, dropped)
 
@@ -74,6 +78,15 @@ def store_new(session: Session, interests: Mapping[int, Sequence[Interest]]) -> 
     ]
     if rows:
         session.execute(insert(InterestRow), rows)
+        note_newest(session, interests.keys())
+
+
+def note_newest(session: Session, ids: Collection[int]) -> None:
+    """Set `Subscriber.newest_interest` of these subscribers, after their interests have changed."""
+    newest = sql_select(func.coalesce(func.max(_ROWS.c.query_id), 0))
+    own = newest.where(_ROWS.c.subscriber_id == _SUBSCRIBERS.c.id).scalar_subquery()
+    changed = sql_update(_SUBSCRIBERS).where(in_array(session, _SUBSCRIBERS.c.id, ids))
+    session.connection().execute(changed.values(newest_interest=own))
 
 
 def forget_unused_queries(session: Session, ids: Collection[int] | None = None) -> int:

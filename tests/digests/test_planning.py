@@ -300,6 +300,28 @@ def test_shards_share_paper_snapshots(app: Application, monkeypatch: pytest.Monk
     assert len(digests) == 6
 
 
+def test_readers_with_the_same_rare_interest_follow_one_another(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are ordered by their newest interest, however they got it."""
+    monkeypatch.setattr(planning, "SHARD", 2)
+    common, *rare = (Interest(text) for text in ("language agents", "bees", "wasps"))
+    with app.db.write() as session:
+        for number in range(6):
+            factories.add_subscriber(session, f"reader{number}@example.org", [common.text], HOUR)
+        for number in (3, 5, 7):  # numbers of subscribers, of whom Alice is the first
+            subscribers.change(session, number, Preferences(interests=(common, rare[number == 5])), AHEAD)
+        imported = Preferences(interests=(rare[0], common))
+        subscribers.add(session, "imported@example.org", imported, AHEAD - DAY)
+        session.execute(update(Subscriber).values(next_due_at=HOUR))
+    planning.plan(app.digest_context, AHEAD)
+    assert [row.subscriber_id for row in deliveries(app)] == [1, 2, 4, 6, 3, 7, 8, 5]
+    with app.db.write() as session:
+        subscribers.change(session, 5, Preferences(interests=(common,)), AHEAD)
+    with app.db.read() as session:
+        assert session.get_one(Subscriber, 5).newest_interest == 1
+
+
 @pytest.mark.once
 def test_shutdown_stops_planning_between_shards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bob stays due."""

@@ -21,7 +21,7 @@ from sqlmodel import col, select
 from app.delivery import ledger
 from app.storage import schema
 from app.storage.database import ROOT, Database
-from app.storage.models import DigestContent, Paper
+from app.storage.models import DigestContent, Paper, Subscriber
 from app.types import Digest, Marks, Section
 from tests.support import factories, sample_digest
 
@@ -180,6 +180,24 @@ def test_killed_migration_changes_nothing(database_url: str, tmp_path: Path, tab
     with engine.connect() as connection:
         assert connection.scalars(text("SELECT name FROM lock")).all() == ["a row"]
     engine.dispose()
+
+
+def test_upgrade_finds_the_newest_interests(database_url: str) -> None:
+    """They determine the order of planning."""
+    now = datetime(2026, 11, 20, 8, tzinfo=UTC)
+    newest = select(Subscriber.newest_interest).order_by(col(Subscriber.id))
+    db = Database(database_url)
+    with db.write() as session:
+        for number, interests in enumerate([["bees", "wasps"], [], ["bees"]]):
+            factories.add_subscriber(session, f"{number}@example.org", interests, now)
+        assert session.exec(newest).all() == [2, 0, 1]
+    db.dispose()
+    command.downgrade(config_of(database_url), "0008")
+    command.upgrade(config_of(database_url), "head")
+    db = Database(database_url)
+    with db.read() as session:
+        assert session.exec(newest).all() == [2, 0, 1]
+    db.dispose()
 
 
 def test_upgrade_keeps_uncompressed_digests(database_url: str) -> None:

@@ -102,7 +102,7 @@ def contents(db: Database) -> list[object]:
         events = session.exec(select(Event).order_by(col(Event.id))).all()
         forms = session.exec(select(FormSubmission).order_by(col(FormSubmission.id))).all()
         return [
-            [(row.model_dump(exclude={"id"}), interests.get(row.id or 0)) for row in rows],
+            [(row.model_dump(exclude={"id", "newest_interest"}), interests.get(row.id or 0)) for row in rows],
             sorted((emails.get(event.subscriber_id, ""), event.kind, event.at) for event in events),
             [(form.mailbox, form.declined_at, form.preferences) for form in forms],
             session.exec(select(InterestQuery.text).order_by(InterestQuery.text)).all(),

@@ -24,6 +24,7 @@ from app.storage.models import (
     SubscriberState,
     VoteCount,
 )
+from app.subscribers import stored_interests
 from app.types import Cadence, Digest, SourceKind
 from tests.support import pictures
 
@@ -106,4 +107,5 @@ def add_subscriber(
         query = session.exec(select(InterestQuery).where(InterestQuery.text == text)).one()
         session.add(InterestRow(subscriber_id=row.id, query_id=query.id, position=position))
     session.flush()
+    stored_interests.note_newest(session, [row.id or 0])
     return row.id or 0
