@@ -62,7 +62,9 @@ Where to find limits, weights and intervals:
     papers in a pasted or uploaded list         papers/bibliography/limits.py
     the facts on a card, and their order        mail/card_facts.py
     how long texts on a card may be             mail/text_limits.py
-    when a digest is held or skipped            digests/selection.py, digests/compose.py
+    how many authors a card names               papers/bylines.py
+    the width of the lines of plain text        text/wrapping.py
+    when a digest is held or skipped            digests/too_few_papers.py, digests/compose.py
     the order of sections in a digest           digests/compose.py
     how many interests a subscriber may have    settings.py
     defaults of a new subscriber                settings.py, subscribers/preferences.py
@@ -80,7 +82,7 @@ Where to find limits, weights and intervals:
     how long links work (LIFETIMES)             settings.py, links.py
     how long an operator is signed in           settings.py, web/admin/sign_in.py
     how many e-mails a mailbox may request      subscribers/mailbox_limits.py
-    how many forms a network may send           settings.py, web/form_limits.py
+    how many forms a network may send           settings.py, web/form_throttle.py
     how long an event is sent again             storage/webhook_endpoints.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py
     expensive responses at once                 web/capacity.py

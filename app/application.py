@@ -17,7 +17,7 @@ from app.links import LinkSigner
 from app.mail import composer, render
 from app.papers.polling import PollContext
 from app.papers.sources import http_client
-from app.relevance.index_cache import IndexCache
+from app.relevance.match_index_cache import IndexCache
 from app.relevance.model_store import ModelStore
 from app.settings import Settings
 from app.storage.database import Database

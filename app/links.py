@@ -35,7 +35,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from app.errors import LinkExpired, LinkForged
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 TOKEN_CHARS = 51
 RETURN_PATH_DIGITS = 40

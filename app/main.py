@@ -18,7 +18,7 @@ from app.mail.render import Renderer
 from app.papers.sources.http_client import HttpTransport
 from app.runtime import interpreter, tracing
 from app.settings import Settings
-from app.storage import workers
+from app.storage import worker_registry
 from app.storage.database import Database
 from app.subscribers import Preferences
 from app.types import Interest
@@ -77,7 +77,7 @@ def running_jobs(app: Application) -> Iterator[None]:
         engine = scheduler.running
     else:
         from app.jobs.worker import running as engine  # an extra
-    with workers.registered(app.db), engine(app):
+    with worker_registry.registered(app.db), engine(app):
         log.info("jobs started", engine=engine.__module__, jobs=[job.name for job in schedule.JOBS])
         yield
     log.info("jobs stopped")

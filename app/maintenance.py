@@ -23,7 +23,7 @@ from app import bounces, subscribers
 from app.application import Application
 from app.clock import Timeline
 from app.delivery import ledger
-from app.digests import restoring
+from app.digests import after_restore
 from app.errors import Conflict, InvalidInput
 from app.links import Purpose
 from app.papers import pictures, source_history
@@ -43,7 +43,7 @@ from app.storage import (
 from app.storage.backup import Manifest
 from app.storage.database import BUSY_TIMEOUT_MS, Database, wait_for_locks
 from app.storage.models import JobRun
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import Rejection
 
 SIGNATURES_SINCE = timedelta(days=3)  # pruning runs every night
@@ -186,7 +186,7 @@ def restore(
     manifest: Manifest,
     now: datetime,
     previous: Database | None = None,
-) -> restoring.RestoreReport:
+) -> after_restore.RestoreReport:
     """Load a backup into an empty database, with all sending paused, and migrate it.
 
     If this is interrupted, the database is empty, or paused with the reason RESTORING: empty it and repeat.
@@ -209,7 +209,9 @@ def restore(
     # The tables that record runs exist only now.
     with job_runs.record(db, "restore", time(), job_runs.begin(db, "restore", now)) as run:
         backup.restore_journals(source, manifest, journals)
-        report = restoring.settle(db, journals, manifest.created_at, now, bounces.record_refusal, previous)
+        report = after_restore.settle(
+            db, journals, manifest.created_at, now, bounces.record_refusal, previous
+        )
         run.add({"rows": manifest.rows, "recovered": report.recovered, "waiting": report.waiting})
         run.add({"due_since": report.due_since.total()})
     return report

@@ -45,10 +45,10 @@ from app.digests import backtesting, explanation, planning
 from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
 from app.errors import ClockError, InvalidInput
-from app.papers import llm_summaries, picture_fetching, polling, rechecking, trial
+from app.papers import llm_summaries, picture_fetching, polling, rechecking, source_trial
 from app.papers.polling import FileImportResult, PollResult
+from app.papers.source_trial import TrialResult
 from app.papers.sources import deadlines
-from app.papers.trial import TrialResult
 from app.relevance import query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
@@ -170,7 +170,7 @@ def fetch_pictures(app: Application, now: datetime) -> Counter[str]:
 
 def try_source(app: Application, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> TrialResult:
     """Fetch the newest papers of a source that is not added yet. Nothing is stored."""
-    return trial.try_source(app.poll_context, kind, config, app.timeline(now).start)
+    return source_trial.try_source(app.poll_context, kind, config, app.timeline(now).start)
 
 
 def train(app: Application, now: datetime) -> TrainingResult:

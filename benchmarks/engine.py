@@ -37,7 +37,7 @@ from app.application import Application
 from app.delivery.ledger.claims import BATCH_SIZE
 from app.digests import planning
 from app.jobs import schedule, scheduler, worker
-from app.storage import schema, workers
+from app.storage import schema, worker_registry
 from app.storage.database import Database
 from app.storage.models import Delivery, DeliveryState
 from benchmarks import endtoend, scale, sending, workload
@@ -75,7 +75,7 @@ def _work(engine: str, settings: dict[str, Any], orders: Connection) -> None:
     empty = schedule.Job(do_nothing, "0", "0", lane=schedule.Lane.SEND, is_shared=True, has_more=_any_left)
     schedule.JOBS = (*(job for job in schedule.JOBS if job.work in LOCAL_JOBS), empty)
     running: Any = {"apscheduler": scheduler, "procrastinate": worker}[engine].running
-    with workers.registered(app.db), running(app) as background:
+    with worker_registry.registered(app.db), running(app) as background:
         orders.send("ready")
         while (name := orders.recv()) != "stop":
             if engine == "procrastinate":

@@ -30,7 +30,7 @@ from sqlalchemy.pool import NullPool
 
 from app import main as application
 from app.application import Application
-from app.storage import schema, workers
+from app.storage import schema, worker_registry
 from benchmarks import scale, workload
 from tests.faults import checks, relay_process, sender_process
 from tests.faults.relay_process import RelayProcess
@@ -203,7 +203,7 @@ def _wait_for_the_end(app: Application, fleet: Fleet) -> None:
 def _open_work(app: Application) -> tuple[int, int]:
     left = len(checks.waiting(app)) + _count(app, "state IN ('claimed', 'committing')")
     with app.db.read() as session:
-        running = sum(each.count for each in workers.job_counts(session) if each.state == "running")
+        running = sum(each.count for each in worker_registry.job_counts(session) if each.state == "running")
     return left, running
 
 

@@ -28,9 +28,9 @@ from tantivy import Occur
 from usearch.index import Index as UsearchIndex
 
 from app.papers.search_feed import SearchablePaper
-from app.relevance import index_fields, query_language, scoring
-from app.relevance.index_fields import QueryBuilder
+from app.relevance import query_language, scoring, search_index_fields
 from app.relevance.model import RelevanceModel
+from app.relevance.search_index_fields import QueryBuilder
 from app.text.tokenizer import stem_all, without_stopwords
 from benchmarks.search import archive, queries, recorded_papers
 
@@ -60,8 +60,8 @@ def times(
 
 
 def by_tantivy(texts: Sequence[str], terms: Sequence[Sequence[str]], folder: Path) -> None:
-    index = tantivy.Index(index_fields.schema(), path=str(folder))
-    index_fields.register_tokenizer(index)
+    index = tantivy.Index(search_index_fields.schema(), path=str(folder))
+    search_index_fields.register_tokenizer(index)
     began = time.process_time()
     writer = index.writer(60_000_000, 1)
     for number, text in enumerate(texts):
@@ -179,12 +179,12 @@ def by_stems(
     papers: Sequence[SearchablePaper], model: RelevanceModel, folder: Path,
 ) -> None:  # fmt: skip
     """Find the nearest papers by the stems nearest to a direction, in the tantivy index of the words."""
-    index = tantivy.Index(index_fields.schema(), path=str(folder))
-    index_fields.register_tokenizer(index)
+    index = tantivy.Index(search_index_fields.schema(), path=str(folder))
+    search_index_fields.register_tokenizer(index)
     began = time.process_time()
     writer = index.writer(60_000_000, 1)
     for paper, folded in zip(papers, documents, strict=True):
-        writer.add_document(index_fields.document(paper, folded, folded, model))
+        writer.add_document(search_index_fields.document(paper, folded, folded, model))
     writer.commit()
     writer.wait_merging_threads()
     seconds = time.process_time() - began

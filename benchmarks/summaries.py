@@ -32,12 +32,12 @@ from scipy.optimize import minimize
 
 from app.errors import SourceError
 from app.papers.sources import files
-from app.text import openings, summarizer
+from app.text import sentence_openings, summarizer
 
 TODAY = date(2026, 11, 21)
 Rouge = tuple[float, float, float]
 
-# --- openings in the middle of a thought; not the lists of `app.text.openings`, which they test
+# --- openings in the middle of a thought; not the lists of `app.text.sentence_openings`, which they test
 
 _PAPER = r"(?:\S+ ){0,2}(?:paper|work|study|report|survey|review|article|letter|thesis|brief|note)\b"
 _CONTINUES = re.compile(
@@ -89,7 +89,7 @@ def samples(folder: Path) -> list[Sample]:
 
 def _sample(day: date, title: str, abstract: str, reference: str) -> Sample:
     parts = summarizer.sentences(abstract)
-    worth = np.array([np.mean(rouge(openings.without_opening(part), reference)) for part in parts])
+    worth = np.array([np.mean(rouge(sentence_openings.without_opening(part), reference)) for part in parts])
     month = f"{day:%Y-%m}" if day.year >= 2026 else "2025"  # there are only 28 papers from 2025
     return Sample(
         month, title, abstract, reference, parts, np.array(summarizer.features(title, parts), float), worth

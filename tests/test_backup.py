@@ -26,7 +26,7 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult, Journal
 from app.digests import reconciliation
-from app.digests.restoring import RestoreReport
+from app.digests.after_restore import RestoreReport
 from app.errors import Conflict, InvalidInput
 from app.storage import backup, webhook_endpoints
 from app.storage.database import Database

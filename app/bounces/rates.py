@@ -15,7 +15,7 @@ from app.delivery import ledger
 from app.delivery.receivers import PROVIDERS, provider_of
 from app.storage import audit_log
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 WINDOW = timedelta(days=7)  # for pausing and warnings
 MIN_COMPLAINTS = 3  # so that one subscriber of a short list does not stop all mail

@@ -10,11 +10,11 @@ import typer
 
 from app import clock, logs, maintenance
 from app.cli import output
-from app.digests.restoring import RestoreReport
+from app.digests.after_restore import RestoreReport
 from app.settings import check_database_url
 from app.storage import backup as backups
 from app.storage.database import Database
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 
 def _database_url(value: str | None) -> str | None:

@@ -16,7 +16,7 @@ from app.digests.explanation_text import format_score
 from app.digests.explanation_types import Explanation, InterestMatch
 from app.relevance import scoring
 from app.storage.models import DeliveryState, Subscriber, SubscriberState, Suppression
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import Skip
 
 MAILS_SHOWN, EVENTS_SHOWN = 20, 10

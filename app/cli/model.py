@@ -9,7 +9,7 @@ import typer
 from app import clock, pipeline
 from app.cli import output
 from app.storage import audit_log
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 models = typer.Typer(no_args_is_help=True, help="Train relevance models on the archive, and list them.")
 

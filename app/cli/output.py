@@ -25,7 +25,7 @@ from app.papers import archive_lists, listings, source_registry
 from app.settings import Settings, load
 from app.storage import api_keys, demo_clock, schema
 from app.text import dates
-from app.text.display import sentence
+from app.text.in_words import sentence
 from app.types import Digest, Skip
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d)?")

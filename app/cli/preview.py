@@ -13,7 +13,7 @@ from app import clock, pipeline, subscribers
 from app.cli import output
 from app.relevance import suggestions
 from app.subscribers import Preferences
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import Digest, Interest, Skip
 
 

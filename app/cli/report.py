@@ -11,7 +11,7 @@ from app import clock
 from app.cli import output
 from app.doctor import daily_report, operator_mail
 from app.errors import InvalidSettings
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 
 def report(

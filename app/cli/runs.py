@@ -10,7 +10,7 @@ from sqlmodel import col, select
 from app.cli import output
 from app.errors import NotFound
 from app.storage.models import JobRun
-from app.text.display import format_counts
+from app.text.in_words import format_counts
 
 
 def runs(

@@ -19,7 +19,7 @@ from app.errors import InvalidInput, NotFound
 from app.storage import audit_log
 from app.storage.models import SendingPause
 from app.text import dates
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import MailKind
 
 sending = typer.Typer(

@@ -15,11 +15,11 @@ from app import clock, pipeline
 from app.cli import output
 from app.errors import InvalidInput
 from app.papers import source_registry
+from app.papers.source_trial import TrialResult
 from app.papers.sources.allowed_addresses import Allowed
-from app.papers.trial import TrialResult
 from app.settings import Settings
 from app.storage import audit_log
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import SourceKind
 
 sources = typer.Typer(

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from app import clock, maintenance, subscribers
 from app.cli import output
 from app.delivery import ledger
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 
 def import_subscribers(

@@ -17,7 +17,7 @@ from app.errors import Conflict
 from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import Preferences
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import Cadence, EmptyDigestPolicy, Interest, SendOutcome, Skip
 
 group = typer.Typer(

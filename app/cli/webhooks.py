@@ -15,7 +15,7 @@ from app import webhooks as sending
 from app.cli import output
 from app.storage import audit_log, webhook_endpoints
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 webhooks = typer.Typer(no_args_is_help=True, help="Send events to your own URLs.")
 

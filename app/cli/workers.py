@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.cli import output
-from app.storage import workers as registry
+from app.storage import worker_registry as registry
 
 
 def workers(as_json: output.AsJson = False) -> None:

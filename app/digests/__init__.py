@@ -5,6 +5,7 @@ interest_matching match each distinct interest and muted text once; what to tell
 planning          write one delivery, or one skip with its reason, for everyone who is due
 clock_check       refuse to plan while the clocks differ
 ranking           PURE: subscribers × papers → the papers above the floor, best first
+too_few_papers    PURE: when a digest with too few papers is held back
 selection         PURE: quotas, the best paper of each interest, diversity by MMR
 updates           find news of papers that subscribers were sent or liked
 notes             PURE: the headings and notes of a digest: why none was sent, what was left out
@@ -15,6 +16,6 @@ explanation_text  the one-sentence summary of these facts
 backtesting       the digests that interests would have produced on recent days
 hiding            hide a paper, also from the digests that wait to be sent
 operator_changes  an operator's changes of a paper, with the audit log
-restoring         hold the digests that may have left since a backup was made
+after_restore     hold the digests that may have left since a backup was made
 reconciliation    compare the ledger with an independent count of who was due
 """

@@ -21,7 +21,7 @@ from app.digests.interest_matching import InterestMatcher
 from app.papers import canonical_rows, listings, paper_views
 from app.papers.sources import calendar
 from app.relevance import trending, user_profile
-from app.relevance.index_cache import IndexCache
+from app.relevance.match_index_cache import IndexCache
 from app.relevance.model_store import ModelStore
 from app.settings import Settings
 from app.storage.database import Database

@@ -11,11 +11,12 @@ import itertools
 
 import numpy as np
 
-from app.digests import notes, selection
+from app.digests import notes, selection, too_few_papers
 from app.digests.ranking import CandidatePool, Ranked
 from app.digests.selection import BY_PROFILE, SelectedPaper, Selection
-from app.papers import display
+from app.papers import bylines
 from app.relevance import reasons
+from app.text import summarizer
 from app.types import CardReason, Digest, DigestItem, EmptyDigestPolicy, PaperView, Section, Skip
 
 MAX_SHARED_ITEMS = 100_000  # of a run; some 30 megabytes
@@ -29,7 +30,7 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
         if request.interests and request.when_empty is EmptyDigestPolicy.SKIP:
             return Skip(notes.nothing_matched(edition, ranked, considered))
         return _trending_digest(edition, ranked, considered)
-    if selection.is_too_small(ranked, selected):
+    if too_few_papers.must_wait(ranked, selected):
         return Skip(notes.too_few_papers(len(selected), request))
     by_interest: dict[str, list[SelectedPaper]] = {interest.text: [] for interest in request.interests}
     by_interest[BY_PROFILE.text] = []
@@ -107,9 +108,9 @@ def _item(paper: PaperView, pool: CandidatePool, reason: CardReason) -> DigestIt
         fields = pool.card_fields[paper.id] = {
             "paper_id": paper.id,
             "title": paper.title,
-            "authors": display.byline(paper.authors, paper.author_count),
+            "authors": bylines.byline(paper.authors, paper.author_count),
             "organization": paper.organization,
-            "summary": display.summary(paper),
+            "summary": summarizer.summary(paper.title, paper.tldr, paper.abstract),
             "trend": trend.words,
             "url": paper.url,
             "pdf_url": paper.pdf_url,
@@ -118,7 +119,7 @@ def _item(paper: PaperView, pool: CandidatePool, reason: CardReason) -> DigestIt
             "published_on": paper.published_on.isoformat() if paper.published_on else "",
             "comments": paper.comments,
             "summary_by": paper.tldr_by,
-            "short_authors": display.short_byline(paper.authors, paper.author_count),
+            "short_authors": bylines.short_byline(paper.authors, paper.author_count),
             "votes": paper.upvotes,
             "trend_note": trend.note,
             "stars": paper.stars,

@@ -9,7 +9,7 @@ from app.digests import ranking
 from app.digests.explanation_types import Explanation, OutrankedBy, PastDelivery, RankPosition, SubscriberNow
 from app.digests.selection import SelectionOutcome
 from app.storage.models import DeliveryState, SubscriberState
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 NEAR_DUPLICATE = 0.5  # at this similarity or above, two papers are described as saying much the same
 

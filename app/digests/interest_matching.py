@@ -16,7 +16,7 @@ from cachetools import FIFOCache
 from app.digests import notes, ranking
 from app.errors import InvalidInterest
 from app.relevance import matching, query_language, reasons, suggestions, translations
-from app.relevance.index_cache import IndexCache
+from app.relevance.match_index_cache import IndexCache
 from app.relevance.model import RelevanceModel
 from app.relevance.suggestions import InterestHint
 from app.types import CardReason, Interest, PaperView

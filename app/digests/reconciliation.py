@@ -20,7 +20,7 @@ from sqlmodel import Session
 from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.storage.models import DeliveryState as State
 from app.subscribers import schedule
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import Cadence, MailKind
 
 DAY = timedelta(days=1)

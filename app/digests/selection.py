@@ -329,13 +329,3 @@ def select_beyond_interests(ranked: Ranked, selected: Sequence[SelectedPaper]) -
         and (choice.paper.id in ranked.pool.pinned or trending.is_well_voted(ranked.pool.trend(choice.paper)))
     )
     return list(itertools.islice(well_voted, room))
-
-
-def is_too_small(ranked: Ranked, selected: Sequence[SelectedPaper]) -> bool:
-    """Return whether to hold the selected papers back, because they are fewer than the subscriber's minimum.
-
-    They are sent anyway if one of them will be too old for the next digest.
-    """
-    request, today = ranked.request, ranked.pool.today
-    expires = any((each.paper.last_listed_on or today) < request.expires_on for each in selected)
-    return len(selected) < request.min_papers and not expires

@@ -17,7 +17,7 @@ from app.doctor.findings import Finding, error, ok, warning
 from app.errors import InvalidSettings
 from app.mail import dkim
 from app.settings import Settings
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 PREFIX = "PAPERBOY_"
 SETTING_NAMES = {PREFIX + name.upper() for name in Settings.model_fields}

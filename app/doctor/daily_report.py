@@ -19,7 +19,7 @@ from app.errors import InvalidInput
 from app.papers import listings, source_registry, sources
 from app.storage import job_runs, locks
 from app.storage.models import SubscriberState
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import OperatorReport, ReportSection
 
 DAY = timedelta(days=1)

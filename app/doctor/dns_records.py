@@ -15,7 +15,7 @@ from app.doctor.findings import Finding, Level, error, ok, warning
 from app.errors import InvalidSettings
 from app.mail import dkim
 from app.settings import Settings
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 
 def check(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> Iterator[Finding]:

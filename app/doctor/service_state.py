@@ -23,10 +23,10 @@ from app.errors import ClockError
 from app.papers import picture_fetching, polling, source_history, source_registry
 from app.relevance import model_store
 from app.settings import Settings
-from app.storage import api_keys, job_runs, schema, webhook_endpoints, workers
+from app.storage import api_keys, job_runs, schema, webhook_endpoints, worker_registry
 from app.storage.database import Database
 from app.storage.models import SendingPause, Source
-from app.text.display import count_of
+from app.text.in_words import count_of
 
 RECENTLY = timedelta(hours=1)
 LATE = timedelta(minutes=5)  # the schedule runs every minute
@@ -261,7 +261,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
 
 def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
     """Check the heartbeats of the processes that run jobs, and that no job has failed or is stuck."""
-    statuses = workers.statuses(session)
+    statuses = worker_registry.statuses(session)
     lost = [status for status in statuses if status.lost]
     for status in lost:
         fix = "find out why it died, and start it again; its mails are recovered, and it is listed for a day"
@@ -271,7 +271,7 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
     elif lost:
         fix = "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`"
         yield error("workers", "no process runs jobs", fix)
-    for each in workers.job_counts(session):
+    for each in worker_registry.job_counts(session):
         since = f"since {each.since:%Y-%m-%d %H:%M} UTC"
         if each.state == "failed" and now - each.newest < RECENTLY:
             fix = f"run `paperboy jobs list_jobs task={each.job} status=failed`; the log says why"

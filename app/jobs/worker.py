@@ -35,7 +35,7 @@ from app import clock
 from app.application import Application
 from app.jobs import schedule
 from app.jobs.schedule import Job, Lane
-from app.storage import workers
+from app.storage import worker_registry
 
 UPKEEP_JOBS = 4  # of the upkeep lane, that a process runs side by side
 HEARTBEAT_SECONDS, STALLED_SECONDS = 10.0, 30.0  # of each lane; stalled: without a heartbeat
@@ -127,7 +127,7 @@ class Worker:
     def _has_spare_process(self, recruits: int) -> bool:
         """Return whether any registered process has not been recruited for a job yet."""
         with self._app.db.read() as session:
-            alive = [status for status in workers.statuses(session) if not status.lost]
+            alive = [status for status in worker_registry.statuses(session) if not status.lost]
         return recruits + 1 < len(alive)
 
     def _add_periodic(

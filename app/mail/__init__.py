@@ -3,7 +3,7 @@
 render        templates → subject, text and HTML
 card_facts    PURE: the line of facts on a card: votes, organisation, authors, …
 text_limits   PURE: a paper's texts → short and safe enough for its card and for Gmail
-marks         PURE: an item → marked words, and the words that the marks cannot show
+marked_words  PURE: an item → marked words, and the words that the marks cannot show
 subject_line  PURE: titles → the subject of a digest
 fragments     the parts of digests that many messages share, rendered and encoded once
 headers       the headers of bulk mail, and Reply-To

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
-from app.text.display import count_of, with_ltr_mark
+from app.text.direction import with_ltr_mark
+from app.text.in_words import count_of
 from app.types import DigestItem
 
 

@@ -19,14 +19,24 @@ from markupsafe import escape
 from app import links
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
-from app.mail import card_facts, dkim, fragments, headers, marks, message, render, subject_line, text_limits
+from app.mail import (
+    card_facts,
+    dkim,
+    fragments,
+    headers,
+    marked_words,
+    message,
+    render,
+    subject_line,
+    text_limits,
+)
 from app.mail.fragments import Fragments, Line, SectionLayout, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK
 from app.mail.render import Renderer
 from app.mail.text_limits import LIMIT_STEPS, MAX_HTML_BYTES, PREVIEW_TITLES
 from app.relevance import query_language
 from app.settings import Settings
-from app.text import display, shortening
+from app.text import characters, direction, in_words, shortening, wrapping
 from app.types import Digest, MailKind, MailRequest, OperatorReport, OutgoingMail
 
 # The tokens in a digest: one for the links in all cards, and one for each link in the footer. All but
@@ -298,8 +308,8 @@ def _program_fingerprint(templates: Path) -> blake2b:
     """Return a hash of templates, code and library versions, which stay the same while the process runs."""
     versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2")]
     state = blake2b(repr(versions).encode(), digest_size=16)
-    modules = (card_facts, dkim, fragments, marks, message, render, subject_line, text_limits)
-    used = (display, shortening, query_language, links)
+    modules = (card_facts, dkim, fragments, marked_words, message, render, subject_line, text_limits)
+    used = (characters, direction, in_words, shortening, wrapping, query_language, links)
     code = [Path(str(module.__file__)) for module in (*modules, *used)]
     for path in [Path(__file__), *code, *sorted(templates.rglob("*.*"))]:
         state.update(path.read_bytes())

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from markupsafe import escape
 
 from app.links import TOKEN_CHARS, LinkSigner, Purpose
-from app.mail import headers, marks, message, render, subject_line, text_limits
+from app.mail import headers, marked_words, message, render, subject_line, text_limits
 from app.mail.render import DigestCard, Fragment, Renderer
 from app.mail.text_limits import LIMIT_STEPS, TextLimits
 from app.types import DigestItem, MailKind, PaperUpdate, Section
@@ -29,7 +29,7 @@ _SHARED_FIELDS = tuple(
 )
 _cache_key = attrgetter("reason", "marks", *_SHARED_FIELDS)
 _TOKENS = {purpose.value for purpose in Purpose}
-_PLACEHOLDER = re.compile("\x01(\\w+)\x02")  # texts contain no control characters: see display.safe_line
+_PLACEHOLDER = re.compile("\x01(\\w+)\x02")  # texts contain no control characters: see characters.safe_line
 _ANY_TOKEN = "T" * TOKEN_CHARS
 
 
@@ -142,14 +142,14 @@ class Fragments:
         reason, item_marks, *shared = key
         paper = self._paper(tuple(shared), limits, is_lead)
         item = DigestItem(**dict(zip(_SHARED_FIELDS, shared, strict=True)), reason=reason, marks=item_marks)
-        marked = marks.mark(item, paper.item)
+        marked = marked_words.mark(item, paper.item)
         line = self._reason(text_limits.truncated_line(marked.reason, limits.reason))
         values = {
             "title": message.quoted_printable_lines(marked.title), "reason": line.html,
             "summary": message.quoted_printable_lines(marked.summary),
         }  # fmt: skip
         before, between, after = _fill(paper.html, values)
-        lines = marks.mark_lines(item, paper.item)
+        lines = marked_words.mark_lines(item, paper.item)
         (text,) = _fill(
             paper.text,
             {
@@ -176,7 +176,7 @@ class Fragments:
         item = text_limits.fit_to_limits(without_reason, limits, is_lead=is_lead)
         links = self._signer.feedback_links(item.paper_id, _placeholder(Purpose.FEEDBACK))
         title, summary, reason = map(_placeholders, ("title", "summary", "reason"))
-        lines = marks.MarkedLines(title.text, summary.text)
+        lines = marked_words.MarkedLines(title.text, summary.text)
         card = self._renderer.card(DigestCard(item, title.html, summary.html, reason, lines, is_lead), links)
         preview_title = _encode_html(text_limits.preview_title(item.title))
         return EncodedPaper(item, preview_title, _split(str(card.html)), _split(card.text), card.link_count)

@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose, lifetime_in_words
-from app.mail import card_facts, headers, marks, subject_line
+from app.mail import card_facts, headers, marked_words, subject_line
 from app.mail.text_limits import (
     LIMIT_STEPS,
     MAX_HTML_BYTES,
@@ -39,7 +39,10 @@ from app.mail.text_limits import (
 from app.relevance.query_language import describe
 from app.settings import Settings
 from app.storage.database import ROOT
-from app.text.display import count_of, is_rtl, safe_line, with_ltr_mark, wrap
+from app.text.characters import safe_line
+from app.text.direction import is_rtl, with_ltr_mark
+from app.text.in_words import count_of
+from app.text.wrapping import wrap
 from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, PaperUpdate, RenderedMail
 
 FOLDER = ROOT / "templates" / "email"
@@ -72,7 +75,7 @@ class DigestCard:
     title: Markup
     summary: Markup
     reason: Fragment
-    lines: marks.MarkedLines  # the title and the summary in the text part
+    lines: marked_words.MarkedLines  # the title and the summary in the text part
     is_lead: bool  # the digest's first paper, which is larger
 
 
@@ -135,9 +138,9 @@ class Renderer:
                     fitted = fit_to_limits(item, limits, is_lead=not items)
                     token = self._token(request, Purpose.FEEDBACK, 0)
                     links = self._signer.feedback_links(fitted.paper_id, token)
-                    marked = marks.mark(item, fitted)
+                    marked = marked_words.mark(item, fitted)
                     reason = self.reason(truncated_line(marked.reason, limits.reason))
-                    lines = marks.mark_lines(item, fitted)
+                    lines = marked_words.mark_lines(item, fitted)
                     card = DigestCard(fitted, marked.title, marked.summary, reason, lines, is_lead=not items)
                     cards.append(numbered(self.card(card, links), len(items) + 1))
                 except Exception:  # the message is sent without it

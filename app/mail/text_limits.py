@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from app.text.display import safe_line
+from app.text.characters import safe_line
 from app.text.shortening import shorten, shorten_at_clause
 from app.types import DigestItem
 

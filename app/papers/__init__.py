@@ -5,7 +5,7 @@ bibliography          PURE: convert pasted or uploaded reference lists to record
 source_registry       the configured sources: add, change, pause
 poll_schedule         when each source is polled: intervals, back-off, leases
 source_history        the polls of each source: counts, rejected rows, errors; which source is silent
-trial                 try a source before it is added; store nothing
+source_trial          try a source before it is added; store nothing
 polling               poll the sources that are due, read files, store their papers
 rechecking            ask the sources again about papers that were sent or liked
 ingest                records → new, merged, changed, unchanged or rejected rows
@@ -26,7 +26,7 @@ listings              the days on which sources listed papers; the most voted pa
 archive_lists         lists of papers: filtered by day, source and code, or searched by operators
 updated_papers        papers that were withdrawn or got code after they were sent
 search_feed           read the archive for the search index
-display               PURE: format a paper's authors and summary for e-mails and pages
+bylines               PURE: a paper's authors in one line
 pictures              the pictures of papers, as pages show them
 picture_fetching      fetch the pictures of recently listed papers
 picture_encoding      PURE: decode an untrusted picture, encode a small copy of it

@@ -3,14 +3,14 @@
 query_language   PURE: what a subscriber typed → words, phrases, exclusions, `author:`, `org:`, `cat:`
 mute_suggestions  PURE: words of a paper that its reader may want to mute
 vocabulary       PURE: the words of papers, as they are spelled
-spelling         PURE: misspelt words → the words that they most likely mean
+misspellings     PURE: misspelt words → the words that they most likely mean
 translations     PURE: terms of the field in other languages → English
 suggestions      PURE: interests in the words of the archive, and what to ask for instead
 bm25             PURE: papers as rows of term weights: BM25F, TF-IDF
 vector_space     PURE: the LSA space of an archive, and its examples
 model            PURE: term statistics, abbreviations and LSA learned from the archive
 model_store      train, store, load and verify models
-index_cache      the last few match indexes
+match_index_cache the last few match indexes
 phrase_index     PURE: finding exact phrases in many papers at once
 filters          PURE: required and excluded phrases, authors, organisations, categories
 organizations    PURE: organisations that subscribers type as plain words
@@ -23,11 +23,11 @@ reasons          PURE: the texts on cards that say why a paper is shown
 trending         PURE: votes over time → a score
 trend_notes      PURE: votes over time → a note on a card: “6 → 81 votes since yesterday”
 scoring          PURE: matrices of words and meaning → agreement → relevance, and their weights
-index_folder     the versions of the search index on disk
+search_index_folder the versions of the search index on disk
 search_index     one version: writing and reading it
-index_fields     the fields of the search index; queries as the index understands them
+search_index_fields the fields of the search index; queries as the index understands them
 paper_records    PURE: what ranking needs to know of a paper, as bytes
-index_updates    bring the search index up to date with the archive
+search_index_updates bring the search index up to date with the archive
 candidate_ranking  find candidates in the search index, and rank them
 archive_search   search the whole archive
 """

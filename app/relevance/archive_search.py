@@ -19,14 +19,14 @@ from app import clock
 from app.errors import DamagedIndex, NotReady
 from app.papers import archive_lists, paper_views
 from app.papers.archive_lists import PaperFilter
-from app.relevance import index_updates
+from app.relevance import search_index_updates
 from app.relevance.candidate_ranking import CandidateRanker, RankedPapers
-from app.relevance.index_fields import ListingFilter
-from app.relevance.index_folder import mark_damaged
-from app.relevance.index_updates import IndexUpdater
 from app.relevance.model_store import ModelStore
 from app.relevance.query_language import Query
 from app.relevance.search_index import IndexReader
+from app.relevance.search_index_fields import ListingFilter
+from app.relevance.search_index_folder import mark_damaged
+from app.relevance.search_index_updates import IndexUpdater
 from app.storage.database import Database
 from app.storage.models import Source
 from app.types import PaperView
@@ -108,7 +108,7 @@ class ArchiveSearch:
         Checks are at least `index_updates.CHECK_INTERVAL` apart. Between them, return False.
         """
         if self._next_check_at is None or self._next_check_at <= now:
-            self._next_check_at = now + index_updates.CHECK_INTERVAL
+            self._next_check_at = now + search_index_updates.CHECK_INTERVAL
             return self._updater.is_needed(session, now)
         return False
 

@@ -15,16 +15,16 @@ import numpy as np
 from app.relevance import organizations, scoring
 from app.relevance.bm25 import Matrix
 from app.relevance.filters import required_fields
-from app.relevance.index_fields import (
+from app.relevance.query_examples import QueryBatch
+from app.relevance.query_language import Query
+from app.relevance.search_index import Hits, IndexReader
+from app.relevance.search_index_fields import (
     ListingFilter,
     QueryBuilder,
     key_of_beginning,
     key_of_inner_word,
     key_of_whole_name,
 )
-from app.relevance.query_examples import QueryBatch
-from app.relevance.query_language import Query
-from app.relevance.search_index import Hits, IndexReader
 from app.text.tokenizer import stem_all
 from app.types import PaperView
 

@@ -12,8 +12,8 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from app.papers import display
 from app.relevance.bm25 import Idf
+from app.text import summarizer
 from app.text.abbreviations import Abbreviations
 from app.text.names import words_of_name, words_of_organization
 from app.text.shortening import FUNCTION_WORDS
@@ -58,7 +58,9 @@ class PaperText:
     @cached_property
     def card(self) -> PaperText:
         """The title, and the summary on the paper's card."""
-        return PaperText(replace(self.paper, abstract=display.summary(self.paper)), self.abbreviations)
+        own = self.paper
+        summary = summarizer.summary(own.title, own.tldr, own.abstract)
+        return PaperText(replace(own, abstract=summary), self.abbreviations)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:

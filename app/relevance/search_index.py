@@ -24,7 +24,7 @@ import tantivy
 
 from app.errors import CorruptModel, DamagedIndex
 from app.papers.search_feed import SearchablePaper
-from app.relevance import index_fields, index_folder, paper_records
+from app.relevance import paper_records, search_index_fields, search_index_folder
 from app.relevance.model import RelevanceModel
 from app.relevance.paper_records import PaperRecords
 from app.text.tokenizer import stem_all, without_stopwords
@@ -64,8 +64,8 @@ def _connect(version: Path) -> sqlite3.Connection:
 
 
 def _open_texts(version: Path) -> tantivy.Index:
-    index = tantivy.Index(index_fields.schema(), path=str(version / "texts"))
-    index_fields.register_tokenizer(index)
+    index = tantivy.Index(search_index_fields.schema(), path=str(version / "texts"))
+    search_index_fields.register_tokenizer(index)
     return index
 
 
@@ -134,7 +134,7 @@ class IndexWriter:
         rows = []
         for indexed, stems, terms, vector in zip(papers, written, folded, vectors, strict=True):
             view = indexed.paper.view
-            self._writer.add_document(index_fields.document(indexed.paper, stems, terms, model))
+            self._writer.add_document(search_index_fields.document(indexed.paper, stems, terms, model))
             rows.append((view.id, indexed.version, paper_records.encode(view, terms, vector)))
         self._records.executemany("INSERT OR REPLACE INTO paper VALUES (?, ?, ?)", rows)
         self.indexed += len(papers)
@@ -203,7 +203,7 @@ class IndexReader:
         self.version, self.model = version, model
         self._dimensions = model.space.projection.shape[1] if model.space else 0
         with _damage_reported():
-            index_folder.hold(version, self)
+            search_index_folder.hold(version, self)
             self._texts = _open_texts(version)
             self._texts.config_reader("manual")
             self._records = _connect(version)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from app.relevance import query_language, translations
+from app.relevance.misspellings import SpellChecker
 from app.relevance.model import RelevanceModel
-from app.relevance.spelling import SpellChecker
 from app.text.tokenizer import WORD, content_stems, fold_accents, stem_all, without_stopwords
 
 MIN_KNOWN = 2  # a word in this many papers is an English one

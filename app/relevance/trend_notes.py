@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import PaperView
 
 MOMENTUM_WINDOW = timedelta(days=3)

@@ -8,7 +8,7 @@ backup          all tables and journals in a file, and back
 locks           locks with a lease: one process at a time runs a job
 demo_clock      the clock of the demo, which a file beside its database records
 live_processes  detect which processes are alive, from locks that are released when they die
-workers         the processes that run jobs, with heartbeats, and the jobs that wait, run or have failed
+worker_registry the processes that run jobs, with heartbeats, and the jobs that wait, run or have failed
 hit_counters    rate-limit counters that all processes share
 job_runs        the record of each run of a job
 audit_log       changes that operators made

@@ -18,7 +18,7 @@ from app.errors import InvalidInput
 from app.storage.models import SubscriberState
 from app.subscribers.address import normalise_address
 from app.subscribers.preferences import Preferences, check
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 SEPARATOR = ";"  # between interests, and between muted queries

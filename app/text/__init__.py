@@ -1,6 +1,6 @@
 """PURE functions on text.
 
-characters     normal form C; removing invisible and direction-changing characters
+characters     normal form C; one safe line, without invisible and direction-changing characters
 sanitize       untrusted values → clean text, numbers, URLs
 identifiers    untrusted values → arXiv ids and DOIs
 dates          untrusted values → dates
@@ -8,8 +8,10 @@ latex          LaTeX → Unicode
 tokenizer      tokens, stems, stop words
 names          names of people and organisations, as they are compared
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
-display        one safe line, wrapped lines, text direction
+in_words       counts and messages in words
+direction      right-to-left texts
+wrapping       wrapped lines
 shortening     texts cut between words, titles cut to the name before the colon
-openings       sentences without the words that refer to the sentence before
+sentence_openings sentences without the words that refer to the sentence before
 summarizer     the most informative sentence of an abstract
 """

@@ -16,6 +16,7 @@ _UNWANTED = re.compile(
 )
 MAX_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
 _MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MAX_MARKS}}})[^\w\s\x00-\x7f]+")
+_DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 
 
 def normalize(text: str) -> str:
@@ -37,3 +38,12 @@ def unescape_html(markup: str) -> str:
         return html.unescape(markup)
     except ValueError:
         return markup
+
+
+def safe_line(text: str) -> str:
+    """Return untrusted text as one line, without control characters or marks that change text direction."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
+    encodable = text.encode("utf-8", "replace").decode()  # without lone surrogates
+    printable = (char if unicodedata.category(char) != "Cc" else " " for char in encodable)
+    return " ".join("".join(printable).translate(_DIRECTION_MARKS).split())

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from app.text import openings
+from app.text import sentence_openings
 from app.text.tokenizer import content_stems
 
 LIMIT = 320  # characters of a summary
@@ -68,6 +68,14 @@ POINTS = (3.3, 2.4, 5.4, -3.5, -1.4, -1.2, -2.0)
 
 
 @lru_cache(maxsize=4_096)
+def summary(title: str, own: str, abstract: str) -> str:
+    """Return the summary that a source gives of a paper, if it is short enough; otherwise, summarize.
+
+    `own` is the source's summary, or "".
+    """
+    return own if 0 < len(own) <= LIMIT else summarize(title, own or abstract)
+
+
 def summarize(title: str, abstract: str) -> str:
     """Return the most informative sentence of an abstract, or "" if the abstract is empty.
 
@@ -79,7 +87,7 @@ def summarize(title: str, abstract: str) -> str:
 
 def extract(parts: Sequence[str], best: int) -> str:
     """Return the sentence at index `best`, joined with the next one if brief or shortened if too long."""
-    sentence = openings.without_opening(parts[best])
+    sentence = sentence_openings.without_opening(parts[best])
     following = parts[best + 1 : best + 2]
     together = " ".join([sentence, *following])
     if len(sentence) < BRIEF and len(together) <= LIMIT and not any(map(_WHERE_TO_FIND_IT.search, following)):
@@ -108,7 +116,7 @@ def features(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
             place / last,
             bool(_OTHERS.search(part)),
             bool(_LEANS.search(part)),
-            place > 0 and openings.refers_back(openings.without_opening(part)),
+            place > 0 and sentence_openings.refers_back(sentence_openings.without_opening(part)),
         )
         for place, part in enumerate(parts)
     ]

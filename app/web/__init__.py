@@ -4,11 +4,11 @@ site               join the parts below into one application
 pages              what people see in a browser; no page module imports another
 api                the admin API
 admin              the operator's pages
-webhooks           receive bounce and complaint notices from providers
+bounce_webhooks    receive bounce and complaint notices from providers
 monitoring         health and metrics
 security           response headers, size limits, the origin of a form
 visitors           the address of a client, and the network that counts as one visitor
-form_limits        limits for forms that send mail
+form_throttle      limits for forms that send mail
 proof_of_work      the ALTCHA challenges above these limits, and their proofs
 background         send mail and run jobs after the response
 rate_limits        how often a key or a visitor may send requests
@@ -22,7 +22,7 @@ feedback_overview  a subscriber's feedback as the preferences pages show it
 paper_cards        papers as pages show them
 vote_chart         the chart of votes on a paper's page
 templating         Jinja environment, filters and static files
-signed_links       verify the signed link in a path; responses that must not be cached
+link_access        verify the signed link in a path; responses that must not be cached
 http_cache         conditional responses, and a cache that keeps responses for some minutes
 feed_formats       entries → Atom and JSON Feed
 errors             exceptions → status and page

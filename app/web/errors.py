@@ -32,7 +32,7 @@ from app.errors import (
 )
 from app.papers import bibliography
 from app.storage.database import is_unavailable
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.web import request_bodies, security
 from app.web.templating import page
 

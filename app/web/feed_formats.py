@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from app.text.display import safe_line
+from app.text.characters import safe_line
 
 ATOM, JSON = "application/atom+xml", "application/feed+json"
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0

@@ -29,7 +29,7 @@ from app.delivery.warm_up import WarmUp, WarmUpStatus
 from app.digests import planning, reconciliation
 from app.papers import source_registry
 from app.relevance import model_store
-from app.storage import job_runs, schema, workers
+from app.storage import job_runs, schema, worker_registry
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -179,14 +179,14 @@ def _warm_up_metrics(status: WarmUpStatus | None) -> Iterator[Metric]:
 
 
 def _worker_metrics(session: Session) -> Iterator[Metric]:
-    statuses = workers.statuses(session)
+    statuses = worker_registry.statuses(session)
     lost = sum(status.lost for status in statuses)
     numbers = [("alive", len(statuses) - lost), ("lost", lost)]
     yield _gauges("workers", "Processes that run jobs.", "state", numbers)
     seen = [(status.name, status.seen_at.timestamp()) for status in statuses]
     yield _gauges("worker_seen_timestamp_seconds", "Time of a worker's last heartbeat.", "worker", seen)
     counts = GaugeMetricFamily("paperboy_jobs", "Jobs on PostgreSQL by state.", labels=["job", "state"])
-    for each in workers.job_counts(session):
+    for each in worker_registry.job_counts(session):
         counts.add_metric([each.job, each.state], each.count)
     yield counts
 

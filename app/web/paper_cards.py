@@ -10,12 +10,13 @@ from threading import Lock
 
 from sqlmodel import Session
 
-from app.papers import display, listings, paper_views, pictures
+from app.papers import bylines, listings, paper_views, pictures
 from app.papers.listings import ListingView
 from app.papers.pictures import Picture
 from app.relevance import trending
 from app.relevance.suggestions import TopicIndex
 from app.storage.database import Database
+from app.text import summarizer
 from app.types import PaperView, Trend
 from app.web.vote_chart import VoteChart, vote_chart
 
@@ -166,8 +167,8 @@ def with_pictures(session: Session, plain: Sequence[PaperCard]) -> tuple[PaperCa
 
 
 def _card(paper: PaperView, trend: Trend) -> PaperCard:
-    byline = display.byline(paper.authors, paper.author_count)
-    return PaperCard(paper, byline, display.summary(paper), trend)
+    byline = bylines.byline(paper.authors, paper.author_count)
+    return PaperCard(paper, byline, summarizer.summary(paper.title, paper.tldr, paper.abstract), trend)
 
 
 class Suggestions:

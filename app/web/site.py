@@ -18,9 +18,10 @@ from app.web import (
     admin,
     api,
     background,
+    bounce_webhooks,
     capacity,
     errors,
-    form_limits,
+    form_throttle,
     http_cache,
     monitoring,
     paper_cards,
@@ -28,7 +29,6 @@ from app.web import (
     security,
     telemetry,
     templating,
-    webhooks,
 )
 from app.web.admin.timing import Timing
 from app.web.pages import (
@@ -70,7 +70,7 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     site.state.timing = Timing()
     site.state.templates = templating.environment(app.settings)
     site.state.capacity = limits = capacity.Capacity(app.settings)
-    site.state.form_limits = form_limits.FormLimits(
+    site.state.form_limits = form_throttle.FormLimits(
         app.db, app.settings.signups_per_hour, app.settings.secret_keys
     )
     site.state.answer_delay = background.ANSWER_DELAY if is_public else 0.0
@@ -91,7 +91,7 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     for module in PAGES:
         site.router.routes.extend(module.router.routes)
     admin.install(site)
-    for path, mounted in (("/api", api.create(app, limits)), ("/hooks", webhooks.create(app, limits))):
+    for path, mounted in (("/api", api.create(app, limits)), ("/hooks", bounce_webhooks.create(app, limits))):
         mount = Mount(path, mounted)
         # By default, a path with a newline is not matched, and would get an HTML page.
         mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)

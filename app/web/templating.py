@@ -20,14 +20,14 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 from starlette.types import Scope
 
-from app.mail import marks
-from app.mail.marks import MarkedTexts
+from app.mail import marked_words
+from app.mail.marked_words import MarkedTexts
 from app.papers import bibliography
 from app.relevance import query_language
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState
-from app.text.display import count_of, format_counts, sentence
+from app.text.in_words import count_of, format_counts, sentence
 from app.types import DigestItem
 
 STATIC = Path(__file__).parent / "static"
@@ -89,7 +89,7 @@ def page(
 
 def mark_title(item: DigestItem) -> MarkedTexts:
     """Mark the words of a title as the e-mails do, but without style attributes, which pages forbid."""
-    marked = marks.mark(item, replace(item, summary=""))
+    marked = marked_words.mark(item, replace(item, summary=""))
     title = _MAIL_MARK.sub(r"<mark>\1</mark>", str(marked.title))
     return marked._replace(title=Markup(title))  # noqa: S704 - escaped by marks.mark
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import VoteSample
 
 MIN_CHART_POINTS = 5  # fewer say no more than the description

@@ -24,7 +24,7 @@ from app.doctor import configuration
 from app.settings import Settings
 from app.storage import schema
 from app.storage.database import Database
-from app.web import request_bodies, security, signed_links
+from app.web import link_access, request_bodies, security
 from app.web.request_bodies import FormRequest
 
 MEGABYTE = 1_040_000
@@ -201,7 +201,7 @@ def test_form_refused_by_a_busy_database_can_be_resent(
     def locked(*_: object) -> None:
         raise OperationalError("SELECT", {}, sqlite3.OperationalError("database is locked"))
 
-    monkeypatch.setattr(signed_links, "granted", locked)
+    monkeypatch.setattr(link_access, "granted", locked)
     answer = client.post(path.format("x"), files=files)
     assert answer.status_code == 503
     assert ("Send again" in answer.text, "choose your file again" in answer.text) == (is_kept, not is_kept)

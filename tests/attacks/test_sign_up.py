@@ -24,7 +24,7 @@ from app.storage import hit_counters
 from app.storage.models import Delivery, FormSubmission, JobRun, RateLimit, Subscriber, SubscriberState
 from app.subscribers import MatchedReferences, Preferences, SignUp
 from app.types import Interest, MailKind, PaperRecord
-from app.web.form_limits import FormLimits
+from app.web.form_throttle import FormLimits
 from app.web.proof_of_work import Challenge
 from app.web.visitors import network
 from tests.support.mail_server import MailServer

@@ -30,7 +30,7 @@ from app.application import Application
 from app.cli import backup, cli, preview
 from app.cli.output import table
 from app.delivery import ledger
-from app.digests import restoring
+from app.digests import after_restore
 from app.papers import source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
@@ -1401,7 +1401,7 @@ def test_restore_into_another_folder(run: Run, monkeypatch: pytest.MonkeyPatch, 
 def test_restore_summarises_the_editions(days: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An old backup has many. One line counts them and names the first and the last."""
     editions = [str(date(2026, 11, 1) + timedelta(days=number)) for number in reversed(range(days))]
-    report = restoring.RestoreReport(due_since=Counter(dict.fromkeys(editions, 2)))
+    report = after_restore.RestoreReport(due_since=Counter(dict.fromkeys(editions, 2)))
     backup.print_report(report, "9 rows", with_previous=False)
     printed = re.sub(r" *\n", "\n", re.sub(r"(?<=\S) {2,}", "  ", capsys.readouterr().out))
     assert [each for each in printed.splitlines(keepends=True) if "due since" in each] == (
@@ -1445,7 +1445,7 @@ def test_killed_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tm
     run("backup", "b.zip")
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new.db")
     killed_at("app.storage.backup._pause", "restore", "b.zip")
-    killed_at("app.digests.restoring.settle", "restore", "b.zip")
+    killed_at("app.digests.after_restore.settle", "restore", "b.zip")
     assert "a restore is running, or was interrupted" in run("sending", "status").stderr
     assert "is not empty" in run("restore", "b.zip", code=1).stderr
     for file in tmp_path.glob("new.db*"):

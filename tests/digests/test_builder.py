@@ -15,7 +15,7 @@ from app.delivery import ledger
 from app.digests import builder, planning
 from app.digests.builder import DigestBuilder
 from app.relevance import matching, user_profile
-from app.relevance.index_cache import IndexCache
+from app.relevance.match_index_cache import IndexCache
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import Query
 from app.storage.models import Delivery, DeliveryState, DigestContent

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from app.digests import compose, notes, ranking
 from app.digests.ranking import CandidatePool, EvidenceMatrix, RankingRequest, Vector
-from app.papers import display
 from app.relevance.cut_offs import FLOOR
 from app.types import CardReason, Digest, EmptyDigestPolicy, Interest, PaperView, Skip, Trend
 
@@ -450,33 +449,6 @@ def test_exclusions_override_profile_and_trend(
     if isinstance(result, Digest):
         leaked = {item.paper_id for item in result.picks} & muted
         assert all(hits.get(number, 0.0) >= FLOOR for number in leaked)
-
-
-@pytest.mark.parametrize(
-    ("authors", "count", "byline"),
-    [
-        (["Ada"], 1, "Ada"),
-        (["Ada", "Grace"], 2, "Ada and Grace"),
-        (["Ada", "Grace", "Alan"], 3, "Ada, Grace and Alan"),
-        (["Ada", "Grace", "Alan", "Ken"], 664, "Ada, Grace, Alan and 661 more"),
-        ([], 4, "4 authors"),
-        ([], 0, ""),
-    ],
-)
-def test_byline_has_three_names_and_a_count(authors: list[str], count: int, byline: str) -> None:
-    assert display.byline(authors, count) == byline
-
-
-def test_summary_comes_from_the_source_or_the_abstract() -> None:
-    """A long summary of a source is shortened to its most informative sentences."""
-    abstract = (
-        "Readers lose the middle of long documents. We introduce Bookmark, a reader with an index. " * 2
-    )
-    extract = "We introduce Bookmark, a reader with an index. Readers lose the middle of long documents."
-    assert display.summary(PaperView(1, "Bookmark", abstract, tldr="Short.")) == "Short."
-    assert display.summary(PaperView(1, "Bookmark", abstract)) == extract
-    assert display.summary(PaperView(1, "Bookmark", "Other.", tldr=abstract * 2)) == extract
-    assert display.summary(PaperView(1, "Bookmark")) == ""
 
 
 def test_note_explains_the_last_skipped_digest() -> None:

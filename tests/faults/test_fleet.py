@@ -11,7 +11,7 @@ import pytest
 
 from app.application import Application
 from app.settings import Settings
-from app.storage import workers
+from app.storage import worker_registry
 from tests.faults import checks
 from tests.faults.conftest import CONNECTIONS
 from tests.faults.relay_process import RelayProcess
@@ -63,11 +63,11 @@ def test_killed_workers_of_a_fleet(
     doubtful = {name for name, row in checks.rows(app).items() if row.possibly_delivered}
     assert len(doubtful) <= KILLS * CONNECTIONS
     with app.db.read() as session:
-        assert len(workers.statuses(session)) == 4, "the dead are still listed"
+        assert len(worker_registry.statuses(session)) == 4, "the dead are still listed"
     for process in served:
         assert process.is_ended_by_sigterm()
     with app.db.read() as session:
-        assert len(workers.statuses(session)) == KILLS
+        assert len(worker_registry.statuses(session)) == KILLS
     checks.check_everybody(app, relay, names)
 
 
@@ -77,10 +77,10 @@ def lease_owners(app: Application) -> set[str]:
 
 def count_workers(app: Application) -> int:
     with app.db.read() as session:
-        return len(workers.statuses(session))
+        return len(worker_registry.statuses(session))
 
 
 def count_running_jobs(app: Application) -> int:
     """Return the number of jobs that run, or whose process died."""
     with app.db.read() as session:
-        return sum(each.count for each in workers.job_counts(session) if each.state == "running")
+        return sum(each.count for each in worker_registry.job_counts(session) if each.state == "running")

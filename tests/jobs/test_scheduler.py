@@ -19,7 +19,7 @@ from app.doctor import alerts, daily_report
 from app.jobs import schedule, scheduler
 from app.jobs.schedule import Job
 from app.settings import Settings
-from app.storage import live_processes, workers
+from app.storage import live_processes, worker_registry
 from app.storage.models import Lock
 from tests.support import factories
 from tests.support.mail_server import MailServer
@@ -121,7 +121,7 @@ def test_web_app_runs_jobs_if_enabled(
 
 def worker_names(app: Application) -> list[str]:
     with app.db.read() as session:
-        return [status.name for status in workers.statuses(session)]
+        return [status.name for status in worker_registry.statuses(session)]
 
 
 def wait_for_worker(app: Application) -> list[str]:

@@ -22,7 +22,7 @@ from app.application import Application
 from app.jobs import schedule, worker
 from app.jobs.schedule import Job, Lane
 from app.settings import Settings
-from app.storage import workers
+from app.storage import worker_registry
 from app.storage.models import WorkerRow
 from tests.support.postgres_server import PostgresServer
 
@@ -213,7 +213,7 @@ def test_failed_job_is_listed_for_the_operator(
         started.defer("fail_once")
         wait_until(lambda: len(calls) == 2)
     with app.db.read() as session:
-        (count,) = workers.job_counts(session)
+        (count,) = worker_registry.job_counts(session)
     assert (count.job, count.state, count.count) == ("fail_once", "failed", 1)
 
 

@@ -24,16 +24,16 @@ from app.papers.search_feed import SearchablePaper
 from app.relevance import (
     archive_search,
     candidate_ranking,
-    index_folder,
-    index_updates,
     model_store,
     query_language,
+    search_index_folder,
+    search_index_updates,
 )
 from app.relevance.archive_search import ArchiveSearch
-from app.relevance.index_folder import IndexFolder
 from app.relevance.model import RelevanceModel
 from app.relevance.model_store import LoadedModel
 from app.relevance.search_index import IndexReader, IndexWriter
+from app.relevance.search_index_folder import IndexFolder
 from app.storage.models import JobRun, Listing, Paper, VoteCount
 from tests.conftest import NOW
 from tests.support import factories, sample_archive
@@ -168,9 +168,9 @@ def test_waiting_searches_hold_no_database_connection(
 def test_unfinished_index_is_searched(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest papers come first, and the page says how many can be searched so far."""
     old, new = add_papers(app, "Zebra stripes", "Zebra herds")
-    monkeypatch.setattr(index_updates, "PAPERS_PER_BATCH", 1)
-    monkeypatch.setattr(index_updates, "FIRST_PAPERS", 1)
-    monkeypatch.setattr(index_updates, "WINDOW", 1)
+    monkeypatch.setattr(search_index_updates, "PAPERS_PER_BATCH", 1)
+    monkeypatch.setattr(search_index_updates, "FIRST_PAPERS", 1)
+    monkeypatch.setattr(search_index_updates, "WINDOW", 1)
     library = new_search(app)
     updates = library._updater
     update_window = updates._update_window
@@ -322,7 +322,7 @@ def test_other_processes_use_the_version_built_again(app: Application) -> None:
     assert search(library, app, "zebra") == search(other, app, "zebra") == [zebra]
     old = library._updater.folder.version_in_use()
     assert old
-    index_folder.mark_damaged(old)
+    search_index_folder.mark_damaged(old)
     (second,) = add_papers(app, "Zebra herds")
     library.refresh()
     page = other.search(query_language.parse("zebra"), PaperFilter(), 0, 20)
@@ -339,7 +339,7 @@ def test_version_replaced_while_it_is_opened(app: Application, monkeypatch: pyte
     assert search(library, app, "zebra") == [zebra]
     old, model_of = library._updater.folder.version_in_use(), other._updater.model_of
     assert old
-    index_folder.mark_damaged(old)
+    search_index_folder.mark_damaged(old)
     library._opened = None
 
     def replace_first(version: Path, newest: LoadedModel) -> RelevanceModel:
@@ -352,7 +352,7 @@ def test_version_replaced_while_it_is_opened(app: Application, monkeypatch: pyte
     new = library._updater.folder.version_in_use()
     assert new
     assert new != old
-    assert not index_folder.is_damaged(new)
+    assert not search_index_folder.is_damaged(new)
 
 
 def test_missing_index_is_built_again(app: Application) -> None:

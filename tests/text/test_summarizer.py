@@ -134,3 +134,15 @@ def test_hostile_abstract_is_fast(unit: str) -> None:
     began = time.process_time()
     summarizer.summarize("Bookmark", (unit * 20_000)[:20_000])
     assert time.process_time() - began < 3
+
+
+def test_summary_comes_from_the_source_or_the_abstract() -> None:
+    """A long summary of a source is shortened to its most informative sentences."""
+    abstract = (
+        "Readers lose the middle of long documents. We introduce Bookmark, a reader with an index. " * 2
+    )
+    extract = "We introduce Bookmark, a reader with an index. Readers lose the middle of long documents."
+    assert summarizer.summary("Bookmark", "Short.", abstract) == "Short."
+    assert summarizer.summary("Bookmark", "", abstract) == extract
+    assert summarizer.summary("Bookmark", abstract * 2, "Other.") == extract
+    assert summarizer.summary("Bookmark", "", "") == ""

@@ -19,7 +19,7 @@ from app.cli.demo.smtp_server import ReceivedMail
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.storage.models import Delivery, DeliveryState, JobRun, Listing, Paper, Subscriber
-from app.text.display import count_of
+from app.text.in_words import count_of
 from app.types import IngestSummary, MailKind
 
 DAY, MAX_DAYS = timedelta(days=1), 100

@@ -25,10 +25,11 @@ removal            take a paper out of digests that were not sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting mails
-restoring          hold what may have left since a backup was made
+after_restore      hold what may have left since a backup was made
 retention          delete deliveries and events after their retention period, and used signatures
 """
 
+from app.delivery.ledger.after_restore import ID_GAP, copy_since, hold_waiting, skip_ids
 from app.delivery.ledger.claims import (
     ALL_EDITIONS,
     LEASE,
@@ -95,7 +96,6 @@ from app.delivery.ledger.queries import (
 from app.delivery.ledger.receiver_backoffs import active as backoffs
 from app.delivery.ledger.recovery import has_work, recover
 from app.delivery.ledger.removal import leave_out
-from app.delivery.ledger.restoring import ID_GAP, copy_since, hold_waiting, skip_ids
 from app.delivery.ledger.retention import drop_signatures, first_id_since, prune_deliveries, prune_events
 from app.delivery.ledger.sender_ledger import SenderLedger
 from app.delivery.ledger.signatures import Signature, lock_unsigned, store_signatures

@@ -137,7 +137,7 @@ def list_readers(
         rows, following = newest_first(session, digests, col(Delivery.id), window)
         addresses = subscribers.addresses_of(session, [row.subscriber_id for row in rows])
     return page(
-        request, "admin/readers.html", operator, edition=edition, rows=rows, states=states,
+        request, "admin/edition_readers.html", operator, edition=edition, rows=rows, states=states,
         addresses=addresses, known=list(DeliveryState),
         next_cursor=following, query=urlencode([("state", each.value) for each in states]),
     )  # fmt: skip

@@ -16,7 +16,7 @@ from app.digests import reconciliation
 from app.doctor import operator_mail
 from app.doctor.findings import Finding, Level, RemedyAction
 from app.errors import Conflict, NotFound
-from app.storage import workers as registry
+from app.storage import worker_registry as registry
 from app.storage.models import DeliveryState, Scope
 from app.web.admin.remedies import BUTTONS, Button, press
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page

@@ -25,7 +25,7 @@ from app.errors import PaperboyError, TooManyRequests
 from app.storage import admin_sessions, api_keys, audit_log, hit_counters
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Scope
-from app.text.display import sentence
+from app.text.in_words import sentence
 from app.types import OperatorReport, ReportSection
 from app.web import templating
 from app.web.api import auth

@@ -8,7 +8,7 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.storage import workers
+from app.storage import worker_registry
 from app.web.api.auth import CanRead, Paperboy
 
 router = APIRouter(prefix="/workers", tags=["runs"])
@@ -49,6 +49,6 @@ def get_workers(app: Paperboy, _key: CanRead) -> Fleet:
     """Return the processes that run jobs, and the jobs that wait, run or have failed."""
     with app.db.read() as session:
         return Fleet(
-            workers=[WorkerOut.model_validate(status) for status in workers.statuses(session)],
-            jobs=[JobCountOut.model_validate(count) for count in workers.job_counts(session)],
+            workers=[WorkerOut.model_validate(status) for status in worker_registry.statuses(session)],
+            jobs=[JobCountOut.model_validate(count) for count in worker_registry.job_counts(session)],
         )

@@ -25,9 +25,9 @@ from app.web.api.values import Day
 from app.web.capacity import Capacity
 from app.web.errors import ErrorPage, please_wait, with_retry_after
 from app.web.http_cache import CachedResponse, conditional_response, public_page
+from app.web.link_access import db
 from app.web.paper_cards import Week
 from app.web.security import PUBLIC_REFERRER
-from app.web.signed_links import db
 from app.web.templating import page
 from app.web.visitors import visitor
 

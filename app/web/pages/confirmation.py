@@ -14,8 +14,8 @@ from app.links import Grant, Purpose
 from app.storage.models import AddressChange
 from app.web import background, feedback_overview
 from app.web.forms import Text
+from app.web.link_access import allows, db, page, subscriber_links
 from app.web.request_bodies import FormRoute
-from app.web.signed_links import allows, db, page, subscriber_links
 from app.web.visitors import client_ip
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)

@@ -18,9 +18,9 @@ from app.errors import LinkForged, NotFound
 from app.links import Grant, Purpose
 from app.storage.models import Delivery, SubscriberState
 from app.web import background
+from app.web.link_access import PRIVATE, allows, db, masked_address, page, signed_path
 from app.web.request_bodies import FormRoute
 from app.web.security import MAIL_CSP
-from app.web.signed_links import PRIVATE, allows, db, masked_address, page, signed_path
 from app.web.visitors import client_ip
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)

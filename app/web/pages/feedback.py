@@ -23,8 +23,8 @@ from app.web import feedback_overview, pasted_papers
 from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import PreferencesForm, Text
+from app.web.link_access import allows, db, page, redirect_to_preferences
 from app.web.request_bodies import FormRoute
-from app.web.signed_links import allows, db, page, redirect_to_preferences
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 

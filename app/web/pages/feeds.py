@@ -27,7 +27,7 @@ from app.web.api.values import Day
 from app.web.capacity import Capacity
 from app.web.feed_formats import Feed, FeedEntry
 from app.web.http_cache import CachedResponse, ResponseCache
-from app.web.signed_links import PRIVATE, allows
+from app.web.link_access import PRIVATE, allows
 from app.web.visitors import visitor
 
 router = APIRouter(include_in_schema=False)

@@ -22,7 +22,7 @@ from app.web import background, forms, paper_cards, pasted_papers
 from app.web import preview as previews
 from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
-from app.web.form_limits import LONGEST_PAUSE, FormLimits
+from app.web.form_throttle import LONGEST_PAUSE, FormLimits
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.http_cache import public_page
 from app.web.preview import Preview
@@ -175,7 +175,7 @@ def redirect_to_form() -> Response:
 @router.get("/manage")
 def manage(request: Request) -> Response:
     """Show the form that requests the link to the preferences."""
-    return page(request, "manage.html", headers=PUBLIC_REFERRER, form=PreferencesForm())
+    return page(request, "request_link.html", headers=PUBLIC_REFERRER, form=PreferencesForm())
 
 
 @router.post("/manage", dependencies=[Depends(same_site)])
@@ -183,7 +183,7 @@ def send_link(request: Request, later: BackgroundTasks, email: Text = "", proof:
     """E-mail the link if the address is known. The response does not reveal whether it is."""
     if problems := forms.problems_of("email", subscribers.normalise_address, email):
         form = PreferencesForm(email, problems=problems)
-        return page(request, "manage.html", status=422, headers=PUBLIC_REFERRER, form=form)
+        return page(request, "request_link.html", status=422, headers=PUBLIC_REFERRER, form=form)
     if challenge_page := _challenge(request, "/manage", email, proof, [("email", email)]):
         return challenge_page
     with request.app.state.paperboy.db.write() as session:

@@ -12,8 +12,8 @@ from app.links import Grant, Purpose
 from app.storage.models import SubscriberState
 from app.web.capacity import Capacity
 from app.web.forms import Text
+from app.web.link_access import PRIVATE, allows, db, masked_address, page
 from app.web.request_bodies import FormRoute
-from app.web.signed_links import PRIVATE, allows, db, masked_address, page
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 

@@ -19,8 +19,8 @@ from app.storage.models import Paper
 from app.text.names import normalized_name
 from app.web.feedback_overview import followed_authors
 from app.web.forms import Text
+from app.web.link_access import allows, db, page
 from app.web.request_bodies import FormRoute
-from app.web.signed_links import allows, db, page
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 

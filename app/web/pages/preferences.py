@@ -21,9 +21,7 @@ from app.storage.models import DeliveryState, Subscriber
 from app.web import background, feedback_overview, forms, preview
 from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm, Text, Texts
-from app.web.preview import Preview
-from app.web.request_bodies import FormRoute
-from app.web.signed_links import (
+from app.web.link_access import (
     allows,
     db,
     page,
@@ -31,6 +29,8 @@ from app.web.signed_links import (
     signed_path,
     subscriber_links,
 )
+from app.web.preview import Preview
+from app.web.request_bodies import FormRoute
 from app.web.visitors import client_ip, visitor
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)

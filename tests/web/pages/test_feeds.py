@@ -25,7 +25,7 @@ from app.relevance import matching
 from app.storage.models import Delivery, DeliveryState, Listing, Paper, Source, VoteCount
 from app.subscribers import Preferences
 from app.types import Digest, DigestItem, Interest, MailKind, Section
-from app.web import preview, signed_links
+from app.web import link_access, preview
 from app.web.capacity import PASTES, Capacity
 from app.web.http_cache import KEEP
 from app.web.pages import feeds
@@ -70,7 +70,7 @@ def expire_cache(monkeypatch: pytest.MonkeyPatch, by: timedelta = KEEP) -> None:
 
 def private_path(app: Application, reader: int) -> str:
     with app.db.read() as session:
-        return signed_links.feed_path(app, subscribers.get(session, reader))
+        return link_access.feed_path(app, subscribers.get(session, reader))
 
 
 def path_in_format(path: str, ending: str, own: str) -> str:

@@ -4,7 +4,7 @@ The same tables are used for the relay's replies and for bounce notices. A speci
 Many servers send 5.0.0, 5.7.1 or no status, whatever the cause. Then the text decides, and the generic status
 only if the text is not recognized.
 
-reasons          the reasons, and the consequences of each
+refusal_reasons  the reasons, and the consequences of each
 enhanced_status  enhanced statuses → reasons
 refusal_phrases  the phrases with which servers refuse mail
 phrase_matching  phrases → reasons
@@ -17,5 +17,5 @@ reply_outcomes   a reply of the relay → `SendOutcome`; the words with which re
 from app.delivery.smtp.responses.diagnosis import Diagnosis, diagnose
 from app.delivery.smtp.responses.enhanced_status import status_in
 from app.delivery.smtp.responses.phrase_matching import mentions_failure
-from app.delivery.smtp.responses.reasons import HARD, NOT_ABOUT_RECIPIENT, Action, Reason
+from app.delivery.smtp.responses.refusal_reasons import HARD, NOT_ABOUT_RECIPIENT, Action, Reason
 from app.delivery.smtp.responses.reply_outcomes import classify

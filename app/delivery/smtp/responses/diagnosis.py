@@ -13,7 +13,13 @@ from app.delivery.smtp.responses.enhanced_status import (
 )
 from app.delivery.smtp.responses.phases import Phase
 from app.delivery.smtp.responses.phrase_matching import phase_in, reason_in, topic_in
-from app.delivery.smtp.responses.reasons import HARD, HARD_BY_STATUS, NOT_ABOUT_RECIPIENT, Action, Reason
+from app.delivery.smtp.responses.refusal_reasons import (
+    HARD,
+    HARD_BY_STATUS,
+    NOT_ABOUT_RECIPIENT,
+    Action,
+    Reason,
+)
 
 MAX_CHARS = 8000  # of each text; the rest is ignored
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from app.delivery.smtp.responses.reasons import Reason
+from app.delivery.smtp.responses.refusal_reasons import Reason
 
 # Without the first digit (permanent or temporary). They outweigh the text, but see `classify._reason`.
 SPECIFIC_CODES = {

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from app.delivery.smtp.responses import notice_phrases, phases, refusal_phrases
 from app.delivery.smtp.responses.phases import Phase
-from app.delivery.smtp.responses.reasons import Reason
 from app.delivery.smtp.responses.refusal_phrases import PHRASES_BY_REASON, WORDS_BY_REASON
+from app.delivery.smtp.responses.refusal_reasons import Reason
 
 _CONTINUED = re.compile(r"\n {12}")
 _ABBREVIATIONS = {

@@ -7,7 +7,7 @@ continues the one above it. `<30>` stands for up to 30 characters in the same se
 
 from __future__ import annotations
 
-from app.delivery.smtp.responses.reasons import Reason
+from app.delivery.smtp.responses.refusal_reasons import Reason
 
 RECIPIENT_WORDS = r"""
     user|recipient|mail ?box|account|address(?:ee)?|person|e-?mail(?: account| address)?|alias|userid

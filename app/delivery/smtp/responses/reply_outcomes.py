@@ -6,7 +6,7 @@ import re
 
 from app.delivery.smtp.responses.diagnosis import diagnose
 from app.delivery.smtp.responses.enhanced_status import status_in
-from app.delivery.smtp.responses.reasons import Action, Reason
+from app.delivery.smtp.responses.refusal_reasons import Action, Reason
 from app.types import SendOutcome
 
 # The sender's address, authentication or reputation: the relay would refuse the next mail as well. This stops

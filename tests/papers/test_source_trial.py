@@ -12,7 +12,7 @@ from sqlmodel import Session, func, select
 from app import maintenance, pipeline
 from app.application import Application
 from app.errors import Conflict, InvalidInput
-from app.papers import source_history, trial
+from app.papers import source_history, source_trial
 from app.papers.sources import pacing
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
@@ -122,8 +122,8 @@ def test_trial_shows_skipped_rows(live: Application, now: datetime, upstreams: F
 def test_trial_ends_at_its_deadline(
     live: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "DEADLINE", timedelta(0))
-    assert pipeline.try_source(live, SourceKind.FEED, FEED, now).error == trial.TOO_SLOW
+    monkeypatch.setattr(source_trial, "DEADLINE", timedelta(0))
+    assert pipeline.try_source(live, SourceKind.FEED, FEED, now).error == source_trial.TOO_SLOW
 
 
 def test_trial_of_arxiv_waits_for_its_lease(live: Application, now: datetime) -> None:

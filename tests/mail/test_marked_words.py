@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.mail import marks, text_limits
+from app.mail import marked_words, text_limits
 from app.mail.text_limits import LIMIT_STEPS
 from app.types import DigestItem, Marks
 from tests.support import sample_digest
@@ -30,7 +30,7 @@ def mark(
     own: DigestItem, limits: text_limits.TextLimits = text_limits.LIMIT_STEPS[0]
 ) -> tuple[str, str, str]:
     """Return the title and the summary with marks in brackets, and the reason."""
-    marked = marks.mark(own, text_limits.fit_to_limits(own, limits, is_lead=False))
+    marked = marked_words.mark(own, text_limits.fit_to_limits(own, limits, is_lead=False))
     title, summary = (re.sub(r"<span[^>]*>(.*?)</span>", r"[\1]", str(text)) for text in marked[:2])
     return title, summary, marked.reason
 
@@ -47,7 +47,7 @@ def test_words_are_marked_and_the_rest_is_said() -> None:
 def test_words_are_marked_in_the_text_part() -> None:
     """A mark may be wrapped. The summary names its writer."""
     own = replace(item(Marks(spans(TITLE, "Retrieval & RAG"), spans(SUMMARY, "dense"))), summary_by="a model")
-    lines = marks.mark_lines(own, text_limits.fit_to_limits(own, LIMIT_STEPS[0], is_lead=False))
+    lines = marked_words.mark_lines(own, text_limits.fit_to_limits(own, LIMIT_STEPS[0], is_lead=False))
     assert lines.title == "Learning to Stop: Multi-Hop *Retrieval & RAG*"
     assert lines.summary == (
         "    A *dense* retriever stops after <think> tokens, so retrieval is\n    cheap. (Summary by a model)"

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from app.relevance.index_fields import INDEX_FORMAT
 from app.relevance.model import FORMAT
+from app.relevance.search_index_fields import INDEX_FORMAT
 
 _LOCK_OF_READERS = "readers.lock"
 

@@ -17,7 +17,7 @@ from app.cli import cli
 from app.doctor import Level, service_state
 from app.relevance import model_store
 from app.settings import Settings
-from app.storage import api_keys, live_processes, workers
+from app.storage import api_keys, live_processes, worker_registry
 from app.storage.models import Scope, WorkerRow
 from tests.faults.sender_process import _environment
 
@@ -39,17 +39,17 @@ def add_worker(app: Application, name: str, seen_at: datetime) -> None:
 def statuses_of(app: Application) -> dict[str, bool]:
     """Return whether each worker is lost."""
     with app.db.read() as session:
-        return {status.name: status.lost for status in workers.statuses(session)}
+        return {status.name: status.lost for status in worker_registry.statuses(session)}
 
 
 def test_heartbeat(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker is registered while it runs, and forgets those lost for a day when it starts."""
-    monkeypatch.setattr(workers, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(worker_registry, "HEARTBEAT_SECONDS", 0.05)
     own, now = live_processes.process_name(), clock.utcnow()
     add_worker(app, "mail1:1:a", now - 10 * MINUTE)
-    add_worker(app, "mail2:1:a", now - 2 * workers.FORGET_AFTER)
+    add_worker(app, "mail2:1:a", now - 2 * worker_registry.FORGET_AFTER)
     assert statuses_of(app) == {"mail1:1:a": True}
-    with workers.registered(app.db):
+    with worker_registry.registered(app.db):
         wait_until_registered(app, own, now)
         with app.db.write() as session:
             session.get_one(WorkerRow, own).seen_at = now - 10 * MINUTE
@@ -76,7 +76,7 @@ def test_worker_continues_without_its_registry(app: Application) -> None:
     with app.db.write() as session:
         session.execute(text("ALTER TABLE worker RENAME TO others"))
     try:
-        with workers.registered(app.db):
+        with worker_registry.registered(app.db):
             pass
     finally:
         with app.db.write() as session:  # tests share this database

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import DamagedIndex
-from app.relevance.index_folder import IndexFolder, belongs_to, mark_damaged
 from app.relevance.model import RelevanceModel
 from app.relevance.search_index import IndexReader, IndexWriter
+from app.relevance.search_index_folder import IndexFolder, belongs_to, mark_damaged
 
 DIGEST = "0123456789abcdef0123"
 MODEL = RelevanceModel.bundled()

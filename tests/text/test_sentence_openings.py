@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.text import openings
+from app.text import sentence_openings
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from app.text import openings
 )
 def test_openings_that_refer_back_are_removed(sentence: str, alone: str) -> None:
     """The rest begins with a capital letter, unless its first word is a name."""
-    assert openings.without_opening(sentence) == alone
+    assert sentence_openings.without_opening(sentence) == alone
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_openings_that_refer_back_are_removed(sentence: str, alone: str) -> None
 )
 def test_other_openings_are_kept(sentence: str) -> None:
     """They say something by themselves, or what follows would not be a sentence."""
-    assert openings.without_opening(sentence) == sentence
+    assert sentence_openings.without_opening(sentence) == sentence
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_other_openings_are_kept(sentence: str) -> None:
 )
 def test_refers_back(sentence: str, refers: bool) -> None:
     """A sentence that begins with "this" or "it" refers back, unless "this" is the paper."""
-    assert openings.refers_back(sentence) == refers
+    assert sentence_openings.refers_back(sentence) == refers
 
 
 @given(
@@ -93,9 +93,9 @@ def test_refers_back(sentence: str, refers: bool) -> None:
 def test_the_rest_is_the_end_of_the_sentence(words: list[str]) -> None:
     """Nothing is changed but the opening and one letter. Removing it again changes nothing."""
     sentence = " ".join(words)
-    alone = openings.without_opening(sentence)
+    alone = sentence_openings.without_opening(sentence)
     assert sentence.lower().endswith(alone.lower().removeprefix("we "))
-    assert openings.without_opening(alone) == alone
+    assert sentence_openings.without_opening(alone) == alone
     assert alone or not sentence
 
 
@@ -104,5 +104,5 @@ def test_hostile_sentence_is_fast(unit: str) -> None:
     """The longest accepted abstract, of patterns that are slow to match, takes under 2 seconds."""
     began = time.process_time()
     sentence = (unit * 20_000)[:20_000]
-    openings.refers_back(openings.without_opening(sentence))
+    sentence_openings.refers_back(sentence_openings.without_opening(sentence))
     assert time.process_time() - began < 2

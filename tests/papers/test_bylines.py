@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.papers import display
+from app.papers import bylines
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,19 @@ from app.papers import display
 )
 def test_short_byline(authors: tuple[str, ...], count: int, short: str) -> None:
     """Two authors are named. Of more, the first one is."""
-    assert display.short_byline(authors, count) == short
+    assert bylines.short_byline(authors, count) == short
+
+
+@pytest.mark.parametrize(
+    ("authors", "count", "byline"),
+    [
+        (["Ada"], 1, "Ada"),
+        (["Ada", "Grace"], 2, "Ada and Grace"),
+        (["Ada", "Grace", "Alan"], 3, "Ada, Grace and Alan"),
+        (["Ada", "Grace", "Alan", "Ken"], 664, "Ada, Grace, Alan and 661 more"),
+        ([], 4, "4 authors"),
+        ([], 0, ""),
+    ],
+)
+def test_byline_has_three_names_and_a_count(authors: list[str], count: int, byline: str) -> None:
+    assert bylines.byline(authors, count) == byline

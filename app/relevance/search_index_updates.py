@@ -16,10 +16,10 @@ from sqlmodel import Session
 
 from app.errors import DamagedIndex
 from app.papers import search_feed
-from app.relevance.index_folder import IndexFolder, belongs_to, is_damaged
 from app.relevance.model import RelevanceModel
 from app.relevance.model_store import LoadedModel, ModelStore
 from app.relevance.search_index import IndexedPaper, IndexWriter, read_model, read_state
+from app.relevance.search_index_folder import IndexFolder, belongs_to, is_damaged
 from app.storage import job_runs
 from app.storage.database import Database
 

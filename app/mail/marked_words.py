@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from markupsafe import Markup
 
-from app.text.display import wrap
+from app.text.wrapping import wrap
 from app.types import DigestItem, Marks, Spans
 
 INDENT = "    "

@@ -1,11 +1,8 @@
-"""PURE. Format the authors and the summary of a paper for e-mails and pages."""
+"""PURE. The authors of a paper in one line, for e-mails and pages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from app.text import summarizer
-from app.types import PaperView
 
 SHOWN_AUTHORS = 3
 
@@ -25,10 +22,3 @@ def short_byline(authors: Sequence[str], count: int) -> str:
     if not authors or total <= len(authors) <= 2:
         return ", ".join(authors) or byline(authors, count)
     return f"{authors[0]} +{total - 1}"
-
-
-def summary(paper: PaperView) -> str:
-    """Return the paper's summary if it is short enough, otherwise its most informative sentence."""
-    if 0 < len(paper.tldr) <= summarizer.LIMIT:
-        return paper.tldr
-    return summarizer.summarize(paper.title, paper.tldr or paper.abstract)

@@ -1,10 +1,10 @@
-"""Test how texts are prepared for display."""
+"""Test counts and messages in words."""
 
 from __future__ import annotations
 
 import pytest
 
-from app.text import display
+from app.text import in_words
 
 pytestmark = pytest.mark.once
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once
     ("number", "words"), [(0, "0 papers"), (1, "1 paper"), (2, "2 papers"), (12345, "12,345 papers")]
 )
 def test_count_of(number: int, words: str) -> None:
-    assert display.count_of(number, "paper") == words
+    assert in_words.count_of(number, "paper") == words
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_count_of(number: int, words: str) -> None:
     ],
 )
 def test_format_counts(counts: dict[str, int], words: str) -> None:
-    assert display.format_counts(counts) == words
+    assert in_words.format_counts(counts) == words
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_format_counts(counts: dict[str, int], words: str) -> None:
     ],
 )
 def test_sentence(error: str, words: str) -> None:
-    assert display.sentence(error) == words
+    assert in_words.sentence(error) == words

@@ -1,0 +1,18 @@
+"""PURE. When a digest with too few papers is held back, and when it is sent anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.digests.ranking import Ranked
+from app.digests.selection import SelectedPaper
+
+
+def must_wait(ranked: Ranked, selected: Sequence[SelectedPaper]) -> bool:
+    """Return whether to hold the selected papers back, because they are fewer than the subscriber's minimum.
+
+    They are sent anyway if one of them will be too old for the next digest.
+    """
+    request, today = ranked.request, ranked.pool.today
+    expires = any((each.paper.last_listed_on or today) < request.expires_on for each in selected)
+    return len(selected) < request.min_papers and not expires

@@ -1,0 +1,23 @@
+"""PURE. The direction of texts, for mail programs that do not find it themselves."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_RTL = ("R", "AL")
+_STRONG = ("L", *_RTL)
+
+
+def is_rtl(text: str) -> bool:
+    """Return whether the first character with a strong direction is right-to-left (UAX 9, P2).
+
+    This is needed because several mail programs ignore `dir="auto"` and `text-align:start`.
+    """
+    return next(
+        (kind in _RTL for char in text if (kind := unicodedata.bidirectional(char)) in _STRONG), False
+    )
+
+
+def with_ltr_mark(text: str) -> str:
+    """Add a mark to a text with right-to-left letters, so that a date after it is not displayed inside it."""
+    return text + "\u200e" if any(unicodedata.bidirectional(char) in _RTL for char in text) else text

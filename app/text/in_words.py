@@ -1,0 +1,37 @@
+"""PURE. Counts and messages in words: "2,000 papers", a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# Of the words in the names of counts. All others lose their "s".
+_SINGULAR = {"addresses": "address", "deliveries": "delivery", "processes": "process", "queries": "query"}
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 paper", "2,000 papers"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Return the counts of a job run in words, without zeros: "1 paper new, 12 listings"."""
+    names = {name: name.replace("_", " ") for name in counts}
+    return ", ".join(
+        f"{number:,} {_singular(names[name]) if number == 1 else names[name]}"
+        for name, number in counts.items()
+        if number
+    )
+
+
+def _singular(words: str) -> str:
+    return " ".join(_SINGULAR.get(word) or re.sub(r"(?<!s)s$", "", word) for word in words.split())
+
+
+def sentence(text: str) -> str:
+    """Return a message as a sentence: with a capital, unless it begins with a name, and with a period."""
+    text = text.strip()
+    first = text.partition(" ")[0]
+    if first.isalpha() and first.islower():
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?", "…")) or not text else f"{text}."
