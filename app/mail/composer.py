@@ -219,7 +219,9 @@ class Composer:
         links = (*_SUBSCRIBER_LINKS, (Purpose.VIEW, request.delivery_id))
         values = self._signer.tokens(request.subscriber_id, request.issued_at, request.link_epoch, links)
         tokens = dict(zip(_TOKENS, values, strict=True))
-        titles = {name: card.preview_title for name, card in zip(_PREVIEW_TITLES, in_preview, strict=False)}
+        preview = {name: card.preview_title for name, card in zip(_PREVIEW_TITLES, in_preview, strict=False)}
+        if not preview:
+            preview["preview_reason"] = self._fragments.preview_reason(cards[0].reason)
         in_text = {
             **tokens,
             "intro": intro.text,
@@ -230,7 +232,7 @@ class Composer:
         in_html = {
             **tokens, "intro": intro.html, "note": note.html, "reader": reader.html, "subject": subject.html,
             "updates": updates.html,
-            "preview_reason": cards[0].preview_reason, **titles,
+            **preview,
         }  # fmt: skip
         text, html = _join_sections(layout, tokens[Purpose.FEEDBACK])
         return BodyParts(

@@ -22,7 +22,7 @@ from app.mail.text_limits import LIMIT_STEPS, TextLimits
 from app.types import DigestItem, MailKind, PaperUpdate, Section
 
 # Together, the caches use at most a few hundred megabytes, regardless of the number of readers.
-MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS = 20_000, 5_000, 2_000
+MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS = 20_000, 40_000, 8_000
 MAX_CACHED_LINES, MAX_CACHED_SHELLS = 8_000, 64
 _SHARED_FIELDS = tuple(
     field.name for field in fields(DigestItem) if field.name not in ("reason", "marks", "score")
@@ -67,7 +67,7 @@ class EncodedCard(NamedTuple):
 
     title: str
     preview_title: bytes
-    preview_reason: bytes
+    reason: str  # all of it
     html: tuple[bytes, bytes, bytes]
     text: bytes
     link_count: int
@@ -158,13 +158,10 @@ class Fragments:
                 "reason": line.text,
             },
         )
-        preview_reason = _encode_html(
-            text_limits.preview_reason(text_limits.truncated_line(reason, limits.reason))
-        )
         return EncodedCard(
             paper.item.title,
             paper.preview_title,
-            preview_reason,
+            text_limits.truncated_line(reason, limits.reason),
             (before, between, after),
             text,
             paper.link_count,
@@ -191,6 +188,11 @@ class Fragments:
         """Encode the subject of a digest of `count` papers, of which `titles` are the first two."""
         text, named = subject_line.write(titles, count)
         return Subject(text, named, message.subject(text).encode(), _encode_html(text))
+
+    @staticmethod
+    def preview_reason(reason: str) -> bytes:
+        """Encode the reason in the preview of a digest with only one paper."""
+        return _encode_html(text_limits.preview_reason(reason))
 
     def intro(self, count: int, considered: int) -> Line:
         """Encode the line that states the number of papers."""

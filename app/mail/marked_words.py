@@ -70,8 +70,9 @@ def _unchanged(spans: Spans, text: str, shown: str) -> Spans:
 
 def _marked(text: str, spans: Spans, begin: Text, end: Text) -> Text:
     """Return a text with marks around these spans, which are in order. HTML marks make it HTML."""
-    marked, done = type(begin)(), 0
+    parts: list[str] = []
+    done = 0
     for start, stop in spans:
-        marked += text[done:start] + begin + text[start:stop] + end  # Markup escapes what it is joined with
+        parts += (text[done:start], begin, text[start:stop], end)
         done = stop
-    return marked + text[done:]
+    return type(begin)().join([*parts, text[done:]])  # Markup escapes the plain texts that it joins

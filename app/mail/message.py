@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.header import Header
 from email.utils import format_datetime, quote
+from functools import lru_cache
 
 from app.errors import DeliveryError
 from app.types import OutgoingMail, RenderedMail
@@ -24,7 +25,9 @@ from app.types import OutgoingMail, RenderedMail
 BOUNDARY = "=_paperboy"
 MAX_LINE = 998
 QUOTED_CHARS = 75  # per line; the limit of 76 (RFC 2045) includes the "=" of a soft line break
-_NOT_SAFE = re.compile(rb"[^ !-<>-~]")
+_NOT_SAFE = re.compile(rb"[^\n !-<>-~]+")
+_FITS = re.compile(rb"(?!From |\.)(?:[^\n]{0,%d}[^ \n])?" % (QUOTED_CHARS - 1))  # a line, once it is encoded
+MAX_CACHED_RUNS = 5_000  # of bytes that are encoded: mostly single letters with accents, and quotation marks
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS = re.compile(r"[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+@[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+")
 _PLAIN_PHRASE = re.compile(r"[A-Za-z0-9 !#$%&'*+/=?^_`{|}~-]+")
@@ -108,8 +111,9 @@ END = f"--{BOUNDARY}--\r\n".encode()
 
 def quoted_printable(text: str) -> bytes:
     """Encode text as quoted-printable. The result ends with a line break only if the text does."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return b"\r\n".join(_quoted_line(line.encode("utf-8", "replace")) for line in lines)
+    unix = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace")
+    lines = _NOT_SAFE.sub(_encoded, unix).replace(b"  ", b" =20").split(b"\n")
+    return b"\r\n".join([line if _FITS.fullmatch(line) else _broken(line) for line in lines])
 
 
 def quoted_printable_lines(text: str) -> bytes:
@@ -121,9 +125,9 @@ def quoted_printable_lines(text: str) -> bytes:
 SOFT_BREAK = b"=\r\n"
 
 
-def _quoted_line(line: bytes) -> bytes:
-    encoded = _NOT_SAFE.sub(lambda match: b"=%02X" % match[0][0], line).replace(b"  ", b" =20")
-    rest = encoded[:-1] + b"=20" if encoded.endswith(b" ") else encoded
+def _broken(line: bytes) -> bytes:
+    """Return an encoded line with soft line breaks. Encode its first and last characters if needed."""
+    rest = line[:-1] + b"=20" if line.endswith(b" ") else line
     lines = []
     while rest:
         if rest.startswith((b".", b"From ")):  # SMTP or an mbox file would misread it
@@ -135,6 +139,15 @@ def _quoted_line(line: bytes) -> bytes:
         lines.append(rest[:end])
         rest = rest[end:]
     return SOFT_BREAK.join(lines)
+
+
+def _encoded(match: re.Match[bytes]) -> bytes:
+    return _encoded_bytes(match[0])
+
+
+@lru_cache(MAX_CACHED_RUNS)
+def _encoded_bytes(run: bytes) -> bytes:
+    return b"".join(b"=%02X" % byte for byte in run)
 
 
 def header(name: str, value: str) -> str:
