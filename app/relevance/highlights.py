@@ -243,6 +243,15 @@ class PaperText:
 
         If there is none, return the first word with hyphens: "Long-Horizon", not "Horizon".
         """
+        if stem not in self._whole_words:
+            self._whole_words[stem] = self._find_whole_word(stem)
+        return self._whole_words[stem]
+
+    @cached_property
+    def _whole_words(self) -> dict[str, str]:
+        return {}
+
+    def _find_whole_word(self, stem: str) -> str:
         first = ""
         for name, text, *_ in self.fields:
             for token in self._occurrences(stem, name, _ANY_FORM):

@@ -4,9 +4,9 @@
 "papers", "why", "marks", "scores", "reasons"}]}. The items of a section are stored as columns of equal
 length: "cards" contains the ids of snapshots, "why" contains indexes into "reasons", which lists each reason
 once, and "marks" contains texts, which can be keys of a cache (see `_decode_marks`). The other fields of an
-item are in its snapshot. A reason that several subscribers of a shard get is a separate snapshot, together
-with its marks. Then "reasons" contains the id of that snapshot, and the item's marks are empty. If a digest
-has news of earlier papers, "updates" contains [kind, paper id, title, URL] for each.
+item are in its snapshot. A reason that at least MIN_SHARING subscribers of a shard get is a separate
+snapshot, together with its marks. Then "reasons" contains the id of that snapshot, and the item's marks are
+empty. If a digest has news of earlier papers, "updates" contains [kind, paper id, title, URL] for each.
 
 Snapshots do not change when the paper does, so a delivery can be rendered again, byte for byte, until it is
 deleted. Columns are compact, because they are read for each mail.
@@ -36,6 +36,7 @@ OWN_FIELDS = ("paper_id", "reason", "marks")  # of an item; not among the fields
 REASON_FIELDS = ("reason", "marks")
 COLUMNS = ("cards", "papers", "why", "marks", "scores")
 SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in OWN_FIELDS)
+MIN_SHARING = 5  # readers of a shard, from which a snapshot takes less space than the reason in each digest
 A_DAY = timedelta(days=1)
 MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 30_000, 50_000  # some ten megabytes of memory
 
@@ -83,7 +84,9 @@ def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> 
     }
     # A reason that only one subscriber gets may tell about them, so it is deleted with their digest.
     by_key |= {
-        own.reason_key: own.text for own in encoded.values() if own.reason_key and readers[own.reason_key] > 1
+        own.reason_key: own.text
+        for own in encoded.values()
+        if own.reason_key and readers[own.reason_key] >= MIN_SHARING
     }
     ids = _store_snapshots(session, by_key, now)
     columns = {}

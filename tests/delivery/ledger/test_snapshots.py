@@ -41,17 +41,23 @@ def reason_count(app: Application) -> int:
         return sum("reason" in row.fields for row in session.exec(select(PaperSnapshot)))
 
 
-def test_a_reason_of_several_readers_is_stored_once(app: Application, now: datetime) -> None:
+@pytest.mark.parametrize(
+    ("readers", "is_shared"), [(snapshots.MIN_SHARING, True), (snapshots.MIN_SHARING - 1, False)]
+)
+def test_a_reason_of_many_readers_is_stored_once(
+    app: Application, now: datetime, readers: int, is_shared: bool
+) -> None:
     """Each digest refers to it, also if it is only restored partly from a cache."""
     shared = sample_digest.pick(1, "Bees", marks=Marks(((0, 4),), (), "by Zoë"))
     own = sample_digest.pick(2, "Ants", reason="close to “Wasps” that you liked")
     alice, bob = (Digest("2026-11-20", (Section("bees", picks),)) for picks in ((shared, own), (shared,)))
-    contents = store(app, now, alice, bob)
-    assert reason_count(app) == 1
-    assert isinstance(contents[0]["sections"][0]["reasons"][0], int)
+    digests = [alice, *[bob] * (readers - 1)]
+    contents = store(app, now, *digests)
+    assert reason_count(app) == is_shared
+    assert isinstance(contents[0]["sections"][0]["reasons"][0], int) is is_shared
     cards = ledger.SnapshotStore()
-    assert [each.digest for each in restore(app, *contents, cards=cards)] == [alice, bob]
-    assert [each.digest for each in restore(app, *contents, cards=cards)] == [alice, bob]
+    for _ in range(2):
+        assert [each.digest for each in restore(app, *contents, cards=cards)] == digests
 
 
 def test_a_reason_of_one_reader_is_stored_with_the_digest(app: Application, now: datetime) -> None:
@@ -65,7 +71,8 @@ def test_a_reason_of_one_reader_is_stored_with_the_digest(app: Application, now:
 def test_an_item_without_its_reason_is_unreadable(app: Application, now: datetime) -> None:
     """It is counted, and the other items are restored."""
     picks = sample_digest.pick(1, "Bees"), sample_digest.pick(2, "Ants", reason="for you")
-    contents = store(app, now, *[Digest("2026-11-20", (Section("bees", picks),))] * 2)
+    digests = [Digest("2026-11-20", (Section("bees", picks),))] * snapshots.MIN_SHARING
+    contents = store(app, now, *digests)
     section = contents[0]["sections"][0]
     section["reasons"] = [10**9, *section["reasons"][1:]]
     restored = restore(app, contents[0])[0]
