@@ -44,7 +44,7 @@ Where to find limits, weights and intervals:
 
     how often a source is polled (POLL_EVERY)   papers/poll_schedule.py
     how long and large a response may be        papers/sources/http_client.py, papers/polling.py
-    pauses between requests to arXiv            papers/sources/pacing.py
+    pauses between requests to arXiv            papers/sources/host_rate_limits.py
     when two papers are one                     papers/dedupe.py, papers/title_differences.py
     how relevant a paper must be (FLOOR)        relevance/cut_offs.py
     what "fewer" and "more" papers mean         subscribers/preferences.py (AMOUNTS)
@@ -53,7 +53,9 @@ Where to find limits, weights and intervals:
     how names and organisations are compared    text/names.py
     how relevant a search's results are         relevance/archive_search.py
     when the model is retrained                 relevance/model_store.py
-    the reason on a card                        relevance/reasons.py
+    the words that a reason names               relevance/highlights.py
+    the sentence around them                    relevance/reasons.py
+    how trends and age change a paper's score   digests/ranking.py (TREND, FRESH)
     how votes and trends are worded             relevance/trend_notes.py
     how varied a digest is                      digests/selection.py
     when a source counts as silent              papers/source_history.py
@@ -70,8 +72,9 @@ Where to find limits, weights and intervals:
     defaults of a new subscriber                settings.py, subscribers/preferences.py
     notes and headings in a digest              digests/notes.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
-    connections, and messages per connection    settings.py, delivery/receivers.py
+    connections, and messages per connection    settings.py, delivery/mail_providers.py
     when and how often a send is retried        delivery/ledger/outcomes.py
+    when a mail is given up                     digests/planning.py, delivery/ledger/expiry.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
     the ramp of a new sending domain            settings.py, delivery/warm_up.py
     how long a lease lasts                      delivery/ledger/claims.py

@@ -25,7 +25,7 @@ from sqlmodel import Session, col, delete, select
 from app import bounces
 from app.delivery import ledger
 from app.delivery.journal import AttemptResult
-from app.delivery.ledger import recovery
+from app.delivery.ledger import expiry
 from app.digests import planning, reconciliation
 from app.settings import UncertainPolicy
 from app.storage import database, schema
@@ -83,7 +83,7 @@ AFTER: dict[str, Callable[[Session], object]] = {
         planning._due(NOW).with_only_columns(col(Subscriber.id)).limit(planning.SHARD)
     ).all(),
     "anything to do": lambda s: ledger.has_work(s, EARLY, Path("nowhere")),
-    "give up": lambda s: recovery.expire_overdue(s, EARLY),
+    "give up": lambda s: expiry.expire_overdue(s, EARLY),
     "editions": lambda s: ledger.editions(s, 51),
     "balance": lambda s: reconciliation.reconcile_recent(s, NOW),
     "prune 100 mails": _prune,

@@ -19,7 +19,7 @@ from pathlib import Path
 from app.papers.sources import huggingface
 from app.relevance import cut_offs, matching, query_language
 from app.relevance.model import RelevanceModel
-from app.relevance.organizations import OrganizationNames
+from app.relevance.typed_organizations import OrganizationNames
 from app.text.tokenizer import content_stems
 from app.types import PaperView
 

@@ -34,12 +34,12 @@ import numpy as np
 from app.papers.search_feed import SearchablePaper
 from app.relevance import query_language, scoring, search_index
 from app.relevance.archive_search import MAX_RESULTS, MIN_RELEVANCE, MIN_SIMILARITY
-from app.relevance.candidate_ranking import CandidateRanker
 from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import Query
 from app.relevance.search_index import IndexedPaper, IndexReader, IndexWriter, read_model
 from app.relevance.search_index_fields import ListingFilter
+from app.relevance.search_ranking import CandidateRanker
 from app.text.tokenizer import stem_all
 from app.types import PaperView
 

@@ -222,7 +222,7 @@ def _notice(
 
 
 def _echoed_path(fields: dict[str, Any]) -> str:
-    """Return the return path whose token the relay echoes (see `mail.headers.echoed`)."""
+    """Return the return path whose token the relay echoes (see `mail.bulk_headers.echoed`)."""
     return f"bounce+{_text(fields, 'paperboy')}@echoed"
 
 

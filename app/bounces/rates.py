@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 
 from app.bounces.recording import COMPLAINT, HARD, SOFT
 from app.delivery import ledger
-from app.delivery.receivers import PROVIDERS, provider_of
+from app.delivery.mail_providers import PROVIDERS, provider_of
 from app.storage import audit_log
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.text.in_words import count_of

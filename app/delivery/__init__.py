@@ -3,7 +3,7 @@
 sender       claim → compose → sign → send → record
 presigning   sign digests before they are due
 journal      the write-ahead journal of a sender process
-receivers    PURE: the providers behind addresses, and how many connections they accept
+mail_providers PURE: the providers behind addresses, and how many connections they accept
 warm_up      PURE: the daily limits of a new sending domain, and the sentence about them
 suppression  the list of addresses to which nothing is sent, as hashes
 ledger       one row per mail, in exactly one state

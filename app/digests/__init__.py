@@ -7,7 +7,7 @@ clock_check       refuse to plan while the clocks differ
 ranking           PURE: subscribers × papers → the papers above the floor, best first
 too_few_papers    PURE: when a digest with too few papers is held back
 selection         PURE: quotas, the best paper of each interest, diversity by MMR
-updates           find news of papers that subscribers were sent or liked
+paper_news        find news of papers that subscribers were sent or liked
 notes             PURE: the headings and notes of a digest: why none was sent, what was left out
 compose           PURE: selected papers → sections, notes and cards, or a skip with its reason
 explanation       collect the facts: why a subscriber was sent a paper, or was not

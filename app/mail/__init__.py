@@ -6,7 +6,7 @@ text_limits   PURE: a paper's texts → short and safe enough for its card and f
 marked_words  PURE: an item → marked words, and the words that the marks cannot show
 subject_line  PURE: titles → the subject of a digest
 fragments     the parts of digests that many messages share, rendered and encoded once
-headers       the headers of bulk mail, and Reply-To
+bulk_headers  the headers of bulk mail, and Reply-To
 message       RFC 5322 headers and quoted-printable bodies
 composer      join the fragments of a message, and sign it
 dkim          DKIM signatures and keys

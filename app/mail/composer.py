@@ -20,10 +20,10 @@ from app import links
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
 from app.mail import (
+    bulk_headers,
     card_facts,
     dkim,
     fragments,
-    headers,
     marked_words,
     message,
     render,
@@ -88,7 +88,7 @@ class Composer:
         self._signer = signer
         self._renderer = renderer
         self._domain = settings.mail_domain
-        self._echoed = headers.echoed(settings.smtp_host)
+        self._echoed = bulk_headers.echoed(settings.smtp_host)
         self._keys = dkim.load(settings.dkim_keys)
         self._base_fingerprint = _base_fingerprint(settings, self._keys)
         self._fragments = Fragments(renderer, signer)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from markupsafe import escape
 
 from app.links import TOKEN_CHARS, LinkSigner, Purpose
-from app.mail import headers, marked_words, message, render, subject_line, text_limits
+from app.mail import bulk_headers, marked_words, message, render, subject_line, text_limits
 from app.mail.render import DigestCard, Fragment, Renderer
 from app.mail.text_limits import LIMIT_STEPS, TextLimits
 from app.types import DigestItem, MailKind, PaperUpdate, Section
@@ -235,8 +235,8 @@ class Fragments:
             is_odd=is_odd,
         )
         unsubscribe = self._signer.link(Purpose.UNSUBSCRIBE, _ANY_TOKEN)
-        bulk_headers = headers.bulk_headers(self._renderer.settings, edition, unsubscribe)
-        before, between, after = message.headers(bulk_headers).encode().split(_ANY_TOKEN.encode())
+        own_headers = bulk_headers.bulk_headers(self._renderer.settings, edition, unsubscribe)
+        before, between, after = message.headers(own_headers).encode().split(_ANY_TOKEN.encode())
         return Shell((before, between, after), _split_shell(shell.html), _split_shell(shell.text))
 
 

@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose, lifetime_in_words
-from app.mail import card_facts, headers, marked_words, subject_line
+from app.mail import bulk_headers, card_facts, marked_words, subject_line
 from app.mail.text_limits import (
     LIMIT_STEPS,
     MAX_HTML_BYTES,
@@ -113,7 +113,7 @@ class Renderer:
             subject=subject,
             text=self._render(f"{request.kind}/body.txt", values).strip() + "\n",
             html=self._render(f"{request.kind}/body.mjml", {**values, "subject": subject}),
-            headers={**headers.reply_to(self.settings), "Auto-Submitted": "auto-generated"},
+            headers={**bulk_headers.reply_to(self.settings), "Auto-Submitted": "auto-generated"},
         )
 
     def report(self, report: OperatorReport) -> RenderedMail:
@@ -170,7 +170,7 @@ class Renderer:
             has_marks=has_marks,
             is_odd=sum(part.link_count for part in sections) % 2 == 1,
         )
-        for_lists = headers.bulk_headers(self.settings, request.edition, links["unsubscribe"])
+        for_lists = bulk_headers.bulk_headers(self.settings, request.edition, links["unsubscribe"])
         return RenderedMail(subject.text, shell.text, str(shell.html), for_lists, left_out)
 
     # --- fragments of digests

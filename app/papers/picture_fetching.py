@@ -21,7 +21,7 @@ from app.errors import Stopping, UnreadableAnswer
 from app.papers import archive_lists, picture_encoding, polling
 from app.papers.picture_encoding import EncodedPicture
 from app.papers.polling import PollContext
-from app.papers.sources import deadlines, http_client, pacing
+from app.papers.sources import deadlines, host_rate_limits, http_client
 from app.storage import job_runs
 from app.storage.database import advisory_lock
 from app.storage.models import Paper, PaperPicture, VoteCount
@@ -145,7 +145,9 @@ class _Fetcher:
         await asyncio.to_thread(self._store, picture, encoded, retry_at)
 
     async def _download(self, picture: PictureToFetch) -> EncodedPicture:
-        if pacing.service_of(picture.url) == pacing.ARXIV:  # other processes may be asking arXiv now
+        if (
+            host_rate_limits.service_of(picture.url) == host_rate_limits.ARXIV
+        ):  # other processes may be asking arXiv now
             raise UnreadableAnswer("pictures are not fetched from arXiv:")
         request = self.client.get(picture.url, public_only=True)
         seconds = ANSWER_TIMEOUT.total_seconds()

@@ -12,7 +12,7 @@ from sqlmodel import Session, col, or_, select
 
 from app.errors import Conflict
 from app.papers import source_registry, sources
-from app.papers.sources import pacing
+from app.papers.sources import host_rate_limits
 from app.papers.sources.state import FetchedPage, SourceState
 from app.storage.models import Source
 from app.types import SourceKind
@@ -52,12 +52,12 @@ def state_of(source: Source, backfill_days: int) -> SourceState:
 
 def lease_of(source: Source) -> str:
     """Return the name of the lease for polling a source. All arXiv sources share one connection."""
-    return pacing.ARXIV if _is_arxiv(source) else f"source:{source.id}"
+    return host_rate_limits.ARXIV if _is_arxiv(source) else f"source:{source.id}"
 
 
 def _is_arxiv(source: Source) -> bool:
     if source.kind is SourceKind.FEED:
-        return pacing.service_of(str(source.config.get("url", ""))) == pacing.ARXIV
+        return host_rate_limits.service_of(str(source.config.get("url", ""))) == host_rate_limits.ARXIV
     return source.kind in source_registry.OF_ARXIV
 
 

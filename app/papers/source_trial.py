@@ -16,7 +16,7 @@ from typing import Any
 from app.errors import Conflict, SourceError
 from app.papers import ingest, poll_schedule, source_registry, sources
 from app.papers.polling import PollContext, client_of
-from app.papers.sources import deadlines, pacing
+from app.papers.sources import deadlines, host_rate_limits
 from app.papers.sources.state import SourceState
 from app.storage import locks
 from app.storage.models import Source
@@ -62,8 +62,10 @@ def try_source(
     source = Source(
         name="trial", kind=kind, config=source_registry.check_config(kind, config), created_at=now
     )
-    on_arxiv = poll_schedule.lease_of(source) == pacing.ARXIV
-    lease = locks.hold(context.db, pacing.ARXIV, now, 2 * DEADLINE) if on_arxiv else nullcontext(True)
+    on_arxiv = poll_schedule.lease_of(source) == host_rate_limits.ARXIV
+    lease = (
+        locks.hold(context.db, host_rate_limits.ARXIV, now, 2 * DEADLINE) if on_arxiv else nullcontext(True)
+    )
     with lease as acquired:
         if not acquired:
             raise Conflict("arXiv is being polled, and allows one connection: try again in a minute")

@@ -13,7 +13,7 @@ model_store      train, store, load and verify models
 match_index_cache the last few match indexes
 phrase_index     PURE: finding exact phrases in many papers at once
 filters          PURE: required and excluded phrases, authors, organisations, categories
-organizations    PURE: organisations that subscribers type as plain words
+typed_organizations PURE: organisations that subscribers type as plain words
 highlights       PURE: the matching words, as the paper spells them
 matching         PURE: interests × papers → relevance, and the facts for its reason
 query_examples   PURE: the archive's papers that show what an interest means
@@ -26,8 +26,8 @@ scoring          PURE: matrices of words and meaning → agreement → relevance
 search_index_folder the versions of the search index on disk
 search_index     one version: writing and reading it
 search_index_fields the fields of the search index; queries as the index understands them
-paper_records    PURE: what ranking needs to know of a paper, as bytes
+search_index_records PURE: what ranking needs to know of a paper, as bytes
 search_index_updates bring the search index up to date with the archive
-candidate_ranking  find candidates in the search index, and rank them
+search_ranking     find candidates in the search index, and rank them
 archive_search   search the whole archive
 """

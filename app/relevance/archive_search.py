@@ -20,13 +20,13 @@ from app.errors import DamagedIndex, NotReady
 from app.papers import archive_lists, paper_views
 from app.papers.archive_lists import PaperFilter
 from app.relevance import search_index_updates
-from app.relevance.candidate_ranking import CandidateRanker, RankedPapers
 from app.relevance.model_store import ModelStore
 from app.relevance.query_language import Query
 from app.relevance.search_index import IndexReader
 from app.relevance.search_index_fields import ListingFilter
 from app.relevance.search_index_folder import mark_damaged
 from app.relevance.search_index_updates import IndexUpdater
+from app.relevance.search_ranking import CandidateRanker, RankedPapers
 from app.storage.database import Database
 from app.storage.models import Source
 from app.types import PaperView
@@ -105,7 +105,7 @@ class ArchiveSearch:
     def is_outdated(self, session: Session, now: datetime) -> bool:
         """Return True if a check finds that the archive or the model has changed, or that there is no index.
 
-        Checks are at least `index_updates.CHECK_INTERVAL` apart. Between them, return False.
+        Checks are at least `search_index_updates.CHECK_INTERVAL` apart. Between them, return False.
         """
         if self._next_check_at is None or self._next_check_at <= now:
             self._next_check_at = now + search_index_updates.CHECK_INTERVAL

@@ -29,8 +29,8 @@ from app.relevance.bm25 import Matrix, Terms, with_expansions
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText, Typed, distinct_words
 from app.relevance.model import RelevanceModel
-from app.relevance.organizations import OrganizationNames
 from app.relevance.query_language import Query
+from app.relevance.typed_organizations import OrganizationNames
 from app.relevance.vector_space import CLOSE_Z, Direction, title_fingerprint
 from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import Token, compound_span, content_stems, tokenise

@@ -24,9 +24,9 @@ import tantivy
 
 from app.errors import CorruptModel, DamagedIndex
 from app.papers.search_feed import SearchablePaper
-from app.relevance import paper_records, search_index_fields, search_index_folder
+from app.relevance import search_index_fields, search_index_folder, search_index_records
 from app.relevance.model import RelevanceModel
-from app.relevance.paper_records import PaperRecords
+from app.relevance.search_index_records import PaperRecords
 from app.text.tokenizer import stem_all, without_stopwords
 
 WRITER_BYTES = 60_000_000  # new documents in memory before they are written
@@ -135,7 +135,7 @@ class IndexWriter:
         for indexed, stems, terms, vector in zip(papers, written, folded, vectors, strict=True):
             view = indexed.paper.view
             self._writer.add_document(search_index_fields.document(indexed.paper, stems, terms, model))
-            rows.append((view.id, indexed.version, paper_records.encode(view, terms, vector)))
+            rows.append((view.id, indexed.version, search_index_records.encode(view, terms, vector)))
         self._records.executemany("INSERT OR REPLACE INTO paper VALUES (?, ?, ?)", rows)
         self.indexed += len(papers)
         self._uncommitted += len(papers)

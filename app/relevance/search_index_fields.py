@@ -20,7 +20,7 @@ from tantivy import Occur
 
 from app.errors import InvalidInterest
 from app.papers.search_feed import SearchablePaper
-from app.relevance import organizations
+from app.relevance import typed_organizations
 from app.relevance.bm25 import Document, Matrix
 from app.relevance.filters import belongs_together
 from app.relevance.model import RelevanceModel
@@ -128,7 +128,7 @@ def _listing_label(day: date | None = None, source_id: int | None = None) -> str
 def _organization_keys(names: Iterable[str]) -> set[str]:
     keys = set[str]()
     for name in names:
-        parts = organizations.name_parts(name)
+        parts = typed_organizations.name_parts(name)
         keys |= {key_of_beginning(key) for key, _ in parts.beginnings}
         keys |= {key_of_whole_name(key) for key in parts.whole} | {key_of_inner_word(w) for w in parts.inner}
     return keys

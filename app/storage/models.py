@@ -649,7 +649,7 @@ class OperatorAlert(Row, table=True):
 
 
 class ReceiverBackoff(Row, table=True):
-    """A provider that asked us to send less: its mails wait. See `delivery.receivers.provider_of`."""
+    """A provider that asked us to send less: its mails wait. See `delivery.mail_providers.provider_of`."""
 
     receiver: str = Field(primary_key=True, max_length=255)
     reason: str = Field(sa_type=Text)

@@ -7,28 +7,19 @@ form_submissions  submitted public forms
 mailbox_limits    how many mails visitors can request for one mailbox
 declines          remember declined sign-ups, and block confirmations to them for a while
 signup            sign up, confirm, decline, request a link
-account           change preferences, follow authors, mute words, resubscribe
+changes           change preferences, follow authors, mute words, resubscribe
 pausing           pause, until a day, and resume
 first_digest      the first digest, sent at once on request
 address           PURE: the spelling of addresses, and which of them are one mailbox
 address_change    change the address, confirmed with the old one and the new one
 privacy           unsubscribe, new links, export, erase
-transfer          import and export
+csv_transfer      import and export
 csv_format        columns, cells and rows of the CSV files
 bulk              add many subscribers in one transaction
 repository        find and lock rows, record events, set the next due date, enqueue service mails
 schedule          PURE: when a subscriber is due, in their time zone
 """
 
-from app.subscribers.account import (
-    change,
-    follow,
-    lift_suppression,
-    mute,
-    resubscribe,
-    unfollow,
-    unmute,
-)
 from app.subscribers.address import normalise_address
 from app.subscribers.address_change import (
     confirm_change,
@@ -39,7 +30,17 @@ from app.subscribers.address_change import (
     request_change,
     request_change_by_operator,
 )
+from app.subscribers.changes import (
+    change,
+    follow,
+    lift_suppression,
+    mute,
+    resubscribe,
+    unfollow,
+    unmute,
+)
 from app.subscribers.csv_format import ImportedSubscriber, survey, write_csv, write_header, write_rows
+from app.subscribers.csv_transfer import ImportReport, exported, import_file, preview_file
 from app.subscribers.declines import DECLINE_LASTS
 from app.subscribers.feedback import (
     MatchedReferences,
@@ -113,4 +114,3 @@ from app.subscribers.signup import (
     sign_up,
 )
 from app.subscribers.stored_interests import forget_unused_queries, interests_of
-from app.subscribers.transfer import ImportReport, exported, import_file, preview_file

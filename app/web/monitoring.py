@@ -24,7 +24,7 @@ from app import clock
 from app.application import Application
 from app.bounces import rates
 from app.delivery import ledger
-from app.delivery.receivers import PROVIDERS
+from app.delivery.mail_providers import PROVIDERS
 from app.delivery.warm_up import WarmUp, WarmUpStatus
 from app.digests import planning, reconciliation
 from app.papers import source_registry

@@ -13,7 +13,7 @@ from app import bounces, subscribers
 from app.application import Application
 from app.bounces import processing, rates
 from app.delivery import ledger
-from app.delivery.receivers import provider_of
+from app.delivery.mail_providers import provider_of
 from app.doctor import service_state
 from app.doctor.findings import Level
 from app.storage import audit_log

@@ -48,7 +48,7 @@ from app.storage.models import (
     Subscriber,
     TrainedModel,
 )
-from app.subscribers import Preferences, SignUp, transfer
+from app.subscribers import Preferences, SignUp, csv_transfer
 from app.subscribers.csv_format import COLUMNS, EXPORTED
 from app.types import Digest, IngestSummary, Interest, Rejection, Section
 from tests.conftest import MIN_PAPERS, SECRET
@@ -769,15 +769,15 @@ def test_stopped_import_says_how_to_continue(
     """Ctrl-C ends an import between two batches."""
     file = tmp_path / "readers.csv"
     file.write_text("email,interests\n" + "".join(f"r{number}@example.org,robots\n" for number in range(5)))
-    monkeypatch.setattr(transfer, "IMPORT_BATCH", 2)
-    store = transfer.bulk.add_many
+    monkeypatch.setattr(csv_transfer, "IMPORT_BATCH", 2)
+    store = csv_transfer.bulk.add_many
 
     def interrupt(*values: Any) -> object:
         os.kill(os.getpid(), signal.SIGINT)
         return store(*values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(transfer.bulk, "add_many", interrupt)
+        patch.setattr(csv_transfer.bulk, "add_many", interrupt)
         stopped = run("subscribers", "import", str(file), code=1)
     assert "Subscribers added: 2." in stopped.stdout
     assert "Stopped after 2 of 5 rows." in stopped.stderr

@@ -24,7 +24,7 @@ from app.storage import api_keys
 from app.storage.models import Delivery, DeliveryState, Scope
 from app.types import MailKind
 from tests.delivery.ledger.test_ledger import enqueue_mails, still_clock
-from tests.delivery.test_receivers import move
+from tests.delivery.test_mail_providers import move
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 

@@ -23,12 +23,12 @@ WRITER = """
 import sys
 from pathlib import Path
 from threading import Event
-from app.relevance import index_updates, search_index
+from app.relevance import search_index_updates, search_index
 from app.relevance.archive_search import ArchiveSearch
 from app.relevance.model_store import ModelStore
 from app.storage.database import Database
 
-index_updates.PAPERS_PER_BATCH = index_updates.WINDOW = index_updates.FIRST_PAPERS = 20
+search_index_updates.PAPERS_PER_BATCH = search_index_updates.WINDOW = search_index_updates.FIRST_PAPERS = 20
 search_index.PAPERS_PER_COMMIT = 20
 put = search_index.IndexWriter.put
 def put_and_tell(writer, papers):

@@ -17,7 +17,7 @@ from jinja2.exceptions import SecurityError
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose
 from app.mail import render, text_limits
-from app.mail.headers import sender_id
+from app.mail.bulk_headers import sender_id
 from app.mail.render import Renderer
 from app.settings import Settings
 from app.text.shortening import shorten_at_clause

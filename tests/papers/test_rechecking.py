@@ -14,7 +14,7 @@ from app import pipeline
 from app.application import Application
 from app.errors import SourceError
 from app.papers import rechecking
-from app.papers.sources import arxiv, pacing
+from app.papers.sources import arxiv, host_rate_limits
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
 from app.storage.models import FeedbackRow, JobRun, Listing, Paper, PaperSnapshot, Source, VoteCount
@@ -183,7 +183,7 @@ def test_source_in_use(app: Application, now: datetime) -> None:
     """While another process polls arXiv, it gets no second connection. The run says so and is repeated."""
     send_to_readers(app, now, 1)
     sources = FakeSources()
-    held = locks.hold(app.db, pacing.ARXIV, now, DAY)
+    held = locks.hold(app.db, host_rate_limits.ARXIV, now, DAY)
     with held, pytest.raises(SourceError, match="polled by another process"):
         pipeline.recheck(sources.on(app), now)
     assert sources.asked == []

@@ -13,7 +13,7 @@ from app import maintenance, pipeline
 from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.papers import source_history, source_trial
-from app.papers.sources import pacing
+from app.papers.sources import host_rate_limits
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
 from app.storage.models import JobRun, Listing, Paper, Source, SourcePoll
@@ -128,7 +128,7 @@ def test_trial_ends_at_its_deadline(
 
 def test_trial_of_arxiv_waits_for_its_lease(live: Application, now: datetime) -> None:
     """ArXiv allows one connection. A wrong configuration is refused before."""
-    with locks.hold(live.db, pacing.ARXIV, now, timedelta(minutes=1)):
+    with locks.hold(live.db, host_rate_limits.ARXIV, now, timedelta(minutes=1)):
         with pytest.raises(Conflict):
             pipeline.try_source(live, SourceKind.ARXIV_FEED, {"categories": ["cs.CL"]}, now)
         assert pipeline.try_source(live, SourceKind.FEED, FEED, now).error == ""

@@ -23,11 +23,11 @@ from app.papers.archive_lists import PaperFilter
 from app.papers.search_feed import SearchablePaper
 from app.relevance import (
     archive_search,
-    candidate_ranking,
     model_store,
     query_language,
     search_index_folder,
     search_index_updates,
+    search_ranking,
 )
 from app.relevance.archive_search import ArchiveSearch
 from app.relevance.model import RelevanceModel
@@ -386,7 +386,7 @@ def test_total_counts_papers_that_are_not_listed(app: Application, monkeypatch: 
     """Only the best papers are listed, but the total is that of the archive."""
     monkeypatch.setattr(archive_search, "MAX_RESULTS", 2)
     for name in ("ANY_WORD", "ALL_WORDS", "IN_TITLE", "NEAR"):
-        monkeypatch.setattr(candidate_ranking, name, 2)
+        monkeypatch.setattr(search_ranking, name, 2)
     add_papers(app, "Zebra stripes", "Zebra herds", "Zebra foals")
     library = new_search(app)
     library.refresh()

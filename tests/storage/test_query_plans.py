@@ -20,7 +20,7 @@ from sqlmodel import Session, col, select
 from app import bounces, subscribers
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult
-from app.delivery.ledger import claims, daily_limits, recovery
+from app.delivery.ledger import claims, daily_limits, expiry, recovery
 from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
 from app.papers import llm_summaries, picture_fetching, updated_papers
@@ -139,7 +139,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
         policy=RESEND,
         on_failed=bounces.record_refusal,
     ),
-    "give up": lambda s: recovery.expire_overdue(s, NOW),
+    "give up": lambda s: expiry.expire_overdue(s, NOW),
     "forsake": lambda s: recovery.expire_leases(s, LATER, [], RESEND),
     "anything to do": lambda s: ledger.has_work(s, NOW, Path("nowhere")),
     "nothing to do": lambda s: ledger.has_work(s, NOW - timedelta(days=30), Path("nowhere")),

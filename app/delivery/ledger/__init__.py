@@ -19,7 +19,8 @@ receiver_backoffs  providers that asked us to send less, and for how long
 daily_limits       the limits of receivers during the warm-up of a sending domain
 outcomes           record the results of attempts; retry delays
 transitions        the changes of a row's state
-recovery           recover the mails of dead senders; expire overdue mails
+recovery           recover the mails of dead senders
+expiry             give up mails that have waited too long
 controls           pause, resume, hold until approved, cancel, resend, confirm
 removal            take a paper out of digests that were not sent yet
 paper_history      the digests that contain a paper

@@ -20,7 +20,7 @@ from app.delivery.ledger.claims import (
     SkipReason,
     skip_claimed,
 )
-from app.delivery.receivers import provider_of
+from app.delivery.mail_providers import provider_of
 from app.delivery.warm_up import ReceiverUse, WarmUp, WarmUpStatus
 from app.settings import Settings
 from app.storage.database import advisory_lock, in_array

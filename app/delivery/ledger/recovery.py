@@ -1,4 +1,4 @@
-"""Recover the mails of dead senders, and expire leases and overdue mails."""
+"""Recover the mails of dead senders, and expire leases."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from app.delivery import journal
 from app.delivery.journal import AbandonedJournal
 from app.delivery.ledger import transitions
 from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES, is_sendable
+from app.delivery.ledger.expiry import expire_overdue, is_overdue, lock_rows
 from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.settings import UncertainPolicy
 from app.storage import live_processes
 from app.storage.database import Database, advisory_lock
 from app.storage.models import Delivery
-from app.storage.models import DeliveryState as State
-from app.types import MailKind
 
 MAX_LOGGED = 50  # ids in one line
 
@@ -32,7 +31,7 @@ def has_work(session: Session, now: datetime, folder: Path) -> bool:
     """Return whether a mail may be sent now or `recover` has work to do."""
     # One query per condition: joined by OR, they would make databases read every waiting mail.
     sendable = ((col(Delivery.state) == state) & is_sendable(now) for state in WAITING_STATES)
-    conditions = (*sendable, _is_overdue(now), _lease_has_expired(now, ()))
+    conditions = (*sendable, is_overdue(now), _lease_has_expired(now, ()))
     ids = (session.exec(select(Delivery.id).where(condition).limit(1)).first() for condition in conditions)
     return any(delivery_id is not None for delivery_id in ids) or journal.any_abandoned(folder)
 
@@ -99,25 +98,10 @@ def expire_leases(
     A running sender may lose one of them: a lost connection releases the lock at once, and a clock that
     jumps ends the lease.
     """
-    rows = _lock_rows(session, _lease_has_expired(now, alive))
+    rows = lock_rows(session, _lease_has_expired(now, alive))
     for delivery in rows:
         _mark_uncertain(delivery, "the sender is gone, and so is its journal", now, policy)
     return Counter(delivery.state for delivery in rows)
-
-
-def expire_overdue(session: Session, now: datetime) -> Counter[str]:
-    """Expire mails whose `give_up_at` has passed. A digest expires when the next one is due."""
-    rows = _lock_rows(session, _is_overdue(now))
-    for delivery in rows:
-        why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"
-        reason = f"given up because {why}: {delivery.reason or 'never attempted'}"
-        state = State.UNCERTAIN if delivery.possibly_delivered else State.FAILED
-        transitions.set_state(delivery, state, reason)
-    return Counter(delivery.state for delivery in rows)
-
-
-def _lock_rows(session: Session, condition: ColumnElement[bool]) -> list[Delivery]:
-    return list(session.exec(select(Delivery).where(condition).with_for_update(skip_locked=True)))
 
 
 def _lease_has_expired(now: datetime, alive: Collection[str]) -> ColumnElement[bool]:
@@ -125,14 +109,6 @@ def _lease_has_expired(now: datetime, alive: Collection[str]) -> ColumnElement[b
         col(Delivery.state).in_(LEASED_STATES)
         & (col(Delivery.lease_until) <= now)
         & col(Delivery.lease_owner).not_in(alive)
-    )
-
-
-def _is_overdue(now: datetime) -> ColumnElement[bool]:
-    return (
-        col(Delivery.state).in_(WAITING_STATES)
-        & col(Delivery.next_attempt_at).is_not(None)
-        & (col(Delivery.give_up_at) <= now)
     )
 
 

@@ -43,7 +43,7 @@ from app.delivery.ledger.claims import (
 from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.delivery.ledger.receiver_backoffs import FIRST_BACKOFF
 from app.delivery.ledger.snapshots import SnapshotStore
-from app.delivery.receivers import provider_of
+from app.delivery.mail_providers import provider_of
 from app.errors import JournalError
 from app.settings import Settings
 from app.storage.database import Database, advisory_lock

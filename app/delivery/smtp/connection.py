@@ -20,7 +20,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from app.delivery.receivers import STRICT_MESSAGES
+from app.delivery.mail_providers import STRICT_MESSAGES
 from app.delivery.smtp.fair_queue import ProviderQueue, QueuedMail
 from app.delivery.smtp.protocol import (
     Reply,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from app.delivery.receivers import CONNECTIONS_PER_DOMAIN, STRICT, STRICT_CONNECTIONS, provider_of
+from app.delivery.mail_providers import CONNECTIONS_PER_DOMAIN, STRICT, STRICT_CONNECTIONS, provider_of
 from app.types import OutgoingMail
 
 

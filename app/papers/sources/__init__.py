@@ -13,7 +13,7 @@ json_rows          PURE: rows and rejections of JSON responses, used by all JSON
 calendar           PURE: days on which a source is expected to have no papers
 state              PURE: the progress of a source between polls, and the pages fetched from it
 http_client        the polite HTTP client: identification, retries, size limits
-pacing             how often each host may be asked: pauses for arXiv, 429, Retry-After
+host_rate_limits   how often each host may be asked: pauses for arXiv, 429, Retry-After
 allowed_addresses  PURE: which IP addresses a host name may resolve to
 content_decoding   PURE: decode response bodies within limits
 deadlines          asynchronous work that ends at a deadline or when the service stops

@@ -1,7 +1,7 @@
 """The polite HTTP client for all sources. No other module in this package uses httpx.
 
-It identifies itself, observes rate limits (see `pacing`), retries after transient faults, and gives up after
-a time limit.
+It identifies itself, observes rate limits (see `host_rate_limits`), retries after transient faults, and gives
+up after a time limit.
 
 Responses are limited in time and in size. If a user entered the URL, or another host redirected to it, its
 host is resolved once. All its addresses are checked, and the connection is made to one of them.
@@ -26,7 +26,7 @@ from app import clock
 from app.errors import SourceError, UnreadableAnswer
 from app.papers.sources import content_decoding
 from app.papers.sources.allowed_addresses import Allowed
-from app.papers.sources.pacing import ARXIV, TOO_MANY, Pacing, Sleep, retry_after, service_of
+from app.papers.sources.host_rate_limits import ARXIV, TOO_MANY, Pacing, Sleep, retry_after, service_of
 
 PRODUCT = "Paperboy/0.1"
 TIMEOUT = httpx.Timeout(30, connect=10)  # seconds without receiving a byte

@@ -12,7 +12,7 @@ from sqlmodel import Session
 
 from app import subscribers
 from app.delivery import suppression
-from app.delivery.receivers import provider_of
+from app.delivery.mail_providers import provider_of
 from app.errors import NotFound
 from app.storage import audit_log
 from app.storage.models import Suppression

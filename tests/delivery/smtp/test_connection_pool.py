@@ -16,7 +16,7 @@ import structlog
 import trustme
 import uvloop
 
-from app.delivery import receivers
+from app.delivery import mail_providers
 from app.delivery.smtp import connection_pool
 from app.settings import Settings, SmtpSecurity
 from app.types import OutgoingMail, SendOutcome, SendResult
@@ -313,13 +313,15 @@ def test_strict_providers_get_few_connections(settings: Settings, mail_server: M
     domains = ("gmail.com", "googlemail.com")
     answers = send_mails(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)))
     assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
-    assert mail_server.connections <= receivers.STRICT_CONNECTIONS
+    assert mail_server.connections <= mail_providers.STRICT_CONNECTIONS
 
 
 def test_strict_providers_get_few_mails_a_connection(settings: Settings, mail_server: MailServer) -> None:
     """The connection is renewed after fifty mails to one of them."""
     one_connection = with_connections(settings, 1)
-    send_mails(one_connection, *(mail(n, f"r{n}@outlook.com") for n in range(receivers.STRICT_MESSAGES + 1)))
+    send_mails(
+        one_connection, *(mail(n, f"r{n}@outlook.com") for n in range(mail_providers.STRICT_MESSAGES + 1))
+    )
     assert mail_server.connections == 2
 
 

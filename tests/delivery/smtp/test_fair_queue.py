@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.delivery.receivers import STRICT_CONNECTIONS, provider_of
+from app.delivery.mail_providers import STRICT_CONNECTIONS, provider_of
 from app.delivery.smtp.fair_queue import (
     CONNECTIONS_PER_DOMAIN,
     FairQueue,

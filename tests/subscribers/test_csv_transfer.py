@@ -33,7 +33,7 @@ from app.storage.models import (
     JobRun,
     Subscriber,
 )
-from app.subscribers import Preferences, SignUp, bulk, csv_format, transfer
+from app.subscribers import Preferences, SignUp, bulk, csv_format, csv_transfer
 from app.types import Interest
 from tests.conftest import NOW
 
@@ -126,12 +126,12 @@ def test_batches_and_single_rows_have_the_same_result(
     two_databases: tuple[Database, Database], size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Duplicates may be in one batch or in two."""
-    monkeypatch.setattr(transfer, "IMPORT_BATCH", size)
+    monkeypatch.setattr(csv_transfer, "IMPORT_BATCH", size)
     first, second = two_databases
     with first.read() as session:
-        expected_preview = transfer.preview_file(first, csv_file(*LINES), DEFAULTS, NOW)
+        expected_preview = csv_transfer.preview_file(first, csv_file(*LINES), DEFAULTS, NOW)
         assert session.exec(select(Event).where(Event.at == NOW)).all() == []
-    report = transfer.import_file(first, csv_file(*LINES), DEFAULTS, NOW)
+    report = csv_transfer.import_file(first, csv_file(*LINES), DEFAULTS, NOW)
     added, rejections = import_by_row(second, csv_file(*LINES))
     assert (report.added, [(item.row, item.reason) for item in report.rejections]) == (added, rejections)
     assert added == 6
@@ -160,8 +160,8 @@ _ROWS = st.tuples(*_CELLS).map(lambda cells: ",".join((f"{cells[0]}@example.org"
 def test_any_file_has_the_same_result(new_database_url: Callable[[], str], lines: list[str]) -> None:
     first, second = database(new_database_url()), database(new_database_url())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transfer, "IMPORT_BATCH", 5)
-        report = transfer.import_file(first, csv_file(*lines), DEFAULTS, NOW)
+        patch.setattr(csv_transfer, "IMPORT_BATCH", 5)
+        report = csv_transfer.import_file(first, csv_file(*lines), DEFAULTS, NOW)
     added, rejections = import_by_row(second, csv_file(*lines))
     assert (report.added, [(item.row, item.reason) for item in report.rejections]) == (added, rejections)
     assert contents(first) == contents(second)
@@ -181,7 +181,7 @@ def test_one_refused_row_does_not_lose_its_neighbours(new_database_url: Callable
     with db.write() as session:
         session.execute(text(rule))
     names = ("alice", "bad", "bob")
-    report = transfer.import_file(
+    report = csv_transfer.import_file(
         db, csv_file(*(f"{name}@example.org,robotics,,,,,," for name in names)), DEFAULTS, NOW
     )
     assert (report.added, report.rejections) == (2, [(3, "the database refused this row", "bad@example.org")])
@@ -196,7 +196,7 @@ def test_one_refused_row_does_not_lose_its_neighbours(new_database_url: Callable
 def test_times_that_utc_cannot_express_are_skipped(app: Application) -> None:
     moments = ("0001-01-01T00:00+14:00", "2026-01-02T03:04+02:00", "9999-12-31T23:00-10:00")
     lines = [f"reader{number}@example.org,robotics,,,,,,{at}" for number, at in enumerate(moments)]
-    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    report = csv_transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
     assert (report.added, [(item.row, item.reason[:27]) for item in report.rejections]) == (
         1,
         [(row, "consent_at must be a time, ") for row in (2, 4)],
@@ -207,7 +207,7 @@ def test_values_that_cannot_be_bound_are_skipped(app: Application, monkeypatch: 
     """The driver is not asked: SQLAlchemy raises an error of its own."""
     monkeypatch.setattr(csv_format, "_OTHERS", {"consent_at": datetime.fromisoformat})
     lines = ["alice@example.org,robotics,,,,,,0001-01-01T00:00+14:00", "bob@example.org,robotics,,,,,,"]
-    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    report = csv_transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
     assert (report.added, [(item.row, item.reason) for item in report.rejections]) == (
         1,
         [(2, "the database refused this row")],
@@ -217,15 +217,15 @@ def test_values_that_cannot_be_bound_are_skipped(app: Application, monkeypatch: 
 def test_an_unavailable_database_is_no_bad_row() -> None:
     unreachable = Database("postgresql+psycopg://nobody@127.0.0.1:1/none")
     with pytest.raises(OperationalError):
-        transfer.import_file(unreachable, csv_file("alice@example.org,robotics,,,,,,"), DEFAULTS, NOW)
+        csv_transfer.import_file(unreachable, csv_file("alice@example.org,robotics,,,,,,"), DEFAULTS, NOW)
     unreachable.dispose()
 
 
 def test_rows_are_numbered_as_in_a_spreadsheet(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blank lines have a number. A cell with line breaks is in one row."""
-    monkeypatch.setattr(transfer, "IMPORT_BATCH", 1)
+    monkeypatch.setattr(csv_transfer, "IMPORT_BATCH", 1)
     lines = ["", "bad,robotics", "", "", '"alice@example.org","robotics;\n\nvision"', "bad,robotics", ""]
-    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    report = csv_transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
     assert (report.total, report.rows, report.added) == (3, 3, 1)
     assert [item.row for item in report.rejections] == [3, 7]
 
@@ -237,7 +237,7 @@ def test_muted_words_of_a_batch(muted: list[str], app: Application, monkeypatch:
     """A batch is added at once, however many words each subscriber mutes."""
     monkeypatch.delattr(bulk, "add_one")
     lines = [f"reader{number}@example.org,robotics,,,{text},,," for number, text in enumerate(muted)]
-    assert transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW).added == 2
+    assert csv_transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW).added == 2
     with app.db.read() as session:
         stored = session.exec(select(Subscriber.muted).order_by(col(Subscriber.email))).all()
     assert stored == [text.split("; ") if text else [] for text in muted]
@@ -245,10 +245,10 @@ def test_muted_words_of_a_batch(muted: list[str], app: Application, monkeypatch:
 
 def test_long_reports_count_all_rows(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated import still lists the rows that are invalid."""
-    monkeypatch.setattr(transfer, "MAX_LISTED", 4)
-    monkeypatch.setattr(transfer, "MAX_CONFLICTS_LISTED", 2)
+    monkeypatch.setattr(csv_transfer, "MAX_LISTED", 4)
+    monkeypatch.setattr(csv_transfer, "MAX_CONFLICTS_LISTED", 2)
     lines = [*["alice@example.org,robotics,,,,,,"] * 4, *["nobody,robotics,,,,,,"] * 5]
-    report = transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
+    report = csv_transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
     assert (report.rows, report.added, report.rejected, report.registered) == (9, 1, 8, 3)
     assert [item.row for item in report.rejections] == [3, 4, 6, 7]
 
@@ -324,7 +324,7 @@ def test_import_does_not_end_the_pause_of_others(reason: str, app: Application) 
 
 def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says where, and can be repeated."""
-    monkeypatch.setattr(transfer, "IMPORT_BATCH", 2)
+    monkeypatch.setattr(csv_transfer, "IMPORT_BATCH", 2)
     lines = [f"reader{number}@example.org,robotics,,,,,," for number in range(5)]
     result = maintenance.import_subscribers(
         app, csv_file(*lines), "cli", NOW, after_batch=lambda _: app.stopping.set()
@@ -339,10 +339,10 @@ def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: 
 KILLED = """
     import os, signal, sys
     from app import main, maintenance, settings
-    from app.subscribers import transfer
+    from app.subscribers import csv_transfer
     from tests.conftest import NOW
 
-    transfer.IMPORT_BATCH = 10
+    csv_transfer.IMPORT_BATCH = 10
     app = main.build(settings.Settings.model_validate_json(os.environ["SETTINGS"]))
 
     def after_batch(report):
@@ -436,7 +436,7 @@ def test_exported_interests_are_imported_unchanged(
     db.dispose()
     db = Database(new_database_url())
     file = io.BytesIO(exported.getvalue().encode())
-    assert transfer.import_file(db, file, Preferences(), NOW).added == 1
+    assert csv_transfer.import_file(db, file, Preferences(), NOW).added == 1
     with db.read() as session:
         alice = subscribers.find(session, "alice@example.org")
         assert subscribers.preferences_of(session, alice) == subscribers.check(chosen)
@@ -447,7 +447,7 @@ def test_export_of_an_interest_that_forms_refuse_is_imported(app: Application) -
     """Earlier releases stored overlong words, which only new interests may not have."""
     old = "x" * 200
     file = csv_file(f"alice@example.org,{old}", header="email,interests")
-    assert transfer.import_file(app.db, file, DEFAULTS, NOW).added == 1
+    assert csv_transfer.import_file(app.db, file, DEFAULTS, NOW).added == 1
     with app.db.read() as session:
         alice = subscribers.find(session, "alice@example.org")
         assert subscribers.preferences_of(session, alice).interests == (Interest(old),)

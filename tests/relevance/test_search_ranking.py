@@ -16,11 +16,11 @@ from app.errors import InvalidInterest
 from app.papers.search_feed import SearchablePaper
 from app.relevance import query_language
 from app.relevance.archive_search import MAX_RESULTS, MIN_RELEVANCE
-from app.relevance.candidate_ranking import CandidateRanker
 from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
 from app.relevance.search_index import IndexedPaper, IndexReader, IndexWriter
 from app.relevance.search_index_fields import ListingFilter, QueryBuilder
+from app.relevance.search_ranking import CandidateRanker
 from app.types import PaperView
 from tests.support import sample_archive
 

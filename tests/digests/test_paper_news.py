@@ -10,7 +10,7 @@ from sqlmodel import col, delete, select
 
 from app import pipeline, subscribers
 from app.application import Application
-from app.digests import planning, updates
+from app.digests import paper_news, planning
 from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
 from app.papers import ingest, merging
@@ -179,7 +179,7 @@ def test_news_of_a_paper_hidden_during_a_planning_run_are_left_out(app: Applicat
     now = HOUR + 40 * DAY  # the paper is no candidate any more
     add_paper_of(app, now)
     with app.db.read() as session:
-        builder, recent = DigestBuilder(app.digest_context, session, now), updates.load(session, now)
+        builder, recent = DigestBuilder(app.digest_context, session, now), paper_news.load(session, now)
     with app.db.write() as session:
         Editor(session, "desk", now).hide(1)
     planning._plan_shard(app.digest_context, builder, recent, planning._due(now), now, now)
@@ -277,20 +277,20 @@ def test_old_news_are_dropped(app: Application) -> None:
     """After 60 days without a digest, they are no news."""
     send(app, HOUR)
     store(app, HOUR + DAY / 2, withdrawn=True)
-    assert news(app, HOUR + updates.WINDOW + 2 * DAY) == ()
+    assert news(app, HOUR + paper_news.WINDOW + 2 * DAY) == ()
 
 
 def test_many_news(app: Application) -> None:
     """A digest has at most ten, and the next one has the others."""
     with app.db.write() as session:
         source = session.get_one(Source, 1)
-        for number in range(updates.MAX_UPDATES + 3):
+        for number in range(paper_news.MAX_UPDATES + 3):
             day = HOUR - 20 * DAY
             paper = factories.add_paper(session, source, f"Old {number}", day.date(), day, code_url=CODE)
             session.get_one(Paper, paper).code_found_at = HOUR - DAY
             session.add(FeedbackRow(subscriber_id=1, paper_id=paper, liked=True, at=HOUR - 2 * DAY))
     counts = [len(news(app, HOUR + days * DAY)) for days in range(3)]
-    assert counts == [updates.MAX_UPDATES, 3, 0]
+    assert counts == [paper_news.MAX_UPDATES, 3, 0]
 
 
 def test_unreadable_news_are_counted(app: Application) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.relevance import organizations, scoring
+from app.relevance import scoring, typed_organizations
 from app.relevance.bm25 import Matrix
 from app.relevance.filters import required_fields
 from app.relevance.query_examples import QueryBatch
@@ -68,7 +68,7 @@ class CandidateRanker:
             hits = self._index.find(builder.everything(), limit, count=True, newest=True)
             return RankedPapers(hits.ids, [scoring.FILTER_RELEVANCE] * len(hits.ids), hits.total)
         terms, pairs = scoring.terms_and_pairs(query, self._model.abbreviations)
-        names = organizations.names_in(
+        names = typed_organizations.names_in(
             query, self._names, self._model.abbreviations, self._model.statistics.idf
         )
         candidates = self._find_words(query, builder, terms, names)
@@ -189,7 +189,7 @@ class _IndexedNames:
             spelling
             for paper in self._load_papers(named.ids)
             for name in paper.organization_names
-            for beginning, spelling in organizations.name_parts(name).beginnings
+            for beginning, spelling in typed_organizations.name_parts(name).beginnings
             if beginning == key
         }
         containing = {
@@ -200,6 +200,6 @@ class _IndexedNames:
             ).ids
         }
         texts = (f"{paper.title}\n{paper.abstract}" for paper in self._load_papers([*containing]))
-        writing = len([*organizations.texts_writing(spellings, texts)])
+        writing = len([*typed_organizations.texts_writing(spellings, texts)])
         enough = min(self.papers_from(key), MAX_NAME_TEXTS // 2)
         return writing >= enough

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from app.relevance import cut_offs, matching, scoring
 from app.relevance.model import RelevanceModel
-from app.relevance.organizations import MAX_WORDS, OrganizationNames
 from app.relevance.query_language import parse
+from app.relevance.typed_organizations import MAX_WORDS, OrganizationNames
 from app.text.abbreviations import Abbreviations
 from app.types import PaperView
 from tests.support import sample_archive
