@@ -4,7 +4,7 @@
 
 The queries are the judged interests of the other benchmarks. The archive is that of the folder; beyond its
 papers, new ones are made of the sentences of a paper and its nearest neighbours. Time is that of a search
-without the database, as wall time and as processor time, because others may use the machine. Each index is
+without the database, as wall time and as CPU time, because others may use the machine. Each index is
 searched in a process of its own, whose memory is shown with all libraries and the model.
 
 `--exhaustive 20` also scores every paper of each archive for 20 of the queries, which takes long, and shows
@@ -146,7 +146,7 @@ def build(papers: Iterator[PaperView], model: RelevanceModel, folder: Path) -> N
     seconds = time.process_time() - cpu
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(
-        f"{count:,} papers indexed: {size / 1e6:,.0f} MB on disk; {seconds:,.0f} s of processor time, "
+        f"{count:,} papers indexed: {size / 1e6:,.0f} MB on disk; {seconds:,.0f} s of CPU time, "
         f"{time.perf_counter() - wall:,.0f} s (sentences that repeat are stemmed once)",
         flush=True,
     )
@@ -250,7 +250,7 @@ def measure_memory(count: int, folder: Path, arguments: argparse.Namespace) -> N
     began = time.process_time()
     index = MatchIndex([*archive(recorded_papers(arguments.shared), model, count)], model)
     index.filters.passing_mask(query_language.parse('"a phrase" author:name org:name cat:cs'))
-    print(f"in memory: indexed in {time.process_time() - began:.1f} s of processor time")
+    print(f"in memory: indexed in {time.process_time() - began:.1f} s of CPU time")
     timed("  words", lambda text: index.matches([query_language.parse(text)]), queries())
     print(memory(), flush=True)
 
