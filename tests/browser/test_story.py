@@ -121,7 +121,7 @@ def mute_and_follow(app: Application, page: Page, digest: Received) -> None:
     expect(page.get_by_role("status")).to_contain_text("No longer muted")
     assert preferences_of_alice(app).muted == ()
     page.goto(link_to(digest, r"feedback/[\w-]+/like"))
-    page.get_by_role("link", name="follow an author").click()
+    page.get_by_role("link", name="follow one of its authors").click()
     page.get_by_role("button", name="Follow").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
     assert preferences_of_alice(app).interests[-1].text == 'author:"Ada Lovelace"'

@@ -93,7 +93,7 @@ def test_overview_adds_up_and_says_why(
     assert ("send", "resume_sending", "") in remedies(page)
     assert "there are no sources" in page
     assert 'href="/admin/sources">Add a source</a>' in page
-    assert "No process runs jobs now: start <code>paperboy serve</code>" in page
+    assert "No process is running jobs: start <code>paperboy serve</code>" in page
 
 
 def remedies(page: str) -> list[tuple[str, str, str]]:
@@ -617,7 +617,7 @@ def test_first_digests_after_an_import(
     desk = sign_in()
     page = desk.get("/admin/editions").text
     assert f">{ALICE}</a>" in page
-    assert "wait until you have seen what would leave: 1 digest." in page
+    assert "are held until you have reviewed a sample (1 digest)." in page
     assert f'href="/admin/deliveries/{number}"' in page
     assert ("send", "send_first_digests", "") in remedies(desk.get("/admin").text)
     desk.post("/admin/sending/first-digests/resume")
@@ -633,7 +633,9 @@ def test_coming_edition_is_held(app: Application, sign_in: Callable[..., Desk]) 
     assert (
         desk.post("/admin/editions", edition=f" {coming} ").headers["location"] == "/admin/editions?done=held"
     )
-    assert f'>{coming}</td><td data-label="Held">It waits for approval' in desk.get("/admin/editions").text
+    assert (
+        f'>{coming}</td><td data-label="Held">It will wait for approval' in desk.get("/admin/editions").text
+    )
     assert "awaits approval" not in desk.get("/admin").text
     refused = desk.post("/admin/editions", edition="2020-01-01")
     assert refused.status_code == 422
@@ -945,7 +947,7 @@ def test_operator_changes_an_address(
     assert "is already registered" in refused.text
     assert f'value="{BOB}"' in refused.text
     assert desk.post(f"{path}/address", email="alice@new.example").headers["location"].endswith("=address")
-    assert "alice@new.example takes effect when both mailboxes have confirmed it" in desk.get(path).text
+    assert "The change to alice@new.example takes effect once it has been confirmed" in desk.get(path).text
     moved = desk.post(f"{path}/address", email="alice@new.example", confirmed="yes")
     assert moved.headers["location"].endswith("=moved")
     assert "<h1>alice@new.example</h1>" in desk.get(path).text

@@ -373,7 +373,7 @@ def test_search_page_names_its_order(
     add_papers(app, *(record(n, title=f"Paper {n}", authors=("Alan Turing",)) for n in (1, 2)))
     text = client.get("/search", params={"q": query}).text
     kind = "newest" if order == "newest first" else "best"
-    assert f"<p>{order}, of which the {kind} 1 are listed</p>" in text
+    assert f"<p>{order}; only the {kind} 1 are listed</p>" in text
 
 
 def test_search_results_are_paginated(app: Application, client: TestClient) -> None:
@@ -402,7 +402,7 @@ def test_search_without_results_gives_advice(app: Application, client: TestClien
     assert "Try fewer or different words, or remove the filters." in answer.text
     assert "No papers match these filters." in client.get("/search?code=1").text
     page = client.get("/search", params={"q": "cat:cs.CL org:nvidia"}).text
-    assert "No papers match, because none of them has an organisation or a category." in page
+    assert "No papers match, because no paper in this archive has an organisation or a category" in page
 
 
 def test_cards_and_feeds_have_what_the_community_said(app: Application, client: TestClient) -> None:
@@ -490,7 +490,7 @@ def test_search_says_what_it_covers(client: TestClient, monkeypatch: pytest.Monk
     monkeypatch.setattr(ArchiveSearch, "search", lambda *arguments: partial)
     text = client.get("/search?q=zebra&page=2").text
     assert "1,234 papers" in text
-    assert "of which the best 1,000 are listed" in text
+    assert "only the best 1,000 are listed" in text
     assert "only the newest 2,000 papers were searched" in text
     monkeypatch.setattr(ArchiveSearch, "search", lambda *arguments: SearchPage((), total=3, listed=3))
     text = client.get("/search?q=zebra").text
