@@ -193,14 +193,14 @@ def restore(
     """
     if not backup.is_empty(db):
         raise Conflict(
-            "the database of the settings is not empty: move it away, or set PAPERBOY_DATABASE_URL to a "
-            "new one; then name the old one with --previous"
+            "the database in PAPERBOY_DATABASE_URL is not empty: move it away or name a new one there, and "
+            "then name the old one with --previous"
         )
     if previous and (fault := schema.revision_fault(previous) or schema.table_fault(previous)):
         raise InvalidInput(f"the previous database cannot be used: {fault}")
     journals = Path(settings.journal_dir)
     if journals.exists() and any(journals.glob("*.journal")):
-        raise Conflict(f"{journals} has journals of another database: move them away first")
+        raise Conflict(f"{journals} contains journals of another database: move them away first")
     time = Timeline(now, db.skew)
     backup.load(settings.database_url, source, manifest, RESTORING, now)
     schema.migrate(settings.database_url)
@@ -241,7 +241,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
             backup.load(target_url, file, manifest, MOVING, now)
         if differing := backup.differing_tables(target, file, manifest):
             raise Conflict(
-                f"the target differs from this database in {', '.join(differing)}: empty it, then repeat"
+                f"the target differs from this database in {', '.join(differing)}: empty it, then try again"
             )
         _finish_move(app.db, target, paused_before, now)
         # Last, and only in the new database, because an interrupted move compares the tables again.

@@ -158,7 +158,7 @@ class Settings(BaseSettings):
 
     # Limits
     api_requests_per_minute: int = Field(default=600, ge=1, le=100_000)  # per key
-    invitations_per_hour: int = Field(default=100, ge=0, le=10_000)  # per key without the scope `send`
+    invitations_per_hour: int = Field(default=100, ge=0, le=10_000)  # per key without the `send` scope
     pages_per_minute: int = Field(default=240, ge=10, le=100_000)  # per visitor, as all below
     searches_per_minute: int = Field(default=30, ge=1, le=10_000)
     previews_per_minute: int = Field(default=60, ge=1, le=10_000)
@@ -202,7 +202,9 @@ class Settings(BaseSettings):
         if not value.startswith(("http://", "https://")):
             raise ValueError("must begin with http:// or https://")
         if not re.fullmatch(r"[!-;=?-~]+", value):
-            raise ValueError("must be ASCII without spaces: a host as DNS knows it (xn--…), the rest with %")
+            raise ValueError(
+                "must be ASCII without spaces: write the host as xn--… and the rest percent-encoded"
+            )
         return value.rstrip("/")
 
     @field_validator("default_zone")
@@ -310,9 +312,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _keep_the_unconfirmed(self) -> Settings:
         if self.unconfirmed_days < self.confirm_link_days:
-            raise ValueError(
-                "PAPERBOY_UNCONFIRMED_DAYS is less than PAPERBOY_CONFIRM_LINK_DAYS: links would lead nowhere"
-            )
+            raise ValueError("PAPERBOY_UNCONFIRMED_DAYS must not be less than PAPERBOY_CONFIRM_LINK_DAYS")
         return self
 
     @model_validator(mode="after")

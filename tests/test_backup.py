@@ -288,7 +288,7 @@ def test_restore_refuses(
         for name in source.namelist():
             content = source.read(name)
             target.writestr(name, content.replace(b"r1@example.org", b"x1@example.org"))
-    with pytest.raises(InvalidInput, match="table subscriber has another checksum"):
+    with pytest.raises(InvalidInput, match="table subscriber has a different checksum"):
         backup.read_manifest(damaged)
     shutil.copy(file, damaged)
     manifest = backup.read_manifest(file)

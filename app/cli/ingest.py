@@ -50,7 +50,7 @@ def ingest(
     if not files and (as_ or day):
         raise typer.BadParameter("--as and --day apply only to files: name at least one file")
     if files and source:
-        raise typer.BadParameter("--source polls a source: it does not apply to files")
+        raise typer.BadParameter("--source polls a source, so it cannot be combined with files")
     report = _read_files(files, as_, day, quiet=as_json) if files else _poll(source, quiet=as_json)
     if as_json:
         output.print_json(report)

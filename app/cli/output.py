@@ -214,7 +214,7 @@ def suggest_day(app: Application, now: datetime, option: str) -> None:
         newest = next(iter(listings.days(session, limit=1)), None)
     if newest and newest[0] < now.date() - timedelta(days=app.settings.candidate_days):
         day = newest[0] + timedelta(days=1)
-        err().print(f"The newest papers are of {newest[0]}. To use them, add {option} {day}.")
+        err().print(f"The newest papers are from {newest[0]}. To use them, add {option} {day}.")
 
 
 def load_settings(*, needs_secret: bool = True) -> Settings:

@@ -131,7 +131,7 @@ def show_sample(
     size: Annotated[int, typer.Option(help="The number of digests.", min=1, max=50)] = 5,
     as_json: output.AsJson = False,
 ) -> None:
-    """Draw some digests that wait, to look at before you approve them with `sending resume`."""
+    """Show some of the waiting digests, to review before you approve them with `sending resume`."""
     if (edition is None) == (not first_digests):
         raise InvalidInput("give an edition or --first-digests")
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
@@ -171,7 +171,7 @@ def _reason_for_no_sample(session: Session, edition: str | None, now: datetime) 
     totals = ledger.digest_totals_by_edition(session, [edition])[edition]
     if any(totals.values()):
         counts = ", ".join(f"{count} {state}" for state, count in totals.items() if count)
-        return f"No digest of the edition {edition} waits any more: {counts}."
+        return f"No digest of the edition {edition} is waiting any more: {counts}."
     day = dates.day_in(edition)
     if day is None or day.isoformat() != edition:
         return f"There is no edition “{edition}”: an edition is a day, such as 2026-11-20."
@@ -193,7 +193,7 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
 
 @sending.command()
 def hold(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
-    """Hold a coming edition until an operator approves it with `paperboy sending resume --edition`."""
+    """Hold an upcoming edition until an operator approves it with `paperboy sending resume --edition`."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         ledger.hold(session, edition, now)
@@ -212,7 +212,7 @@ def resume(
     """Resume sending, or approve an edition. An edition that was paused separately remains paused."""
     now = clock.utcnow()
     if first_digests and edition != ledger.ALL_EDITIONS:
-        raise InvalidInput("give either --edition or --first-digests")
+        raise InvalidInput("give either --edition or --first-digests, not both")
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         edition = ledger.FIRST_DIGESTS if first_digests else edition
         if not ledger.resume(session, edition, force=force):

@@ -83,7 +83,7 @@ def set_preferences(
         due = output.format_time(row.next_due_at)
         output.out().print(f"Changed {output.escaped(row.email)}. The next digest is due at {due}.")
     if email and not email_confirmed:
-        output.out().print("The new address takes effect when both mailboxes have confirmed it.")
+        output.out().print("The change takes effect once it has been confirmed from both mailboxes.")
 
 
 def _change_address(

@@ -132,7 +132,7 @@ def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
 @group.command("send-test")
 def send_test(
     subscriber: SubscriberName,
-    to: Annotated[str, typer.Option(help="Your own address. The links of the mail do not work.")],
+    to: Annotated[str, typer.Option(help="Your own address. The links in the mail do not work.")],
 ) -> None:
     """Mail a subscriber's digest, as it would be now, to yourself. The subscriber gets nothing."""
     now, to = clock.utcnow(), subscribers.normalise_address(to)

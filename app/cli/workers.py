@@ -12,7 +12,7 @@ from app.storage import worker_registry as registry
 
 
 def workers(as_json: output.AsJson = False) -> None:
-    """List the processes that run jobs, and the jobs that wait, run or have failed."""
+    """List the processes that run jobs, and the waiting, running and failed jobs."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         statuses, counts = registry.statuses(session), registry.job_counts(session)
     if as_json:
@@ -24,7 +24,7 @@ def workers(as_json: output.AsJson = False) -> None:
     ]
     output.table(["worker", "started", "last heartbeat", ""], rows)
     if not rows:
-        output.err().print(f"No process runs jobs now: {registry.NONE}.", soft_wrap=True)
+        output.err().print(f"No process is running jobs: {registry.NONE}.", soft_wrap=True)
     if counts:
         cells = [(each.job, each.state, each.count, output.format_time(each.since)) for each in counts]
         output.table(["job", "state", "number", "since"], cells, title="\nJobs")

@@ -33,7 +33,7 @@ def run(
     paper appears twice. Nothing is written. Raise InvalidInput if `days` is not between 1 and MAX_DAYS.
     """
     if not 1 <= days <= MAX_DAYS:
-        raise InvalidInput(f"the days must be from 1 to {MAX_DAYS}", field="days")
+        raise InvalidInput(f"the number of days must be from 1 to {MAX_DAYS}", field="days")
     moments, due = list[datetime](), now - timedelta(days=days + 2)
     cadence = (Cadence.DAILY, 0, context.settings.default_hour, context.settings.default_zone)
     while (due := schedule.next_due(*cadence, after=due)) <= now:

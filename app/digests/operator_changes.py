@@ -1,4 +1,4 @@
-"""An operator's changes of papers, recorded in the audit log with the old and the new values.
+"""Change papers for an operator, and record the old and the new values in the audit log.
 
 The API, the admin pages and the commands call these functions. A paper is named by any of its row ids.
 """
@@ -30,7 +30,7 @@ class Editor:
     now: datetime
 
     def edit(self, paper_id: int, changes: Mapping[str, Any]) -> Paper:
-        """Set fields of a paper. None takes an edit back. Raise InvalidInput if a value cannot be used."""
+        """Set fields of a paper. None reverts an edit. Raise InvalidInput if a value cannot be used."""
         paper = self.lock(paper_id)
         old_values = editing.edit(self.session, paper, changes, self.now)
         if old_values:
@@ -62,7 +62,7 @@ class Editor:
         return paper
 
     def unpin(self, paper_id: int) -> Paper:
-        """End a pin. Raise Conflict if the paper is not pinned."""
+        """Unpin a paper. Raise Conflict if the paper is not pinned."""
         paper = self.lock(paper_id)
         before = paper.pinned_until
         pinning.unpin(self.session, paper)
@@ -90,7 +90,7 @@ class Editor:
         Raise InvalidInput unless exactly one is named, NotFound or Conflict if it cannot be split off.
         """
         if [row_id is not None, doi, source_id is not None].count(True) != 1:
-            raise InvalidInput("name either a row, the DOI or a source to split off")
+            raise InvalidInput("name what to split off: a row, the DOI or a source")
         paper = self.lock(paper_id)
         if row_id is not None:
             part = splitting.split_row(self.session, paper, row_id, self.now)

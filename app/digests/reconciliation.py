@@ -34,7 +34,7 @@ MEANINGS = {
     "claimed": "a sender is about to send it",
     "committing": "the relay has the whole mail, and its reply is awaited",
     "deferred": "the relay asked to try again later; this happens by itself",
-    "suppressed": "no mail is sent to this address, because it bounced or complained, or an operator said so",
+    "suppressed": "no mail is sent to this address: it bounced or complained, or an operator suppressed it",
     "uncertain": "it may have arrived, but the relay's reply was lost; resend it, or record that it arrived",
     "unplanned": "due, and not composed yet: the next run does it",
     "missing": "due, but never composed: the service did not run then, or see `paperboy doctor`",

@@ -59,7 +59,7 @@ def _check_webhooks(settings: Settings, database: Database) -> Iterator[Finding]
     if settings.bounce_mailbox or settings.bounce_folder:
         return
     if has_key:
-        yield ok("bounces", "a relay can report bounces by webhook: a key with the scope “bounces” exists")
+        yield ok("bounces", "a relay can report bounces by webhook: a key with the “bounces” scope exists")
     else:
         yield warning(
             "bounces",

@@ -140,13 +140,13 @@ def _unsubscribe_problems(mail: Mail) -> Iterator[Finding]:
     if not mail.unsubscribe_url:
         yield _problem("unsubscribe", "List-Unsubscribe has no http link")
     elif not mail.unsubscribe_url.startswith("https://"):
-        message = "List-Unsubscribe has no https link, so mail programs show no unsubscribe button"
+        message = "List-Unsubscribe has no https link, so mail clients show no unsubscribe button"
         yield warning("mail unsubscribe", message, "set PAPERBOY_BASE_URL to an https:// address")
     elif not mail.unsubscribe_url.startswith(mail.settings.base_url + "/"):
         message = f"List-Unsubscribe does not link to {mail.settings.base_url}: {mail.unsubscribe_url}"
         yield _problem("unsubscribe", message)
     if "<mailto:" not in mail.header("List-Unsubscribe"):
-        message = "List-Unsubscribe has no mailto link, which some mail programs need"
+        message = "List-Unsubscribe has no mailto link, which some mail clients need"
         yield _problem("unsubscribe", message)
     if (value := mail.header("List-Unsubscribe-Post")) != "List-Unsubscribe=One-Click":
         message = f"List-Unsubscribe-Post must be “List-Unsubscribe=One-Click”, not “{value}”"

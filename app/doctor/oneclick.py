@@ -23,7 +23,7 @@ _FIELD, _VALUE, _BOUNDARY = "List-Unsubscribe", "One-Click", "=_oneclick"
 _MULTIPART = (
     f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{_FIELD}"\r\n\r\n{_VALUE}\r\n--{_BOUNDARY}--\r\n'
 )
-# Content type and body of the request, in each encoding that mail programs use.
+# Content type and body of the request, in each encoding that mail clients use.
 FORM_ENCODINGS = {
     "urlencoded": ("application/x-www-form-urlencoded", f"{_FIELD}={_VALUE}"),
     "multipart": (f"multipart/form-data; boundary={_BOUNDARY}", _MULTIPART),
@@ -44,7 +44,7 @@ def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iter
         reply, post = send_request(site, "POST", url, *form), f"a POST ({encoding})"
         if 300 <= reply.status_code < 400:
             location = reply.headers.get("location")
-            problems.append(f"{post} is redirected to {location}: mail programs do not follow redirects")
+            problems.append(f"{post} is redirected to {location}: mail clients do not follow redirects")
         elif not 200 <= reply.status_code < 300:
             problems.append(f"{post} without a login fails with HTTP {reply.status_code}")
         elif _state(app, subscriber_id) is not SubscriberState.UNSUBSCRIBED:

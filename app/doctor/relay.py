@@ -133,7 +133,7 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
         yield warning(
             "relay speed",
             "does not announce PIPELINING: each mail takes four round trips instead of one",
-            "use a relay that does (Postfix and Exim do), and no firewall that filters SMTP commands",
+            "use a relay that does, such as Postfix or Exim, without a firewall that filters SMTP commands",
         )
 
 

@@ -66,7 +66,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         for rate in rates.of_last_week(session, now):
             if rate.is_excessive(rates.WARN_PERCENT):
                 fix = (
-                    "find out why subscribers do not want these mails; providers start to refuse mail at .3%"
+                    "find out why subscribers do not want these mails; providers start to refuse mail at 0.3%"
                 )
                 yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
             else:
@@ -270,7 +270,7 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
         yield ok("workers", f"{alive} {'processes run' if alive > 1 else 'process runs'} jobs")
     elif lost:
         fix = "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`"
-        yield error("workers", "no process runs jobs", fix)
+        yield error("workers", "no process is running jobs", fix)
     for each in worker_registry.job_counts(session):
         since = f"since {each.since:%Y-%m-%d %H:%M} UTC"
         if each.state == "failed" and now - each.newest < RECENTLY:
@@ -284,7 +284,7 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _format_span(span: timedelta) -> str:
-    """Format a time span in the largest unit of which it has at least two."""
+    """Format a time span in the largest unit that gives a value of at least two."""
     units = (("days", timedelta(days=1)), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1)))
     unit, length = next(((name, size) for name, size in units if span >= 2 * size), units[-1])
     return f"{round(span / length)} {unit}"

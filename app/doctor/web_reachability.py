@@ -1,4 +1,4 @@
-"""Check that the web app answers at the base URL. This uses the network, so it runs only on request."""
+"""Check that the web app responds at the base URL. This uses the network, so it runs only on request."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def check(settings: Settings, now: datetime, transport: http_client.HttpTranspor
     try:
         body = asyncio.run(_get(settings, url, now, transport))
     except TimeoutError:
-        yield error("online", f"{url} does not answer within {TIMEOUT:g} seconds", _FIX)
+        yield error("online", f"{url} does not respond within {TIMEOUT:g} seconds", _FIX)
     except SourceError as fault:
-        yield error("online", f"{url} does not answer: {fault}", _FIX)
+        yield error("online", f"{url} does not respond: {fault}", _FIX)
     else:
         try:
             is_paperboy = json.loads(body) == {"status": "ok"}
         except ValueError:
             is_paperboy = False
         if is_paperboy:
-            yield ok("online", f"Paperboy answers at {url}")
+            yield ok("online", f"Paperboy responds at {url}")
         else:
-            yield error("online", f"something other than Paperboy answers at {url}", _FIX)
+            yield error("online", f"something other than Paperboy responds at {url}", _FIX)
 
 
 async def _get(settings: Settings, url: str, now: datetime, transport: http_client.HttpTransport) -> bytes:

@@ -77,7 +77,7 @@ def parse_key(selector: str, pem: bytes) -> Key:
     try:
         private = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ValueError("it is not a private key in PEM without a password") from None
+        raise ValueError("it is not a private key in PEM format without a password") from None
     if isinstance(private, Ed25519PrivateKey):
         raw = private.public_key().public_bytes(
             serialization.Encoding.Raw, serialization.PublicFormat.Raw
@@ -86,7 +86,7 @@ def parse_key(selector: str, pem: bytes) -> Key:
     if not isinstance(private, rsa.RSAPrivateKey):
         raise ValueError("DKIM supports only RSA and Ed25519 keys")
     if private.key_size < MIN_BITS:
-        raise ValueError(f"{private.key_size} bits are too few: verifiers refuse less than {MIN_BITS}")
+        raise ValueError(f"it has only {private.key_size} bits, and verifiers reject fewer than {MIN_BITS}")
     public = private.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )

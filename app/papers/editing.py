@@ -21,7 +21,7 @@ MAX_AUTHORS, MAX_NAME = 1_000, 200
 
 
 def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """Set fields of a paper. None takes an edit back: the field gets its value from the sources again.
+    """Set fields of a paper. None reverts an edit: the field gets its value from the sources again.
 
     A field that already has the value is not edited, so that polls continue to change it. Return the old
     values of the fields that changed, or that became or ceased to be edited. Raise InvalidInput if a value
@@ -29,7 +29,7 @@ def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: dateti
     """
     advisory_lock(session, "archive")
     if unknown := [name for name in changes if name not in EDITABLE]:
-        raise InvalidInput(f"there is no field “{unknown[0][:40]}” to edit: there are {', '.join(EDITABLE)}")
+        raise InvalidInput(f"“{unknown[0][:40]}” cannot be edited: choose one of {', '.join(EDITABLE)}")
     cleaned = {name: None if value is None else _clean(name, value) for name, value in changes.items()}
     session.refresh(paper)
     old_values = shown_values(paper, cleaned)
@@ -92,7 +92,7 @@ def _clean(name: str, value: Any) -> Any:
             raise InvalidInput("a link must begin with http:// or https://", name)
         return sanitize.url(text)
     if len(text) > TEXTS[name]:
-        raise InvalidInput(f"this can have at most {TEXTS[name]} characters", name)
+        raise InvalidInput(f"this field can have at most {TEXTS[name]} characters", name)
     cleaned = sanitize.one_line(text, TEXTS[name])
     if name == "title" and not cleaned:
         raise InvalidInput("a paper needs a title", name)

@@ -1,4 +1,4 @@
-"""Pin a paper: until the pin ends, it comes first in the digests of all subscribers who were not sent it."""
+"""Pin a paper: until the pin ends, it comes first in the digests of all who have not received it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def pin(session: Session, paper: Paper, days: int, now: datetime) -> None:
         raise Conflict(f"the paper is {'hidden' if paper.hidden_at else 'withdrawn'}, so it is never sent")
     if paper.first_listed_on and paper.first_listed_on < now.date() - timedelta(days=PINNABLE_DAYS):
         raise Conflict(
-            f"the paper was first listed on {paper.first_listed_on}: only papers of the last {PINNABLE_DAYS} "
-            "days can be pinned, because many subscribers were sent older ones"
+            f"the paper was first listed on {paper.first_listed_on}: only papers first listed in the last "
+            f"{PINNABLE_DAYS} days can be pinned, because many subscribers have already received older ones"
         )
     paper.pinned_at, paper.pinned_until = now, now + timedelta(days=days)
     session.add(paper)
 
 
 def unpin(session: Session, paper: Paper) -> None:
-    """End a pin. Raise Conflict if the paper is not pinned."""
+    """Unpin a paper. Raise Conflict if the paper is not pinned."""
     if paper.pinned_until is None:
         raise Conflict("the paper is not pinned")
     paper.pinned_at = paper.pinned_until = None

@@ -76,7 +76,7 @@ def find(session: Session, name: str) -> Source:
             return matching[0]
     listed = ", ".join(f"“{source.name}” ({source.id})" for source in existing)
     raise NotFound(
-        f"there is no source named “{name}”: {f'there are {listed}' if listed else 'there are none'}"
+        f"there is no source named “{name}”: {f'the sources are {listed}' if listed else 'there are none'}"
     )
 
 
@@ -149,10 +149,10 @@ def change(
     """Rename or reconfigure a source.
 
     After a change of configuration, it is due at once. The poll goes as far back as for a new source.
-    Raise Conflict if it is read from files.
+    Raise Conflict if the source is read from files.
     """
     if is_read_from_files(source):  # `source_for_files` finds it by its name
-        raise Conflict(f"“{source.name}” is read from files: it cannot be changed")
+        raise Conflict(f"“{source.name}” is read from files, so it cannot be changed")
     if name is not None:
         _rename(session, source, name)
     if config is not None and (checked := check_config(source.kind, config)) != source.config:
@@ -256,7 +256,7 @@ def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(config) - set(_ACCEPTED[kind])):
         accepted = ", ".join(_ACCEPTED[kind]) or "nothing"
         raise InvalidInput(
-            f"sources of the kind “{kind}” have no “{unknown[0]}”: they take {accepted}", "config"
+            f"a source of the kind “{kind}” has no option “{unknown[0]}”: it accepts {accepted}", "config"
         )
     if ignored := sorted(set(filter(config.get, config)) - set(checked)):
         raise InvalidInput(f"“{ignored[0]}” cannot be combined with “{next(iter(checked))}”", field="config")
@@ -283,11 +283,11 @@ def _harvest(config: Mapping[str, Any]) -> dict[str, str]:
     given = {name: str(config[name]).strip() for name in ("set", "from", "until") if config.get(name)}
     if "set" in given and not _SET.fullmatch(given["set"]):
         raise InvalidInput(
-            "“set” is a set of arXiv, such as cs, math, physics:hep-th or cs:cs:CL", field="config"
+            "“set” must be a set of arXiv, such as cs, math, physics:hep-th or cs:cs:CL", field="config"
         )
     days = [dates.day(given[name]) for name in ("from", "until") if name in given]
     if None in days or any(len(given[name]) != len("2026-11-20") for name in given if name != "set"):
-        raise InvalidInput("“from” and “until” are days, such as 2026-11-20", field="config")
+        raise InvalidInput("“from” and “until” must be days, such as 2026-11-20", field="config")
     if len(days) == 2 and given["from"] > given["until"]:
         raise InvalidInput("“from” must not be after “until”", field="config")
     return given

@@ -68,7 +68,7 @@ def try_source(
     )
     with lease as acquired:
         if not acquired:
-            raise Conflict("arXiv is being polled, and allows one connection: try again in a minute")
+            raise Conflict("arXiv is being polled, and allows only one connection: try again in a minute")
         parsed, warning, error = deadlines.run(_fetch(context, source, now))
     return _compare(context, source, parsed, now, warning, error)
 

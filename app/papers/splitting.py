@@ -25,7 +25,7 @@ def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Pap
     advisory_lock(session, "archive")
     row = session.get(Paper, row_id)
     if row is None or row is paper or row_id not in merging.with_absorbed(session, id_of(paper)):
-        raise NotFound(f"{row_id} is not a row that was merged into paper {paper.id}")
+        raise NotFound(f"row {row_id} was not merged into paper {paper.id}")
     merge = select(Merge.id).where(Merge.absorbed_id == row_id, col(Merge.undone_at).is_(None))
     merging.undo_merge(session, session.exec(merge).one() or 0, now)
     return row
@@ -35,7 +35,7 @@ def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
     """Move the DOI of a paper with an arXiv id to a new paper. Raise Conflict if it lacks either."""
     advisory_lock(session, "archive")
     if not (paper.arxiv_id and paper.doi):
-        raise Conflict("only a paper with an arXiv id and a DOI can be split between these")
+        raise Conflict("the DOI can be split off only if the paper also has an arXiv id")
     doi, paper.doi = paper.doi, None
     session.flush()  # a DOI is unique
     return _separate(session, [paper], doi, now)
@@ -54,8 +54,10 @@ def split_source(session: Session, paper: Paper, source_id: int, now: datetime) 
     if listing is None:
         named = session.exec(select(Source.name).where(Source.id == source_id)).first()
         if named and source_id in {source for number in ids for source in _sources_of(session, number)}:
-            raise Conflict(f"“{named}” names the arXiv id or the DOI of this paper, so it lists no other")
-        raise NotFound(f"no source {source_id} lists this paper")
+            raise Conflict(
+                f"“{named}” lists this paper with its arXiv id or DOI, so there is nothing to split"
+            )
+        raise NotFound(f"source {source_id} does not list this paper")
     if _sources_of(session, id_of(listing)) == {source_id}:
         if listing is paper:
             raise Conflict("no other source lists this paper, so there is nothing to split")

@@ -80,7 +80,7 @@ class IndexUpdater:
     def _update(self, now: datetime, on_use: Callable[[], None]) -> None:
         version = self.folder.version_in_use()
         if version and is_damaged(version):
-            raise DamagedIndex("A search could not read it.")
+            raise DamagedIndex("A search could not read the index.")
         with self._db.read() as session:
             newest = self._models.loaded(session)
             rebuild = version is None or self._rebuilds(session, version, now)

@@ -205,7 +205,7 @@ def _are_related(first: str, second: str) -> bool:
 
 
 def sentences(hint: InterestHint) -> list[str]:
-    """Return what a hint says, for the command line and the API."""
+    """Return the sentences of a hint, for the command line and the API."""
     texts = []
     if hint.did_you_mean:
         texts.append(f"Did you mean “{hint.did_you_mean}”? We search for both.")
@@ -214,7 +214,7 @@ def sentences(hint: InterestHint) -> list[str]:
     elif hint.missing_words:
         texts.append(f"No recent paper mentions {_quoted(hint.missing_words)}.")
     if hint.shorter:
-        texts.append(f"“{hint.shorter}” brings papers.")
+        texts.append(f"“{hint.shorter}” matches papers.")
     if hint.topics:
         beginning = "Related topics" if hint.topics_are_near else "The most frequent topics"
         texts.append(f"{beginning}: {_quoted(hint.topics)}.")

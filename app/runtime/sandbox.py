@@ -171,7 +171,9 @@ def main() -> None:
         try:
             answer = pickle.dumps((succeeded, result))
         except Exception as error:
-            answer = pickle.dumps((False, ParsingTooExpensive(f"It cannot be read: {type(error).__name__}")))
+            answer = pickle.dumps(
+                (False, ParsingTooExpensive(f"The input cannot be read: {type(error).__name__}"))
+            )
         _write(answers, answer)
 
 

@@ -77,11 +77,11 @@ def create(
 def _refuse_reserved(name: str) -> None:
     """Raise InvalidInput for names that the service itself uses, in the audit log and for mailed links."""
     if name.startswith(LINK_NAME):  # such a key could be redeemed for one with all scopes
-        raise InvalidInput(f"a key cannot be named “{LINK_NAME} …”", field="name")
+        raise InvalidInput(f"a key’s name cannot begin with “{LINK_NAME}”, which is reserved", field="name")
     if name.casefold() == COMMANDS:
-        raise InvalidInput(f"a key cannot be named “{COMMANDS}”: changes by commands have this name", "name")
+        raise InvalidInput(f"a key cannot be named “{COMMANDS}”, which stands for commands", "name")
     if name.casefold().endswith(BY_MAIL):
-        raise InvalidInput(f"a key’s name cannot end in “{BY_MAIL}”: keys of mailed links do", field="name")
+        raise InvalidInput(f"a key’s name cannot end in “{BY_MAIL}”, which is reserved", field="name")
 
 
 def _earlier(expires_at: datetime | None, creator: ApiKeyIdentity | None) -> datetime | None:
@@ -150,7 +150,7 @@ def get(session: Session, key_id: int) -> ApiKey:
 def create_link(session: Session, email: str, now: datetime, expires_at: datetime) -> str:
     """Return the token of a link that signs an operator in once.
 
-    It is the key of a row that can read.
+    The token is a key with the `read` scope.
     """
     name = f"{LINK_NAME} {email}"[:MAX_NAME]
     return _add(session, name, [Scope.READ], now, expires_at)[1]
@@ -227,9 +227,9 @@ def rotate(
     if active(session, old.name, now).id != key_id:
         raise Conflict(f"the key {key_id} has expired or was already replaced")
     if old.name.startswith(LINK_NAME):  # the new key could be redeemed for one with all scopes
-        raise NotFound(f"the key {key_id} is a link, which works once")
+        raise NotFound(f"the key {key_id} belongs to a sign-in link, which works once")
     if old.name.endswith(BY_MAIL):  # otherwise one mail would grant access for ever
-        raise Conflict(f"the key {key_id} was created by a mailed link: sign in again for another")
+        raise Conflict(f"the key {key_id} was created by a sign-in link: sign in again to get another")
     expires_at = now + (old.expires_at - old.created_at) if old.expires_at else None
     if creator is not None and creator.id != key_id:
         expires_at = _earlier(expires_at, creator)

@@ -31,14 +31,14 @@ ACTIONS = {
     "key.rotate": "replaced a key",
     "merge.undo": "undid a merge of papers",
     "model.train": "trained a model",
-    "operator.sign_in": "signed in by a mailed link",
+    "operator.sign_in": "signed in with a mailed link",
     "paper.edit": "edited a paper",
     "paper.hide": "hid a paper",
     "paper.merge": "merged papers",
     "paper.pin": "pinned a paper",
     "paper.show": "showed a hidden paper again",
     "paper.split": "split a paper",
-    "paper.unpin": "ended the pin of a paper",
+    "paper.unpin": "unpinned a paper",
     SENDING_PAUSED: "paused sending",
     PAUSE_ENDED: "ended the pause of an import that added nobody",
     SENDING_RESUMED: "resumed sending",
@@ -76,7 +76,7 @@ def record(session: Session, actor: str, action: str, subject: object, now: date
     """Record a change in the transaction that makes it, so that both are committed or neither is.
 
     This also marks the request that makes it as carried out, if it has an idempotency key. Raise ValueError
-    if ACTIONS has no words for the action.
+    if ACTIONS does not describe the action.
     """
     if action not in ACTIONS:
         raise ValueError(f"ACTIONS has no words for the action “{action}”")
@@ -85,7 +85,7 @@ def record(session: Session, actor: str, action: str, subject: object, now: date
 
 
 def describe(action: str) -> str:
-    """Return the words for an action, or its name if only an earlier release recorded it."""
+    """Return the description of an action, or its name if only an earlier release recorded it."""
     return ACTIONS.get(action, action)
 
 

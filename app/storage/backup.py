@@ -113,7 +113,7 @@ def read_manifest(source: Path) -> Manifest:
                     for chunk in iter(partial(lines.read, 1 << 20), b""):
                         digest.update(chunk)
                     if digest.hexdigest() != entry.sha256:
-                        raise InvalidInput(f"{source} is damaged: table {name} has another checksum")
+                        raise InvalidInput(f"{source} is damaged: table {name} has a different checksum")
             manifest = Manifest(
                 datetime.fromisoformat(stored["created_at"]), stored["revision"], stored["release"], tables,
                 tuple(stored["journals"]), stored["format"],

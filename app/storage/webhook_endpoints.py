@@ -88,7 +88,9 @@ def _check_url(session: Session, url: str, own_id: int | None) -> str:
     """Return a URL of printable ASCII. Whether its host may be reached is checked with each request."""
     url = url.strip()
     if not re.fullmatch(r"https?://[^/?#@\s]+([/?][!-\"$-~]*)?", url, re.ASCII) or len(url) > 2000:
-        raise InvalidInput("a webhook's URL begins with https://, and has no user, password or #", "url")
+        raise InvalidInput(
+            "a webhook's URL must begin with https:// and contain no user name, password or #", "url"
+        )
     same = select(WebhookEndpoint.id).where(WebhookEndpoint.url == url)
     if session.exec(same).first() not in (None, own_id):
         raise Conflict("there is already a webhook with this URL")
@@ -102,7 +104,7 @@ def origin(url: str) -> str:
 
 
 def label(row: WebhookEndpoint) -> str:
-    """Return an endpoint's number and where it is, for people."""
+    """Return an endpoint's number and origin, to show to people."""
     return f"{row.id} ({origin(row.url)})"
 
 
@@ -148,7 +150,7 @@ def emit(
 ) -> None:
     """Store an event for each endpoint that listens to it. With a `key`, each endpoint gets it once.
 
-    `data` must contain no address: if an endpoint is to get them, the one of `subscriber_id` is added later.
+    `data` must contain no address: if an endpoint is to get one, that of `subscriber_id` is added later.
     """
     rows = listeners(session, event)
     messages = [message(row.id or 0, event, now, data) | {"key": key} for row in rows]

@@ -180,7 +180,7 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
             if cells:
                 yield number, _name_cells(columns, cells)
     except UnicodeDecodeError:
-        raise InvalidInput(f"{name} is no text in UTF-8: export it as CSV in UTF-8") from None
+        raise InvalidInput(f"{name} is not text in UTF-8: export it as CSV in UTF-8") from None
     except csv.Error as error:
         raise InvalidInput(f"{name} cannot be read as CSV: {error}") from None
     finally:

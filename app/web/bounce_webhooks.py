@@ -1,6 +1,6 @@
 """Webhooks for bounces and complaints: POST /hooks/bounces/{provider}.
 
-Requests need a key with the scope `bounces`. It is sent as a bearer token or, because many providers accept
+Requests need a key with the `bounces` scope. It is sent as a bearer token or, because many providers accept
 only a URL, as the password in the URL, with any user name. The signatures of SNS, SendGrid and Mailgun are
 verified if their topics or keys are configured. A notice is applied only if it identifies a message by our
 return path, or by our Message-ID and the recipient.
@@ -58,14 +58,14 @@ def _caller(
     bearer: auth.Given,
     basic: Annotated[HTTPBasicCredentials | None, Depends(_basic)],
 ) -> api_keys.ApiKeyIdentity:
-    """Return the holder of a key with the scope `bounces`. Raise HTTPException (401 or 403) otherwise."""
+    """Return the holder of a key with the `bounces` scope. Raise HTTPException (401 or 403) otherwise."""
     given = bearer.credentials if bearer else basic.password if basic else ""
     holder = auth.authenticate(request, given, now) if given else None
     if holder is None:
         detail = auth.WRONG_KEY if given else "a key is needed"
         raise HTTPException(401, detail, {"WWW-Authenticate": _AUTHENTICATE})
     if Scope.BOUNCES not in holder.scopes:
-        raise HTTPException(403, "this key lacks the scope “bounces”")
+        raise HTTPException(403, "this key lacks the “bounces” scope")
     auth.note_use(app, holder, now)
     return holder
 
@@ -91,8 +91,8 @@ def _verify_signature(
         log.warning("webhook refused", provider=provider, signature=str(error))
         raise HTTPException(403, f"the webhook signature is not valid: {error}") from None
     except SourceError as error:  # the provider sends the notice again
-        log.warning("certificate cannot be fetched", provider=provider, error=str(error))
-        raise HTTPException(503, "the certificate of the signature cannot be fetched") from None
+        log.warning("the signing certificate could not be fetched", provider=provider, error=str(error))
+        raise HTTPException(503, "the signing certificate could not be fetched") from None
 
 
 @router.post("/bounces/{provider}")

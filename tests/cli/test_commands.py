@@ -596,7 +596,7 @@ def test_empty_sample_says_why(run: Run, alice_is_due: None) -> None:
     assert "No first digest is held." in sample_error(run, "--first-digests")
     run("send")
     edition = parse_output(run("deliveries", "--json"))[0]["edition"]
-    assert f"No digest of the edition {edition} waits any more: 1 sent." in sample_error(run, edition)
+    assert f"No digest of the edition {edition} is waiting any more: 1 sent." in sample_error(run, edition)
 
 
 def sample_error(run: Run, argument: str) -> str:
@@ -813,7 +813,7 @@ def test_import_of_an_empty_file_is_refused(content: str, fault: str, run: Run, 
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"email,interests\nb\xe9b@example.org,agents\n", "is no text in UTF-8"),
+        (b"email,interests\nb\xe9b@example.org,agents\n", "is not text in UTF-8"),
         (b'email,interests\n"a,b\n', "cannot be read as CSV"),
     ],
 )
@@ -1022,7 +1022,7 @@ def test_change_an_address(run: Run, app: Application, mail_server: MailServer) 
     """The mail to the old address is sent at once. A confirmed address needs no mail."""
     run("subscribers", "add", "alice@example.org", "--interest", "robots")
     requested = run("subscribers", "set", "1", "--email", "alice@new.example").stdout
-    assert "takes effect when both mailboxes have confirmed it" in requested
+    assert "takes effect once it has been confirmed from both mailboxes" in requested
     assert [mail.recipient for mail in mail_server.messages] == ["alice@example.org"]
     moved = run("subscribers", "set", "1", "--email", "alice@new.example", "--email-confirmed").stdout
     assert "Changed alice@new.example." in moved
@@ -1238,7 +1238,7 @@ def test_source_is_found_by_any_spelling(name: str, run: Run) -> None:
     for unclear in ("TWICE", "The library"):
         refused = run("ingest", "--source", unclear, code=1).stderr
         assert (
-            f"There is no source named “{unclear}”: there are “1” (5), “The Lab” (2), “The other” (1)"
+            f"There is no source named “{unclear}”: the sources are “1” (5), “The Lab” (2), “The other” (1)"
             in refused
         )
 
@@ -1246,7 +1246,7 @@ def test_source_is_found_by_any_spelling(name: str, run: Run) -> None:
 def test_errors_of_sources(run: Run) -> None:
     """They name the options that a kind has. `try` takes a kind as `add` does, and its help has examples."""
     refused = run("sources", "add", "x", "--kind", "arxiv_oai", "--url", "https://a.test/", code=1).stderr
-    assert "have no “url”: they take set, from, until." in refused
+    assert "has no option “url”: it accepts set, from, until." in refused
     both = ("--category", "cs.CL", "--query", "ti:agents")
     refused = run("sources", "add", "x", "--kind", "arxiv", *both, code=1).stderr
     assert "“categories” cannot be combined with “query”" in refused
@@ -1294,7 +1294,7 @@ def test_old_archive_suggests_an_earlier_day(run: Run, papers_file: Path) -> Non
     with time_machine.travel(clock.utcnow() + timedelta(days=40)):
         for arguments in (("preview", "--interest", "language agents"), ("backtest", "language agents")):
             hint = run(*arguments).stderr
-            assert "The newest papers are of 2026-11-20. To use them, add --" in hint
+            assert "The newest papers are from 2026-11-20. To use them, add --" in hint
             option, value = hint.rstrip(".\n").split()[-2:]
             assert "Language Agents that Plan" in run(*arguments, option, value).stdout
 

@@ -263,5 +263,5 @@ def test_pin_lasts_some_days(
         with pytest.raises(Conflict):
             pinning.unpin(session, paper)
         paper.first_listed_on = DAY - timedelta(days=40)
-        with pytest.raises(Conflict, match="only papers of the last 30 days"):
+        with pytest.raises(Conflict, match="only papers first listed in the last 30 days"):
             pinning.pin(session, paper, 1, now)

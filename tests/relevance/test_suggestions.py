@@ -155,7 +155,7 @@ def test_hints_in_words() -> None:
     assert suggestions.sentences(hint) == [
         "Did you mean “vision”? We search for both.",
         "No recent paper mentions “vison”.",
-        "“a” brings papers.",
+        "“a” matches papers.",
         "Related topics: “b”, “c”.",
     ]
     foreign = InterestHint("модели", missing_words=("модели",), is_foreign=True, topics=("b",))

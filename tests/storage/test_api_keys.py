@@ -107,7 +107,7 @@ def test_a_key_of_a_mailed_link_is_not_rotated(app: Application, now: datetime) 
         link = api_keys.create_link(session, "ada@example.org", now, now + timedelta(hours=1))
         operator = api_keys.redeem_link(session, link, now, now + timedelta(days=1))
         assert operator is not None
-        with pytest.raises(Conflict, match="mailed link"):
+        with pytest.raises(Conflict, match="sign-in link"):
             api_keys.rotate(session, operator.id, now, timedelta(days=1), operator)
 
 

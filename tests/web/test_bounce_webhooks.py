@@ -102,7 +102,7 @@ def test_a_key_of_another_scope_is_refused(app: Application, client: TestClient)
     refused = client.post("/hooks/bounces/generic", headers={"Authorization": f"Bearer {other}"})
     assert refused.status_code == 403
     assert refused.headers["content-type"] == "application/problem+json"
-    assert "lacks the scope" in refused.json()["detail"]
+    assert "” scope" in refused.json()["detail"]
 
 
 def test_unknown_relay_gets_404_listing_the_supported_ones(client: TestClient, key: str) -> None:

@@ -141,7 +141,7 @@ def print_explain_command(outcome: summary.Report, console: Console) -> None:
     mailbox = next((mailbox for mailbox in outcome.mailboxes if mailbox.latest), None)
     if mailbox:
         explain = f"../../.venv/bin/paperboy explain {mailbox.email} {mailbox.latest}"
-        console.print(f"Commands that are run in {FOLDER} use the demo. See why a paper was sent:")
+        console.print(f"Commands run in {FOLDER} use the demo. See why a paper was sent:")
         console.print(f"(cd {FOLDER} && {explain})", soft_wrap=True, highlight=False)
 
 

@@ -74,7 +74,7 @@ def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITION
 
 
 def _release_first_digests(session: Session) -> None:
-    """Let the held digests leave. Delete their pause first, because planning locks it to hold more."""
+    """Release the held digests. Delete their pause first, because planning locks it to hold more."""
     session.execute(update(Delivery).where(is_held()).values(next_attempt_at=Delivery.due_at))
 
 
@@ -88,16 +88,16 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
 
 
 def hold(session: Session, edition: str, now: datetime) -> None:
-    """Pause a coming edition, such as 2026-11-20, until an operator approves it.
+    """Pause an upcoming edition, such as 2026-11-20, until an operator approves it.
 
-    Raise InvalidInput if it is no day, is over or is far away. Raise Conflict if it has begun or is held.
+    Raise InvalidInput if it is not a day, is over or is far away. Raise Conflict if it has begun or is held.
     """
     try:
         day = date.fromisoformat(edition)
     except ValueError:
         day = date.min
     if day.isoformat() != edition or day == date.min:
-        raise InvalidInput(f"“{edition}” is no edition: write a day, such as 2026-11-20", "edition")
+        raise InvalidInput(f"“{edition}” is not an edition: write a day, such as 2026-11-20", "edition")
     if day < (now - timedelta(days=1)).date():  # it may still be that day somewhere
         raise InvalidInput(f"the edition {edition} is over", "edition")
     if day > (now + HOLD_AHEAD).date():
@@ -159,7 +159,7 @@ def resend(session: Session, delivery_id: int, now: datetime) -> None:
     if delivery.state is not State.UNCERTAIN:
         raise Conflict(f"this delivery is {delivery.state}: only uncertain deliveries can be resent")
     if delivery.kind is MailKind.DIGEST and session.get(DigestContent, delivery_id) is None:
-        raise Conflict("the content of this digest is unknown: it was lost before a restore")
+        raise Conflict("the content of this digest was lost before a restore, so it cannot be sent again")
     delivery.next_attempt_at, delivery.give_up_at = now, None
     session.add(delivery)
 
@@ -193,7 +193,7 @@ def confirm_uncertain(session: Session, edition: str, now: datetime) -> int:
 
 
 def _record_arrival(session: Session, mails: ColumnElement[bool], now: datetime) -> int:
-    """Record those of the mails as sent that are uncertain: nobody is sending these."""
+    """Record the uncertain mails among these as sent. No sender is sending them."""
     values = {"state": State.SENT, "reason": "", "next_attempt_at": None, "smtp_text": ARRIVED}
     uncertain = update(Delivery).where(mails, col(Delivery.state) == State.UNCERTAIN)
     due_at = col(Delivery.due_at)  # when it was handed to the relay is unknown
@@ -217,7 +217,7 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
     """Send the failed digests of an edition again, as new mails. Return their number.
 
     A digest stays failed if a later one was sent to its subscriber or will be, because that may contain the
-    same papers; if it may have arrived; or if its subscriber gets no digests any more.
+    same papers; if it may have arrived; or if its subscriber no longer gets digests.
     """
     failed = select(col(Delivery.subscriber_id)).where(_failed_digests(), col(Delivery.edition) == edition)
     # Planning locks the subscribers whose history it reads, so it cannot choose the same papers meanwhile.
@@ -238,7 +238,7 @@ def count_retryable(session: Session, since: datetime) -> dict[str, int]:
 
 
 def _count_by_edition(session: Session, mails: Select[Any]) -> dict[str, int]:
-    """Count some of many mails. With GROUP BY, SQLite would read all of them, edition by edition."""
+    """Count the selected mails by edition. With GROUP BY, SQLite would read the mails of all editions."""
     return dict(sorted(Counter(session.execute(mails).scalars()).items()))
 
 

@@ -1,4 +1,4 @@
-"""How receivers respond to the mails: rates by day and receiver. Suppressed addresses."""
+"""Show bounce and complaint rates by day and receiver, and the suppressed addresses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENTRIES_SHOWN = 50  # of the suppression list
 RECEIVERS_SHOWN = 20  # in the table of the warm-up
 MESSAGES = {
     "suppressed": "No mail is sent to this address any more.",
-    "lifted": "Mail will be sent to it again.",
+    "lifted": "Mail will be sent to this address again.",
 }
 
 

@@ -59,7 +59,7 @@ ACTION_PAGES = {  # by the first word of the check
     "receiver": ActionPage("/admin/deliverability", "See the rates"),
     "warm-up": ActionPage("/admin/deliverability", "See the limits"),
     "ledger": ActionPage("/admin/editions", "Look at the editions"),
-    "sending": ActionPage("/admin/editions/{}", "Look at what waits"),
+    "sending": ActionPage("/admin/editions/{}", "Look at the waiting mails"),
 }
 
 
@@ -111,7 +111,7 @@ def overview(request: Request, operator: Reader, done: str = "") -> Response:
 def remedy(
     request: Request, operator: Writer, later: BackgroundTasks, action: Text = "", subject: Text = ""
 ) -> Response:
-    """Press a button of a finding. The other ones need the scope `send`."""
+    """Press a button of a finding. The others need the `send` scope."""
     return _press(request, operator, Scope.WRITE, action, subject, later)
 
 

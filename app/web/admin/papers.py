@@ -29,9 +29,9 @@ MAX_QUERY = 300  # characters; a longer one can only be a URL
 MESSAGES = {
     "edited": "Saved. Polls do not change what you edited.",
     "hidden": "Hidden. It is no longer sent, and disappears from public pages within minutes.",
-    "shown": "It is shown again.",
+    "shown": "The paper is shown again.",
     "pinned": "Pinned.",
-    "unpinned": "It is no longer pinned.",
+    "unpinned": "The paper is no longer pinned.",
     "merged": "Merged. Subscribers who received one of them do not receive the other.",
     "split": "Split. The two will not be merged again automatically.",
 }
@@ -89,7 +89,7 @@ def edit_paper(
     reset: Annotated[list[str] | None, Form()] = None,
     seen: Annotated[list[str] | None, Form()] = None,
 ) -> Response:
-    """Store the fields that differ from what the page showed, and take back those edits that are ticked.
+    """Store the fields that differ from what the page showed, and revert the edits that are ticked.
 
     `seen` has the name and the digest of each field that the page showed: a poll may have changed it since.
     """

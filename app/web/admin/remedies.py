@@ -32,7 +32,7 @@ class Click(NamedTuple):
     def number(self) -> int:
         """Return the subject as an id. Raise NotFound if it is not one."""
         if not (self.subject.isdecimal() and len(self.subject) < 10):
-            raise NotFound("this button is for something that does not exist")
+            raise NotFound("what this button refers to does not exist")
         return int(self.subject)
 
 
@@ -131,7 +131,7 @@ BUTTONS = {
         "Send them again", Scope.SEND, RETRIED, _retry_failed, "Look at the relay’s replies first."
     ),
     RemedyAction.REPLACE_KEY: Button(
-        "Replace it", Scope.WRITE, "", _replace_key, "If it is no longer used, revoke it on the page of keys."
+        "Replace it", Scope.WRITE, "", _replace_key, "If it is no longer used, revoke it on the Keys page."
     ),
     RemedyAction.REVOKE_KEY: Button(
         "Revoke it", Scope.WRITE, "The key is revoked.", _revoke_key, "If it is still used, create a new one."

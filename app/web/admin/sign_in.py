@@ -82,7 +82,7 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
         raise SignInNeeded
     key, is_stale = opened
     if not key.scopes.issuperset(needed.scopes):
-        raise HTTPException(403, f"Your key “{key.name}” lacks the scope “{needed.scope_str}”.")
+        raise HTTPException(403, f"Your key “{key.name}” lacks the “{needed.scope_str}” scope.")
     if is_stale:
         with app.db.write() as session:
             admin_sessions.touch(session, secret, now)
@@ -175,7 +175,7 @@ def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
     except TooManyRequests as error:
         return _wait_page(request, _local(to), error, "sign in again")
     if caller is None or Scope.READ not in caller.scopes:
-        problem = "This key lacks the scope “read”." if caller else "This key is unknown, revoked or expired."
+        problem = "This key lacks the “read” scope." if caller else "This key is unknown, revoked or expired."
         return _sign_in_page(request, _local(to), problem=problem)
     with app.db.write() as session:
         secret = admin_sessions.create(session, caller, now)
@@ -216,7 +216,7 @@ def _send_link(app: Application, address: str, now: datetime) -> None:
         hit_counters.limit(session, f"sign-in links to {address}", LINKS_AN_HOUR, now, HOUR)
         token = api_keys.create_link(session, address, now, now + LINK_LIFETIME)
     minutes = LINK_LIFETIME.seconds // 60
-    text = f"This link works once, for {minutes} minutes. If you did not ask for it, ignore it."
+    text = f"This link works once and expires after {minutes} minutes. If you did not ask for it, ignore it."
     section = ReportSection("Sign in", (text,))
     report = OperatorReport(
         f"Sign in to {app.settings.site_name}", (section,), f"{HOME}/sign-in/{token}", "Sign in"

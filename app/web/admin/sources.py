@@ -28,7 +28,7 @@ PATH = "/admin/sources"
 RUNS_SHOWN = 10
 MESSAGES = {
     "added": "Added. It will be polled {timing.polls}.",
-    "changed": "Saved. If it now reads something else, it is back-filled like a new source.",
+    "changed": "Saved. If you changed what the source reads, it is back-filled like a new one.",
     "paused": "Paused.",
     "resumed": "Resumed. It will be polled {timing.polls}.",
     "removed": "Removed. Its papers remain. To continue it, add it again under the same name.",
@@ -87,7 +87,7 @@ def _config(kind: str, address: str, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def _address(config: dict[str, Any]) -> str:
-    """Return what a form shows of a configuration: its URL, query, set or categories."""
+    """Return the part of a configuration that a form shows: its URL, query, set or categories."""
     parts = (config.get(name) for name in ("url", "query", "set"))
     return next(filter(None, parts), " ".join(config.get("categories", ())))
 
@@ -116,8 +116,8 @@ def change_source(
             source = source_registry.get_for_update(session, source_id)
             if (shown_name, shown_address) != (source.name, _address(source.config)):
                 raise Conflict(
-                    "someone else has changed this source meanwhile: compare with its state above, and save "
-                    "again to replace it"
+                    "someone else has changed this source in the meantime: compare your changes with its "
+                    "state above, and save again to overwrite it"
                 )
             config = None if address == shown_address else _config(source.kind, address, source.config)
             source_registry.change(session, source, now, name=name, config=config)

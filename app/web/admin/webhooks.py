@@ -1,4 +1,4 @@
-"""The webhooks: add, change, test and remove them; see their events. A secret is shown once."""
+"""Add, change, test and remove webhooks, and list their events. A secret is shown once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Events = Annotated[list[str] | None, Form()]
 MESSAGES = {
     "removed": "Removed.",
     "changed": "Saved.",
-    "enabled": "Enabled. “Send failed events again” also sends what was given up.",
+    "enabled": "Enabled. “Send failed events again” also sends the abandoned events.",
     "disabled": "Disabled. It gets no more events.",
     "resent": "They will be sent {timing.events}.",
     "accepted": "The test event was accepted.",

@@ -93,7 +93,7 @@ def render_delivery(app: Paperboy, _key: CanRead, now: Now, delivery_id: Deliver
         digest = ledger.restored_digests(session, [delivery_id], app.snapshots).get(delivery_id)
         email = session.get_one(Subscriber, row.subscriber_id).email
     if digest is None:
-        raise NotFound(f"the delivery {delivery_id} has no digest that could be shown")
+        raise NotFound(f"the delivery {delivery_id} has no digest to show")
     mail = pipeline.render_digest(app, digest, email, now)
     return RenderedDelivery(subject=mail.subject, html=mail.html, text=mail.text)
 

@@ -69,7 +69,9 @@ def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datet
     if attempt is None:
         return
     if _refuses(request.scope["route"].openapi_extra or {}):
-        raise InvalidInput(f"this request does not accept {HEADER}: send it again without it, which is safe")
+        raise InvalidInput(
+            f"this request does not accept {HEADER}: send it without the header. Repeating it is safe"
+        )
     typed = re.fullmatch(_PATTERN, attempt.key)
     if typed is None:
         raise InvalidInput(f"{HEADER} must have 1 to {MAX_CHARS} printable ASCII characters, without spaces")
@@ -84,7 +86,7 @@ def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datet
             if _is_secret(request.scope)
             else "it was lost or erased"
         )
-        raise Conflict(f"this request was carried out before, but its answer is not stored: {reason}")
+        raise Conflict(f"this request was carried out before, but its response is not stored: {reason}")
     raise Replay(answer)
 
 

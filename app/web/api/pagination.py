@@ -90,4 +90,4 @@ def newest_first(
 
 
 def _invalid_cursor() -> InvalidInput:
-    return InvalidInput("the cursor is not from this list")
+    return InvalidInput("the cursor does not belong to this list: use one from its last response")

@@ -22,11 +22,11 @@ from app.web.api.values import Day, Integer
 router = APIRouter(prefix="/papers", tags=["papers"])
 
 RowId = Annotated[Integer, Field(ge=1, lt=2**31)]
-_NULL = "null takes the edit back: the field gets its value from the sources again."
+_NULL = "null reverts the edit: the field gets its value from the sources again."
 
 
 class PaperChange(BaseModel):
-    """The fields to edit. Polls do not change an edited field. null takes an edit back."""
+    """The fields to edit. Polls do not change an edited field. null reverts an edit."""
 
     model_config = ConfigDict(extra="forbid")
     title: str | None = Field(None, examples=["Pigeons that Plan"], description=_NULL)
@@ -100,7 +100,7 @@ class PaperDeliveries(BaseModel):
 def edit_paper(
     app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: PaperChange, if_match: IfMatch = None
 ) -> PaperDetail:
-    """Edit a paper. Digests that are already composed keep the old text."""
+    """Edit a paper. Digests that have already been composed keep the old text."""
     with app.db.write() as session:
         editor = Editor(session, key.name, now)
         if if_match is not None:
@@ -129,7 +129,7 @@ def show_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDet
 def pin_paper(
     app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: PinRequest | None = None
 ) -> PaperDetail:
-    """Put a paper first in the digests that are composed in the next days.
+    """Put a paper first in the digests that are composed in the next few days.
 
     It is sent to subscribers whose interests it matches, and to those who get trending papers, but to nobody
     twice.
@@ -141,7 +141,7 @@ def pin_paper(
 
 @router.post("/{paper_id}/unpin", responses=problems.responses(404, 409))
 def unpin_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDetail:
-    """End a pin."""
+    """Unpin a paper."""
     with app.db.write() as session:
         return _detail(session, Editor(session, key.name, now).unpin(paper_id).id)
 

@@ -104,14 +104,17 @@ async def import_subscribers(
 ) -> ImportOut:
     """Add the subscribers in a CSV file, who gave consent elsewhere. Invalid rows are skipped.
 
-    Subscribers are active at once, so the key also needs the scope `send`, except for a preview. If the
+    Subscribers are active at once, so the key also needs the `send` scope, except for a preview. If the
     request is interrupted, repeat it: those who are already registered are skipped. This does not accept an
     Idempotency-Key.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise HTTPException(415, f"send the file as the body of the request, with Content-Type: {MEDIA_TYPE}")
     if not preview and Scope.SEND not in key.scopes:
-        raise HTTPException(403, "this key lacks the scope “send”: imported subscribers are active at once")
+        raise HTTPException(
+            403,
+            "this key lacks the “send” scope, which an import needs because subscribers are active at once",
+        )
     with tempfile.TemporaryFile() as file:
         try:
             async for chunk in request.stream():

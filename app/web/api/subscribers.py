@@ -106,7 +106,7 @@ class SubscriberPatch(PreferencesPatch):
     email_confirmed: bool = Field(
         default=False,
         description="The owner confirmed the new address elsewhere: change it at once. This also needs the "
-        "scope `send`.",
+        "`send` scope.",
     )
 
 
@@ -215,7 +215,7 @@ def list_subscribers(
 def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) -> SubscriberOut:
     """Add a subscriber who gave consent elsewhere. The address must be new and not suppressed.
 
-    If the key also has the scope `send`, the subscriber is active at once. Otherwise they are pending: they
+    If the key also has the `send` scope, the subscriber is active at once. Otherwise they are pending: they
     get a confirmation mail, and no digests until they confirm.
     """
     add = subscribers.add if Scope.SEND in key.scopes else subscribers.invite
@@ -273,7 +273,9 @@ def change_address(
         audit_log.record(session, key.name, "subscriber.request_address", subscriber_id, now)
         return
     if Scope.SEND not in key.scopes:
-        raise HTTPException(403, "this key lacks the scope “send”: a confirmed address needs it")
+        raise HTTPException(
+            403, "this key lacks the “send” scope, which a change to a confirmed address needs"
+        )
     subscribers.replace_address(session, subscriber_id, email, now)
     audit_log.record(session, key.name, "subscriber.replace_address", subscriber_id, now)
 

@@ -34,7 +34,7 @@ class WebhookOut(Versioned):
 
     UNVERSIONED = frozenset({"accepted_at", "error", "messages"})  # change with each event
     id: int
-    url: Url = Field(description="Only scheme and host, unless the key has the scope `write`.")
+    url: Url = Field(description="Only scheme and host, unless the key has the `write` scope.")
     events: list[WebhookEvent]
     include_addresses: Addresses
     created_at: datetime
@@ -107,7 +107,7 @@ def list_webhooks(app: Paperboy, key: CanRead) -> WebhookList:
 
 @router.post("", status_code=201, responses=problems.responses(409))
 def add_webhook(app: Paperboy, key: CanWrite, now: Now, body: NewWebhook) -> WebhookWithSecret:
-    """Add a webhook. The key must also have the scope `read`, because events are data.
+    """Add a webhook. The key must also have the `read` scope, because events are data.
 
     The URL must begin with https:// and its host must have a public address, except for hosts that
     PAPERBOY_ALLOW_PRIVATE_SOURCES lists.
@@ -131,9 +131,9 @@ def get_webhook(app: Paperboy, key: CanRead, webhook_id: Id) -> WebhookOut:
 def change_webhook(
     app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, body: WebhookChange, if_match: IfMatch = None
 ) -> WebhookOut:
-    """Change the fields that the body contains. Disabling a webhook gives up the events that wait for it.
+    """Change the fields that the body contains. Disabling a webhook abandons the events that wait for it.
 
-    The key must also have the scope `read`.
+    The key must also have the `read` scope.
     """
     _require_read(key)
     if body.url is not None:
@@ -160,7 +160,7 @@ def remove_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, if_ma
 def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> WebhookWithSecret:
     """Replace the secret. For one more day, events are signed with both.
 
-    The key must also have the scope `read`.
+    The key must also have the `read` scope.
     """
     with app.db.write() as session:
         row = webhook_endpoints.get(session, webhook_id)
@@ -180,7 +180,7 @@ def test_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Mess
 
 @router.post("/{webhook_id}/resend", responses=problems.responses(404, 409))
 def resend_failed(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> ResentMessages:
-    """Send all stored events again that were given up."""
+    """Send all abandoned events that are still stored again."""
     with app.db.write() as session:
         row = webhook_endpoints.get(session, webhook_id)
         number = webhook_endpoints.resend_failed(session, row, now)
@@ -206,7 +206,7 @@ def list_messages(
 
 def _require_read(key: ApiKeyIdentity) -> None:
     if Scope.READ not in key.scopes:
-        raise Conflict("this key lacks the scope “read”, without which it cannot have events sent")
+        raise Conflict("this key lacks the “read” scope, which is needed to have events sent")
 
 
 def _record(session: Session, key: ApiKeyIdentity, change: str, row: WebhookEndpoint, now: datetime) -> None:

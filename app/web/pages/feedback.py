@@ -121,7 +121,9 @@ def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFi
         with limits.pastes.take():
             pasted = _parse(liked, file)
         if not pasted.rows:
-            raise InvalidInput("We found no papers in it.", "file" if file else "liked")
+            raise InvalidInput(
+                f"We found no papers in this {'file' if file else 'text'}.", "file" if file else "liked"
+            )
         app: Application = request.app.state.paperboy
         with app.db.read() as session:
             matched = subscribers.match_references(session, pasted.records, app.models.current(session))

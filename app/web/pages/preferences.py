@@ -44,8 +44,8 @@ MESSAGES = {
     "first": "Your first digest is on its way. “Your digests” below shows its state.",
     "later": "Your first digest has been sent or is scheduled. “Your digests” below shows its state.",
     "due": "Your first digest is scheduled. “Your digests” below shows it as soon as it is composed.",
-    "none": "There is no digest today. “Your digests” below says why. The next one is due at the time in "
-    "your schedule.",
+    "none": "There is no digest today. “Your digests” below says why. The next one is due at your next "
+    "scheduled time.",
     "paused": "Paused.",
     "resumed": "Your digests have resumed.",
     "back": "Welcome back. You are subscribed again.",

@@ -312,10 +312,10 @@ def test_deleted_record_withdraws_its_paper(harvest: Harvest, now: datetime) -> 
     ("config", "message"),
     [
         ({"set": "c s"}, "set of arXiv"),
-        ({"from": "yesterday"}, "are days"),
-        ({"from": "2026-11-20T00:00:00"}, "are days"),
+        ({"from": "yesterday"}, "must be days"),
+        ({"from": "2026-11-20T00:00:00"}, "must be days"),
         ({"from": "2026-02-01", "until": "2026-01-01"}, "must not be after"),
-        ({"categories": ["cs.CL"]}, "have no “categories”: they take set, from, until"),
+        ({"categories": ["cs.CL"]}, "has no option “categories”: it accepts set, from, until"),
     ],
 )
 def test_invalid_configuration(config: dict[str, object], message: str) -> None:

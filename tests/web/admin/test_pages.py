@@ -319,7 +319,7 @@ def test_source_that_another_operator_changed(app: Application, sign_in: Callabl
     desk.post(at, **{**old, "address": "https://b.test/"})
     refused = desk.post(at, **{**old, "name": "the lab"})
     assert refused.status_code == 422
-    assert "has changed this source meanwhile" in refused.text
+    assert "has changed this source in the meantime" in refused.text
     assert 'value="the lab"' in refused.text
     with app.db.read() as session:
         source = source_registry.get(session, 1)
@@ -343,7 +343,7 @@ def test_source_that_is_read_from_files(app: Application, sign_in: Callable[...,
     assert 'id="change"' not in desk.get("/admin/sources/1").text
     old = {"shown_name": "Saved feeds", "shown_address": ""}
     refused = desk.post("/admin/sources/1", name="other", **old)
-    assert "“Saved feeds” is read from files: it cannot be changed" in refused.text
+    assert "“Saved feeds” is read from files, so it cannot be changed" in refused.text
     assert refused.status_code == 422
 
 
@@ -895,7 +895,7 @@ def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callab
     assert "already exists" in desk.post("/admin/keys", name="Grace", scope="read").text
     refused = desk.post("/admin/keys", name="Mallory", scope="send")
     assert refused.status_code == 422
-    assert "which the other has" in refused.text
+    assert "which the other key has" in refused.text
     (second,) = re.findall(r"<code>(pb_[\w-]+)</code>", desk.post("/admin/keys/2/rotate").text)
     now = clock.utcnow()
     with app.db.read() as session:
