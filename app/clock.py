@@ -10,12 +10,12 @@ _ahead = timedelta()
 
 
 def system_time() -> datetime:
-    """Return the time by this machine's clock, aware, in UTC. It may be wrong: see `Timeline`."""
+    """Return this machine's time as an aware UTC datetime. It may be wrong: see `Timeline`."""
     return datetime.now(UTC)
 
 
 def utcnow() -> datetime:
-    """Return the current time, aware, in UTC. `travel` can shift it."""
+    """Return the current time as an aware UTC datetime. `travel` can shift it."""
     return system_time() + _ahead
 
 

@@ -87,8 +87,8 @@ def refresh(app: Application, now: datetime, *, source_id: int | None = None) ->
 def recheck(app: Application, now: datetime) -> IngestSummary:
     """Ask the sources again about papers that subscribers were sent or liked, and store what changed.
 
-    Digests then have news of them. Raise SourceError if a source could not be asked. Must not be called from
-    a running event loop.
+    The next digests report these changes. Raise SourceError if a source cannot be queried. Must not be
+    called from a running event loop.
     """
     app.schema.require()
     return rechecking.recheck(app.poll_context, now)
@@ -384,7 +384,7 @@ def preview_with_hints(
 
 
 def interest_hint(app: Application, text: str, now: datetime) -> InterestHint:
-    """Return what to tell a subscriber about an interest. Raise InvalidInterest if it cannot be parsed."""
+    """Return a hint for the subscriber about an interest. Raise InvalidInterest if it cannot be parsed."""
     return _builder(app, now).interests.hint(query_language.parse(text).text)
 
 

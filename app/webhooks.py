@@ -1,4 +1,4 @@
-"""Send events to the URLs that operators registered, signed by the convention of Standard Webhooks.
+"""Send events to the URLs that operators registered, signed as specified by Standard Webhooks.
 
 The events are rows of the outbox (`storage.webhook_endpoints`). Each is sent at least once, with the same id
 in all attempts. See https://www.standardwebhooks.com.

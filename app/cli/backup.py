@@ -64,9 +64,9 @@ def restore(
     check: Annotated[bool, typer.Option("--check", help="Only verify the file.")] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Load a backup into the database of the settings, which must be empty. All sending stays paused.
+    """Load a backup into the configured database, which must be empty. All sending stays paused.
 
-    Mails that may have left since the backup are recorded as uncertain and are not sent. Look at them with
+    Mails that may have been sent since the backup become uncertain and are not sent again. Look at them with
     `paperboy deliveries --state uncertain`, then run `paperboy sending resume`.
     """
     now = clock.utcnow()

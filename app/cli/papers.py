@@ -130,7 +130,7 @@ def edit_paper(
 def hide_paper(
     name: Name, reason: Annotated[str, typer.Option(help="The reason, for the audit log.")] = ""
 ) -> None:
-    """Hide a paper: it is no longer sent, and leaves public pages and waiting digests."""
+    """Hide a paper: it is not sent, and is removed from public pages and waiting digests."""
     with _editor(name) as (editor, paper_id):
         editor.hide(paper_id, reason)
     output.out().print(f"Paper {paper_id} is hidden.")
@@ -148,7 +148,7 @@ def unhide_paper(name: Name) -> None:
 def pin_paper(
     name: Name, days: Annotated[int, typer.Option(help="The number of days.")] = pinning.PIN_DAYS
 ) -> None:
-    """Put a paper first in digests for some days, if it matches or if they have trending papers."""
+    """Put a paper first for some days in digests with a matching interest or with trending papers."""
     with _editor(name) as (editor, paper_id):
         until = editor.pin(paper_id, days).pinned_until
     output.out().print(f"Paper {paper_id} is pinned until {output.format_time(until)}.")
@@ -156,7 +156,7 @@ def pin_paper(
 
 @papers.command("unpin")
 def unpin_paper(name: Name) -> None:
-    """End a pin."""
+    """Unpin a paper."""
     with _editor(name) as (editor, paper_id):
         editor.unpin(paper_id)
     output.out().print(f"Paper {paper_id} is no longer pinned.")

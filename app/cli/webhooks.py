@@ -51,7 +51,7 @@ def add(
         typer.Option("--addresses", help="Include the subscriber's address in events about subscribers."),
     ] = False,
 ) -> None:
-    """Add a webhook. Its secret is printed once; it verifies the signatures of events."""
+    """Add a webhook. The secret, which verifies the signatures of events, is printed only once."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         sending.check_url(app.settings, url)
@@ -109,7 +109,7 @@ def messages(
 
 @webhooks.command()
 def enable(number: Number) -> None:
-    """Enable a webhook again. `resend` sends the events that were given up."""
+    """Enable a webhook again. `resend` sends the abandoned events again."""
     with _changing(number, "enable") as (session, row, _now):
         webhook_endpoints.change(session, row, enabled=True)
     output.out().print(f"Webhook {number} is enabled.")
@@ -117,7 +117,7 @@ def enable(number: Number) -> None:
 
 @webhooks.command()
 def disable(number: Number) -> None:
-    """Disable a webhook. The events that wait for it are given up."""
+    """Disable a webhook. The events that wait for it are abandoned."""
     with _changing(number, "disable") as (session, row, now):
         webhook_endpoints.change(session, row, enabled=False, now=now)
     output.out().print(f"Webhook {number} is disabled.")
@@ -125,7 +125,7 @@ def disable(number: Number) -> None:
 
 @webhooks.command()
 def resend(number: Number) -> None:
-    """Send all events again that were given up."""
+    """Send all abandoned events again."""
     with _changing(number, "resend") as (session, row, now):
         count = webhook_endpoints.resend_failed(session, row, now)
     output.out().print(f"{count_of(count, 'event')} will be sent again.")

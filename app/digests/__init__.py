@@ -16,6 +16,6 @@ explanation_text  the one-sentence summary of these facts
 backtesting       the digests that interests would have produced on recent days
 hiding            hide a paper, also from the digests that wait to be sent
 operator_changes  an operator's changes of a paper, with the audit log
-after_restore     hold the digests that may have left since a backup was made
+after_restore     hold the digests that may have been sent since a backup was made
 reconciliation    compare the ledger with an independent count of who was due
 """

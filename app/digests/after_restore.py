@@ -1,4 +1,4 @@
-"""After a restore: hold every mail that may have left since the backup was made, and count it."""
+"""After a restore: hold every mail that may have been sent since the backup was made, and count it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAUSE_REASON = "restored from a backup: see `paperboy deliveries --state uncerta
 
 @dataclass(slots=True)
 class RestoreReport:
-    """The mails that may have left since the backup. They are recorded, and not sent again."""
+    """The mails that may have been sent since the backup. They are recorded, and not sent again."""
 
     recovered: int = 0  # mails that the previous database recorded
     waiting: int = 0  # mails that were waiting or in flight when the backup was made
@@ -51,7 +51,7 @@ def settle(
     on_failed: ledger.OnFailed,
     previous: Database | None = None,
 ) -> RestoreReport:
-    """Record the mails that may have left since the backup as uncertain, so that they are not sent again.
+    """Record the mails that may have been sent since the backup as uncertain, and do not send them again.
 
     `previous` is the database that the restored one replaces, if it can still be read. The mails that it sent
     since the backup are copied, so that the digests that it recorded are not uncertain, and no paper is sent

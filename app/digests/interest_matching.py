@@ -127,7 +127,7 @@ class InterestMatcher:
         return self._read_as[text]
 
     def hint(self, text: str) -> InterestHint:
-        """Return what to tell a subscriber about a valid interest: see InterestHint."""
+        """Return a hint about a valid interest, to show to the subscriber."""
         self.match([Interest(text)])
         read = self.read_as(text)
         hint = InterestHint(text, did_you_mean=read)

@@ -1,4 +1,4 @@
-"""Find news of papers that subscribers were sent or liked: withdrawn since, or with code now.
+"""Find news of papers that subscribers received or liked: withdrawals, and code that was added.
 
 News belongs to the content of a digest. So it is stored in the same transaction, and the digests of a
 subscriber show which news they already had.
@@ -56,7 +56,7 @@ def load(session: Session, now: datetime) -> RecentUpdates:
 def for_digests(
     session: Session, recent: RecentUpdates, requests: Iterable[DigestRequest]
 ) -> dict[int, tuple[PaperUpdate, ...]]:
-    """Return the news that each subscriber's next digest has, with one query for all of them."""
+    """Return the news that each subscriber's next digest reports, with one query for all of them."""
     requests = [request for request in requests if request.subscriber.paper_updates]
     if not recent.papers or not requests:
         return {}

@@ -202,7 +202,7 @@ def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
 
 
 def _check_tls_policies(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
-    """Suggest records that concern mail to the domain, such as bounces. No sender must have them."""
+    """Suggest optional records that concern mail to the domain, such as bounces."""
     domain = settings.mail_domain
     for check_name, name, version, purpose, advice in (
         (

@@ -233,7 +233,7 @@ class Worker:
     async def _note_running(
         self, work: Callable[[], Awaitable[Any]], context: JobContext, _lane: LaneWorker
     ) -> Any:
-        """Run a job. Note its number meanwhile, because procrastinate does not publish what a lane runs."""
+        """Run a job and record its number meanwhile, because procrastinate does not report it."""
         self._running_jobs.add(context.job.id)
         try:
             return await work()

@@ -1,4 +1,4 @@
-"""PURE. The facts on a card, in their order: votes, people, date, submitter, trend, comments, stars."""
+"""PURE. Format the facts on a card, in this order: votes, people, date, submitter, trend, comments, stars."""
 
 from __future__ import annotations
 

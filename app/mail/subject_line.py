@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from app.text.shortening import short_title, shorten
 
-SUBJECT_CHARS = 70  # mail programs on a desktop show about as many
+SUBJECT_CHARS = 70  # mail clients on a desktop show about as many
 
 
 class SubjectLine(NamedTuple):

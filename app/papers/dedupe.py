@@ -138,7 +138,7 @@ class Title:
 
     @property
     def has_headline(self) -> bool:
-        """Whether the part before the first colon has several words, hyphenated ones counted as one."""
+        """True if the part before the first colon has several words, hyphenated ones counted as one."""
         return len(self.text.partition(": ")[0].split()) > 1
 
     @property
@@ -157,7 +157,7 @@ def _is_same_title(a: Title, b: Title) -> bool:
 
 
 def _has_same_key(a: Title, b: Title) -> bool:
-    """Return whether two titles have the same letters and digits, and a "+" as often: "X++" is not "X"."""
+    """Return whether two titles have the same letters and digits, and equally many "+": "X++" is not "X"."""
     return a.key == b.key and a.marks.count(PLUS) == b.marks.count(PLUS)
 
 

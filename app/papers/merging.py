@@ -189,7 +189,7 @@ def _take_over_edits(survivor: Paper, absorbed: Paper) -> None:
 
 
 def _give_back_edits(paper: Paper, absorbed: Paper, own: Collection[str]) -> None:
-    """Take back the edits that came from the absorbed row. `own` are the edits from before the merge."""
+    """Revert the edits that came from the absorbed row. `own` are the edits from before the merge."""
     for name in absorbed.sourced or {}:
         if name not in own and getattr(paper, name) == getattr(absorbed, name):
             stored_fields.take_back_edit(paper, name)

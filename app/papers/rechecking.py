@@ -1,8 +1,8 @@
-"""Ask the sources again about papers that subscribers were sent or liked: withdrawn since, or with code now.
+"""Query the sources again about papers that were sent or liked, to find withdrawals and new code.
 
-arXiv is asked about all papers in recent digests, a hundred per request. Hugging Face, which is asked about
-one paper per request, is only asked for the code of liked papers. Each is asked at its usual pace, and is not
-polled in the meantime.
+arXiv is queried about all papers in recent digests, a hundred per request. Hugging Face, which is queried
+about one paper per request, is only queried for the code of liked papers. Each is queried at its usual
+pace, and is not polled in the meantime.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Question:
 
 
 def recheck(context: PollContext, now: datetime) -> IngestSummary:
-    """Ask each source again, and store what changed. Raise SourceError if a source could not be asked.
+    """Ask each source again, and store what changed. Raise SourceError if a source cannot be queried.
 
     Must not be called from a running event loop.
     """

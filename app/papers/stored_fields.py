@@ -1,8 +1,8 @@
 """Read and write the fields of a row, as its sources give them and as subscribers see them.
 
 The columns have what subscribers see. For each field that an operator has edited, `Paper.sourced` has the
-value that the sources give. So polls continue to update it, duplicates are recognised by it, and the edit can
-be taken back.
+value that the sources give. So polls continue to update it, duplicates are recognised by it, and the edit
+can be reverted.
 """
 
 from __future__ import annotations

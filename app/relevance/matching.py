@@ -106,7 +106,7 @@ Content = tuple[object, ...]
 
 
 def content_of(paper: PaperView) -> Content:
-    """Return what matching and reasons depend on: all of a paper but its votes and dates."""
+    """Return the fields on which matching and reasons depend: all except votes and dates."""
     names = paper.authors, paper.organization_names, paper.categories
     return paper.id, paper.title, paper.abstract, paper.tldr, *names
 

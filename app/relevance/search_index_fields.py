@@ -194,7 +194,7 @@ class QueryBuilder:
     def near(self, direction: Matrix) -> TantivyQuery | None:
         """Return a query for papers near a direction of the LSA space, by the stems that are nearest to it.
 
-        The cosine of a paper and a direction is a sum over the paper's stems, so that few stems with the
+        The cosine of a paper and a direction is a sum over the paper's stems, so a few stems with the
         largest weights approximate it. Return None if no stem is near.
         """
         if not self.model.space:

@@ -176,7 +176,7 @@ class _IndexedNames:
         return self._index.papers_with("organization_keys", key_of_inner_word(key)) > 0
 
     def is_written_in_lower_case(self, key: str) -> bool:
-        """Return True if enough papers do, among the newest MAX_NAME_TEXTS that contain the name."""
+        """Return True if enough papers write it so, among the newest MAX_NAME_TEXTS that contain it."""
         if key not in self._in_lower_case:
             if len(self._in_lower_case) >= MAX_CACHED_NAMES:
                 self._in_lower_case.clear()

@@ -138,7 +138,7 @@ def _latin_tables() -> list[_LatinTerms]:
 
 @cache
 def _east_asian_tables() -> list[Mapping[str, str]]:
-    """Return the tables of Chinese and Japanese."""
+    """Return the translation tables for Chinese and Japanese."""
     return [
         {term: row["english"] for row in reversed(_rows()) for term in row[language].split("|")}
         for language in ("chinese", "japanese")

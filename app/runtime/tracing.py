@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry, if PAPERBOY_OTEL_ENDPOINT is set. They need the extra `otel`.
+"""Spans of OpenTelemetry, if PAPERBOY_OTEL_ENDPOINT is set. They need the `otel` extra.
 
 Without a provider, the API of OpenTelemetry does nothing. It may also be missing.
 """
@@ -24,7 +24,7 @@ NAME = "paperboy"
 def configure(endpoint: str) -> Any:
     """Send the spans of this process to a collector, and return the provider, or None without an endpoint.
 
-    Raise InvalidSettings if the packages of the extra `otel` are not installed.
+    Raise InvalidSettings if the packages of the `otel` extra are not installed.
     """
     if not endpoint:
         return None

@@ -1,4 +1,4 @@
-"""PURE. Compress JSON to a few hundred bytes: the contents of digests, one for each reader and day.
+"""PURE. Compress the contents of digests, one for each reader and day, to a few hundred bytes of JSON.
 
 The bytes begin with a mark, so that plain JSON, as earlier releases stored it, can be read as well.
 """

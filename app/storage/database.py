@@ -92,7 +92,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class CompressedJson(TypeDecorator[Any]):
-    """A column type for JSON of which there is much. See `compressed_json`."""
+    """A column type for JSON that takes much space. See `compressed_json`."""
 
     impl = LargeBinary
     cache_ok = True

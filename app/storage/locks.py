@@ -1,9 +1,9 @@
 """Locks with a lease, so that only one process on all machines runs a job at a time.
 
 Leases use the database's clock. A lease ends when it is released, when it expires, or when its holder's
-process dies (see `live_processes`). That a process has died cannot always be seen: not on a file system
-without locks, and not if it ran as another user. The lease of a job is therefore short, and is renewed while
-the job runs.
+process dies (see `live_processes`). The death of a process cannot always be detected: not on a file system
+without locks, and not if it ran as another user. The lease of a job is therefore short, and is renewed
+while the job runs.
 """
 
 from __future__ import annotations

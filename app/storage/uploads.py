@@ -1,6 +1,6 @@
 """Uploaded files that wait for a confirmation, each for one owner. They are deleted after an hour.
 
-They are files beside the journals, and not in the database, so they are on one machine only.
+They are files beside the journals, and not in the database, so they exist on one machine only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The registry of the processes that run jobs, and on PostgreSQL the jobs that wait, run or have failed.
+"""The registry of the processes that run jobs, and on PostgreSQL the waiting, running and failed jobs.
 
 A worker is registered with its machine and pid, and writes a heartbeat by the database's clock. It leaves the
 registry when it stops. A killed worker remains listed for FORGET_AFTER.
@@ -115,7 +115,7 @@ def statuses(session: Session) -> Sequence[WorkerStatus]:
 
 
 def job_counts(session: Session) -> Sequence[JobCount]:
-    """Return the jobs that wait, run or have failed. SQLite has no list of jobs: the process runs them."""
+    """Return the waiting, running and failed jobs. SQLite has no list of jobs: the process runs them."""
     if session.get_bind().dialect.name != "postgresql":
         return []
     return [JobCount(job, _STATES[state], *rest) for job, state, *rest in session.execute(_JOBS)]

@@ -1,4 +1,4 @@
-"""Remember who declined a sign-up ("I did not ask for this"), and send no confirmations there for a while."""
+"""Remember who declined a sign-up ("I did not ask for this"), and send them no confirmations for a while."""
 
 from __future__ import annotations
 

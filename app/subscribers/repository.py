@@ -74,7 +74,7 @@ def require_not_erased(subscriber: Subscriber) -> None:
 def record_event(
     session: Session, kind: str, subscriber: Subscriber | None, now: datetime, detail: str = ""
 ) -> None:
-    """Record an event, for a subscriber if there is one. Operators may have it sent to their URLs."""
+    """Record an event, for a subscriber if there is one. Webhooks may send it to operators."""
     session.add(Event(at=now, kind=kind, subscriber_id=subscriber.id if subscriber else None, detail=detail))
     if subscriber and kind in _EMITTED:
         webhook_endpoints.emit(session, _EMITTED[kind], {"subscriber_id": subscriber.id}, now)

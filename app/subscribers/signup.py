@@ -192,7 +192,7 @@ def pending_choices(session: Session, subscriber_id: int, delivery_id: int | Non
 
 
 def requested_preferences(session: Session, rows: Iterable[Subscriber]) -> dict[int, Preferences]:
-    """Return the preferences that the pending subscribers among these asked for, to be confirmed."""
+    """Return the preferences that the pending subscribers among these requested."""
     pending = [row.id or 0 for row in rows if row.state is State.PENDING]
     choices = form_submissions.newest_choices(session, pending)
     return {number: each.preferences for number, each in choices.items()}

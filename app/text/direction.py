@@ -1,4 +1,4 @@
-"""PURE. The direction of texts, for mail programs that do not find it themselves."""
+"""PURE. The direction of texts, for mail clients that do not determine it themselves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STRONG = ("L", *_RTL)
 def is_rtl(text: str) -> bool:
     """Return whether the first character with a strong direction is right-to-left (UAX 9, P2).
 
-    This is needed because several mail programs ignore `dir="auto"` and `text-align:start`.
+    This is needed because several mail clients ignore `dir="auto"` and `text-align:start`.
     """
     return next(
         (kind in _RTL for char in text if (kind := unicodedata.bidirectional(char)) in _STRONG), False

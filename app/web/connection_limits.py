@@ -119,7 +119,7 @@ def protocol(most: int) -> type[GuardedProtocol]:
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit for open descriptors to the hard limit or MAX_DESCRIPTORS, and return it."""
+    """Raise the soft limit for open descriptors to the hard limit, at most MAX_DESCRIPTORS, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < target:

@@ -124,7 +124,7 @@ def wait_in_words(seconds: int) -> str:
 
 
 def please_wait(error: TooManyRequests, then: str) -> str:
-    """Return what to tell a visitor whose form was refused: how long to wait, and what to do then."""
+    """Return the advice for a visitor whose form was refused: how long to wait, and what to do then."""
     return f"Too many requests. Please wait {wait_in_words(error.retry_after)}, then {then}."
 
 

@@ -1,4 +1,4 @@
-"""Whom a request is from: the address of its client, and the network that counts as one visitor."""
+"""Identify the sender of a request: the address of its client, and the network that counts as one visitor."""
 
 from __future__ import annotations
 

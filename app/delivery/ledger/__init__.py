@@ -26,7 +26,7 @@ removal            take a paper out of digests that were not sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting mails
-after_restore      hold what may have left since a backup was made
+after_restore      hold what may have been sent since a backup was made
 retention          delete deliveries and events after their retention period, and used signatures
 """
 

@@ -1,4 +1,4 @@
-"""After a restore: hold the mails that may have left since the backup was made."""
+"""After a restore: hold the mails that may have been sent since the backup was made."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DELIVERIES, _CONTENTS, _PAPERS, _SNAPSHOTS, _SUBSCRIBERS = (
 def hold_waiting(session: Session, now: datetime) -> int:
     """Hold mails that were in flight, or waiting for a time that has passed. Return their number.
 
-    Mails that are due later cannot have left.
+    Mails that are due later cannot have been sent.
     """
     was_waiting = _DELIVERIES.c.state.in_(WAITING_STATES) & (_DELIVERIES.c.next_attempt_at <= now)
     held = session.execute(
@@ -47,7 +47,7 @@ def hold_waiting(session: Session, now: datetime) -> int:
 
 
 def skip_ids(session: Session) -> None:
-    """Leave out the ids of mails sent since the backup, because links, bounces and journals refer to them."""
+    """Skip the ids of mails sent since the backup, because links, bounces and journals refer to them."""
     for table, gap in ((_DELIVERIES, ID_GAP), (_SNAPSHOTS, ID_GAP), (_PAPERS, 0)):
         newest = max((session.scalar(select(func.max(table.c.id))) or 0) + gap, 1)
         if session.get_bind().dialect.name == "postgresql":

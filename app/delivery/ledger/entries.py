@@ -42,7 +42,7 @@ class Entry:
 
 
 def is_held() -> ColumnElement[bool]:
-    """Return the condition that a digest waits for an operator: it has no time of its next attempt."""
+    """Return the condition that a digest waits for an operator: it has no time for its next attempt."""
     return (
         (col(Delivery.state) == State.PENDING)
         & (col(Delivery.kind) == MailKind.DIGEST)

@@ -64,7 +64,7 @@ def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | 
 
 
 def _papers_of(stored: Mapping[str, Any]) -> set[int]:
-    """Return the papers in a stored digest, and those that it has news of."""
+    """Return the papers in a stored digest, and those that it reports news about."""
     return {*paper_ids(stored), *(news.paper_id for news in paper_updates(stored)[0])}
 
 
@@ -88,7 +88,7 @@ def _without(stored: Mapping[str, Any], papers: Collection[int]) -> dict[str, An
 
 
 def _news_without(stored: Any, papers: Collection[int]) -> Any:
-    """Return news without those of some papers. Keep unreadable items."""
+    """Return news, except about some papers. Keep unreadable items."""
     if not isinstance(stored, list):
         return stored
     return [news for news in stored if _papers_of({"updates": [news]}).isdisjoint(papers)]

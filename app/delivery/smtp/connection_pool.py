@@ -29,7 +29,7 @@ class DeliveryTracker(Protocol):
         """Return whether to send the envelope. A refusal in `commit` would cost a connection."""
 
     def commit(self, mail: OutgoingMail) -> bool:
-        """Return whether the body may be sent. If True, it is sent immediately."""
+        """Return whether the body may be sent. If True, the caller sends it immediately."""
 
     def record(self, mail: OutgoingMail, result: SendResult) -> None:
         """Record the result. Called exactly once for each submitted mail."""

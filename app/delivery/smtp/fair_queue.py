@@ -61,7 +61,7 @@ class FairQueue:
         self._update_ready(queue)
 
     def put_back(self, queued: QueuedMail) -> None:
-        """Add a mail again, before the others for its provider."""
+        """Put a mail back at the front of its provider's queue."""
         queue = queued.queue
         self._queues[queue.provider] = queue
         queue.waiting.appendleft(queued)

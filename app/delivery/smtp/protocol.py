@@ -1,4 +1,4 @@
-"""PURE. SMTP as bytes: commands, the body of a mail, and the relay's replies."""
+"""PURE. Encode SMTP commands and message bodies, and parse the relay's replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. How many papers and bytes of a pasted text or an uploaded file are read at once."""
+"""PURE. Limits on the papers and bytes of a pasted text or an uploaded file."""
 
 from __future__ import annotations
 

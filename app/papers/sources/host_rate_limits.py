@@ -1,4 +1,4 @@
-"""How often each host may be asked: the pauses between requests to arXiv, and the waits that hosts ask for.
+"""Limit how often each host is queried: pauses between requests to arXiv, and waits that hosts request.
 
 arXiv allows one request every three seconds on one connection, for all its interfaces together. A lock makes
 requests to arXiv sequential, and after its first 429 no requests are sent to it for ten minutes.

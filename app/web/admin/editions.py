@@ -50,7 +50,7 @@ def list_editions(request: Request, operator: Reader, cursor: str | None = None,
 
 @router.post("/admin/editions")
 def hold_edition(request: Request, operator: Sender, edition: Text = "") -> Response:
-    """Hold a coming edition until it is approved."""
+    """Hold an upcoming edition until it is approved."""
     name = edition.strip()[:40]
     try:
         editions.hold_edition(request.app.state.paperboy, operator.key, clock.utcnow(), name)

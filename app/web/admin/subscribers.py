@@ -69,7 +69,7 @@ def list_subscribers(
 def add_subscriber(
     request: Request, operator: Writer, email: Text = "", interests: Text = "", consent: Text = ""
 ) -> Response:
-    """Add a subscriber who gave consent elsewhere. Without the scope `send`, they are asked to confirm."""
+    """Add a subscriber who gave consent elsewhere. Without the `send` scope, they are asked to confirm."""
     app: Application = request.app.state.paperboy
     typed = {"email": email, "interests": interests, "consent": consent}
     try:

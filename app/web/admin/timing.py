@@ -1,4 +1,4 @@
-"""When the schedule does what an operator asked for. The demo has none, and says when that happens there."""
+"""Say when the schedule does what an operator requested. The demo, which has none, says when it happens."""
 
 from __future__ import annotations
 

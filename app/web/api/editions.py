@@ -66,7 +66,7 @@ class PauseOut(BaseModel):
 
 
 class EditionOut(BaseModel):
-    """The digests for a local day, also those of weekly subscribers."""
+    """The digests for a local day, including those of weekly subscribers."""
 
     edition: str = Field(examples=["2026-11-20"])
     digests: States
@@ -189,7 +189,7 @@ def _read_edition(app: Paperboy, session: Session, now: datetime, edition: str) 
 def draw_sample(
     app: Paperboy, _key: CanRead, edition: Name, size: Annotated[int, Query(ge=1, le=50), FROM_URL] = 5
 ) -> list[SampledDigest]:
-    """Draw some digests of an edition that wait to be sent, to look at before it is approved or resumed."""
+    """Draw some waiting digests of an edition, to review before it is approved or resumed."""
     with app.db.read() as session:
         return _samples(app, session, ledger.draw_waiting(session, edition, size))
 
@@ -216,7 +216,7 @@ def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: Pa
 
 @router.post("/editions/{edition}/hold", status_code=204, responses=problems.responses(409))
 def hold_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None:
-    """Hold a coming edition until it is approved (`POST /editions/{edition}/resume`)."""
+    """Hold an upcoming edition until it is approved (`POST /editions/{edition}/resume`)."""
     with app.db.write() as session:
         ledger.hold(session, edition, now)
         audit_log.record(session, key.name, "edition.hold", edition, now)
@@ -226,7 +226,7 @@ def hold_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None:
 def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> None:
     """Resume sending an edition, or approve it if it awaits approval.
 
-    With `If-Match`, it is approved only as it was when it was read.
+    With `If-Match`, it is approved only if it has not changed since the client read it.
     """
     _resume_sending(app, key.name, now, edition, if_match)
 
@@ -310,7 +310,7 @@ def resume_sending(app: Paperboy, key: CanSend, now: Now) -> None:
 def draw_first_digests(
     app: Paperboy, _key: CanRead, size: Annotated[int, Query(ge=1, le=50), FROM_URL] = 5
 ) -> FirstDigests:
-    """Count the first digests that are held after an import, and draw some of them to look at."""
+    """Count the first digests that are held after an import, and draw some of them for review."""
     with app.db.read() as session:
         count, rows = ledger.draw_held(session, size)
         return FirstDigests(held=count, sample=_samples(app, session, rows))
@@ -318,7 +318,7 @@ def draw_first_digests(
 
 @router.post("/sending/first-digests/resume", status_code=204, responses=problems.responses(404))
 def resume_first_digests(app: Paperboy, key: CanSend, now: Now) -> None:
-    """Send the first digests that are held after an import, and hold no more."""
+    """Send the first digests that are held after an import, and stop holding further ones."""
     _resume_sending(app, key.name, now, ledger.FIRST_DIGESTS)
 
 

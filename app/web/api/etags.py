@@ -40,8 +40,8 @@ _IF_NONE_MATCH = {
 class Versioned(BaseModel):
     """A representation with an ETag, which does not cover the fields in `UNVERSIONED`.
 
-    These change while nobody edits the resource. Because the client would miss that, GET does not answer 304
-    for a representation that has any.
+    These change while nobody edits the resource. Because the client would miss that, GET does not return
+    304 for a representation that has any.
     """
 
     UNVERSIONED: ClassVar[frozenset[str]] = frozenset()
@@ -55,7 +55,7 @@ def etag_of(model: type[Versioned], content: Mapping[str, Any]) -> str:
 
 
 def require_match(if_match: str | None, current: Versioned | None) -> None:
-    """Raise PreconditionFailed if the header names other versions than the current one. None: it is gone."""
+    """Raise PreconditionFailed if the header does not name the `current` version (None: gone)."""
     if if_match is None or (current is not None and if_match.strip() == "*"):
         return
     tag = etag_of(type(current), current.model_dump(mode="json")) if current is not None else None
@@ -64,7 +64,7 @@ def require_match(if_match: str | None, current: Versioned | None) -> None:
 
 
 class EtagMiddleware:
-    """Add ETags to the answers with a `Versioned` representation, and answer 304 to `If-None-Match`."""
+    """Add ETags to responses with a `Versioned` representation, and respond to `If-None-Match` with 304."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The processes that run jobs, and the jobs that wait, run or have failed."""
+"""The processes that run jobs, and the waiting, running and failed jobs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Fleet(BaseModel):
 
 @router.get("")
 def get_workers(app: Paperboy, _key: CanRead) -> Fleet:
-    """Return the processes that run jobs, and the jobs that wait, run or have failed."""
+    """Return the processes that run jobs, and the waiting, running and failed jobs."""
     with app.db.read() as session:
         return Fleet(
             workers=[WorkerOut.model_validate(status) for status in worker_registry.statuses(session)],

@@ -30,7 +30,7 @@ def ask_unsubscribe(request: Request, grant: Unsubscribe) -> Response:
 
 @router.post("/unsubscribe/{token}")
 def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    """Unsubscribe. The button and mail programs (RFC 8058) post here. The body is not read."""
+    """Unsubscribe. The button and mail clients (RFC 8058) post here. The body is not read."""
     with db(request).write() as session:
         subscribers.unsubscribe(session, grant.subscriber_id, clock.utcnow())
     return _unsubscribe_page(request, grant)
