@@ -1,4 +1,4 @@
-"""PURE. Compress the contents of digests, one for each reader and day, to a few hundred bytes of JSON.
+"""PURE. Compress JSON, mainly the contents of digests, of which there is one for each reader and day.
 
 The bytes begin with a mark, so that plain JSON, as earlier releases stored it, can be read as well.
 """
