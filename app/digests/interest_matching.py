@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from cachetools import FIFOCache
+from cachetools import FIFOCache, LRUCache
 
 from app.digests import notes, ranking
 from app.errors import InvalidInterest
@@ -22,6 +22,7 @@ from app.relevance.suggestions import InterestHint
 from app.types import CardReason, Interest, PaperView
 
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
+MAX_READ_AS = 20_000  # interests
 MAX_MATCHED = 1_000  # interests, besides those of a shard; each takes eight bytes per paper
 _NO_PAPERS = np.array([], np.int32)
 
@@ -32,14 +33,15 @@ class InterestMatcher:
     def __init__(self, papers: Mapping[int, PaperView], model: RelevanceModel, indexes: IndexCache) -> None:
         self._papers, self._model, self._indexes = papers, model, indexes
         self.evidence = ranking.EvidenceMatrix(papers)
-        self._queries: dict[str, query_language.Query] = {}
-        self._read_as: dict[str, str] = {}  # an interest → what it most likely means, or ""
+        self._read_as = LRUCache[str, str](MAX_READ_AS)  # an interest → what it most likely means, or ""
         self._matched_as_read: dict[str, set[int]] = {}  # papers that match what an interest was read as
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
 
     def forget_most(self) -> None:
         """Forget the matches of all but MAX_MATCHED interests, which may make earlier results unusable."""
-        self.evidence.limit(MAX_MATCHED)
+        if len(self.evidence.row_of) > MAX_MATCHED:
+            self.evidence.forget()
+            self._matched_as_read.clear()
 
     def release(self) -> None:
         """Forget all matches, to release their memory."""
@@ -52,7 +54,7 @@ class InterestMatcher:
 
     def missing_words(self, text: str) -> Sequence[str]:
         """Return the words of an interest, as read, that no paper contains."""
-        return self._index.missing_words(self._query(self.read_as(text) or text))
+        return self._index.missing_words(query_language.parse(self.read_as(text) or text))
 
     def papers_above_floor(self, text: str, weight: float = 1.0) -> list[PaperView]:
         """Return the papers from all loaded days that this matched interest would select by itself."""
@@ -61,7 +63,7 @@ class InterestMatcher:
 
     def absent_fields_note(self, text: str) -> str:
         """Return a note that no paper has the category or organisation that the interest requires, or ""."""
-        fields = self._index.filters.absent_fields(self._query(text))
+        fields = self._index.filters.absent_fields(query_language.parse(text))
         return notes.absent_fields_note(fields, self._source_names)
 
     @cached_property
@@ -84,11 +86,11 @@ class InterestMatcher:
             return errors
         for text in dict.fromkeys(new_texts):
             try:
-                queries[text] = self._query(text)
+                queries[text] = query_language.parse(text)
             except InvalidInterest as error:
                 errors[text] = error
         read_as = {text: read for text in queries if (read := self.read_as(text))}
-        matches = iter(self._index.matches([*queries.values(), *map(self._query, read_as.values())]))
+        matches = iter(self._index.matches([*queries.values(), *map(query_language.parse, read_as.values())]))
         own = dict(zip(queries, matches, strict=False))
         as_read = dict(zip(read_as, matches, strict=True))
         for text, hits in own.items():
@@ -118,12 +120,13 @@ class InterestMatcher:
 
         Both are searched for. Raise InvalidInterest if the interest cannot be parsed.
         """
-        if text not in self._read_as:
-            query, self._read_as[text] = self._query(text), ""
-            if self._interest_reader.has_unknown_words(text):
-                read = self._interest_reader.read(text, self._index.missing_words(query))
-                with suppress(InvalidInterest):
-                    self._read_as[text] = self._query(read).text if read else ""
+        if (known := self._read_as.get(text)) is not None:
+            return known
+        query, self._read_as[text] = query_language.parse(text), ""
+        if self._interest_reader.has_unknown_words(text):
+            read = self._interest_reader.read(text, self._index.missing_words(query))
+            with suppress(InvalidInterest):
+                self._read_as[text] = query_language.parse(read).text if read else ""
         return self._read_as[text]
 
     def hint(self, text: str) -> InterestHint:
@@ -131,7 +134,7 @@ class InterestMatcher:
         self.match([Interest(text)])
         read = self.read_as(text)
         hint = InterestHint(text, did_you_mean=read)
-        query = self._query(read or text)
+        query = query_language.parse(read or text)
         if not query.terms or self.papers_above_floor(text) or self.absent_fields_note(text):
             return hint
         missing = tuple(self._index.missing_words(query))
@@ -154,7 +157,7 @@ class InterestMatcher:
         idf = self._model.statistics.idf
         return max(
             matching_parts,
-            key=lambda part: (len(part.split()), sum(map(idf, self._query(part).terms))),
+            key=lambda part: (len(part.split()), sum(map(idf, query_language.parse(part).terms))),
             default="",
         )
 
@@ -185,19 +188,14 @@ class InterestMatcher:
         index = self._index if paper.id in self._papers else matching.MatchIndex([paper], self._model)
         texts = filter(None, (text, self.read_as(text)))
         return max(
-            (index.details(self._query(each), paper.id) for each in texts),
+            (index.details(query_language.parse(each), paper.id) for each in texts),
             key=lambda details: details.relevance,
         )
 
-    def _query(self, text: str) -> query_language.Query:
-        if text not in self._queries:
-            self._queries[text] = query_language.parse(text)
-        return self._queries[text]
-
     def reason(self, text: str, paper_id: int) -> CardReason:
         if paper_id not in self._matched_as_read.get(text, ()):
-            return self._index.reason(self._query(text), paper_id)
+            return self._index.reason(query_language.parse(text), paper_id)
         read = self.read_as(text)
         return reasons.with_addition(
-            self._index.reason(self._query(read), paper_id), reasons.reading_note(read)
+            self._index.reason(query_language.parse(read), paper_id), reasons.reading_note(read)
         )

@@ -78,10 +78,9 @@ class EvidenceMatrix:
         self.evidence[row, columns] = evidence
         self._excluded[text] = excluded
 
-    def limit(self, rows: int) -> None:
-        """Forget all interests if there are more than `rows`."""
-        if len(self.row_of) > rows:
-            self.row_of, self._excluded = {}, {}
+    def forget(self) -> None:
+        """Forget all interests, so that their rows are used again."""
+        self.row_of, self._excluded = {}, {}
 
     def evidence_row(self, hits: Mapping[int, float]) -> Vector:
         """Convert relevance by paper into evidence by column."""

@@ -105,7 +105,7 @@ def parse_typed(text: str, noun: str = "An interest") -> Query:
     return query
 
 
-@lru_cache(maxsize=4000)  # many subscribers share interests
+@lru_cache(maxsize=12_000)  # many subscribers share interests; a query takes about a kilobyte
 def parse(text: str, noun: str = "An interest") -> Query:
     """Parse an interest. Raise InvalidInterest, saying what to change, if it cannot be searched for.
 
