@@ -36,10 +36,12 @@ def evidence_from(agreement: Matrix, cut_offs: Matrix) -> Matrix:
 
     Relevance is 1 − exp(−evidence).
     """
-    z = agreement + (FLOOR_Z - cut_offs)[:, None]
-    evidence = np.logaddexp(0, z - EVIDENCE_OFFSET) - np.logaddexp(0, MIN_AGREEMENT - EVIDENCE_OFFSET)
-    evidence = np.where(agreement > MIN_AGREEMENT, evidence / EVIDENCE_SCALE, 0)
-    return np.asarray(np.maximum(evidence, WEAK_EVIDENCE * np.maximum(agreement, 0)))
+    evidence = (WEAK_EVIDENCE * np.maximum(agreement, 0)).astype(np.float64)
+    is_strong = agreement > MIN_AGREEMENT  # few papers; only these need logarithms
+    z = agreement[is_strong] + (FLOOR_Z - cut_offs)[is_strong.nonzero()[0]]
+    strong = np.logaddexp(0, z - EVIDENCE_OFFSET) - np.logaddexp(0, MIN_AGREEMENT - EVIDENCE_OFFSET)
+    evidence[is_strong] = np.maximum(evidence[is_strong], strong / EVIDENCE_SCALE)
+    return evidence
 
 
 def estimate_cut_offs(agreement: Matrix, all_words: Matrix, prominent: Matrix) -> Matrix:

@@ -198,6 +198,10 @@ class Abbreviations:
         # The second pass with `shorts` replaces long forms that contain a short form: "multimodal LLM".
         return (*passes, passes[-1])
 
+    @cached_property
+    def _words_of_runs(self) -> Set[str]:
+        return {word for run in (*self.shorts, *self.compounds) for word in run}
+
     def fold(self, text: Sequence[str]) -> list[str]:
         """Return the stems with pairs replaced by compounds and long forms by short forms."""
         folded = list(text)
@@ -213,12 +217,13 @@ class Abbreviations:
         "reasoning in large language models" is about LLMs, not about large reasoning models.
         """
         if len(words) <= MAX_REORDERED:
+            foldable = [word for word in words if word in self._words_of_runs]
             orders = (
                 order
-                for size in range(len(words), 1, -1)
+                for size in range(len(foldable), 1, -1)
                 for order in itertools.chain(
                     (tuple(words[at : at + size]) for at in range(len(words) - size + 1)),
-                    itertools.permutations(words, size),
+                    itertools.permutations(foldable, size),
                 )
             )
             known = next((order for order in orders if order in self.shorts or order in self.compounds), ())
