@@ -22,7 +22,7 @@ from app.mail.text_limits import LIMIT_STEPS, TextLimits
 from app.types import DigestItem, MailKind, PaperUpdate, Section
 
 # Together, the caches use at most a few hundred megabytes, regardless of the number of readers.
-MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS = 20_000, 40_000, 8_000
+MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS = 20_000, 25_000, 8_000
 MAX_CACHED_LINES, MAX_CACHED_SHELLS = 8_000, 64
 _SHARED_FIELDS = tuple(
     field.name for field in fields(DigestItem) if field.name not in ("reason", "marks", "score")

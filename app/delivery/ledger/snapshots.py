@@ -38,7 +38,7 @@ COLUMNS = ("cards", "papers", "why", "marks", "scores")
 SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in OWN_FIELDS)
 MIN_SHARING = 5  # readers of a shard, from which a snapshot takes less space than the reason in each digest
 A_DAY = timedelta(days=1)
-MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 30_000, 50_000  # to read; some ten megabytes of memory
+MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 15_000, 25_000  # to read
 MAX_ENCODED_ITEMS = 20_000  # to store
 
 # The content of a snapshot: the paper's id, then the values of SHARED_FIELDS.
