@@ -16,7 +16,8 @@ from app.storage.models import Listing, Paper, Source
 from app.types import PaperView
 
 SEARCHABLE = (col(Paper.merged_into_id).is_(None), *PUBLIC)
-# The same as one condition, for queries by day: of several, SQLite would use an index of nearly all papers.
+# The same as one condition, for queries by day. With several conditions, SQLite would use an index that
+# contains nearly all papers.
 IS_SEARCHABLE = and_(*SEARCHABLE).is_(True)
 
 
@@ -44,8 +45,8 @@ def search(
 ) -> list[PaperView]:  # fmt: skip
     """Return the papers whose title or abstract contains every word of `text`, by descending id.
 
-    Hidden papers are included, unless `hidden` is False. `pinned_at` is the time for `pinned`. For the next
-    page, pass the last id as `before`.
+    Hidden papers are included, unless `hidden` is False. `pinned` refers to the time `pinned_at`. For the
+    next page, pass the last id as `before`.
     """
     matching = select(Paper).where(col(Paper.merged_into_id).is_(None))
     if hidden is not None:
@@ -80,7 +81,7 @@ def newest(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> 
 def _newest_ids(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> list[int]:
     """Return ids by latest listing day, newest first. Papers without a listing come last.
 
-    There may be millions of these, so each half is read in the order of an index.
+    There may be millions of papers without one, so each half is read in the order of an index.
     """
     passing = select(Paper.id).where(*_conditions(only))
     listed = passing.where(col(Paper.last_listed_on).is_not(None))

@@ -1,4 +1,4 @@
-"""The current row of a paper: from a row that was merged into it, an arXiv id, a DOI or a URL."""
+"""Find the current row of a paper by a merged row, an arXiv id, a DOI or a URL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MergeHistory:
 
     @classmethod
     def load(cls, session: Session, ids: Collection[int]) -> MergeHistory:
-        """Load the history that papers with these ids may have."""
+        """Load the history of the papers with these ids."""
         columns = select(Merge.survivor_id, Merge.absorbed_id, Merge.at, Merge.undone_at)
         undone = session.exec(columns.where(col(Merge.undone_at).is_not(None))).all()
         parts = {paper_id for survivor, absorbed, *_ in undone for paper_id in (survivor, absorbed)}
@@ -36,7 +36,7 @@ class MergeHistory:
     def papers_at(self, paper_id: int, at: datetime) -> set[int]:
         """Return the current ids of the papers that had this id at a time.
 
-        A digest of that time with a paper that was split since then contained all of them.
+        If a digest from that time contained a paper that was split later, it counts as containing all parts.
         """
         papers = {self.current.get(paper_id, paper_id)}
         parts = [

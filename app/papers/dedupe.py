@@ -23,9 +23,9 @@ from app.papers.title_differences import differ_harmlessly, expand_abbreviations
 TITLE_RATIO = 86.0  # at or above this, two titles are nearly the same
 TITLE_RATIO_NAME_MISSING = 90.0  # used if only one title has a name before a colon
 TITLE_RATIO_NAME_DIFFERS = 94.0  # used if both titles have a name before a colon
-ABSTRACT_RATIO = 60.0  # at or above this, two abstracts are versions of one
-# At or above this, a title may be worded differently. Copies of an abstract reach 94 or more, abstracts of
-# different papers with similar titles at most 63.
+ABSTRACT_RATIO = 60.0  # at or above this, two abstracts are versions of the same one
+# At or above this, similar titles may be worded differently. Copies of an abstract reach 94 or more, but
+# abstracts of different papers with similar titles at most 63.
 EQUAL_ABSTRACT_RATIO = 80.0
 MIN_RATIO = 50.0  # titles below this are not compared further
 KEY_CHARS = 1_000
@@ -33,10 +33,10 @@ PLUS = "+"
 SHORT_KEY = 16  # characters: a shorter title, such as "Introduction", does not identify a paper by itself
 SHORT_SUBTITLE = 24  # characters: a shorter subtitle, such as "a survey", does not identify a paper
 LONG_SUBTITLE = 40  # characters: used instead if both titles have a name before a colon
-MIN_CUT_SPACES = 5  # in the beginning of a title that was cut off; a shorter one may be a title by itself
+MIN_CUT_SPACES = 5  # in a title that was cut off; a title with fewer may be complete
 END_CHARS = 40  # characters of the end of a title, by which titles are found
-# Two similar titles of one paper have at least this share of the letters at the beginning or the end in
-# common, because they differ by at most 14 % and usually in one place.
+# Two similar titles of one paper share at least this part of their letters at the beginning or the end,
+# because they differ by at most 14 % and usually in one place.
 BLOCK_SHARE = 0.4
 BLOCK_CHARS = (8, 32)  # smallest and largest number of these letters
 
@@ -113,7 +113,7 @@ class Title:
     def marks(self) -> tuple[str, ...]:
         """The numbers, words such as "erratum", and a "+" for each word that ends in one.
 
-        They must be equal in two titles of the same paper.
+        These must be equal in two titles of the same paper.
         """
         if self._marks is None:
             text = unicodedata.normalize("NFKD", self.text).casefold()
@@ -138,7 +138,7 @@ class Title:
 
     @property
     def has_headline(self) -> bool:
-        """True if the part before the first colon has several words, hyphenated ones counted as one."""
+        """True if the part before the first colon has several words. A hyphenated word counts as one."""
         return len(self.text.partition(": ")[0].split()) > 1
 
     @property
@@ -162,7 +162,7 @@ def _has_same_key(a: Title, b: Title) -> bool:
 
 
 def _is_cut_off(a: Title, b: Title) -> bool:
-    """Return whether one title is the other without its last word, because a source limits the length."""
+    """Return whether one title is the other without its last word, as in sources that limit the length."""
     shorter, longer = sorted((a, b), key=lambda title: len(title.normalized))
     if not longer.normalized.startswith(shorter.normalized) or shorter.normalized.count(" ") < MIN_CUT_SPACES:
         return False
@@ -195,7 +195,7 @@ def _near_parts(a: Title, b: Title) -> Iterator[tuple[Title, Title]]:
 
 
 def _is_renamed(a: Title, b: Title) -> bool:
-    """Return whether only the names before the colon of two titles differ, and at least one is a single word.
+    """Return whether two titles differ only in the name before the colon, and one name is a single word.
 
     Two headlines of several words, followed by "a survey of" the same topic, are two papers.
     """

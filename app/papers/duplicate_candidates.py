@@ -29,7 +29,7 @@ Row = tuple[int, PaperRecord]  # the number of a record in the parsed response, 
 
 _AFTER_ALL = "\U0010ffff"
 # For each range, the ids of the titles in it. PostgreSQL and SQLite have no common function for arrays. The
-# plus sign keeps them from searching by id.
+# plus sign keeps both from using the index of ids.
 _FIND = """
 SELECT ranges.place, (
     SELECT {collect}(found.id) FROM (
@@ -80,7 +80,7 @@ def find(session: Session, rows: Sequence[Row]) -> DuplicateCandidates:
 
 
 def find_recent(session: Session, rows: Sequence[Row], after: int) -> dict[int, list[int]]:
-    """Return the candidates among the rows that were stored since a search. `after` is its last id."""
+    """Return the candidates among the rows stored after a search. `after` is the last id that it covered."""
     newest = session.exec(select(func.max(Paper.id))).one() or 0
     return find_stored(session, rows, after) if newest > after else {}
 
@@ -123,7 +123,7 @@ def _earlier(rows: Sequence[Row]) -> list[tuple[int, list[int]]]:
 def _ids_in_ranges(
     session: Session, titles: Sequence[dedupe.Title], only_without_id: bool, after: int
 ) -> list[tuple[int, set[int]]]:
-    """Return ids of papers whose titles begin or end like one of these, each with the title's place."""
+    """Return (position, ids): the papers whose titles begin or end like the title at that position."""
     results = []
     blocks = [dedupe.block_ranges(title) for title in titles]
     dialect = _DIALECTS[session.get_bind().dialect.name]
@@ -131,7 +131,7 @@ def _ids_in_ranges(
         places = [place for place, block in enumerate(blocks) for _ in block[kind]]
         ranges = json.dumps([(prefix, prefix + _AFTER_ALL) for block in blocks for prefix in block[kind]])
         condition = "AND paper.arxiv_id IS NULL" if only_without_id else ""
-        # SQLite would prefer the index of arXiv ids, in which all these rows are equal.
+        # Otherwise, SQLite would use the index of arXiv ids, in which all these rows have the same key.
         forced = only_without_id and dialect is _DIALECTS["sqlite"]
         hint = f"INDEXED BY ix_paper_{column}_without_id" if forced else ""
         statement = text(_FIND.format(column=column, condition=condition, hint=hint, **dialect))

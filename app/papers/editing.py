@@ -78,7 +78,7 @@ def _has_value(paper: Paper, name: str, value: Any) -> bool:
 
 
 def _clean(name: str, value: Any) -> Any:
-    """Return a value in its stored form. Raise InvalidInput if the field cannot have it."""
+    """Return a value in its stored form. Raise InvalidInput if it is invalid for the field."""
     if name == "authors":
         return _clean_authors(value)
     if name == "published_on":

@@ -34,7 +34,7 @@ from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
 
 DATABASE_REJECTED = "the database refused the row"
 NO_IDENTITY = "the row has no title, arXiv id or DOI to identify a paper"
-COMMON_TITLE = "too many papers have this title: an arXiv id or a DOI is needed to tell this one from them"
+COMMON_TITLE = "too many papers have this title: an arXiv id or DOI is needed to tell them apart"
 NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
 BATCH = 200  # records: storing them takes a few tens of milliseconds, during which all other writers wait
 
@@ -83,7 +83,7 @@ def store_in_batches(
     crash in between, the caller stores everything again, which does not change the batches already stored. If
     `polled`, votes count from `now`, otherwise from the end of the day on which the file lists the paper, but
     not later than `now`. `origin` names the file or source in rejections, and `first_row` is the number of
-    the first row in it.
+    the first row.
     """
     summary = _parser_rejections(parsed)
     batches = _batches(parsed, first_row)
@@ -184,10 +184,10 @@ class _Batch:
         self.new_rows.clear()
         self.session.flush()
 
-    # --- new papers that have nothing to do with any other
+    # --- new papers that share nothing with any other
 
     def _separate(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-        """Return the rows that share no id or title with any other, and the rest."""
+        """Return the records that share no id or title with another record or a stored row, and the rest."""
         keys = {number: dedupe.title_key(record.title) for number, record in rows}
         uses = Counter[str]()
         for number, record in rows:
@@ -229,7 +229,7 @@ class _Batch:
         return IngestSummary(len(rows), papers_new=len(rows), listings=len(listings))
 
     def _reserve_ids(self) -> Iterator[int]:
-        """Yield ids for new papers. As many are reserved at once as the batch may need."""
+        """Yield ids for new papers. Reserve as many at once as the batch may need."""
         while True:
             paper_id = next(self.reserved_ids, None)
             if paper_id is None:
@@ -238,7 +238,7 @@ class _Batch:
             yield paper_id
 
     def _new_row(self, paper_id: int, record: PaperRecord) -> dict[str, Any]:
-        """Return the columns of a new row. The others are null."""
+        """Return the columns of a new row. All other columns are null."""
         new = field_precedence.from_record(record, self.source.kind)
         key, day = dedupe.title_key(record.title), record.listed_on
         return {
@@ -305,7 +305,7 @@ class _Batch:
     ) -> tuple[Paper | None, str]:
         """Return a duplicate and the reason, or None and "".
 
-        `new`: the row was just created. Only then are titles compared, and it was never merged before.
+        `new` means that the row was just created: titles are compared, and it was never merged before.
         """
         if record.doi and (same_doi := self.stored.by_doi.get(record.doi)) is not None:
             root, own_root = self.stored.root(same_doi), self.stored.root(identity)
@@ -327,7 +327,7 @@ class _Batch:
         """Yield the papers that have a record's title, authors and abstract, each with the reason."""
         rows = self.stored.by_key.get(dedupe.title_key(record.title), ())
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
-        # The candidates that were found before locking, and rows that were stored since.
+        # The candidates that were found before locking, and rows that have been stored since then.
         keys = self.candidates.by_number.get(number)
         if keys is None:  # the record seemed to be in the archive
             keys = duplicate_candidates.find_stored(self.session, [(number, record)])[number]

@@ -1,4 +1,4 @@
-"""The days on which sources listed papers: neighbouring days, most voted papers, topics, counts by source."""
+"""Query the days on which sources listed papers: neighbouring days, most voted papers, keywords, counts."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def of_paper(session: Session, paper_id: int) -> list[ListingView]:
 
 
 def listing_days(session: Session, source_id: int, since: date) -> list[date]:
-    """Return the days since `since` on which a source listed papers, in order."""
+    """Return the days from `since` onwards on which a source listed papers, in order."""
     day = col(Listing.listed_on)
     days = session.execute(select(day).where(Listing.source_id == source_id, day >= since).distinct())
     return sorted(days.scalars())
 
 
 def count_listed(session: Session, day: date) -> dict[int, int]:
-    """Return, by source, how many papers it listed on a day."""
+    """Return the number of papers that each source listed on a day, by source id."""
     rows = select(Listing.source_id, func.count()).where(Listing.listed_on == day)
     return dict(session.exec(rows.group_by(col(Listing.source_id))).all())
 
@@ -100,7 +100,7 @@ def keywords(session: Session, since: date) -> Counter[str]:
 
 
 def titles(session: Session, first: date, last: date, limit: int) -> Sequence[str]:
-    """Return the newest `limit` titles of the papers that were last listed from `first` to `last`."""
+    """Return the newest `limit` titles of the papers last listed between `first` and `last`."""
     shown = *PUBLIC, col(Paper.merged_into_id).is_(None)
     days = col(Paper.last_listed_on) >= first, col(Paper.last_listed_on) <= last
     newest = select(Paper.title).where(*shown, *days).order_by(col(Paper.last_listed_on).desc())

@@ -36,8 +36,8 @@ MAX_CHARS, MIN_CHARS = 300, 30  # of a summary
 MAX_ABSTRACT_CHARS = 6_000  # in a request
 PAPER_BACK_OFF = timedelta(hours=1)  # after an unusable answer; quadrupled after each further one
 ENDPOINT_BACK_OFF, MAX_BACK_OFF = timedelta(minutes=15), timedelta(hours=2)  # doubled after each failed run
-WRONG_LENGTH = f"a summary has from {MIN_CHARS} to {MAX_CHARS} characters"
-NOT_PLAIN = "the summary has markup or a link"
+WRONG_LENGTH = f"the summary must have {MIN_CHARS} to {MAX_CHARS} characters"
+NOT_PLAIN = "the summary contains markup or a link"
 CUT_SHORT = "the endpoint stopped in the middle of the summary"
 
 _TASK = (
@@ -184,7 +184,7 @@ def summary_in(body: bytes) -> str | Rejection:
         choice = json.loads(body)["choices"][0]
         content, finish_reason = choice["message"]["content"], choice.get("finish_reason")
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise UnreadableAnswer("The answer is not a response of a chat API.") from None
+        raise UnreadableAnswer("The response does not have the format of OpenAI's chat API.") from None
     text = sanitize.clean_text(_THOUGHTS.sub("", content) if isinstance(content, str) else "", MAX_CHARS * 4)
     text = _PREAMBLE.sub("", _WRAPPED.sub(r"\1", text)).strip()
     if finish_reason == "length":

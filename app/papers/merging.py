@@ -20,15 +20,15 @@ from app.storage.database import advisory_lock
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 
 BY_HAND = "by an operator"
-# Times that a merged paper has if one of its rows has them.
+# Times that a merged paper has if either of its rows has them.
 _MARKS = ("withdrawn_at", "hidden_at")
-_PIN = ("pinned_at", "pinned_until")  # of the row with the later end
+_PIN = ("pinned_at", "pinned_until")  # taken from the row whose pin ends later
 
 
 def order(a: Paper, b: Paper) -> list[Paper]:
-    """Return which of two papers survives a merge, and then the other.
+    """Return the paper that survives a merge, then the other one.
 
-    The one with an arXiv id survives; otherwise the one with a DOI; otherwise the older one.
+    Prefer the paper with an arXiv id, then the one with a DOI, then the older one.
     """
     return sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
 
@@ -36,7 +36,7 @@ def order(a: Paper, b: Paper) -> list[Paper]:
 def merge(
     session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, has_no_listings: bool = False
 ) -> None:
-    """Merge two papers. `has_no_listings`: the absorbed one is new, without listings and votes."""
+    """Merge two papers. `has_no_listings` means that the absorbed row is new, without listings or votes."""
     survivor, absorbed = order(a, b)
     stored = read_fields(survivor)
     before = {
@@ -179,7 +179,7 @@ def _text(at: datetime | None) -> str | None:
 
 
 def _take_over_edits(survivor: Paper, absorbed: Paper) -> None:
-    """Edit the fields of the survivor that are edited only in the absorbed row."""
+    """Apply the absorbed row's edits to the survivor's fields that are not edited."""
     own = survivor.sourced or {}
     for name in absorbed.sourced or {}:
         if name not in own:

@@ -153,17 +153,16 @@ def _view(
 
 
 def pdf_url(paper: Paper | Row[Any]) -> str:
-    """Return the link to a paper's PDF: for a paper on arXiv, the one there, unless it was edited."""
+    """Return the link to a paper's PDF. A paper on arXiv links there, unless an operator edited the link."""
     if paper.arxiv_id and "pdf_url" not in (paper.sourced or {}):
         return f"{ARXIV}/pdf/{paper.arxiv_id}"
     return str(paper.pdf_url)
 
 
 def page_url(paper: Paper | Row[Any]) -> str:
-    """Return the link to a paper's page: for a paper on arXiv, the one there, unless it was edited."""
-    if paper.arxiv_id and "url" not in (
-        paper.sourced or {}
-    ):  # so that sources cannot decide where links lead
+    """Return the link to a paper's page. A paper on arXiv links there, unless an operator edited the link."""
+    # So that sources cannot decide where links lead.
+    if paper.arxiv_id and "url" not in (paper.sourced or {}):
         return f"{ARXIV}/abs/{paper.arxiv_id}"
     return paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else "")
 

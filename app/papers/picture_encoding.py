@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MEDIA_TYPE = "image/webp"
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # the decoders that untrusted bytes may reach
-MAX_PIXELS = 16_000_000  # of the original; a transparent one takes up to 16 bytes of memory for each
-MIN_SIDE, MAX_SIDE = 32, 480  # pixels: smaller originals are no figures, larger ones are scaled down
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # the only decoders to which untrusted bytes are passed
+MAX_PIXELS = 16_000_000  # of the original; with transparency, each takes up to 16 bytes of memory
+MIN_SIDE, MAX_SIDE = 32, 480  # pixels: smaller originals are not figures, larger ones are scaled down
 MAX_RATIO = 16  # of the longer side to the shorter one: a copy of a strip would be a line
 QUALITY = 80  # of 100
 UNREADABLE = "the picture cannot be decoded"
@@ -22,7 +22,7 @@ UNREADABLE = "the picture cannot be decoded"
 
 @dataclass(frozen=True, slots=True)
 class EncodedPicture:
-    """A picture as it is served. The sizes are in pixels."""
+    """A picture as it is served. Width and height are in pixels."""
 
     data: bytes
     width: int
@@ -32,16 +32,16 @@ class EncodedPicture:
 def encode_small(data: bytes) -> EncodedPicture:
     """Return a copy of a picture, or of its first frame, that fits into MAX_SIDE × MAX_SIDE pixels.
 
-    The format is that of the bytes: what the server says about it is not used. Raise UnreadableAnswer if it
-    is none of FORMATS, is damaged, too large, too small or too narrow.
+    The format is detected from the bytes, not from the server's headers. Raise UnreadableAnswer if it is not
+    one of FORMATS, or if the picture is damaged, too large, too small or too narrow.
     """
-    # Here, because most processes never decode a picture.
+    # Imported here, because most processes never decode a picture.
     from PIL import Image, ImageOps
 
     try:
         with Image.open(BytesIO(data), formats=FORMATS) as image:
             _check_size(*image.size)  # before any pixel is decoded
-            image.draft("RGB", (2 * MAX_SIDE, 2 * MAX_SIDE))  # decodes a large JPEG at less than its size
+            image.draft("RGB", (2 * MAX_SIDE, 2 * MAX_SIDE))  # decodes a large JPEG at a reduced size
             ImageOps.exif_transpose(image, in_place=True)
             small = _on_white(image)
             small.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
@@ -64,7 +64,7 @@ def _check_size(width: int, height: int) -> None:
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """Return a picture without transparency. Black letters on no ground are unreadable on a dark page."""
+    """Return a picture without transparency. On a dark page, transparent black text is unreadable."""
     from PIL import Image
 
     if not image.has_transparency_data:

@@ -1,8 +1,8 @@
 """Fetch the pictures of recently listed papers, and store small copies of them.
 
-Pictures come from strangers: their URLs are in the rows of sources. Each is fetched from public addresses
-only, within limits of time and size, and is decoded and encoded again. Nothing waits for a picture. One that
-cannot be fetched or decoded is tried again a few times, each time after a longer wait.
+Pictures are untrusted: their URLs are in the rows of sources. Each picture is fetched from public addresses
+only, within limits on time and size, and is decoded and encoded again. Nothing waits for a picture. A picture
+that cannot be fetched or decoded is tried again a few times, each time after a longer wait.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ DEADLINE = timedelta(minutes=10)  # of a run
 ANSWER_TIMEOUT = timedelta(seconds=60)  # for one picture
 ATTEMPTS = 4
 BACK_OFF = timedelta(hours=1)  # after the first failure of a picture; quadrupled after each further one
-HOST_FAILURES = 3  # in a row, after which a host is left alone until the next run
-NO_PICTURE = (404, 410)  # statuses that are about one picture
-# Before the next run, if a host was left alone. Doubled after each further such run.
+HOST_FAILURES = 3  # in a row, after which a host is skipped until the next run
+NO_PICTURE = (404, 410)  # statuses that concern one picture, not its host
+# The wait before the next run if a host was skipped, doubled after each further such run.
 FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=15), timedelta(hours=2)
 NO_ANSWER = "no answer in time"
 NOT_USABLE = "the picture cannot be fetched or decoded"
@@ -58,7 +58,7 @@ class PictureToFetch:
 
 @dataclass
 class FetchResult:
-    """The result of a run. `host_errors` has the last error of each host that was left alone."""
+    """The result of a run. `host_errors` maps each skipped host to its last error."""
 
     fetched: int = 0
     rejections: list[Rejection] = field(default_factory=list)
@@ -69,7 +69,7 @@ class FetchResult:
 
 
 def pictures_to_fetch(session: Session, now: datetime) -> list[PictureToFetch]:
-    """Return the pictures to fetch now: of the papers that were listed last, most voted first.
+    """Return the pictures to fetch now, for the most recently listed papers first, then by votes.
 
     Return an empty list during the wait after a run in which a host failed.
     """
@@ -128,15 +128,15 @@ class _Fetcher:
             encoded = await self._download(picture)
         except Stopping:
             return
-        except Exception as error:  # of any kind, or each run would end at the same picture
+        except Exception as error:  # any error; otherwise, each run would end at the same picture
             retry_at = getattr(error, "retry_at", None)
-            # What a stranger's server wrote may have characters that PostgreSQL refuses.
+            # Text from an untrusted server may contain characters that PostgreSQL refuses.
             reason = NO_ANSWER if isinstance(error, TimeoutError) else sanitize.one_line(str(error))
             self.result.rejections.append(
                 Rejection(NOT_USABLE, None, f"{reason} {picture.url}", picture.title)
             )
             if isinstance(error, UnreadableAnswer) or getattr(error, "status", None) in NO_PICTURE:
-                self.failures.pop(picture.host, None)  # the host answers
+                self.failures.pop(picture.host, None)  # the host responds
             else:
                 self._note_host_failure(picture.host, reason, retry_at)
         else:
@@ -145,9 +145,8 @@ class _Fetcher:
         await asyncio.to_thread(self._store, picture, encoded, retry_at)
 
     async def _download(self, picture: PictureToFetch) -> EncodedPicture:
-        if (
-            host_rate_limits.service_of(picture.url) == host_rate_limits.ARXIV
-        ):  # other processes may be asking arXiv now
+        # Other processes may be querying arXiv now.
+        if host_rate_limits.service_of(picture.url) == host_rate_limits.ARXIV:
             raise UnreadableAnswer("pictures are not fetched from arXiv:")
         request = self.client.get(picture.url, public_only=True)
         seconds = ANSWER_TIMEOUT.total_seconds()
@@ -155,7 +154,7 @@ class _Fetcher:
         return await asyncio.to_thread(picture_encoding.encode_small, response.body)
 
     def _note_host_failure(self, host: str, reason: str, retry_at: datetime | None) -> None:
-        """Count a failure that may not be about the picture. After a few in a row, leave the host alone."""
+        """Count a failure that may concern the host. Skip the host after a few, or if it asks to wait."""
         self.failures[host] += 1
         if retry_at or self.failures[host] >= HOST_FAILURES:
             self.result.host_errors[host] = reason

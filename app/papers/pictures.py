@@ -1,7 +1,7 @@
 """The pictures of papers, as pages show them: small copies that `picture_fetching` has stored.
 
-A copy is shown only while its URL is the one that the sources give the paper, which may change by a new
-record, by a merge, or when a merge is undone.
+A copy is shown only while its URL is the one that the sources give. A new record, a merge or an undone merge
+may change that URL.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StoredPicture(NamedTuple):
 
 
 def of_papers(session: Session, ids: Collection[int]) -> dict[int, Picture]:
-    """Return the pictures of the papers that have one."""
+    """Return the pictures of papers by paper id. Papers without a picture are left out."""
     names = ("paper_id", "version", "width", "height", "url")
     rows = (
         select(*(col(getattr(PaperPicture, name)) for name in names))
@@ -68,14 +68,14 @@ def of_public_paper(session: Session, paper_id: int) -> StoredPicture | None:
 
 
 def take_over(session: Session, survivor: Paper, absorbed: Paper) -> None:
-    """Copy the picture of an absorbed row, which keeps it, if its URL is now the survivor's."""
+    """Copy the absorbed row's picture to the survivor if the survivor now has the picture's URL."""
     row = session.get(PaperPicture, absorbed.id)
     if row and row.version and row.url == survivor.thumbnail_url:
         session.merge(PaperPicture(**{**row.model_dump(), "paper_id": survivor.id}))
 
 
 def prune(session: Session, listed_before: date | None) -> int:
-    """Delete the pictures of papers that have not been listed since a day, or all. Return their number."""
+    """Delete the pictures of papers last listed before a day, or all of them. Return their number."""
     deleting = delete(PaperPicture)
     if listed_before:
         paper = col(Paper.id) == col(PaperPicture.paper_id)

@@ -1,4 +1,4 @@
-"""Pin a paper: until the pin ends, it comes first in the digests of all who have not received it."""
+"""Pin a paper: until the pin ends, it comes first in the digests of subscribers who have not received it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ PINNABLE_DAYS = 30
 
 
 def pin(session: Session, paper: Paper, days: int, now: datetime) -> None:
-    """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict if not possible."""
+    """Put a paper first in digests for some days.
+
+    Raise InvalidInput if `days` is out of range, Conflict if the paper cannot be pinned.
+    """
     if not 1 <= days <= MAX_PIN_DAYS:
         raise InvalidInput(f"a paper can be pinned for 1 to {MAX_PIN_DAYS} days", "days")
     if paper.hidden_at or paper.withdrawn_at:

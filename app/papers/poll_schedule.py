@@ -1,6 +1,6 @@
 """Decide when each source is polled: intervals, back-off after failures, and leases.
 
-A poll is recorded as unfinished when it begins, so that one that kills the process is not repeated at once.
+A poll is recorded as unfinished when it begins, so that a poll that kills the process is not repeated soon.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POLL_EVERY = {
     SourceKind.ARXIV_OAI: timedelta(hours=6),
     SourceKind.FEED: timedelta(hours=1),
 }
-CONTINUE_AFTER = timedelta(minutes=1)  # so that other arXiv sources have their turn
+CONTINUE_AFTER = timedelta(minutes=1)  # so that other arXiv sources get their turn
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 
 
@@ -92,7 +92,7 @@ def record_progress(source: Source, page: FetchedPage) -> None:
 
 
 def record_success(source: Source, now: datetime) -> None:
-    """Record a successful poll. If the source has more pages, the next poll follows at once."""
+    """Record a successful poll. If the source has more pages, the next poll follows soon."""
     source.failures, source.last_error = 0, None
     pause = CONTINUE_AFTER if source.resumption_token else POLL_EVERY[source.kind]
     source.polled_at, source.next_poll_at = now, now + pause

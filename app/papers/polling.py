@@ -33,13 +33,13 @@ from app.storage.models import Source, WebhookEvent
 from app.types import IngestSummary, Rejection, SourceKind
 
 JOB = "refresh"
-POLL_DEADLINE = timedelta(minutes=10)  # for one source in one run; pages read before it are stored
+POLL_DEADLINE = timedelta(minutes=10)  # for one source in one run; pages read before then are stored
 REFRESH_LEASE = POLL_DEADLINE + timedelta(minutes=5)
 TIMED_OUT = (
     f"the source was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
-    "the next poll continues from there"
+    "the next poll continues where it stopped"
 )
-REPORTED_FAILURES = 3  # in a row, after which operators are told by webhook
+REPORTED_FAILURES = 3  # in a row, after which operators are notified by webhook
 CHANGED = "The source was changed during the poll."
 UNREADABLE = "the file cannot be read"
 
@@ -129,7 +129,7 @@ class _LeaseGroup:
             locks.release(session, self.lease, self.holder)
 
     def moment(self) -> datetime:
-        """Return the time now, by the clock of the run."""
+        """Return the current time, counted from the start of the run."""
         return self.now + timedelta(seconds=monotonic() - self.started)
 
 
@@ -232,7 +232,7 @@ def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> Ingest
     def load_source(session: Session) -> Source:
         if not group.renew_lease(session):
             raise SourceError("Another process has taken over the polling of this source.")
-        # Listings refer to this row, and may be stored meanwhile.
+        # With `key_share`, other transactions may still store listings that refer to this row.
         row = session.get_one(Source, source.id, with_for_update={"key_share": True})
         if row.config != source.config:
             raise SourceError(CHANGED)
@@ -271,7 +271,7 @@ def _record_poll(group: _LeaseGroup, poll: _Poll) -> None:
 def record_failure(
     session: Session, source: Source, error: str, now: datetime, retry_at: datetime | None
 ) -> None:
-    """Record a failed poll. Tell operators by webhook when it is the last of REPORTED_FAILURES."""
+    """Record a failed poll. Notify operators by webhook after REPORTED_FAILURES in a row."""
     poll_schedule.record_failure(session, source, error, now, retry_at)
     if source.failures == REPORTED_FAILURES:
         facts = {"source_id": source.id, "name": source.name, "failures": source.failures, "error": error}

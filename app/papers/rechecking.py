@@ -1,8 +1,8 @@
 """Query the sources again about papers that were sent or liked, to find withdrawals and new code.
 
 arXiv is queried about all papers in recent digests, a hundred per request. Hugging Face, which is queried
-about one paper per request, is only queried for the code of liked papers. Each is queried at its usual
-pace, and is not polled in the meantime.
+about one paper per request, is only queried for the code of liked papers. Each source is queried at its
+usual pace, and is not polled in the meantime.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from app.storage.models import FeedbackRow, Paper, PaperSnapshot, Source
 from app.types import IngestSummary, ParseResult, SourceKind
 
 JOB = "recheck"
-WINDOW = timedelta(days=60)  # papers in older digests are not asked about
+WINDOW = timedelta(days=60)  # papers sent or liked earlier are not checked
 MAX_ARXIV_PAPERS = 10_000  # a hundred requests, which take about six minutes
 MAX_LIKED_PAPERS = 200  # well below the limit of 500 requests in five minutes
 DEADLINE = timedelta(minutes=20)  # for one source
 LEASE = DEADLINE + timedelta(minutes=5)
-BUSY = "it is being polled by another process"
+BUSY = "another process is polling this source"
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A source, and the arXiv ids of the papers that it is asked about."""
+    """A source, and the arXiv ids of the papers to ask about."""
 
     source: Source
     ids: Sequence[str]
@@ -69,7 +69,7 @@ def recheck(context: PollContext, now: datetime) -> IngestSummary:
 
 
 def _questions(session: Session, since: datetime) -> list[_Question]:
-    """Return the questions for one arXiv source and one of Hugging Face, if they are polled."""
+    """Return the questions for one arXiv source and one Hugging Face source, if they are active."""
     sources: dict[bool, Source] = {}
     active = select(Source).where(col(Source.paused).is_(False), col(Source.removed_at).is_(None))
     for source in session.exec(active.order_by(col(Source.id))):
@@ -83,7 +83,7 @@ def _questions(session: Session, since: datetime) -> list[_Question]:
 
 
 def _sent_or_liked(session: Session, since: datetime) -> list[str]:
-    """Return the arXiv ids of papers in recent digests and of recently liked ones, newest first."""
+    """Return the arXiv ids of papers in recent digests and of recently liked papers, newest first."""
     sent = select(PaperSnapshot.paper_id).where(PaperSnapshot.created_at >= since).distinct()
     papers = canonical_rows.papers(session, [*session.exec(sent), *_recently_liked(session, since)])
     unique = {paper.arxiv_id: paper for paper in papers.values() if paper.arxiv_id}
@@ -107,7 +107,7 @@ def _newest(papers: dict[str, Paper], limit: int) -> list[str]:
 
 
 def _ask(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
-    """Ask a source under its polling lease, and store its answers. Raise SourceError if it is in use."""
+    """Ask a source under its polling lease, and store its answers. Raise SourceError if the lease is held."""
     with locks.hold(context.db, poll_schedule.lease_of(question.source), now, LEASE) as acquired:
         if not acquired:
             raise SourceError(BUSY)

@@ -1,4 +1,4 @@
-"""Read the archive for the search index: which papers have changed, and what is indexed of them."""
+"""Read the papers that have changed, and their searchable fields, for the search index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ArchiveMarks(NamedTuple):
 
 
 class SearchablePaper(NamedTuple):
-    """A paper with all that can be searched for, and nothing else."""
+    """A paper with only its searchable fields."""
 
     view: PaperView
     with_code: bool
@@ -44,9 +44,9 @@ def newest_id(session: Session) -> int:
 
 
 def changed_windows(session: Session, since: datetime | None, after_listing: int, size: int) -> set[int]:
-    """Return the numbers of the windows of `size` ids with changes.
+    """Return the numbers of the windows of `size` ids that contain changes.
 
-    These contain papers that changed or were merged since a time, or that have newer listings.
+    Changes are papers that changed or were merged at or after `since`, and listings after `after_listing`.
     """
     recently = [col(Paper.updated_at) >= since] if since else []
     window = col(Paper.id) // size
@@ -61,7 +61,7 @@ def changed_windows(session: Session, since: datetime | None, after_listing: int
 def versions(session: Session, first: int, last: int) -> dict[int, str]:
     """Return {id: version} of the searchable papers with ids from `first` to `last`.
 
-    A version changes with everything that is indexed of a paper.
+    A paper's version changes whenever any of its indexed data changes.
     """
     listings = select(func.count()).where(col(Listing.paper_id) == Paper.id).scalar_subquery()
     columns = sql_select(col(Paper.id), col(Paper.updated_at), col(Paper.last_listed_on), listings)
@@ -70,7 +70,7 @@ def versions(session: Session, first: int, last: int) -> dict[int, str]:
 
 
 def load(session: Session, ids: Sequence[int]) -> list[SearchablePaper]:
-    """Return these papers, except those that are not searchable."""
+    """Return the papers with these ids that are searchable."""
     listings: dict[int, list[tuple[date, int]]] = defaultdict(list)
     columns = sql_select(col(Listing.paper_id), col(Listing.listed_on), col(Listing.source_id))
     for paper_id, day, source_id in session.execute(columns.where(col(Listing.paper_id).in_(ids))):

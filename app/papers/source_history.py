@@ -1,4 +1,4 @@
-"""The polls of each source: their times, counts, first rejected rows and errors; which source is silent."""
+"""Record the polls of each source (times, counts, first rejected rows, errors). Detect silent sources."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from app.types import IngestSummary
 
 DAY = timedelta(days=1)
 MAX_REJECTIONS = 20  # stored per poll; all are counted
-# A source is silent if the days since its last papers would all be empty less often than this, by its own
-# weekdays in HISTORY. A single holiday is no silence. Measured by benchmarks/silence.py.
+# A source is silent if the probability that all days since its last papers are empty, estimated from its
+# weekdays in HISTORY, is below this. A single holiday is not silence. Measured by benchmarks/silence.py.
 SILENCE_PROBABILITY, HISTORY = 0.01, timedelta(days=90)
-MIN_DAYS = 5  # with papers, to know how often a source lists any
+MIN_DAYS = 5  # days with papers that are needed to judge a source
 
 
 def record(
@@ -43,13 +43,13 @@ def latest(session: Session, source_id: int, limit: int) -> Sequence[SourcePoll]
 
 
 def prune(session: Session, before: datetime) -> int:
-    """Delete the polls before a time, and return their number."""
+    """Delete the polls that began before a time, and return their number."""
     outdated = delete(SourcePoll).where(col(SourcePoll.started_at) < before)
     return session.execute(outdated).rowcount  # type: ignore[attr-defined, no-any-return]
 
 
 def describe_silence(session: Session, source: Source, now: datetime) -> str:
-    """Return since when a source has listed no paper, if that is unusual for its weekdays, or ""."""
+    """Return a text that says since when a source has been silent, or "" if it is not silent."""
     days = listings.listing_days(session, source.id or 0, (now - HISTORY).date())
     if not is_silent(days, now.date()):
         return ""
@@ -59,16 +59,16 @@ def describe_silence(session: Session, source: Source, now: datetime) -> str:
 
 
 def is_silent(days: Sequence[date], today: date) -> bool:
-    """Return whether a source, which listed papers on these days, is silent. `today` has not ended yet.
+    """Return whether a source that listed papers on `days` is silent. `today` is not counted.
 
-    This learns on which weekdays a source lists papers, so no calendar has to be declared: weekends and the
-    day of a weekly list are expected, and a holiday is one day among many.
+    The usual weekdays are learned from `days`, so no calendar is needed: empty weekends are expected, as are
+    the days between weekly lists, and a holiday is one day among many.
     """
     return len(days) >= MIN_DAYS and math.prod(_chances_of_no_paper(days, today)) < SILENCE_PROBABILITY
 
 
 def _chances_of_no_paper(days: Sequence[date], today: date) -> Iterator[float]:
-    """Yield for each day between the last one with papers and `today` how often its weekday had none before.
+    """Yield, for each day between the last papers and `today`, how often its weekday had no papers before.
 
     Each weekday gets one extra day without papers, so that no chance is 0.
     """

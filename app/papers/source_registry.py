@@ -42,13 +42,13 @@ _FILE_SOURCES = {
 
 
 def all_sources(session: Session) -> Sequence[Source]:
-    """Return all sources that were not removed, sorted by name."""
+    """Return all sources that have not been removed, sorted by name."""
     query = select(Source).where(col(Source.removed_at).is_(None))
     return session.exec(query.order_by(col(Source.name))).all()
 
 
 def get(session: Session, source_id: int) -> Source:
-    """Return the source with this id. Raise NotFound if there is none, or it was removed."""
+    """Return the source with this id. Raise NotFound if it does not exist or was removed."""
     source = session.get(Source, source_id)
     if source is None or source.removed_at:
         raise NotFound(f"there is no source {source_id}")
@@ -62,9 +62,9 @@ def get_for_update(session: Session, source_id: int) -> Source:
 
 
 def find(session: Session, name: str) -> Source:
-    """Return the source with this name, or else this name in other letter case, or else this id.
+    """Return the source with this name, or else this name in another letter case, or else this id.
 
-    Raise NotFound, which lists the sources, if there is none, or several that differ only in letter case.
+    Raise NotFound, with a list of the sources, if none matches or several names differ only in letter case.
     """
     existing = all_sources(session)
     for matching in (
@@ -81,7 +81,7 @@ def find(session: Session, name: str) -> Source:
 
 
 def is_read_from_files(source: Source) -> bool:
-    """Return whether `ingest` added this source for the records of files, so that it is never polled."""
+    """Return whether this source was added for records from files, so that it is never polled."""
     never_polled = source.paused and not (source.config or source.next_poll_at or source.polled_at)
     return source.kind not in sources.POLLED or never_polled
 
@@ -113,11 +113,11 @@ def describe_state(source: Source) -> str:
 def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> Source:
     """Add a source that is due immediately.
 
-    A removed one with this name and kind is used again, for its papers, and read from the beginning.
+    A removed source with this name and kind is restored with its papers and read from the beginning.
     Raise InvalidInput if its name or configuration is invalid, Conflict if the name is taken or there is
     already a Hugging Face source.
     """
-    if kind is SourceKind.HUGGINGFACE:  # with two sources, its votes would count twice
+    if kind is SourceKind.HUGGINGFACE:  # with two sources, votes would count twice
         same = select(Source).where(Source.kind == kind, col(Source.removed_at).is_(None))
         existing = session.exec(same).first()
         if existing is not None:
@@ -148,10 +148,10 @@ def change(
 ) -> None:
     """Rename or reconfigure a source.
 
-    After a change of configuration, it is due at once. The poll goes as far back as for a new source.
+    A reconfigured source is due at once, and its next poll goes as far back as for a new source.
     Raise Conflict if the source is read from files.
     """
-    if is_read_from_files(source):  # `source_for_files` finds it by its name
+    if is_read_from_files(source):  # `source_for_files` finds such sources by name
         raise Conflict(f"“{source.name}” is read from files, so it cannot be changed")
     if name is not None:
         _rename(session, source, name)
@@ -181,7 +181,7 @@ def pause(session: Session, source: Source) -> None:
 
 
 def resume(session: Session, source: Source, now: datetime) -> None:
-    """Resume polling a source immediately, from where it stopped. Raise InvalidInput if it is not polled."""
+    """Resume polling a source at once, from where it stopped. Raise InvalidInput if it cannot be polled."""
     # Configurations stored before `allow_private` became a setting may still contain it.
     config = {name: value for name, value in source.config.items() if name != "allow_private"}
     source.config = check_config(source.kind, config)
@@ -190,7 +190,7 @@ def resume(session: Session, source: Source, now: datetime) -> None:
 
 
 def seed(session: Session, categories: Sequence[str], now: datetime) -> None:
-    """Add the default sources unless there is, or was, a source that is polled."""
+    """Add the default sources, unless a source of a polled kind exists or was removed."""
     if session.exec(select(Source.id).where(col(Source.kind).in_(sources.POLLED))).first() is None:
         add(session, "Hugging Face Daily Papers", SourceKind.HUGGINGFACE, {}, now)
         if categories:
@@ -208,7 +208,7 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
     query = select(Source).where(condition).order_by(col(Source.removed_at).is_not(None), col(Source.id))
     source = session.exec(query).first()
     if source and source.removed_at:
-        source.removed_at = None  # what is read from files again
+        source.removed_at = None  # its files are read again
         session.add(source)
     if source is None:
         name = _FILE_SOURCES.get(kind, f"Saved responses ({kind.value})")
@@ -233,13 +233,13 @@ def _rename(session: Session, source: Source, name: str) -> None:
 
 
 def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration in its stored form. Raise InvalidInput if it does not suit the kind."""
+    """Return a configuration in its stored form. Raise InvalidInput if it is invalid for this kind."""
     if kind not in sources.POLLED:
         raise InvalidInput(f"a source of the kind “{kind}” is read from files, not polled", field="kind")
     if kind is SourceKind.FEED and "allow_private" in config:
         raise InvalidInput(
-            "allow_private is not part of a source: the setting PAPERBOY_ALLOW_PRIVATE_SOURCES lists the "
-            "private hosts and networks that feeds may be fetched from",
+            "a source has no option “allow_private”: list the private hosts and networks that feeds may be "
+            "fetched from in the setting PAPERBOY_ALLOW_PRIVATE_SOURCES",
             field="config",
         )
     checked: dict[str, Any] = {}
@@ -279,11 +279,11 @@ def _web_address(value: object) -> str:
 
 
 def _harvest(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the part of arXiv that is read: a set, the first and the last day of changes, if given."""
+    """Return the options of an OAI source that are given: a set, and the first and last day of changes."""
     given = {name: str(config[name]).strip() for name in ("set", "from", "until") if config.get(name)}
     if "set" in given and not _SET.fullmatch(given["set"]):
         raise InvalidInput(
-            "“set” must be a set of arXiv, such as cs, math, physics:hep-th or cs:cs:CL", field="config"
+            "“set” must be an arXiv set, such as cs, math, physics:hep-th or cs:cs:CL", field="config"
         )
     days = [dates.day(given[name]) for name in ("from", "until") if name in given]
     if None in days or any(len(given[name]) != len("2026-11-20") for name in given if name != "set"):

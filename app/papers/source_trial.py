@@ -23,11 +23,11 @@ from app.storage.models import Source
 from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 
 DEADLINE = timedelta(seconds=30)
-DAYS = 3  # before today, so that a trial on a Sunday has papers
+DAYS = 3  # back from today, so that a trial on a Sunday finds papers
 PAPERS_RETURNED = 20
 REJECTIONS_RETURNED = 20
-TOO_SLOW = f"it was not read completely within {DEADLINE.seconds} seconds"
-NO_PAPERS = "it was read, but has no papers from the last few days"
+TOO_SLOW = f"the source was not read completely within {DEADLINE.seconds} seconds"
+NO_PAPERS = "the source was read, but has no papers from the last few days"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class TrialResult:
     rejected: int
     rejections: tuple[Rejection, ...]  # the first of them
     warning: str = ""  # why there may be fewer papers than the source has
-    error: str = ""  # why it could not be read
+    error: str = ""  # why the source could not be read
 
 
 def try_source(
@@ -77,7 +77,7 @@ async def _fetch(context: PollContext, source: Source, now: datetime) -> tuple[P
     """Return the records that were read before the deadline, newest last, a warning and an error."""
     yesterday = now.date() - timedelta(days=1)
     state = SourceState(source.kind, DAYS, source.config)
-    # The feed alone, because the query API is slow, and the newest days of the back catalogue.
+    # Read only the feed, because the query API is slow, or the newest days of the back catalogue.
     if source.kind in (SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI):
         state = replace(state, watermark=yesterday)
     parsed, deadline = ParseResult(), monotonic() + DEADLINE.total_seconds()

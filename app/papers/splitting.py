@@ -21,7 +21,7 @@ REASON = "one paper, until an operator split it"
 
 
 def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Paper:
-    """Turn a row that was merged into a paper into a separate paper. Raise NotFound if it was not."""
+    """Separate a row from the paper it was merged into. Raise NotFound if it was not merged into `paper`."""
     advisory_lock(session, "archive")
     row = session.get(Paper, row_id)
     if row is None or row is paper or row_id not in merging.with_absorbed(session, id_of(paper)):
@@ -44,8 +44,9 @@ def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
 def split_source(session: Session, paper: Paper, source_id: int, now: datetime) -> Paper:
     """Move the listings and votes of a source to a new paper.
 
-    Records without an arXiv id or DOI are recognised by their title alone, so those of two sources may be
-    two papers. Raise NotFound if the source does not list the paper, Conflict if ids identify it there.
+    Records without an arXiv id or DOI are recognised by their title alone, so records from two sources may be
+    two papers. Raise NotFound if the source does not list the paper. Raise Conflict if it lists the paper by
+    arXiv id or DOI, or if no other source lists it.
     """
     advisory_lock(session, "archive")
     ids = merging.with_absorbed(session, id_of(paper))

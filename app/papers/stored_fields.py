@@ -1,8 +1,8 @@
 """Read and write the fields of a row, as its sources give them and as subscribers see them.
 
-The columns have what subscribers see. For each field that an operator has edited, `Paper.sourced` has the
-value that the sources give. So polls continue to update it, duplicates are recognised by it, and the edit
-can be reverted.
+The columns hold what subscribers see. For each field that an operator has edited, `Paper.sourced` holds the
+value from the sources. Polls continue to update that value, duplicates are recognised by it, and the edit can
+be reverted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def sourced_title(paper: Paper) -> str:
 
 
 def set_edit(paper: Paper, name: str, value: Any) -> None:
-    """Give a field the operator's value, which polls do not change. Edited authors are all authors."""
+    """Set a field to the operator's value, which polls do not change. Edited authors are the whole list."""
     sourced = dict(paper.sourced or {})
     for column, edited in {
         name: value,
@@ -72,7 +72,7 @@ def set_edit(paper: Paper, name: str, value: Any) -> None:
 
 
 def take_back_edit(paper: Paper, name: str) -> None:
-    """Give a field the value that the sources give, if an operator has edited it."""
+    """Reset a field that an operator has edited to the value from the sources."""
     sourced = dict(paper.sourced or {})
     for column in (name, *(("author_count",) if name == "authors" else ())):
         if column in sourced:

@@ -46,7 +46,7 @@ class StoredRows:
             self.papers[id_of(paper)] = paper
 
     def add(self, paper: Paper) -> None:
-        """Add a row that was loaded or created, by its keys."""
+        """Index a loaded or new row by its keys."""
         self.papers[id_of(paper)] = paper
         if paper.arxiv_id:
             self.by_arxiv[paper.arxiv_id] = paper
@@ -55,7 +55,7 @@ class StoredRows:
         self.by_key.setdefault(paper.title_key, []).append(paper)
 
     def get(self, paper_id: int) -> Paper:
-        """Return a row, which is read if it is not loaded."""
+        """Return a row. Load it if necessary."""
         if paper_id not in self.papers:
             self.papers[paper_id] = self.session.get_one(Paper, paper_id)
         return self.papers[paper_id]
@@ -83,7 +83,7 @@ class StoredRows:
             for row in self.rows_without_id(record)
             if dedupe.same_paper_reason(identity_of_row(row, row), identity)
         ]
-        # An operator may have split off the paper of this source.
+        # Prefer a row that this source lists, because an operator may have split it off.
         listed = {paper_id for paper_id, _ in self.listings} | self.votes.keys()
         return min(same, key=lambda row: row.id not in listed, default=None)
 
@@ -93,7 +93,7 @@ class StoredRows:
         return [row for row in rows if not (row.arxiv_id or row.doi)]
 
     def _known_ids(self, records: Sequence[PaperRecord]) -> set[int]:
-        """Return the ids of the rows with the id, the DOI or the title of a record."""
+        """Return the ids of the rows that share an arXiv id, a DOI or a title with a record."""
         keys = {dedupe.title_key(record.title) for record in records}
         ids = set(ids_by_title(self.session, keys))
         for column, values in (

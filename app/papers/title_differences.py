@@ -1,4 +1,4 @@
-"""PURE. Decide whether the words in which two similar titles differ show two different papers.
+"""PURE. Decide whether the words in which two similar titles differ indicate two different papers.
 
 Papers of one series have titles that differ in a single word: "Editing" and "Pruning Everything Everywhere",
 "Qwen3" and "Qwen3-VL Technical Report", "supervised" and "unsupervised". Therefore every word in which two
@@ -15,11 +15,11 @@ from rapidfuzz.distance import OSA, Levenshtein
 from app.text.tokenizer import stem_all
 
 # Many pairs of words in titles differ by one letter, such as "formal" and "format". Few are long.
-MIN_OMISSION = 3  # letters that are left after one was omitted
-MIN_SUBSTITUTION = 6  # letters of a word in which one is wrong
+MIN_OMISSION = 3  # letters left in a word with one letter omitted
+MIN_SUBSTITUTION = 6  # letters of a word with one wrong letter
 MIN_NEGATED = 6  # letters of a word whose meaning a prefixed "a" reverses
 
-# Words in one group replace each other in the same title, and may be missing. All other words, such as
+# Copies of a title may replace words by others in the same group, or omit them. All other words, such as
 # "not", "without", "beyond" and "towards", change what a title says.
 _FUNCTION_WORDS = ("a an the and", "of for in on at", "with by via using through", "to into from as")
 _GROUPS = {word: number for number, group in enumerate(_FUNCTION_WORDS) for word in group.split()}
@@ -36,7 +36,7 @@ def differ_harmlessly(a: str, b: str, names: Set[str] = frozenset()) -> bool:
     """Return whether two normalized titles differ only in ways that occur between copies of one title.
 
     Both are lower-case words without punctuation and with abbreviations written out. `names` are words of
-    either title that a single letter makes into another name, such as "mllm".
+    either title that a single letter turns into another name, such as "mllm".
     """
     words, others = (title.split() for title in sorted((a, b)))
     return all(_is_harmless(left, right, names) for left, right in _different_runs(words, others))
@@ -48,7 +48,7 @@ def expand_abbreviations(title: str) -> str:
 
 
 def _different_runs(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """Yield the words between two places where the titles agree, of each title."""
+    """Yield the words of both titles for each stretch in which the titles differ."""
     start_a = start_b = 0
     for block in Levenshtein.editops(a, b).as_matching_blocks():
         if start_a < block.a or start_b < block.b:
@@ -79,7 +79,7 @@ def _is_variant(left: Sequence[str], right: Sequence[str], names: Set[str]) -> b
 def _is_typing_error(a: str, b: str) -> bool:
     """Return whether a letter is missing in one word, two are swapped, or, in a long word, one is wrong.
 
-    In a script other than Latin, a single character may be a word, and is not taken for an error.
+    Words that are not ASCII are excluded, because one character may be a word in other scripts.
     """
     shorter, longer = sorted((a, b), key=len)
     if not (a + b).isascii() or OSA.distance(shorter, longer, score_cutoff=1) > 1:

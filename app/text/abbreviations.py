@@ -17,7 +17,8 @@ from typing import TypeVar
 from app.text.tokenizer import Token, bigrams, content_stems, tokenise, without_stopwords
 
 MIN_PAPERS = 3  # papers that must define a short form in the same way
-# The share of the papers defining a short form that must agree. "SLM" and "ASR" have two meanings and fail.
+# Of the papers that define a short form, the share that must define it in the same way. "SLM" and "ASR" have
+# two meanings and fail.
 MIN_AGREEMENT = 0.75
 
 _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
@@ -27,9 +28,9 @@ _SMALL_WORDS = {
     "a", "an", "and", "are", "as", "at", "by", "for", "from", "in", "into", "is", "it", "of", "on", "or",
     "the", "that", "to", "via", "with",
 }  # fmt: skip
-_LOOK_BACK = 120  # characters before the bracket in which the long form is searched
+_LOOK_BACK = 120  # characters before the bracket that are searched for the long form
 
-MAX_REORDERED = 5  # stems; more have too many orders
+MAX_REORDERED = 5  # stems; longer runs have too many orders
 
 Part = TypeVar("Part")
 Table = Mapping[tuple[str, ...], str]  # a run of at least two stems → the stem that replaces it
@@ -69,7 +70,7 @@ def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
 
 
 def _letter_counts(word: str, letters: str) -> Iterator[int]:
-    """Yield the possible numbers of `letters` in a word: its first letter, then later ones in order."""
+    """Yield how many of `letters` a word may contribute: its first letter, then later ones in order."""
     if word in _SMALL_WORDS:
         yield 0
     place = 0
@@ -157,7 +158,7 @@ class Abbreviations:
 
     @cached_property
     def expansions(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the terms that a folded term implies.
+        """Map each folded term to the terms that it implies.
 
         A short form implies the stems, pairs and shorter forms that all its long forms contain. A compound
         that is usually split implies its two words. So a paper on "video diffusion models" still matches
@@ -176,7 +177,7 @@ class Abbreviations:
 
     @cached_property
     def implied_by(self) -> Mapping[str, Sequence[str]]:
-        """Return, for each implied term, the folded terms that imply it."""
+        """Map each implied term to the folded terms that imply it."""
         implied_by = defaultdict[str, list[str]](list)
         for term, implied in self.expansions.items():
             for other in implied:
@@ -211,9 +212,9 @@ class Abbreviations:
         return folded
 
     def fold_any_order(self, words: Sequence[str]) -> list[str]:
-        """Fold the stems of an interest, whose order must not matter: "networks neural graph" is also "GNN".
+        """Fold the stems of an interest in any order: "networks neural graph" also becomes "GNN".
 
-        The longest known run is looked for in up to MAX_REORDERED stems, preferably side by side as typed:
+        Of at most MAX_REORDERED stems, the longest known run is used, preferably one of neighbours as typed:
         "reasoning in large language models" is about LLMs, not about large reasoning models.
         """
         if len(words) <= MAX_REORDERED:

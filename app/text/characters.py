@@ -7,7 +7,7 @@ import re
 import unicodedata
 
 # Invisible characters and those that change the direction of the following text: a title must not change how
-# the page around it reads. The joiners U+200C and U+200D are allowed: Persian, Hindi and emoji need them.
+# the surrounding page is displayed. Persian, Hindi and emoji need the joiners U+200C and U+200D.
 _UNWANTED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f"  # control characters, except for tabs and line ends
     "\xad\u034f\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f"
@@ -48,6 +48,6 @@ def unescape_html(markup: str) -> str:
 
 def safe_line(text: str) -> str:
     """Return untrusted text as one line, without control characters or marks that change text direction."""
-    if _NOT_ON_A_LINE.search(text):  # seldom; translating every text would take several times as long
+    if _NOT_ON_A_LINE.search(text):  # rarely true; translating every text would take several times as long
         text = text.translate(_ON_A_LINE)
     return " ".join(text.split())

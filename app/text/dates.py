@@ -1,4 +1,4 @@
-"""PURE. Read dates from untrusted values and from names of files. Unusable values give None."""
+"""PURE. Read dates from untrusted values and file names. Return None for unusable values."""
 
 from __future__ import annotations
 

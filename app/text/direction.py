@@ -1,4 +1,4 @@
-"""PURE. The direction of texts, for mail clients that do not determine it themselves."""
+"""PURE. Determine the direction of texts, because some mail clients do not."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def is_rtl(text: str) -> bool:
 
 
 def with_ltr_mark(text: str) -> str:
-    """Add a mark to a text with right-to-left letters, so that a date after it is not displayed inside it."""
+    """Append a mark to a text with right-to-left letters, to keep a following date from moving into it."""
     return text + "\u200e" if any(unicodedata.bidirectional(char) in _RTL for char in text) else text

@@ -1,11 +1,11 @@
-"""PURE. Counts and messages in words: "2,000 papers", a sentence."""
+"""PURE. Write counts and messages in words: "2,000 papers", a sentence."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-# Of the words in the names of counts. All others lose their "s".
+# Singulars of words in the names of counts. All other words lose their final "s".
 _SINGULAR = {"addresses": "address", "deliveries": "delivery", "processes": "process", "queries": "query"}
 
 

@@ -1,4 +1,4 @@
-r"""PURE. Convert LaTeX to Unicode, as far as Unicode can: `$\pi_0$` becomes π₀, `O(n^{2})` becomes O(n²).
+r"""PURE. Convert LaTeX to Unicode, as far as possible: `$\pi_0$` becomes π₀, `O(n^{2})` becomes O(n²).
 
 Sources send titles and abstracts as authors typed them: with mathematics between dollar signs, the authors'
 own macros, and macros that lost their backslash. Other text, such as markup and prices, is left unchanged.
@@ -51,7 +51,7 @@ _UP |= dict(zip("abcdefghijklmnoprstuvwxyzT", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡ
 _DOWN = dict(zip("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎", strict=True))
 _DOWN |= dict(zip("aehijklmnoprstuvx", "ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True))
 _SCRIPTS = {"^": _UP, "_": _DOWN}
-# Signs that are read as scripts without being raised or lowered: "M⊙" is the mass of the sun.
+# Signs that are clear without being raised or lowered: "M⊙" is the mass of the sun.
 _UNMARKED = {
     "^": {"∘": "°", "*": "*", "⋆": "⋆", "†": "†", "'": "′", "′": "′", "⊤": "ᵀ"},
     "_": {"⊙": "⊙", "⊕": "⊕"},
@@ -80,10 +80,10 @@ _GAPS = (
 
 _ODD = re.compile(r"[\^_{}~`]|--")
 _SUSPICIOUS = re.compile(r"[\\$^_{}~`]|--")
-# The label is optional, so that a URL without one matches as a whole and is not tried again from inside.
+# The label is optional, so that a URL without one matches as a whole and is not searched again.
 _LABELLED = re.compile(r"(https?://[^\s{}]++)(?:\{[^{}]*\})?")
 _ADDRESS = re.compile(r"(https?://[^\s{}]+)")
-# Each with a text without which it cannot match.
+# Each pattern follows a text without which it cannot match.
 _LEFTOVERS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     ("{", re.compile(r"([\^_])\{([^{}]*)\}"), lambda match: _script(match[1], match[2])),
     (
@@ -107,7 +107,7 @@ _LEFTOVERS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
 
 
 def latex_to_unicode(text: str) -> str:
-    """Return a text with its LaTeX as Unicode. Text that is not well-formed LaTeX is hardly changed."""
+    """Convert the LaTeX in a text to Unicode. Text that is not well-formed LaTeX is hardly changed."""
     if not _SUSPICIOUS.search(text):
         return text
     if len(text) <= LONGEST and ("\\" in text or _MATH.search(text) or _UNSLASHED.search(text)):
@@ -156,11 +156,11 @@ def _parse(source: str) -> str:
     return str(_Writer(budget).nodelist_to_text(nodes))
 
 
-_parse_piece = lru_cache(maxsize=10_000)(_parse)  # many formulas, such as "$n$", are in many abstracts
+_parse_piece = lru_cache(maxsize=10_000)(_parse)  # formulas such as "$n$" occur in many abstracts
 
 
 def _script(sign: str, text: str) -> str:
-    """Return a script in small letters if it is short and Unicode has them, otherwise text after `sign`."""
+    """Return a short script as small characters if Unicode has them, or else as text after `sign`."""
     text, small = text.strip(f" {_BEFORE}{_AFTER}"), _SCRIPTS[sign]
     if text in _UNMARKED[sign]:
         return _UNMARKED[sign][text]
@@ -174,7 +174,7 @@ def _bracketed(text: str, alone: re.Pattern[str] = _FACTOR) -> str:
 
 
 def _argument(node: Any, place: int, reader: LatexNodes2Text) -> str:
-    given = node.nodeargd.argnlist if node.nodeargd else ()  # () for another macro's argument
+    given = node.nodeargd.argnlist if node.nodeargd else ()  # () for a macro that is itself an argument
     return str(reader.nodelist_to_text([given[place]])).strip() if given and given[place] else ""
 
 
@@ -337,7 +337,7 @@ class _Budget:
             raise _BudgetExceeded
 
 
-class _Walker(latexwalker.LatexWalker):  # type: ignore[misc]  # it has no types
+class _Walker(latexwalker.LatexWalker):  # type: ignore[misc]  # pylatexenc has no types
     """A LaTeX parser with a budget and a limit on depth."""
 
     def __init__(self, text: str, budget: _Budget) -> None:
@@ -359,7 +359,7 @@ class _Walker(latexwalker.LatexWalker):  # type: ignore[misc]  # it has no types
             self._depth -= 1
 
 
-class _Writer(LatexNodes2Text):  # type: ignore[misc]  # it has no types
+class _Writer(LatexNodes2Text):  # type: ignore[misc]  # pylatexenc has no types
     """A converter from parsed LaTeX to text, with a budget."""
 
     def __init__(self, budget: _Budget) -> None:

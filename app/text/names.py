@@ -1,4 +1,4 @@
-"""PURE. Names of people and organisations in the forms in which they are compared."""
+"""PURE. Normalise names of people and organisations for comparison."""
 
 from __future__ import annotations
 

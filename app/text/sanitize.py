@@ -12,19 +12,19 @@ from app.text import characters, latex
 from app.text.tokenizer import WORD, fold_accents
 
 TITLE_CHARS = 1_000
-ABSTRACT_CHARS = 20_000  # the longest real ones have about 4,000
+ABSTRACT_CHARS = 20_000  # the longest real abstracts have about 4,000
 NAME_CHARS = 200
 URL_CHARS = 2_000
 AUTHORS_KEPT = 100  # names; the total number is stored as well
 WORDS_KEPT = 40  # keywords, categories
 LARGEST = 2_000_000_000  # fits an INTEGER column
 
-LOCAL_PART = r"(?:\"[^\"\s]{1,64}\"|[^\s<>()\[\],;:\\\"@|=']{1,64})"  # of an e-mail address, as text
+LOCAL_PART = r"(?:\"[^\"\s]{1,64}\"|[^\s<>()\[\],;:\\\"@|=']{1,64})"  # of an address: before the @
 EMAIL_ADDRESS = re.compile(LOCAL_PART + r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,9}[A-Za-z0-9-]{1,62}")
 
 
 def one_line(value: object, limit: int = NAME_CHARS) -> str:
-    """Return a text as one line of at most `limit` characters, without invisible ones or repeated spaces."""
+    """Return a text as one line of at most `limit` visible characters, without repeated spaces."""
     if not isinstance(value, str):
         return ""
     # Cut first, so that ten megabytes of spaces are not read to the end. Join accents with their letters,
@@ -36,17 +36,17 @@ def one_line(value: object, limit: int = NAME_CHARS) -> str:
 
 
 def clean_text(value: object, limit: int = ABSTRACT_CHARS) -> str:
-    """Return a title or abstract as one line, with its LaTeX as Unicode."""
+    """Return a title or abstract as one line, with LaTeX converted to Unicode."""
     return latex_to_text(one_line(value, limit))[:limit]
 
 
 def title(value: object) -> str:
-    """Return a title as one line, with its LaTeX as Unicode."""
+    """Return a title as one line, with LaTeX converted to Unicode."""
     return clean_text(value, TITLE_CHARS)
 
 
 def latex_to_text(text: str) -> str:
-    """Return a line with its LaTeX as Unicode, of at most 4 times its length plus 100 characters."""
+    """Convert the LaTeX in a line to Unicode. The result has at most 4 × the length + 100 characters."""
     converted = latex.latex_to_unicode(text)
     return text if converted == text else one_line(converted, len(text) * 4 + 100)
 

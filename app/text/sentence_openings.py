@@ -1,4 +1,4 @@
-"""PURE. Remove the opening of a sentence that refers to the sentence before it, so that it stands by itself.
+"""PURE. Remove openings that refer to the previous sentence, so that a sentence can stand alone.
 
 "To address this, we propose X" becomes "We propose X". Two kinds of openings are removed: connectives
 ("However,"), and phrases before a comma that contain a demonstrative ("Motivated by these findings,"). If
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 
-MAX_OPENING = 160  # characters; a longer one says more than what it refers to
+MAX_OPENING = 160  # characters; a longer opening has content of its own
 
 _PAPER = (
     r"(?:paper|work|study|report|survey|review|article|letter|brief|tutorial|thesis|manuscript|research)\b"
 )
-# --- connectives: they can be removed, whatever follows
+# --- connectives, which can be removed whatever follows
 
 _CONNECTIVES = (
     r"(?:however|therefore|thus|hence|moreover|furthermore|additionally|also|besides|then|next|finally|lastly"
@@ -32,14 +32,14 @@ _CONNECTIVE = re.compile(
     rf"(?:{_CONNECTIVES}|{_IN_PAPER}), ?|(?:but|and|so|yet) (?!far|called|another|that|much|many)",
     re.IGNORECASE,
 )
-# Without a comma, they are connectives only before a subject.
+# Without a comma, these words are connectives only before a subject.
 _BEFORE_WE = re.compile(rf"(?:{_CONNECTIVES}|{_IN_PAPER}) (?=(?:we|this {_PAPER}) )", re.IGNORECASE)
 _AFTER_WE = re.compile(
     r"(we) (?:also|therefore|thus|hence|then|further|furthermore|additionally|moreover|accordingly"
     r"|consequently|finally|subsequently|instead) (?=[a-z])",
     re.IGNORECASE,
 )
-# --- phrases: they can be removed before the subject of a sentence
+# --- phrases, which can be removed before the subject of a sentence
 
 _NOUN = (
     r"(?:issue|gap|challenge|problem|limitation|finding|insight|observation|shortcoming|drawback|question|need"
@@ -50,7 +50,7 @@ _DEMONSTRATIVE = re.compile(
     rf"|(?:the|our|both|all) (?:\w+ )?{_NOUN}$)",
     re.IGNORECASE,
 )
-# Before another subject than "we", a pronoun may refer to that subject: "Despite its size, the model …".
+# Before a subject other than "we", a pronoun may refer to that subject: "Despite its size, the model …".
 _PRONOUN = re.compile(r"\b(?:it|its|they|their|them)\b", re.IGNORECASE)
 _PHRASE = re.compile(
     r"(?:to|in|on|at|by|with|within|without|from|for|of|under|through|towards?|beyond|across|after|before"
@@ -58,7 +58,7 @@ _PHRASE = re.compile(
     r"|while|although|though|when|whereas|if|where|once|instead of|\w+(?:ing|ed|wn))\b",
     re.IGNORECASE,
 )
-# A second phrase that says something by itself: "To address this, based on an analogy, we …".
+# A second phrase with content of its own: "To address this, based on an analogy, we …".
 _SECOND_PHRASE = re.compile(r"(?:based on|\w+ed by|to|in|by)\b(?=[^,]*, (?:we|this)\b)", re.IGNORECASE)
 _PAPER_SUBJECT = re.compile(
     rf"(?:(?:here |then |thus )?we|this (?:\w+ ){{0,2}}{_PAPER}|our)\b", re.IGNORECASE
@@ -68,7 +68,7 @@ _SUBJECT = re.compile(
     r"|(?-i:[A-Z])[\w.-]* (?:\([^)]*\) )?(?:is|are|can|does|has|\w{2,}s) ",
     re.IGNORECASE,
 )
-# --- openings that refer to the sentence before, and are no phrase
+# --- openings that refer to the previous sentence but are not phrases
 
 _REFERS = re.compile(
     rf"(?:this|these|those|such)\b(?! (?:\w+ ){{0,2}}{_PAPER})"
@@ -81,7 +81,7 @@ _REFERS = re.compile(
 
 
 def without_opening(sentence: str) -> str:
-    """Return a sentence without the openings that refer to the sentence before it."""
+    """Return a sentence without the openings that refer to the previous sentence."""
     rest = sentence
     while (shorter := _without_first_opening(rest)) != rest:
         rest = shorter
@@ -89,7 +89,7 @@ def without_opening(sentence: str) -> str:
 
 
 def refers_back(sentence: str) -> bool:
-    """Return whether a sentence begins with a reference to the sentence before it."""
+    """Return whether a sentence begins with a reference to the previous sentence."""
     return bool(_REFERS.match(sentence))
 
 
@@ -112,6 +112,6 @@ def _without_first_opening(text: str) -> str:
 
 
 def _capitalized(text: str) -> str:
-    """Begin with a capital letter, unless the first word is a name such as "vLLM"."""
+    """Capitalise the first letter, unless the first word is a name such as "vLLM"."""
     word = text.split(None, 1)[0].rstrip(",;:")
     return text[:1].upper() + text[1:] if word.isascii() and word.replace("-", "").islower() else text

@@ -22,7 +22,7 @@ _CLAUSE_END = re.compile(
 )
 _PHRASE_END = re.compile(r"(?<!ed) (?=(?:and|to|that|with|for|in|into|from|across) )")
 _MARKS = " ,;:.–—-([{“‘"
-# Kinds of papers. "Position: …" names the kind of the paper instead of the paper.
+# Kinds of papers: a title such as "Position: …" begins with the kind of paper, not with a name.
 _KINDS = re.compile(
     r"(?:a )?(?:\w+ )?(?:position|perspective|viewpoint|opinion|survey|review|tutorial|report|editorial"
     r"|correction|erratum|reply|comment|abstract|study)(?: paper)?",
@@ -31,7 +31,7 @@ _KINDS = re.compile(
 
 
 def shorten(text: str, chars: int) -> str:
-    """Shorten a text to at most `chars` characters, between words if that loses little, and add "…".
+    """Shorten a text to at most `chars` characters, between words if that loses little, and append "…".
 
     The result does not end with a function word such as "the" or "of".
     """
@@ -42,9 +42,9 @@ def shorten(text: str, chars: int) -> str:
 
 
 def shorten_at_clause(text: str, chars: int) -> str:
-    """Shorten a text to at most `chars` characters, after a sentence, a clause or a phrase in its last part.
+    """Shorten a text to at most `chars` characters, after a sentence, a clause or a phrase if possible.
 
-    Add "…", except after a sentence.
+    Append "…", except after a sentence.
     """
     if len(text) <= chars:
         return text
@@ -58,7 +58,7 @@ def shorten_at_clause(text: str, chars: int) -> str:
 
 
 def end_with_content(text: str) -> str:
-    """Remove marks and function words from the end of a text. Return it unchanged if nothing would remain."""
+    """Remove marks and function words from the end of a text, unless nothing would remain."""
     rest = text.rstrip(_MARKS)
     while (start := rest.rfind(" ") + 1) and rest[start:].lower().strip(_MARKS) in FUNCTION_WORDS:
         rest = rest[:start].rstrip(_MARKS)
@@ -66,6 +66,6 @@ def end_with_content(text: str) -> str:
 
 
 def short_title(title: str) -> str:
-    """Return the part of a title before its colon, such as a method's name, or the title if it has none."""
+    """Return the part of a title before its colon if it is a name, or else the whole title."""
     name, colon, _ = title.partition(": ")
     return name if colon and name.strip(_MARKS) and not _KINDS.fullmatch(name) else title

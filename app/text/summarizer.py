@@ -19,7 +19,7 @@ from app.text.tokenizer import content_stems
 LIMIT = 320  # characters of a summary
 BRIEF = 100  # characters; a shorter sentence is joined with the next one if both fit into LIMIT
 
-# --- where a sentence ends: a full stop alone does not show it
+# --- where a sentence ends; not every full stop ends one
 
 _END = re.compile(r"(?<![.!?…])[.!?…]++[)\]}”\"'’]*+(?:\s+(?=\S)|(?<=[a-z]{3}[.!?])(?=[A-Z][a-z]*[ ,]))")
 _ABBREVIATION = re.compile(
@@ -63,15 +63,15 @@ _WHERE_TO_FIND_IT = re.compile(
     re.IGNORECASE,
 )
 # Weights of `features`: proposes, says "we", share of the title's words, position (0…1), describes others,
-# continues the previous sentence, refers to it even without its opening.
+# continues the previous sentence, refers back even without its opening.
 POINTS = (3.3, 2.4, 5.4, -3.5, -1.4, -1.2, -2.0)
 
 
 @lru_cache(maxsize=4_096)
 def summary(title: str, own: str, abstract: str) -> str:
-    """Return the summary that a source gives of a paper, if it is short enough; otherwise, summarize.
+    """Return the source's summary of a paper if it has at most LIMIT characters; otherwise, summarize.
 
-    `own` is the source's summary, or "".
+    `own` is the source's summary, or "" if there is none.
     """
     return own if 0 < len(own) <= LIMIT else summarize(title, own or abstract)
 
@@ -98,14 +98,14 @@ def extract(parts: Sequence[str], best: int) -> str:
 def best_sentence(
     parts: Sequence[str], rows: Sequence[Sequence[float]], points: Sequence[float] = POINTS
 ) -> int:
-    """Return the index of the sentence with the most points. Avoid those that say where the code is."""
+    """Return the index of the sentence with the most points, preferably not one on where to find the code."""
     candidates = [n for n, part in enumerate(parts) if not _WHERE_TO_FIND_IT.search(part)]
     scores = [sum(weight * value for weight, value in zip(points, row, strict=True)) for row in rows]
     return max(candidates or range(len(parts)), key=lambda n: (scores[n], -n))
 
 
 def features(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
-    """Return the values weighted by POINTS, for each sentence."""
+    """Return, for each sentence, the values that POINTS weights."""
     title_stems = _stems(title)
     last = max(1, len(parts) - 1)
     return [
@@ -148,7 +148,8 @@ def _ends(before: str, word: str) -> bool:
     if before.endswith(("..", "…")):
         return not word[0].islower()
     plain = word.rstrip(".,;:?!")
-    if plain.isascii() and plain.isalpha() and plain.islower():  # unlike vLLM, 3D, π0: they may begin one
+    # Names such as vLLM, 3D and π0 may begin a sentence. Lower-case words may do so only after a long word.
+    if plain.isascii() and plain.isalpha() and plain.islower():
         return bool(_WORD_ENDS.search(before))
     return True
 

@@ -45,7 +45,7 @@ def tokenise(text: str) -> list[Token]:
 
 
 def compound_span(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the span of the word with hyphens that a word is part of: of "off-policy" for "policy"."""
+    """Return the span of the hyphenated word that contains a word: for "policy", that of "off-policy"."""
     while _is_hyphen(text, start - 1):
         start -= 2
         while start and text[start - 1].isalnum():
@@ -98,7 +98,7 @@ def _stem(word: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def _bases(word: str) -> frozenset[str]:
-    """Return what may remain of a word without its ending."""
+    """Return the forms that a word may have without its ending."""
     american = _BRITISH.sub(lambda found: _AMERICAN[found.group()], fold_accents(word))
     bases = {american.removesuffix(ending) for ending in ("", *_ENDINGS.split())}
     return frozenset(bases | {base[:-1] for base in bases if base[-2:-1] == base[-1:]})  # "planning"
@@ -106,9 +106,9 @@ def _bases(word: str) -> frozenset[str]:
 
 @lru_cache(maxsize=50_000)
 def is_same_word(first: str, second: str) -> bool:
-    """Return True if two words of the same stem are forms of one noun or verb, so that both mean the same.
+    """Return True if two words with the same stem are forms of one noun or verb and mean the same.
 
-    "detected" and "detection" are. "token" and "tokenization" are not, nor "object" and "objective".
+    This is true of "detected" and "detection", but not of "token" and "tokenization".
     """
     return not _bases(first).isdisjoint(_bases(second))
 

@@ -6,12 +6,12 @@ import re
 import textwrap
 
 TEXT_WIDTH = 72  # of the text part of a mail
-_ONE_LINE = re.compile(r"\S+(?: \S+)*+")  # with no white space but single spaces
+_ONE_LINE = re.compile(r"\S+(?: \S+)*+")  # its only white space is single spaces
 
 
 def wrap(text: str, indent: str = "") -> str:
     """Wrap text to TEXT_WIDTH characters a line, without breaking links."""
-    if _ONE_LINE.fullmatch(text):  # as `textwrap` does it, in a fifth of the time
+    if _ONE_LINE.fullmatch(text):  # same result as `textwrap`, in a fifth of the time
         lines, line = list[str](), indent
         for word in text.split(" "):
             if len(line) + len(word) >= TEXT_WIDTH and line != indent:

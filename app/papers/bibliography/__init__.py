@@ -50,7 +50,7 @@ def parse_file(data: bytes) -> ParseResult:
     if len(data) > MAX_FILE_BYTES:
         raise InvalidInput(
             f"This file is larger than {MAX_FILE_BYTES // 1000} kB: please export fewer papers at once, "
-            "a collection for example.",
+            "for example a single collection.",
             "file",
         )
     if data.startswith(_UTF16):

@@ -14,4 +14,4 @@ MAX_AUTHORS = 30  # of an entry
 def check_size(text: str) -> None:
     """Raise InvalidInput if a pasted text is too long."""
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
-        raise InvalidInput(f"That is more than {MAX_BYTES // 1000} kB: please paste less at once.", "liked")
+        raise InvalidInput(f"This is more than {MAX_BYTES // 1000} kB of text: please paste less.", "liked")

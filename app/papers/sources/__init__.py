@@ -2,18 +2,18 @@
 
 huggingface        Hugging Face Daily Papers
 arxiv              the query API and the daily feed
-oai                arXiv's back catalogue, by OAI-PMH
+oai                arXiv's back catalogue, through OAI-PMH
 feed               any RSS or Atom feed
 saved_pages        saved search pages
 jsonl              rows of JSON and JSON lines
-files              read saved responses and files of JSON lines, and detect what they are
-xml_elements       PURE: elements of XML from arXiv, even if it is truncated or hostile
+files              read saved responses and files of JSON lines, and detect their kind
+xml_elements       PURE: read XML elements from arXiv, even if truncated or hostile
 withdrawal         PURE: recognise that authors withdrew an arXiv paper
 json_rows          PURE: rows and rejections of JSON responses, used by all JSON sources
 calendar           PURE: days on which a source is expected to have no papers
 state              PURE: the progress of a source between polls, and the pages fetched from it
 http_client        the polite HTTP client: identification, retries, size limits
-host_rate_limits   how often each host may be asked: pauses for arXiv, 429, Retry-After
+host_rate_limits   how often each host may be queried: pauses for arXiv, 429, Retry-After
 allowed_addresses  PURE: which IP addresses a host name may resolve to
 content_decoding   PURE: decode response bodies within limits
 deadlines          asynchronous work that ends at a deadline or when the service stops

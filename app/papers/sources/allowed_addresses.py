@@ -52,7 +52,7 @@ class Allowed:
     def may_permit_host(self, host: str) -> bool:
         """Return False for a private address, or a name of this machine, that is not allowed.
 
-        Other names are resolved when they are polled.
+        Other names are resolved when their source is polled.
         """
         host = host.lower()
         try:

@@ -39,7 +39,7 @@ class Body:
             except zlib.error as error:
                 raise UnreadableAnswer(f"The response cannot be decompressed: {error}.") from None
         if max(self._received, len(self._content)) > self._limit:
-            raise UnreadableAnswer(f"The response has more than {self._limit // 1_000_000} MB.")
+            raise UnreadableAnswer(f"The response is larger than {self._limit // 1_000_000} MB.")
 
     def finish(self) -> bytes:
         """Return the whole body. Raise UnreadableAnswer if its end is missing."""

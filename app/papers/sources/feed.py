@@ -21,7 +21,7 @@ from app.types import PaperRecord, ParseResult, Rejection
 
 NO_TITLE = "the entry has no title"
 BROKEN_ENTRY = "the entry cannot be read"
-SMALL = 4_000  # characters: larger feeds are parsed in a child process (30,000 hostile ones take 10 s)
+SMALL = 4_000  # characters: larger feeds are parsed in a child process (30,000 hostile characters take 10 s)
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 _FEED_END = re.compile(r"</(?:\w+:)?(?:feed|rss|rdf)\s*>\s*(?:<!--.*-->\s*)?$", re.IGNORECASE | re.DOTALL)
 _LAST_ENTRY = re.compile(r".*</(?:\w+:)?(?:entry|item)\s*>", re.IGNORECASE | re.DOTALL)
@@ -106,7 +106,7 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
         people = sanitize.names([person.get("name") for person in entry.get("authors", ())])
         if len(people) == 1:  # one comma-joined string
             people = tuple(name for part in people[0].split(",") if (name := part.strip()))
-        # dict.get avoids feedparser's lookup, which replaces a missing field with the other one and warns.
+        # dict.get avoids feedparser's lookup, which replaces a missing date with the other one and warns.
         moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed") or (0, 0, 0)
         parsed_day = dates.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
         published_on = dates.utc_day(entry.get("published")) or parsed_day or day
@@ -143,7 +143,7 @@ def _links(entry: Any) -> Iterator[str]:
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
     """Yield the current feed as one page, which is empty if the feed has not changed.
 
-    Entries that the feed dropped since the previous poll are lost.
+    Entries that the feed has dropped since the previous poll are lost.
     """
     response = await client.get(
         str(state.config.get("url", "")),

@@ -1,4 +1,4 @@
-"""Read files with papers: saved responses, saved pages and JSON lines, whose kind and day are detected."""
+"""Read saved responses, saved pages and JSON lines, and detect the kind and the day of each file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.papers.sources import arxiv, json_rows, jsonl, saved_pages
 from app.text import dates
 from app.types import ParseResult, SourceKind
 
-STREAMED_START = 1_000_000  # bytes in which the first line of a file of JSON lines ends
+STREAMED_START = 1_000_000  # bytes that must contain the whole first line of JSON lines
 MAX_LINE = 10_000_000  # bytes
 ROWS_PER_PART = 1_000
 BOM = b"\xef\xbb\xbf"
@@ -43,7 +43,9 @@ def parse_file(
     elif kind is SourceKind.ARXIV and detected is SourceKind.ARXIV_FEED:
         kind = detected  # users call both kinds "arxiv"
     if kind is None:
-        raise UnreadableAnswer("Paperboy can't read this kind of file.")
+        raise UnreadableAnswer(
+            "Paperboy can't read this kind of file. It reads saved responses, feeds, search pages and JSON."
+        )
     if kind is SourceKind.PAGE:
         return ParsedFile(kind, saved_pages.parse(text, day, today=today))
     parsed = sources.parse(kind, text, day or dates.day_in(name))
@@ -53,9 +55,9 @@ def parse_file(
 def read_file(
     path: Path, today: date, *, kind: SourceKind | None = None, day: date | None = None
 ) -> Iterator[ParsedFile]:
-    """Yield the records of a file: a file of JSON lines in parts, so that it may be larger than the memory.
+    """Yield the records of a file. JSON lines are read in parts, so that they may be larger than the memory.
 
-    Raise UnreadableAnswer or OSError if it cannot be read.
+    Raise UnreadableAnswer or OSError if the file cannot be read.
     """
     with path.open("rb") as file:
         start = file.read(STREAMED_START)

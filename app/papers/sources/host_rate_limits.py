@@ -22,7 +22,7 @@ ARXIV = "arxiv.org"
 ARXIV_PAUSE = timedelta(seconds=3)
 ARXIV_STOP = timedelta(minutes=10)
 LONGEST_WAIT = timedelta(minutes=5, seconds=10)  # Hugging Face's rate limit has windows of five minutes
-LONGEST_STATED_WAIT = timedelta(days=1)  # a host that asks for more is asked again after this
+LONGEST_STATED_WAIT = timedelta(days=1)  # longer requested waits are reduced to this
 TOO_MANY, UNAVAILABLE = 429, 503
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -50,9 +50,8 @@ class Pacing:
 
     async def wait_for_turn(self, service: str) -> None:
         """Wait until the next request to a service is due."""
-        if (
-            service == ARXIV and service not in self._next_request_at
-        ):  # the previous run may have just sent one
+        # The previous run may have just sent a request.
+        if service == ARXIV and service not in self._next_request_at:
             await self.sleep(ARXIV_PAUSE.total_seconds())
         elif (wait := self._next_request_at.get(service, 0) - time.monotonic()) > 0:
             await self.sleep(wait)
@@ -63,7 +62,7 @@ class Pacing:
             self._next_request_at[ARXIV] = time.monotonic() + ARXIV_PAUSE.total_seconds()
 
     def note_response(self, service: str, status: int, headers: Mapping[str, str]) -> timedelta | None:
-        """Return the wait that a response asks for, and postpone later requests to the service by it.
+        """Return the wait that a response asks for, and postpone later requests to the service accordingly.
 
         Raise SourceError, and send no more requests to the service in this run, if the wait is too long.
         """

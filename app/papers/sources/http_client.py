@@ -127,7 +127,7 @@ class Client:
                 raise SourceError(str(fault), retry_at=retry_at) from None
 
     async def post(self, url: str, content: dict[str, object], token: str = "") -> HttpResponse:
-        """Send a POST request with JSON. It is not retried or redirected, because that could leak the token.
+        """Send a POST request with JSON. Do not retry it or follow redirects, which could leak the token.
 
         Raise SourceError unless the response is successful.
         """
@@ -200,7 +200,7 @@ class Client:
         content: bytes | None = None,
         read: Callable[[httpx.Response], Awaitable[bytes]] | None = None,
     ) -> tuple[httpx.Response, bytes]:
-        """Return a response and its body, or what `read` returns of it.
+        """Return a response and its body, or what `read` returns for the response.
 
         Raise _TransientError after a transport error, SourceError after a timeout or another HTTP error.
         """
@@ -252,7 +252,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         addresses = await self._resolve(host, url.port or (443 if url.scheme == "https" else 80))
         if not all(map(self._allowed.permits, addresses)):
             raise SourceError(
-                f"{host} has a private address: to allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES."
+                f"{host} has a private address: to allow it, add the host to PAPERBOY_ALLOW_PRIVATE_SOURCES."
             )
         if not addresses:
             raise _TransientError(host, "the name has no address")
@@ -307,7 +307,7 @@ def _normalized_url(url: str, params: Mapping[str, str | int] | None) -> str:
 def _check_scheme(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SourceError("A feed's address must begin with http:// or https://.")
+        raise SourceError("The URL must begin with http:// or https://, and contain a host.")
 
 
 async def _read_body(response: httpx.Response) -> bytes:
@@ -325,7 +325,7 @@ async def _read_body(response: httpx.Response) -> bytes:
 
 
 async def _read_beginning(response: httpx.Response) -> bytes:
-    """Return the first bytes of the body of an error. The rest, and the body of a success, is not read."""
+    """Return the beginning of an error's body without reading the rest, or b"" after a success."""
     if response.is_success:
         return b""
     async for chunk in response.aiter_raw(MAX_EXCERPT_BYTES):
@@ -339,7 +339,7 @@ def _without_token(token: str, text: str) -> str:
 
 
 def _excerpt(body: bytes) -> str:
-    """Return the beginning of an error in plain text or JSON. The beginning of an HTML page is useless."""
+    """Return the beginning of an error in plain text or JSON, or "" for HTML, whose beginning is useless."""
     text = " ".join(body[:200].decode("utf-8", "replace").split())
     return "" if text.startswith("<") else text
 

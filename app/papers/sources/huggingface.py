@@ -90,7 +90,7 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
 
 
 def _picture_url(row: dict[str, Any]) -> str:
-    """Return the first image that the submitter added, usually a figure, or else the card of the paper."""
+    """Return the first image that the submitter added, usually a figure, or else the thumbnail."""
     media = row.get("mediaUrls")
     urls = [sanitize.url(url) for url in media] if isinstance(media, list) else []
     images = (url for url in urls if re.split("[?#]", url)[0].lower().endswith(IMAGES))
@@ -98,14 +98,14 @@ def _picture_url(row: dict[str, Any]) -> str:
 
 
 def is_title_card(url: str) -> bool:
-    """Return whether a picture is a card that Hugging Face draws for link previews, with the title."""
+    """Return whether a picture is the title card that Hugging Face generates for link previews."""
     return TITLE_CARDS in url
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
     """Yield one page per day since the watermark, always including yesterday and today, which still change.
 
-    A day that cannot be read is requested again by the next poll. It does not delay the papers of today.
+    A day that cannot be read is requested again by the next poll. It does not delay today's papers.
     """
     today = now.date()
     fault: SourceError | None = None
@@ -126,7 +126,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
 
 
 async def fetch_paper(client: Client, arxiv_id: str) -> ParseResult:
-    """Return the current record of a paper, without listing and votes, which its response has only in part.
+    """Return the current record of a paper, without its listing and votes, which the response has in part.
 
     Return an empty result if Hugging Face does not have the paper.
     """

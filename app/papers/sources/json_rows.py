@@ -1,6 +1,6 @@
 """PURE. Read rows of JSON from an array, an object that contains one, or JSON lines.
 
-Each unreadable row becomes a rejection. A truncated response adds one after its complete rows.
+Each unreadable row becomes a rejection. A truncated response adds a rejection after its complete rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def text_of(data: bytes | str) -> str:
 def refuse_markup(text: str, expected: str) -> None:
     """Raise UnreadableAnswer if a text is empty or a web page, such as a login form or a proxy's error."""
     if not text.strip():
-        raise UnreadableAnswer(f"The response is empty instead of {expected}.")
+        raise UnreadableAnswer(f"The response is empty; expected {expected}.")
     if re.match(r"\s*<(!doctype html|html|head|body)\b", text[:2_000], re.IGNORECASE):
         raise UnreadableAnswer(f"The response is a web page (perhaps a login form), not {expected}.")
 
@@ -92,7 +92,7 @@ def parse_lines(lines: Iterable[bytes], first: int) -> tuple[list[Row], list[Rej
 def _parse_line(line: bytes) -> Any:
     try:
         return orjson.loads(line)
-    except orjson.JSONDecodeError:  # it is stricter: it accepts neither NaN nor invalid UTF-8
+    except orjson.JSONDecodeError:  # orjson is stricter: it accepts neither NaN nor invalid UTF-8
         return json.loads(line.decode("utf-8", "replace"))
 
 
@@ -103,7 +103,7 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
     if start.startswith("[") or re.match(r'\{\s*"[^"]*"\s*:.*\[', start.partition("\n{")[0][:300], re.DOTALL):
         position = text.find("[") + 1
         with suppress(ValueError, RecursionError):
-            while between := _BETWEEN.match(text, position):  # it also matches ""
+            while between := _BETWEEN.match(text, position):  # this also matches ""
                 value, position = _DECODER.raw_decode(text, between.end())
                 rows.append((len(rows) + 1, value))
         first, _, rest = start.partition("\n")
@@ -133,7 +133,7 @@ def collect(rows: Iterable[PaperRecord | Rejection], rejections: Sequence[Reject
 
 
 def unwrap_literal(row: Any) -> Any:
-    """Decode a row that an archive stored as a JSON or Python literal string. Return others unchanged."""
+    """Decode a row that an archive stored as a JSON or Python literal string. Return other rows unchanged."""
     if not isinstance(row, str) or not row.lstrip().startswith("{") or len(row) > _REPR_CHARS:
         return row
     try:

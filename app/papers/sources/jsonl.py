@@ -70,7 +70,7 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
 def _from_dump(row: dict[str, Any]) -> dict[str, Any]:
     """Convert a row of arXiv's metadata dump to a row of papers.
 
-    It has no listing day, so that millions of earlier papers are not taken for new ones.
+    The row gets no listing day, so that millions of earlier papers are not mistaken for new ones.
     """
     versions = row.get("versions")
     first = versions[0] if isinstance(versions, list) and versions else None
@@ -79,7 +79,7 @@ def _from_dump(row: dict[str, Any]) -> dict[str, Any]:
         "authors": [name for parts in _list(row["authors_parsed"]) if (name := author_name(_list(parts)))],
         "categories": categories.split() if isinstance(categories, str) else categories,
         "comment": row.get("comments"),
-        "comments": None,  # here, these are the authors'
+        "comments": None,  # the dump has the authors' comments here
         "published_on": _mail_date(first.get("created") if isinstance(first, dict) else None),
         "date": None,
         "listed_on": None,
@@ -87,7 +87,7 @@ def _from_dump(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def author_name(parts: Sequence[Any]) -> str:
-    """Return the name of an author that is given as surname, first names, suffix."""
+    """Return an author's full name from the surname, first names and suffix."""
     surname, first, suffix = ([part if isinstance(part, str) else "" for part in parts] + [""] * 3)[:3]
     return " ".join(filter(None, (first, surname, suffix)))
 

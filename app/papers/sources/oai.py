@@ -1,13 +1,13 @@
-"""arXiv's back catalogue: the records of all its papers, or of a set, by OAI-PMH 2.0 in arXiv's own format.
+"""arXiv's back catalogue: records of all papers, or of a set, through OAI-PMH 2.0 in arXiv's own format.
 
 arXiv returns records in the order of their datestamps, the days on which they last changed. It divides the
-list into pages, each with a token for the next one. The token is stored with each page, so a harvest of days
-continues where it stopped. If arXiv no longer accepts a stored token, the harvest continues from the
-watermark: all records with earlier datestamps have been read. Later polls ask for what changed since.
+list into pages, each with a token for the next one. The token is stored with each page, so a harvest that
+takes days continues where it stopped. If arXiv no longer accepts a stored token, the harvest continues from
+the watermark: all records with earlier datestamps have been read. Later polls request only later changes.
 
-A datestamp does not say when a paper was announced. So only papers that are new are listed on it: those
-without a second version that were submitted in the week before. Papers of the back catalogue have no listing,
-appear in no digest and on no day, but are found by searches.
+A datestamp does not say when a paper was announced. So only new papers are listed on their datestamps:
+first versions that were submitted in the week before. Other papers have no listing: they appear in no digest
+and on no day's page, but searches find them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NEW_WITHIN = timedelta(days=7)  # from submission to announcement, with moderati
 NO_ID = "the record has no arXiv id"
 NO_TITLE = "the record has no title"
 NOT_OAI = "an OAI-PMH response"
-CUT_OFF = "The response was cut off. Its complete records were read, and the next poll asks for it again."
+CUT_OFF = "The response was cut off. Its complete records were read, and the next poll requests it again."
 NO_MATCH, BAD_TOKEN = "noRecordsMatch", "badResumptionToken"
 
 _OAI = "{http://www.openarchives.org/OAI/2.0/}"
@@ -53,7 +53,7 @@ class RecordPage:
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     """PURE. Return the papers in a response. With `day`, new papers from this day on are listed.
 
-    Raise UnreadableAnswer if it is an error.
+    Raise UnreadableAnswer if the response is an error.
     """
     page = parse_page(data, day)
     if page.error:
@@ -115,7 +115,7 @@ def _record(number: int, record: Element, listed_since: date | None) -> PaperRec
 
 
 def _is_new(created: date | None, stamp: date | None, listed_since: date | None) -> bool:
-    """Return whether a paper was first announced on its datestamp, not before `listed_since`."""
+    """Return whether a paper was first announced on its datestamp, and not before `listed_since`."""
     if not (created and stamp and listed_since):
         return False
     is_recent = timedelta() <= stamp - created <= NEW_WITHIN
@@ -165,10 +165,10 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
 async def _get(
     client: Client, state: SourceState, read_up_to: date | None, token: str, listed_since: date
 ) -> RecordPage:
-    """Request the page of a token or, without one, the first page of what changed since a day."""
+    """Request a token's page or, without a token, the first page of the records changed since a day."""
     params: dict[str, str | int] = {"verb": "ListRecords"}
     if token:
-        params["resumptionToken"] = token  # OAI-PMH allows no other parameter then
+        params["resumptionToken"] = token  # OAI-PMH allows no other parameter with a token
     else:
         start = read_up_to.isoformat() if read_up_to else state.config.get("from")
         limits = {"from": start, "until": state.config.get("until"), "set": state.config.get("set")}
