@@ -1,4 +1,4 @@
-"""Search the whole archive on an index on disk. A query is matched like an interest.
+"""Search the whole archive with an index on disk. A query is matched like an interest.
 
 `canonical_rows.find_by_reference` finds a paper by arXiv id, DOI or URL.
 """
@@ -32,12 +32,12 @@ from app.storage.models import Source
 from app.types import PaperView
 
 MAX_RESULTS = 1_000  # papers that a search lists
-MIN_RELEVANCE = 0.1  # that a search lists: far less than a paper needs for a digest
+MIN_RELEVANCE = 0.1  # of listed papers: far below the relevance needed for a digest
 MIN_SIMILARITY = 0.4  # cosine, for related papers
 MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the threads
-FIRST_INDEX_SECONDS = 20.0  # that they wait; the newest papers are indexed first
-REFRESH_SECONDS = 10.0  # that a thread of the web app waits for an update
-MAX_CACHED_SEARCHES = 100  # each up to 16 kB: for the pages of one search
+FIRST_INDEX_SECONDS = 20.0  # their longest wait; the newest papers are indexed first
+REFRESH_SECONDS = 10.0  # the longest wait of a web thread for an update
+MAX_CACHED_SEARCHES = 100  # each up to 16 kB; used for the further pages of a search
 
 log = structlog.get_logger(__name__)
 
@@ -48,9 +48,9 @@ class SearchPage:
 
     papers: tuple[PaperView, ...]
     total: int  # papers that match
-    listed: int  # the best of them, which the pages show
+    listed: int  # how many of these, the best ones, the pages list
     searchable: int = 0  # the number of papers indexed so far, or 0 if all are
-    absent_fields: tuple[str, ...] = ()  # what the query requires and none of the papers has
+    absent_fields: tuple[str, ...] = ()  # fields that the query requires and no paper has
 
 
 class ArchiveSearch:
@@ -128,7 +128,7 @@ class ArchiveSearch:
         return thread
 
     def refresh_after_response(self) -> None:
-        """Bring the index up to date. Return after REFRESH_SECONDS, even if that takes longer."""
+        """Bring the index up to date. Return after REFRESH_SECONDS, even if the update takes longer."""
         self.start_refresh().join(REFRESH_SECONDS)
 
     def _refresh_safely(self) -> None:

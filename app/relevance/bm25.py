@@ -57,7 +57,7 @@ def indicator_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int])
 
 @dataclass(frozen=True)
 class FieldCounts:
-    """How often documents contain terms. Each tuple has the titles first, then the abstracts."""
+    """The frequencies of terms in documents. Each tuple has the titles first, then the abstracts."""
 
     counts: tuple[sparse.csr_matrix, sparse.csr_matrix]  # documents × terms, with implied terms
     sizes: tuple[Matrix, Matrix]  # of each document, in terms, without implied terms

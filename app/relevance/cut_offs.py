@@ -1,11 +1,11 @@
-"""PURE. Agreement, as `scoring` defines it → relevance, by the cut-off from which papers are sent.
+"""PURE. Convert agreement (see `scoring`) to relevance, by the cut-off from which papers are sent.
 
-The cut-off: interests differ in how many papers are about them, so each has its own z from which papers are
+Interests differ in how many papers are about them, so each has its own cut-off: the z from which papers are
 sent. In a sample of the archive, as many papers reach it as are probably about the interest. That number is
 the geometric mean of three counts: the papers with a high z, those that contain all words of the interest,
 and those that use all of them prominently. The cut-off lies between the z that this many papers reach and
 FLOOR_Z. Relevance rises with the distance of z from the cut-off in the same way for all interests, and is
-FLOOR there.
+FLOOR at the cut-off.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from app.relevance.bm25 import Matrix
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
 FLOOR = 0.33  # the relevance that a paper needs for a digest
 # With z' = z − cut-off + FLOOR_Z, evidence is softplus(z' − EVIDENCE_OFFSET) minus its value at
-# z' = MIN_AGREEMENT, and next to 0 if that is negative or z is at most MIN_AGREEMENT. Relevance is
+# z' = MIN_AGREEMENT, and almost 0 if that is negative or z is at most MIN_AGREEMENT. Relevance is
 # 1 − exp(−evidence / EVIDENCE_SCALE). Combining relevances as 1 − Π (1 − r) adds up their evidence.
 EVIDENCE_OFFSET, EVIDENCE_SCALE, MIN_AGREEMENT = 2.0, 8.0, 1.0
-WEAK_EVIDENCE = 0.001  # per unit of z: orders the papers below that, and is too little to add up
+WEAK_EVIDENCE = 0.001  # per unit of z: orders the papers with almost 0, and is too little to add up
 # The z at which relevance is FLOOR for an interest whose cut-off is not known.
 FLOOR_Z = EVIDENCE_OFFSET + math.log(
     math.expm1(math.log1p(math.exp(MIN_AGREEMENT - EVIDENCE_OFFSET)) - EVIDENCE_SCALE * math.log1p(-FLOOR))
 )
 CUT_OFF_WEIGHT = 0.7  # of the interest's own cut-off, against FLOOR_Z
-MIN_COUNT = 1e-3  # of the sample; added to each count, as small counts vary by chance
+MIN_COUNT = 1e-3  # share of the sample, added to each count because small counts vary by chance
 
 
 def evidence_from(agreement: Matrix, cut_offs: Matrix) -> Matrix:

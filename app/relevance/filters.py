@@ -51,7 +51,7 @@ class Filters:
         return next((reason for reason, rejected in clauses if rejected[row]), "")
 
     def absent_fields(self, query: Query) -> list[str]:
-        """Return what a query requires and no paper has: "an organisation", "a category".
+        """Return the fields that a query requires and no paper has: "an organisation", "a category".
 
         Return [] if there are no papers.
         """
@@ -87,7 +87,8 @@ class Filters:
 
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
         """Return a mask of the papers that contain these stems, as typed or in their short or long form."""
-        if len(without_stopwords(phrase)) == 1 < len(phrase):  # without "on", "on-policy" would be any policy
+        # Without "on", "on-policy" would match any policy.
+        if len(without_stopwords(phrase)) == 1 < len(phrase):
             return self._texts[0].containing(phrase)
         folded = self._abbreviations.fold(without_stopwords(phrase))
         implying = self._abbreviations.implied_by.get(" ".join(folded), ())
@@ -104,7 +105,7 @@ class Filters:
         return self._any_of(("", self._authors.containing(words_of_name(name))) for name in names)
 
     def _from_organizations(self, names: Iterable[str]) -> Matrix:
-        """Return a mask of the papers from an organisation that has one of these names, as for authors."""
+        """Return a mask of the papers from an organisation whose name contains one of these names."""
         return self._any_of(
             ("", self._organizations.containing(words_of_organization(name))) for name in names
         )
@@ -146,7 +147,7 @@ class Filters:
 
 
 def required_fields(query: Query) -> list[str]:
-    """Return which fields a query requires that some sources do not give."""
+    """Return the fields that a query requires and some sources do not give."""
     fields = {"an organisation": query.organizations, "a category": query.categories}
     return [name for name, required in fields.items() if required]
 
@@ -156,7 +157,7 @@ def belongs_together(
 ) -> bool:
     """Return True if words joined by hyphens are a name ("SWE-bench"), not ordinary words ("LLM-based").
 
-    A number makes a name of the word before it ("GPT-5"). Other words belong together if they are neighbours
+    A word followed by a number is a name ("GPT-5"). Other words belong together if they are neighbours
     in at least MIN_LIFT times as many papers as would contain both by chance. Words that are too rare to
     decide are treated as a name.
     """

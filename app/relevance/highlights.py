@@ -1,4 +1,4 @@
-"""PURE. Find the matching words, authors, organisation and categories of a paper, as spelled there."""
+"""PURE. Find the matching words, authors, organisation and categories of a paper, in the paper's spelling."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_CACHED_WORDS = 20_000
 Typed = Mapping[str, str]  # stems → the words of an interest, as typed
 Highlights = list[tuple[str, list[str]]]  # the name of a field, and excerpts from it
 _ANY_FORM: Typed = MappingProxyType({})
-_BOUNDARY = re.compile(r"[.,:;!?()\[\]]")  # highlights do not cross it
+_BOUNDARY = re.compile(r"[.,:;!?()\[\]]")  # highlights do not cross these marks
 
 
 class Field(NamedTuple):
@@ -44,7 +44,7 @@ class Field(NamedTuple):
     name: str
     text: str
     tokens: list[Token]
-    # The positions of each stem among `tokens`, and of those that may imply it; None if there is no index.
+    # The positions in `tokens` of each stem and of the tokens that may imply it; None if there is no index.
     positions: Mapping[str, tuple[int, ...]] | None = None
 
 
@@ -77,7 +77,7 @@ class PaperText:
             for position, token in enumerate(own):
                 for term in (token.stem, *expansions.get(token.stem, ())):
                     positions[term].append(position)
-            # Tuples take half as much memory, and there are some hundred for each paper.
+            # Tuples take half as much memory as lists, and each paper has some hundred of them.
             folded.append(Field(name, text, own, {term: tuple(at) for term, at in positions.items()}))
         return tuple(folded)
 
@@ -91,9 +91,9 @@ class PaperText:
         ]
 
     def matching_organization(self, names: Sequence[str]) -> str:
-        """Return the paper's organisation if one of its names contains one of `names`, as above, or "".
+        """Return the paper's organisation if one of its names contains one of `names` as whole words, or "".
 
-        If only its short name does, add the short name: "AI at Meta (facebook)".
+        If only the short name matches, add the short name: "AI at Meta (facebook)".
         """
         phrases = [phrase for name in names if (phrase := _padded(words_of_organization(name))).strip()]
         matching = (
@@ -112,8 +112,8 @@ class PaperText:
         """Return the heaviest runs of terms (by idf), as the paper spells them, grouped by field.
 
         The field with the heaviest run of several words comes first, otherwise the title. The other field
-        adds only terms that are still missing. Words that are not forms of the typed word with their stem do
-        not count. A term that is a stop word counts only beside another term.
+        adds only terms that are still missing. Words that are not forms of the typed word with the same stem
+        do not count. A term that is a stop word counts only beside another term.
         """
 
         fields, idf = self._fields_with(terms, typed), _weights(terms, idf)
@@ -133,9 +133,9 @@ class PaperText:
         return highlights
 
     def marks(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> tuple[Spans, Spans, Set[str]]:
-        """Return what to mark in the title, in the abstract if the title lacks a term, and the marked terms.
+        """Return the spans to mark in the title, those in the abstract for other terms, and the marked terms.
 
-        Mark each term once in a text, where the most other terms are next to it.
+        Mark each term once per text, next to as many other terms as possible.
         """
         idf = _weights(terms, idf)
         title, abstract = (_distinct_runs(field, terms, idf) for field in self._fields_with(terms, typed))
@@ -145,7 +145,7 @@ class PaperText:
         return _spans(title), _spans(abstract), marked
 
     def are_together(self, terms: Set[str], others: Set[str]) -> bool:
-        """Return True if each of the other terms stands beside one of the terms somewhere."""
+        """Return True if each of `others` stands beside one of `terms` somewhere."""
         runs = [
             {token.stem for token in run}
             for field in self._fields_with(terms | others, _ANY_FORM)
@@ -155,7 +155,7 @@ class PaperText:
 
     @cached_property
     def _stems_in_folded_words(self) -> Set[str]:
-        """The terms that folded words imply, and the words within these."""
+        """Return the terms that folded words imply, and the stems of the words that they span."""
         expansions, stems = self.abbreviations.expansions, set[str]()
         for field in self._folded_fields:
             for token in field.tokens:
@@ -190,7 +190,7 @@ class PaperText:
         return fields
 
     def _words_within(self, token: Token, field: str) -> list[Token]:
-        """Return the words of a folded token."""
+        """Return the words that a folded token spans."""
         tokens = next(each.tokens for each in self.fields if each.name == field)
         first = bisect_left(tokens, token.start, key=lambda word: word.start)
         within = itertools.takewhile(lambda word: word.end <= token.end, tokens[first:])
@@ -199,7 +199,7 @@ class PaperText:
     def _implied(self, token: Token, field: str, text: str, typed: Typed) -> Set[str]:
         """Return the terms that a folded token implies.
 
-        A word in lower case is not a short form: "clip" does not imply "image", as "CLIP" does.
+        A word in lower case is not a short form: "clip" does not imply "image", but "CLIP" does.
         """
         implied = self.abbreviations.expansions.get(token.stem, ())
         if not implied:
@@ -210,7 +210,7 @@ class PaperText:
         return {*implied} - {word.stem for word in words if not _is_form(word, text, typed)}
 
     def _fields_with_forms(self, terms: Set[str], typed: Typed) -> list[Field]:
-        """Return the folded fields with the stop words among the terms, without stems of other words."""
+        """Return the folded fields with stop words of `terms`, but no words that only share a typed stem."""
         little, fields = terms - {*without_stopwords(terms)}, list[Field]()
         for (name, text, tokens, _), folded in zip(self.fields, self._folded_fields, strict=True):
             own, index = folded.tokens, folded.positions or {}
@@ -239,9 +239,9 @@ class PaperText:
         return self._spelling(term, "title", typed) or self._spelling(term, "abstract", typed)
 
     def whole_word(self, stem: str) -> str:
-        """Return the first spelling of a stem that is not part of a word with hyphens.
+        """Return the first spelling of a stem that is not part of a hyphenated word.
 
-        If there is none, return the first word with hyphens: "Long-Horizon", not "Horizon".
+        If there is none, return the first hyphenated word: "Long-Horizon", not "Horizon".
         """
         if stem not in self._whole_words:
             self._whole_words[stem] = self._find_whole_word(stem)
@@ -325,7 +325,7 @@ def _padded(words: Sequence[str]) -> str:
 
 
 def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[list[Token]]:
-    """Return runs of terms that together contain each term of the field, heaviest first; ties in order."""
+    """Return runs of terms that together contain each term of the field, heaviest first, then in order."""
     runs = _runs(field, terms)
     if len(runs) < 2:
         return runs

@@ -8,7 +8,7 @@ in this direction: the number of standard deviations by which it is closer than 
 This makes interests comparable and finds papers that use other words. P is damped if the examples contain few
 of the interest's words.
 
-`scoring` combines B and P into the agreement, and `cut_offs` defines from which agreement papers are sent.
+`scoring` combines B and P into the agreement. `cut_offs` defines the agreement from which papers are sent.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class InterestMatches:
         return int(arrays) + 32 * len(self.excluded) + USUAL_REASONS_BYTES
 
     def relevance_of(self, row: int) -> float:
-        """Return the relevance of the paper in a row; 0 if it does not match."""
+        """Return the relevance of the paper in a row, or 0 if it does not match."""
         return float(self.relevance[self.rows == row].sum())
 
 
@@ -120,7 +120,7 @@ class MatchIndex:
         model: RelevanceModel,
         texts: Mapping[Content, PaperText] = MappingProxyType({}),
     ) -> None:
-        """Index these papers. Split those into words that are not among `texts`, of the same model."""
+        """Index these papers. `texts` has those already split into words by the same model."""
         self._model, self._space = model, model.space
         self._texts = [
             texts.get(content_of(paper)) or PaperText(paper, model.abbreviations) for paper in papers
@@ -167,7 +167,7 @@ class MatchIndex:
         return [dict(zip(self._ids[m.rows].tolist(), m.relevance.tolist(), strict=True)) for m in matches]
 
     def matches(self, queries: Sequence[Query]) -> list[InterestMatches]:
-        """Return the papers that match each interest, by their rows. They are cached, up to MAX_CACHED_BYTES.
+        """Return, for each interest, the papers that match it. Results are cached, up to MAX_CACHED_BYTES.
 
         So planning matches an interest only once until the papers or the model change, however often it runs.
         """
@@ -195,7 +195,7 @@ class MatchIndex:
         relevance = self._with_minimum(query, relevance)
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
-        # A view of its direction would keep the directions of the whole batch in memory.
+        # A copy, because a view would keep the directions of the whole batch in memory.
         own = self._space.direction(direction.copy()) if self._space else None
         return InterestMatches(rows.astype(np.int32), relevance[rows], self.excluded_papers(query), own)
 
@@ -237,9 +237,9 @@ class MatchIndex:
         return matches.reasons[paper_id]
 
     def _new_reason(self, query: Query, paper_id: int, matches: InterestMatches) -> CardReason:
-        """Return why a paper matches: its matching words, as spelled there, their fields, and filters passed.
+        """Return why a paper matches: its matching words as it spells them, their fields, and filters passed.
 
-        If some of the words are missing, name them, and the words that make the paper close to the interest.
+        If some words are missing, name them, and the words that make the paper close to the interest.
         The marks are the matching words on the paper's card.
         """
         row, idf = self._row_of[paper_id], self._model.statistics.idf
@@ -268,7 +268,7 @@ class MatchIndex:
         """Return which words of an interest a paper contains, and which it lacks, as typed.
 
         A paper that lacks a term with a short form may contain some of its words. A word such as "use" is a
-        stop word in "using", but not in "tool use". It must stand beside another word of the interest.
+        stop word in "using", but not in "tool use". Such a word must stand beside another of the interest.
         """
         words = self._query_words(query)
         typed = words.typed
@@ -289,7 +289,7 @@ class MatchIndex:
                 present |= words.little
             else:
                 absent = [words.sought]
-        if not present:  # "token" is no form of "tokenization", but better than nothing
+        if not present:  # "token" is not a form of "tokenization", but better than nothing
             present, typed = {term for term in query.terms if text.surface_form(term)}, {}
         return _WordsInPaper(frozenset(present), typed, absent)
 
@@ -319,11 +319,11 @@ class MatchIndex:
     ) -> list[str] | None:
         """Return the words that make a paper close to the meaning of an interest, strongest first.
 
-        Return None if it is not close.
+        Return None if the paper is not close.
         """
         row = self._row_of[text.paper.id]
         z_score = matches.direction.z_score(self._vectors[row]) if matches.direction else 0
-        if z_score <= 0:  # it matches only by its words
+        if z_score <= 0:  # the paper matches only by its words
             return None
         quoted = {stem for term in words.terms for stem in (term, *content_stems(text.surface_form(term)))}
         strongest = map(text.whole_word, self._close_stems(matches, row))
@@ -350,7 +350,7 @@ class MatchIndex:
 
 
 def _joined(text: str, tokens: Iterable[Token]) -> list[str]:
-    """Return the words of a text at these tokens, with hyphens. Join neighbours to a phrase."""
+    """Return the words of a text at these tokens, with hyphens. Join neighbours into phrases."""
     spans = list[tuple[int, int]]()
     for token in tokens:
         start, end = compound_span(text, token.start, token.end)

@@ -26,14 +26,14 @@ MIN_CANDIDATE_PAPERS = 5  # a rarer word may itself be misspelt
 MAX_PAPERS_OF_SLIP, SWAPPED_RATIO = 2, 300
 
 LOG_PAPERS, LOG_PAIRS = 0.5, 0.5  # papers with the candidate; papers with it next to a neighbouring word
-NO_PAIR = -0.8  # it occurs next to none of the neighbouring words
+NO_PAIR = -0.8  # the candidate occurs next to none of the neighbouring words
 SECOND_EDIT, FIRST_LETTER, SWAPPED = -3.0, -0.6, 2.5
 PER_LETTER = 0.8  # a longer word is less likely to be near another one by chance
 MIN_SCORE = 6.5
 
 
 class SpellChecker:
-    """Correct words by the vocabulary of papers, and by the frequencies of pairs of stems."""
+    """A spell checker that uses the vocabulary of papers and the frequencies of pairs of stems."""
 
     def __init__(self, words: Vocabulary, frequencies: Mapping[str, int]) -> None:
         self._vocabulary, self._frequencies = words, frequencies
@@ -46,9 +46,9 @@ class SpellChecker:
         return max(by_stem, self._vocabulary.papers.get(word, 0))
 
     def is_known(self, word: str, min_papers: int) -> bool:
-        """Return True if at least `min_papers` papers contain a word in this spelling, but without accents.
+        """Return True if at least `min_papers` papers contain this spelling, which is given without accents.
 
-        The vocabulary does not list short words and words with digits. They are known by their stems.
+        The vocabulary does not list short words and words with digits, so their stems are counted instead.
         """
         is_listed = len(word) >= vocabulary.MIN_LETTERS and word.isascii() and word.isalpha()
         return (self._vocabulary.papers.get(word, 0) if is_listed else self.papers(word)) >= min_papers
@@ -80,7 +80,7 @@ class SpellChecker:
         return self._vocabulary.spellings[best] if best and scores[best] >= MIN_SCORE else ""
 
     def _candidates_for(self, word: str) -> list[tuple[str, int]]:
-        """Return the frequent words that are near enough, each with its distance."""
+        """Return the frequent words within the allowed edit distance, each with its distance."""
         edits = 2 if len(word) >= LETTERS_FOR_TWO_EDITS else 1
         near = process.extract(word, self._candidates, scorer=OSA.distance, score_cutoff=edits, limit=None)
         return [(candidate, int(distance)) for candidate, distance, _ in near]
@@ -107,7 +107,7 @@ class SpellChecker:
 
 
 def _is_swapped(word: str, other: str) -> bool:
-    """Return True if one of two different words has two neighbouring letters of the other swapped."""
+    """Return True if two words differ only in that two neighbouring letters are swapped."""
     differences = [place for place, (a, b) in enumerate(zip(word, other, strict=False)) if a != b]
     return (
         len(word) == len(other)

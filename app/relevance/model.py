@@ -25,8 +25,8 @@ from app.text.tokenizer import content_stems
 # Increase this when an array is added or its meaning changes, or when `text.tokenizer` stems differently.
 FORMAT = 2
 MIN_PAPERS_OF_WORD = 2  # rarer words are not in the vocabulary
-MIN_INFORMATION = 3.0  # nats, of a title that names a subject: one paper in 20 has its words
-MIN_KNOWN_SHARE = 0.5  # of the words of such a title
+MIN_INFORMATION = 3.0  # nats, in a title that names a subject: one paper in 20 has its words
+MIN_KNOWN_SHARE = 0.5  # of the words in such a title
 _FUNCTION_STEMS = frozenset(stem for word in FUNCTION_WORDS for stem in content_stems(word))
 BUNDLED_MODEL = Path(__file__).with_name("bundled_model.npz")
 
@@ -106,7 +106,7 @@ class RelevanceModel:
     ) -> RelevanceModel:
         """Train a model on (title, abstract) pairs, newest first.
 
-        Terms in fewer papers than `min_frequency` are dropped, and the newest papers kept as examples.
+        Terms in fewer papers than `min_frequency` are dropped. The newest papers are kept as examples.
         """
         unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
         compounds, apart = abbreviations.find_compounds(unfolded)
@@ -139,7 +139,7 @@ class RelevanceModel:
     def names_subject(self, title: str) -> bool:
         """Return whether the words of a title say what its paper is about.
 
-        The archive must have most of them, and they must be rare enough. "No Such Paper" names no subject.
+        Most of its words must occur in the archive and be rare enough. "No Such Paper" names no subject.
         """
         words = {*self.abbreviations.terms(title)} - _FUNCTION_STEMS
         known = words & self.statistics.frequencies.keys()

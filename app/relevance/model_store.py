@@ -19,7 +19,7 @@ from app.relevance.model import RelevanceModel
 from app.storage.database import Database
 from app.storage.models import Paper, TrainedModel
 
-# With fewer papers, the bundled model is used: one trained on this many is as good (docs/benchmarks.md).
+# With fewer papers, the bundled model is used. A model trained on this many is as good (docs/benchmarks.md).
 MIN_PAPERS = 2_000
 MAX_PAPERS = 20_000  # the newest ones are used for training; older ones say little about how people write now
 GROWTH_FACTOR = 1.5  # an archive that has grown by half does not wait for the nightly training
@@ -52,7 +52,7 @@ class ModelVersion:
     archive: ArchiveFingerprint  # at the time of training
     size: int  # bytes
     fault: str  # why the model cannot be used (it is corrupt or has another format), or ""
-    in_use: bool  # True for the newest one without a fault
+    in_use: bool  # True for the newest model without a fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class ModelStore:
             key = _ModelKey(row.id or 0, row.sha256)
             if key not in self._faults:
                 self._load(session, key)
-            fault = self._faults.get(key, "It was deleted.")
+            fault = self._faults.get(key, "The model was deleted.")
             in_use = not fault and not any(newer.in_use for newer in versions)
             archive = ArchiveFingerprint(row.papers, row.newest_id, row.changed_at)
             versions.append(ModelVersion(key.id, row.trained_at, archive, row.size, fault, in_use))

@@ -16,7 +16,7 @@ _WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 
 
 def suggest(title: str, abstract: str, keywords: Iterable[str], interests: Iterable[Interest]) -> list[str]:
-    """Return at most MAX_SUGGESTIONS words and phrases in a paper that its subscriber may want to mute.
+    """Return at most MAX_SUGGESTIONS words and phrases in a paper that a subscriber may want to mute.
 
     Keywords come first, then pairs of neighbouring title words, then single title words. A keyword must
     occur in the title or the abstract, and a pair in the abstract. Suggestions that contain only words from

@@ -19,7 +19,7 @@ from app.relevance.vector_space import VectorSpace
 # Each example is weighted by (its value / the highest value)² / √rank.
 EXAMPLES_PER_INTEREST = 40
 RANK_WEIGHTS = (1 / np.sqrt(np.arange(1, EXAMPLES_PER_INTEREST + 1))).astype(np.float32)
-ENOUGH_EXAMPLES = 3.0  # with fewer, P is damped, as it would mean all else that these papers are about
+ENOUGH_EXAMPLES = 3.0  # with fewer, P is damped, because it would include their other subjects
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class QueryBatch:
 
     terms: Sequence[Sequence[str]]  # of each interest
     pairs: Sequence[Sequence[str]]  # in both orders
-    common_pairs: Sequence[Sequence[str]]  # those of a very common term
+    common_pairs: Sequence[Sequence[str]]  # those that contain a very common term
     common_counts: Matrix  # the number of very common terms among several terms
     term_indicators: sparse.csr_matrix  # interests × terms of the index: 1 for each of `terms`
     total_idf: Matrix  # the sum of the idf of each interest's terms

@@ -21,7 +21,7 @@ MAX_WORD_CHARS = 100  # no word is longer, except in a language without spaces
 MAX_MUTED_CHARS = 100
 
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pages
-_UNSUPPORTED_FILTER = re.compile(  # used elsewhere
+_UNSUPPORTED_FILTER = re.compile(  # used by other search engines
     r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag):", re.IGNORECASE
 )
 _FILTER_FIELDS = {"author": "authors", "org": "organizations", "cat": "categories"}  # of `Query`
@@ -49,7 +49,7 @@ class Query:
 
     text: str
     words: tuple[str, ...] = ()
-    names: tuple[tuple[str, ...], ...] = ()  # the words of what may be a name with hyphens, as in "SWE-bench"
+    names: tuple[tuple[str, ...], ...] = ()  # the words of possible names with hyphens, such as "SWE-bench"
     phrases: tuple[tuple[str, ...], ...] = ()
     excluded_phrases: tuple[tuple[str, ...], ...] = ()  # an excluded word is a phrase of one stem
     authors: tuple[str, ...] = ()
@@ -236,7 +236,7 @@ def _build_query(text: str, parts: Mapping[str, Sequence[object]]) -> Query:
 
 
 def describe(text: str) -> str:
-    """Return an interest as shown to subscribers, without syntax if all of it is filters of one kind."""
+    """Return an interest as shown to subscribers, without syntax if it has only filters of one kind."""
     parts = [part for part in _PART.findall(normalise(text)) if WORD.search(part[2] or part[3])]
     beginnings = {_DESCRIPTIONS.get(field.lower(), "") if not minus else "" for minus, field, _, _ in parts}
     if len(beginnings) != 1 or not (beginning := beginnings.pop()):

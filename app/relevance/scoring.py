@@ -30,7 +30,8 @@ WORD_WEIGHT, ALL_WORDS_BONUS, MISSING_WEIGHT = 0.35, 1.0, 1.0
 ALL_WORDS_SHARE = 0.9999  # this share of an interest's idf counts as all words, as 32-bit sums are inexact
 MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
 SHORT_TEXT = 3  # terms; P of a text so short counts about half, as few words say little about its meaning
-# Without an LSA space, P is estimated from the words. These numbers fit its average where words are found.
+# Without an LSA space, P is estimated from the words. These numbers fit the average P of papers with words of
+# the interest.
 FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
 # Papers with all words of the interest in the title, in any order, are relevant enough, however common the
 # words. This evidence is added to the rest, so that such papers differ.
@@ -86,7 +87,7 @@ class QueryMeaning:
 
     @classmethod
     def learn(cls, batch: QueryBatch, examples: QueryExamples, space: VectorSpace) -> QueryMeaning:
-        """Return the meaning of interests by their examples, and the cut-offs by the archive's sample."""
+        """Learn the meaning of interests from their examples, and the cut-offs from the archive's sample."""
         best = examples.find(batch)
         sample, directions, known_share = best.sample, best.directions, best.known_share
         meaning = known_share[:, None] * _clipped_z_scores(space, directions, space.sample)

@@ -1,9 +1,9 @@
 """A version of the search index: a tantivy index of the texts, and an SQLite file with the papers' records.
 
-It belongs to one model, and has a copy of it. On each machine, one process writes, and any number of
-processes read. Texts are committed before records, and a paper without a record is not a candidate. So a
-writer that is killed leaves a usable index. The next one repeats its last papers, and deletes their texts if
-they are gone.
+A version belongs to one model and contains a copy of it. On each machine, one process writes, and any number
+of processes read. Texts are committed before records, and a paper without a record is not a candidate. So a
+writer that is killed leaves a usable index. The next writer repeats its last papers, or deletes their texts
+if the papers are gone.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class IndexWriter:
             self._records.executescript(_TABLES)
             self._records.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
-        self.indexed = 0  # papers since it was opened
+        self.indexed = 0  # papers since the writer was opened
 
     def __enter__(self) -> IndexWriter:
         return self
@@ -121,7 +121,7 @@ class IndexWriter:
             self._records.close()  # this also rolls back
 
     def put(self, papers: Sequence[IndexedPaper]) -> None:
-        """Index papers, replacing what is indexed of them."""
+        """Index papers, replacing their earlier entries."""
         model = self._model
         views = [indexed.paper.view for indexed in papers]
         written = [(stem_all(view.title), stem_all(view.abstract)) for view in views]
@@ -199,7 +199,7 @@ class IndexReader:
     """A reader for a version of the index, as of its last commit. Thread-safe."""
 
     def __init__(self, version: Path, model: RelevanceModel) -> None:
-        """Open a version, which belongs to this model. Raise DamagedIndex if it cannot be read."""
+        """Open a version that belongs to this model. Raise DamagedIndex if it cannot be read."""
         self.version, self.model = version, model
         self._dimensions = model.space.projection.shape[1] if model.space else 0
         with _damage_reported():
@@ -221,7 +221,7 @@ class IndexReader:
             self._texts.reload()
             self._searcher = self._texts.searcher()
             self._generation = generation
-            self.snapshot = object()  # stands for the state that searches see
+            self.snapshot = object()  # identifies the state that searches see
             self.state: Mapping[str, str] = dict(self._records.execute("SELECT name, value FROM state"))
             return True
 
@@ -236,17 +236,17 @@ class IndexReader:
         return int(self._searcher.num_docs)
 
     def find(self, query: tantivy.Query, limit: int, *, count: bool = False, newest: bool = False) -> Hits:
-        """Return the best papers for a query, or the newest, and with `count` the number of all."""
+        """Return the best or the newest papers for a query and, with `count`, the number of all matches."""
         order = "newest" if newest else None
         with _damage_reported():
             searcher = self._searcher
             result = searcher.search(query, limit, count=count, order_by_field=order)
             ids = searcher.fast_field_values("id", [address for _, address in result.hits])
-        total = getattr(result, "count", None) or 0  # its type stub lacks it
+        total = getattr(result, "count", None) or 0  # the type stub lacks `count`
         return Hits([int(paper_id or 0) for paper_id in ids], total)
 
     def papers_with(self, field_name: str, term: str) -> int:
-        """Return the number of papers with a term in a field. It may include papers removed recently."""
+        """Return the number of papers with a term in a field. Recently removed papers may be included."""
         return int(self._searcher.doc_freq(field_name, term))
 
     def records(self, ids: Iterable[int]) -> tuple[list[int], PaperRecords]:

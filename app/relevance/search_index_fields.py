@@ -1,7 +1,7 @@
 """The fields of the search index: papers → tantivy documents, and queries → tantivy queries.
 
 Texts are stored as our own stems, so that accents, endings and abbreviations match as in digests. The filters
-mean the same as in `filters`, which checks the same requirements and exclusions for digests.
+have the same meaning as in `filters`, which checks requirements and exclusions for digests.
 
     text     title (twice, because titles count double) and abstract, long forms folded into short forms
     title    the folded title
@@ -28,9 +28,9 @@ from app.relevance.query_language import Query
 from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import without_stopwords
 
-INDEX_FORMAT = 1  # increase it when a field or a record changes its meaning
+INDEX_FORMAT = 1  # increase this when a field or a record changes its meaning
 MAX_PHRASES = 10  # phrases, exclusions and names in a search; each may take a tenth of a second
-CLOSE_STEMS = 16  # of the archive, that stand for the meaning of a query
+CLOSE_STEMS = 16  # stems that represent the meaning of a query
 _BREAK = "|"  # between texts, so that phrases do not span two of them; no stem contains it
 _ID_BITS = 32
 
@@ -39,7 +39,7 @@ TantivyQuery = tantivy.Query
 
 @dataclass(frozen=True, slots=True)
 class ListingFilter:
-    """A filter of a search, besides the query."""
+    """The filters of a search that are not part of the query."""
 
     day: date | None = None
     source_id: int | None = None
@@ -59,7 +59,7 @@ def schema() -> tantivy.Schema:
 
 
 def register_tokenizer(index: tantivy.Index) -> None:
-    """Register the tokenizer of the texts, which are already stems. An index does not store it."""
+    """Register the tokenizer of the texts, which are already stems. Indexes do not store tokenizers."""
     stems = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
     index.register_tokenizer("stems", stems)
 
@@ -148,7 +148,7 @@ def key_of_inner_word(stem: str) -> str:
 
 @dataclass(frozen=True)
 class QueryBuilder:
-    """Builds the queries of one search on an index."""
+    """A builder of the queries of one search on an index."""
 
     schema: tantivy.Schema
     model: RelevanceModel
@@ -174,7 +174,7 @@ class QueryBuilder:
         return any(occur is Occur.Must for occur, _ in self.clauses)
 
     def any_of(self, terms: Iterable[str]) -> TantivyQuery:
-        """Return a query for papers with one of the terms; those with more and rarer ones come first."""
+        """Return a query for papers with any of the terms. Papers with more and rarer terms come first."""
         return self._filtered([(Occur.Should, self._term("text", _token(term))) for term in terms])
 
     def all_of(self, terms: Iterable[str], field_name: str) -> TantivyQuery:
@@ -260,7 +260,7 @@ class QueryBuilder:
     def _mentioning(self, phrase: Sequence[str]) -> TantivyQuery:
         """Return a query for papers that contain these stems, as typed or in their short or long form."""
         written, content = self.written(phrase), without_stopwords(phrase)
-        if len(content) == 1 < len(phrase):  # without "on", "on-policy" would be any policy
+        if len(content) == 1 < len(phrase):  # without "on", "on-policy" would match any policy
             return written
         folded = self.model.abbreviations.fold(content)
         implying = self.model.abbreviations.implied_by.get(" ".join(folded), ())

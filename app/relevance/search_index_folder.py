@@ -2,7 +2,7 @@
 
 Each version is a separate folder. Its name begins with the format and the model that it belongs to, and ends
 with a random id, so that readers notice when a version was rebuilt. A file names the version in use. Readers
-hold a lock on their version, and others are removed once no reader holds them.
+hold a lock on their version. Other versions are removed once no reader holds them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class IndexFolder:
         self.path = path
 
     def version_in_use(self) -> Path | None:
-        """Return the version that searches use. Return None if there is none of this release's format."""
+        """Return the version that searches use. Return None if no version has this release's format."""
         try:
             name = (self.path / "current").read_text(encoding="utf-8").strip()
         except FileNotFoundError:
@@ -71,7 +71,7 @@ class IndexFolder:
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
-        """Yield True if no other process or thread is writing. The system releases it if the process dies."""
+        """Yield True if no other process or thread is writing. If a writer dies, its lock is released."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("w") as file:
             try:
@@ -99,7 +99,7 @@ def mark_damaged(version: Path) -> None:
 
 
 def hold(version: Path, reader: object) -> None:
-    """Keep a version from being removed as long as its reader exists. Raise OSError if it is removed."""
+    """Keep a version from being removed while its reader exists. Raise OSError if it is being removed."""
     descriptor = os.open(version / _LOCK_OF_READERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     weakref.finalize(reader, os.close, descriptor)
     fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""PURE. Papers as short records of bytes: all that ranking needs to know of a paper in the search index.
+"""PURE. Papers as short records of bytes: all that ranking needs to know about a paper in the index.
 
 A record holds a hash of each folded term of the title and the abstract, in order, and the paper's vector,
 with a byte for each dimension. So a thousand candidates are ranked in milliseconds, without their texts.
@@ -23,7 +23,7 @@ from app.types import PaperView
 
 _HEADER = np.dtype(
     [("fingerprint", "<i8"), ("day", "<u4"), ("title", "<u2"), ("abstract", "<u2"), ("dimensions", "<u2")]
-)  # of title and abstract, the numbers of terms
+)  # `title` and `abstract` are numbers of terms
 _MAX_TERMS = 0xFFFF
 _BUCKETS = 1 << 16
 _LEVELS = 127  # of a signed byte
@@ -42,7 +42,7 @@ def encode(paper: PaperView, document: Document, vector: Matrix) -> bytes:
 
 @lru_cache(maxsize=200_000)
 def _term_hash(term: str) -> int:
-    """Return a 32-bit hash. A query has few terms, so that it rarely meets another term with their hash."""
+    """Return a 32-bit hash. Collisions are rare, because a query has only a few terms."""
     return crc32(term.encode())
 
 
@@ -87,7 +87,7 @@ class PaperRecords:
     def _counts(
         self, columns: Mapping[str, int], implied_by: Mapping[str, Sequence[str]]
     ) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
-        """Return papers × terms, of titles and of abstracts: how often each term, or one that implies it."""
+        """Return papers × terms for titles and for abstracts: how often each term occurs or is implied."""
         single, pairs = dict[int, list[int]](), dict[int, list[int]]()
         for term, column in columns.items():
             for source in (term, *implied_by.get(term, ())):
@@ -113,7 +113,7 @@ class PaperRecords:
         firsts = keys >> np.uint64(32) if paired else keys
         bucket = np.zeros(_BUCKETS, bool)
         bucket[firsts % np.uint64(_BUCKETS)] = True
-        # Most terms are passed over by a table, which is faster than searching for each.
+        # A table rules out most terms, which is faster than searching for each.
         positions = np.flatnonzero(bucket[self.hashes % _BUCKETS])
         papers = np.searchsorted(self.ends, positions, side="right")
         codes = self.hashes[positions].astype(np.uint64)

@@ -1,8 +1,9 @@
 """Bring the search index on this machine up to date with the archive.
 
-Windows of ids are compared: which papers can be searched for, in which version, and which are indexed. The
-differences in a window are indexed or removed. Normally, only windows with recent changes are compared; once
-a day, and until an index is complete, all of them, newest first. An interrupted update is simply repeated.
+The index is compared with the archive in windows of ids: which papers are searchable, in which version, and
+which are indexed. The differences in a window are indexed or removed. Normally, only windows with recent
+changes are compared. Once a day, and until an index is complete, all windows are compared, newest first. An
+interrupted update is simply repeated.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ FIRST_PAPERS = 2_000  # of a new index, after which searches can use it
 CHECK_INTERVAL = timedelta(minutes=1)  # between checks for changes to the archive
 OVERLAP = timedelta(hours=1)  # longer than a transaction that stores papers
 COMPARE_ALL_EVERY = timedelta(days=1)
-# An index with an older model is built again when its age exceeds this, so that building takes a small share
-# of the time: 10,000 papers after six hours, a million after 23 days.
+# An index with an older model is built again when it is older than this per paper, so that building takes a
+# small share of the time: 10,000 papers after six hours, a million after 23 days.
 AGE_PER_PAPER = timedelta(seconds=2)
 _LAST_ID = 2**62
 
@@ -38,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class IndexUpdater:
-    """Updates the search index in a folder."""
+    """An updater of the search index in a folder."""
 
     def __init__(self, db: Database, models: ModelStore, path: Path, stopping: Callable[[], bool]) -> None:
         self._db, self._models, self.folder, self._stopping = db, models, IndexFolder(path), stopping
@@ -123,7 +124,7 @@ class IndexUpdater:
         use: Callable[[], None] | None = None,
         run: job_runs.JobRunRecorder | None = None,
     ) -> bool:
-        """Bring a version up to date. Return False if the service stopped before that."""
+        """Bring a version up to date. Return False if the service stopped before the update was complete."""
         with IndexWriter(version, model) as writer:
             with self._db.read() as session:
                 marks, newest = search_feed.marks(session), search_feed.newest_id(session)
@@ -159,7 +160,7 @@ class IndexUpdater:
         return sorted(windows, reverse=True)
 
     def _update_window(self, writer: IndexWriter, window: int) -> None:
-        """Index the papers of a window that are new or changed, and remove those that cannot be searched."""
+        """Index the papers of a window that are new or changed, and remove those that are not searchable."""
         first, last = window * WINDOW, window * WINDOW + WINDOW - 1
         indexed = writer.versions(first, last)
         with self._db.read() as session:

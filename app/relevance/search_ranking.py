@@ -1,8 +1,8 @@
 """Find candidates for a query in the search index, and rank them as digests rank papers.
 
-The index gives a few hundred papers each for: any of the words, all of them, all in the title, the
-organisation that the query names, and the meaning. `scoring` ranks these candidates. So a search takes about
-the same time in an archive of any size.
+The index returns up to a few hundred papers for each of five criteria: any of the words, all words, all words
+in the title, the organisation that the query names, and the meaning. `scoring` ranks these candidates. So a
+search takes about the same time in an archive of any size.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class RankedPapers:
 @dataclass(frozen=True, slots=True)
 class _Candidates:
     ids: set[int]
-    from_organization: set[int]  # that the query names
+    from_organization: set[int]  # those from an organisation that the query names
     matching: int  # papers in the archive with all words, or with the phrases
-    are_all: bool  # whether they are all papers that pass the filters
+    are_all: bool  # whether `ids` are all papers that pass the filters
 
 
 class CandidateRanker:
-    """Searches on one version of the index."""
+    """A search on one version of the index."""
 
     def __init__(self, index: IndexReader, load_papers: PaperLoader) -> None:
         self._index, self._model = index, index.model
@@ -95,9 +95,9 @@ class CandidateRanker:
     def _meaning(
         self, query: Query, papers: scoring.PaperMatrices, batch: QueryBatch, *, filtered: bool
     ) -> scoring.QueryMeaning | None:
-        """Return what a query means, by its best examples in the whole archive, whatever its filters.
+        """Return the meaning of a query, from its best examples in the whole archive, ignoring its filters.
 
-        `papers` are its candidates, and have its terms. Return None without an LSA space.
+        `papers` are the candidates, as matrices with the query's terms. Return None without an LSA space.
         """
         if filtered and papers.examples:
             names = papers.terms.names
@@ -126,7 +126,7 @@ class CandidateRanker:
         return _Candidates(ids, {*named.ids}, max(all_words.total, named.total), False)
 
     def absent_fields(self, query: Query) -> tuple[str, ...]:
-        """Return what a query requires and no indexed paper has, such as "a category"."""
+        """Return the fields that a query requires and no indexed paper has, such as "a category"."""
         labels = {"an organisation": "organization", "a category": "category"}
         return tuple(
             name for name in required_fields(query) if not self._index.papers_with("labels", labels[name])
@@ -176,7 +176,7 @@ class _IndexedNames:
         return self._index.papers_with("organization_keys", key_of_inner_word(key)) > 0
 
     def is_written_in_lower_case(self, key: str) -> bool:
-        """Return True if enough papers write it so, among the newest MAX_NAME_TEXTS that contain it."""
+        """Return True if enough of the newest MAX_NAME_TEXTS papers with a name write it in lower case."""
         if key not in self._in_lower_case:
             if len(self._in_lower_case) >= MAX_CACHED_NAMES:
                 self._in_lower_case.clear()

@@ -1,7 +1,7 @@
-"""PURE. Read an interest in the words of the archive, and suggest what to ask for instead.
+"""PURE. Correct interests by the words of the archive, and suggest other topics.
 
-A misspelt word is read as the word that it most likely means, and a term in another language as the English
-one. Quoted phrases, filters and exclusions are taken as typed.
+A misspelt word is read as the word that it most likely means, and a term in another language as its English
+equivalent. Quoted phrases, filters and exclusions are taken as typed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class InterestHint:
     """
 
     interest: str
-    did_you_mean: str = ""  # what it was read as; both are searched for
+    did_you_mean: str = ""  # what the interest was read as; both are searched for
     missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches
-    is_foreign: bool = False  # it is in letters that papers do not use
+    is_foreign: bool = False  # the interest is in letters that papers do not use
     shorter: str = ""  # a part of the interest that matches papers, if the whole does not
     topics: tuple[str, ...] = ()  # topics of recent papers, if nothing matches
-    topics_are_near: bool = False  # they share a word with the interest; otherwise, they are the commonest
+    topics_are_near: bool = False  # the topics share a word with the interest; if not, they are the commonest
 
     def __bool__(self) -> bool:
         """Return True if there is anything to tell."""
@@ -52,7 +52,7 @@ class InterestHint:
 
 
 class InterestReader:
-    """Read interests in the words of the model's archive."""
+    """A reader that corrects interests by the words of the model's archive."""
 
     def __init__(self, model: RelevanceModel) -> None:
         self._model = model
@@ -90,7 +90,7 @@ class InterestReader:
     def _is_english(self, word: str) -> bool:
         """Return True for a word that papers contain as it is spelled, and for names such as "LaTeX".
 
-        A word with accents is not English, even if it is an English one without them ("génération").
+        A word with accents is not English, even if it is an English word without them ("génération").
         """
         is_name_or_stopword = _INNER_CAPITAL.match(word) or not content_stems(word)
         return word.isascii() and (
@@ -107,7 +107,7 @@ class InterestReader:
         corrections = dict[int, str]()
         for position, word in [*enumerate(words)] * 2:
             typed = word.group()
-            # A capital within a word is that of a name or of an abbreviation.
+            # A capital within a word indicates a name or an abbreviation.
             if position in corrections or any(letter.isupper() for letter in typed[1:]):
                 continue
             papers = max(self._spelling.papers(folded[position]), typed not in missing_words)
@@ -123,7 +123,7 @@ class InterestReader:
 
 
 def shorter_interests(text: str) -> list[str]:
-    """Return the interests with one word removed, then the single words of a text of plain words only."""
+    """Return shorter versions of a text of plain words: without one of its words, then single words."""
     text = query_language.normalise(text)
     if query_language.plain_runs(text) != [(0, len(text))]:
         return []
@@ -157,7 +157,7 @@ class TopicIndex:
         ]
 
     def nearest(self, text: str) -> list[str]:
-        """Return the topics with a word of the text or a related one, those with most papers first."""
+        """Return the topics that contain a word of the text or a related word, most papers first."""
         words = content_stems(text)
         near = (
             spelling

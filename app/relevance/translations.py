@@ -70,7 +70,7 @@ class _LatinTerms:
         return [(word, self._stem(folded)) for word, folded in words if folded not in self.function_words]
 
     def _stem(self, word: str) -> str:
-        """Return the stem of a word, or the word if its stem could be that of another one."""
+        """Return the stem of a word, or the word itself if the stem is too short to be distinctive."""
         stem: str = self.stemmer.stemWord(word)
         return stem if len(stem) >= MIN_STEM else word
 
@@ -89,7 +89,7 @@ def translate(text: str, is_english: Callable[[str], bool]) -> str:
 
 
 def is_foreign_script(text: str) -> bool:
-    """Return True if a text has a word in letters other than Latin ones."""
+    """Return True if a text has a word in a script other than Latin."""
     return any(
         all(letter >= _LATIN_END and not _VIETNAMESE[0] <= letter <= _VIETNAMESE[1] for letter in word)
         for word in _LETTERS.findall(text)

@@ -1,4 +1,4 @@
-"""PURE. Votes over time → a note on a card: how many votes, how many more lately, the rank within the day."""
+"""PURE. Describe votes over time in a note on a card: their number, the recent gain, the rank of the day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. Votes over time → how strongly a paper trends, as a score. `trend_notes` puts it in words.
+"""PURE. Score how strongly papers trend, from their votes over time. `trend_notes` describes the trend.
 
 No score that we measured ranks the papers from one day better than their votes. So the score is the
 percentile of a paper's upvotes among the papers first listed that day. Momentum affects only the words.

@@ -75,7 +75,7 @@ def names_in(query: Query, table: NameTable, abbreviations: Abbreviations, idf: 
 def _names_in(
     words: Sequence[str], table: NameTable, abbreviations: Abbreviations, idf: Idf
 ) -> tuple[str, ...]:
-    """Return the keys of the organisations whose names the words are: one name, or several."""
+    """Return the keys of the organisations that the words name, either one or several."""
     for end in range(len(words), 0, -1):
         key = _known_key(words[:end], table)
         if key and _is_name(key, words[:end], table, abbreviations, idf):

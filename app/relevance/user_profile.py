@@ -10,7 +10,7 @@ terms and pairs (BM25 impacts, unit rows, minus the archive's mean) and one in t
 - Authors of liked papers are scored separately. A name counts by its share of the likes on the same subject,
   and less if several people probably have it.
 - Dislikes: each counts as much against the papers close to it as a single like counts in favour, but only as
-  far as a paper is closer to it than to the nearest like. So it does not lower all that a subscriber likes.
+  far as a paper is closer to it than to the nearest like. So a dislike does not lower all liked subjects.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from app.types import Feedback, PaperView
 TERM_WEIGHT, LSA_WEIGHT = 1.6, 0.8  # agreement per standard deviation in each space, with many likes
 SHARPNESS = 0.03  # of the soft maximum over likes: 0 gives the mean, infinity the nearest like
 AUTHOR_WEIGHT = 8.0  # × ln(1 + the share of liked papers by an author, summed over the paper's authors)
-SAME_SUBJECT = 0.15  # LSA cosine from which two likes count as being on the same subject; less counts in part
+SAME_SUBJECT = 0.15  # LSA cosine from which two likes count as the same subject; lower values count in part
 NAMESAKES = 0.2  # expected namesakes among the candidates that halve the evidence from an author's name
 PAPERS_PER_AUTHOR = 3  # candidates; a name on more of them counts less, as several people probably have it
 CERTAIN_NAME = 0.75  # weight from which a reason says that the author of two papers is the same person
@@ -54,7 +54,7 @@ MAX_CACHED_NAMES = 50_000  # of liked authors
 
 @dataclass(frozen=True, slots=True)
 class _RatedPaper:
-    """A paper with feedback as numbers."""
+    """A paper with feedback, represented by numbers."""
 
     columns: Matrix  # the non-zero entries of its unit row of terms; empty if it has no known terms
     terms: Matrix  # their values
@@ -227,7 +227,7 @@ class UserProfile:
     def relevance(self) -> dict[int, float]:
         """Return relevance by paper id: in 0…1 if a candidate suits the subscriber, below 0 if it does not.
 
-        It is 1 − exp(−evidence / EVIDENCE_SCALE), even if the evidence is negative.
+        Relevance is 1 − exp(−evidence / EVIDENCE_SCALE), even if the evidence is negative.
         """
         evidence = (
             _evidence(self._agreement_with_likes)
@@ -286,8 +286,8 @@ class UserProfile:
         """Return the title of the nearest of these papers, and the words it shares with the candidate.
 
         The words are the terms that make the two papers similar, strongest first, as the candidate spells
-        them. A pair of words that both papers contain comes before the single words. Terms that say little of
-        the rated paper are left out: see `VectorSpace.is_close`.
+        them. A pair of words that both papers contain comes before the single words. Terms that say little
+        about the rated paper are left out: see `VectorSpace.is_close`.
         """
         terms = self.candidates.terms[row].toarray().ravel()
         papers = self.candidates.rated_papers(feedback)
@@ -317,12 +317,12 @@ class UserProfile:
         return works
 
     def _liked_authors_of(self, row: int) -> tuple[list[str], str, bool]:
-        """Return a candidate's authors who wrote a liked paper, that paper's title, and if that is certain.
+        """Return a candidate's authors who wrote a liked paper, its title, and whether the match is certain.
 
         Without such authors, return ([], "", False). If an author wrote several liked papers, the last one
         liked counts. Two names may refer to the same person if they are equal, or if one is only the initial
-        and last name of the other. It is certain if only one person is likely to have the name. Authors with
-        other names are returned only if there are no certain ones.
+        and last name of the other. The match is certain if only one person is likely to have the name.
+        Uncertain matches are returned only if there are no certain ones.
         """
         works = []
         for author in self.candidates.texts[row].paper.authors:

@@ -219,22 +219,22 @@ class VectorSpace:
         return np.asarray(difference / np.maximum(deviation, 1e-6)[:, None])
 
     def direction(self, vector: Matrix) -> Direction:
-        """Return a direction, with which z-scores of single papers are computed many times as fast."""
+        """Return a direction, which computes the z-scores of single papers many times faster."""
         deviation = np.sqrt(((vector @ self.covariance) * vector).sum())
         return Direction(vector, float(vector @ self.mean), max(float(deviation), 1e-6))
 
     def is_close(self, term: str, direction: Direction) -> bool:
         """Return True if a stem or a pair explains to a reader why a paper is close to a direction.
 
-        The papers that contain it must be close themselves, on average. In a pair such as "LLMs achieve", so
-        must be those that contain either stem, but less so.
+        On average, the papers that contain the term must be close themselves. In a pair such as "LLMs
+        achieve", the papers that contain each stem must also be close, but less so.
         """
         if " " in term and not all(self._mean_z_score(stem, direction) >= PART_Z for stem in term.split(" ")):
             return False
         return self._mean_z_score(term, direction) >= CLOSE_Z
 
     def _mean_z_score(self, term: str, direction: Direction) -> float:
-        """Return the mean z-score of the newest examples that contain a term; 0 if there are only few."""
+        """Return the mean z-score of the newest examples that contain a term, or 0 if only a few do."""
         return direction.z_score(self._mean_vector(term))
 
     @cached_property
@@ -242,7 +242,7 @@ class VectorSpace:
         return lru_cache(MAX_CACHED_TERMS)(self._new_mean_vector)
 
     def _new_mean_vector(self, term: str) -> Matrix:
-        """Return the mean of the newest examples that contain a term, or of all papers if these are few."""
+        """Return the mean of the newest examples that contain a term, or of all papers if only a few do."""
         if (column := self.terms.columns.get(term)) is None:
             return self.mean
         examples = self.impacts.indices[self.impacts.indptr[column] : self.impacts.indptr[column + 1]]

@@ -53,7 +53,7 @@ class Vocabulary:
         return cls(spellings, dict(zip(folded, (papers for _, papers in rows), strict=True)))
 
     def to_lines(self) -> list[str]:
-        """Return a line for each word, in alphabetical order: its most common spelling, a tab, its papers."""
+        """Return a line for each word, in alphabetical order: its usual spelling, a tab, its paper count."""
         return [f"{spelling}\t{self.papers[word]}" for word, spelling in sorted(self.spellings.items())]
 
     def with_bundled(self) -> Vocabulary:
@@ -66,5 +66,5 @@ class Vocabulary:
 
 @cache
 def bundled_vocabulary() -> Vocabulary:
-    """Return the words of about 13,000 papers, which ship with Paperboy. A small archive has too few."""
+    """Return the words of about 13,000 papers, which ship with Paperboy for small archives."""
     return Vocabulary.from_lines(BUNDLED_WORDS.read_text(encoding="utf-8").splitlines())
