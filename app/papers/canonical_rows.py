@@ -36,7 +36,7 @@ class MergeHistory:
     def papers_at(self, paper_id: int, at: datetime) -> set[int]:
         """Return the current ids of the papers that had this id at a time.
 
-        If a digest from that time contained a paper that was split later, it counts as containing all parts.
+        A digest that contained a paper before it was split counts as containing all its parts.
         """
         papers = {self.current.get(paper_id, paper_id)}
         parts = [

@@ -1,9 +1,9 @@
 """PURE. Decide whether two records are the same paper.
 
-If both records have arXiv ids, these decide. If not, records with the same DOI are the same paper. Otherwise
-the titles decide, including the numbers in them. If both records have authors or abstracts, at least one
-of these must agree. "Part I" and "Part II", or "v1.5" and "v1", are different papers, however similar their
-titles are. So are "Editing" and "Pruning Everything", unless their abstracts are nearly equal.
+If both records have arXiv ids, the ids decide. If not, records with the same DOI are the same paper.
+Otherwise, the titles decide, including the numbers in them. If both records have authors or abstracts, at
+least one of these must agree. "Part I" and "Part II", or "v1.5" and "v1", are different papers, however
+similar their titles are. So are "Editing" and "Pruning Everything", unless their abstracts are nearly equal.
 """
 
 from __future__ import annotations

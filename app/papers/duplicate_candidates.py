@@ -88,7 +88,7 @@ def find_recent(session: Session, rows: Sequence[Row], after: int) -> dict[int, 
 def find_stored(session: Session, rows: Sequence[Row], after: int = 0) -> dict[int, list[int]]:
     """Return the ids of stored papers with similar titles, by number of the record, nearest first.
 
-    A record with an arXiv id is only compared with papers that have none.
+    A record with an arXiv id is compared only with papers without one.
     """
     titles = {number: dedupe.Title(record.title) for number, record in rows}
     in_blocks: dict[int, set[int]] = {number: set() for number in titles}

@@ -305,7 +305,7 @@ class _Batch:
     ) -> tuple[Paper | None, str]:
         """Return a duplicate and the reason, or None and "".
 
-        `new` means that the row was just created: titles are compared, and it was never merged before.
+        `new` means that the row was just created: titles are compared, and undone merges are not checked.
         """
         if record.doi and (same_doi := self.stored.by_doi.get(record.doi)) is not None:
             root, own_root = self.stored.root(same_doi), self.stored.root(identity)
@@ -324,7 +324,7 @@ class _Batch:
         return None, ""
 
     def _same_titles(self, number: int, record: PaperRecord) -> Iterator[tuple[Paper, str]]:
-        """Yield the papers that have a record's title, authors and abstract, each with the reason."""
+        """Yield the papers that match a record's title, authors and abstract, each with the reason."""
         rows = self.stored.by_key.get(dedupe.title_key(record.title), ())
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
         # The candidates that were found before locking, and rows that have been stored since then.

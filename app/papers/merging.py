@@ -124,7 +124,7 @@ def merge_by_hand(session: Session, paper: Paper, other: Paper, now: datetime) -
     """
     advisory_lock(session, "archive")
     if paper.id == other.id:
-        raise Conflict("these are already the same paper")
+        raise Conflict("there is nothing to merge: both are already the same paper")
     merge(session, paper, other, BY_HAND, now)
     return other if paper.merged_into_id else paper
 

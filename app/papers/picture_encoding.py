@@ -15,7 +15,7 @@ MEDIA_TYPE = "image/webp"
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # the only decoders to which untrusted bytes are passed
 MAX_PIXELS = 16_000_000  # of the original; with transparency, each takes up to 16 bytes of memory
 MIN_SIDE, MAX_SIDE = 32, 480  # pixels: smaller originals are not figures, larger ones are scaled down
-MAX_RATIO = 16  # of the longer side to the shorter one: a copy of a strip would be a line
+MAX_RATIO = 16  # of the longer side to the shorter side; a small copy of a strip would be a line
 QUALITY = 80  # of 100
 UNREADABLE = "the picture cannot be decoded"
 

@@ -287,7 +287,7 @@ def _harvest(config: Mapping[str, Any]) -> dict[str, str]:
         )
     days = [dates.day(given[name]) for name in ("from", "until") if name in given]
     if None in days or any(len(given[name]) != len("2026-11-20") for name in given if name != "set"):
-        raise InvalidInput("“from” and “until” must be days, such as 2026-11-20", field="config")
+        raise InvalidInput("“from” and “until” must be dates, such as 2026-11-20", field="config")
     if len(days) == 2 and given["from"] > given["until"]:
         raise InvalidInput("“from” must not be after “until”", field="config")
     return given

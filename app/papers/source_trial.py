@@ -45,9 +45,9 @@ class TrialResult:
     rows: int  # including the rejected ones
     new: int
     existing: int
-    papers: tuple[TrialPaper, ...]  # the first of them
+    papers: tuple[TrialPaper, ...]  # the newest PAPERS_RETURNED
     rejected: int
-    rejections: tuple[Rejection, ...]  # the first of them
+    rejections: tuple[Rejection, ...]  # the first REJECTIONS_RETURNED
     warning: str = ""  # why there may be fewer papers than the source has
     error: str = ""  # why the source could not be read
 

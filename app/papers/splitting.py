@@ -32,7 +32,7 @@ def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Pap
 
 
 def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
-    """Move the DOI of a paper with an arXiv id to a new paper. Raise Conflict if it lacks either."""
+    """Move the DOI of a paper with an arXiv id to a new paper. Raise Conflict if the paper lacks either."""
     advisory_lock(session, "archive")
     if not (paper.arxiv_id and paper.doi):
         raise Conflict("the DOI can be split off only if the paper also has an arXiv id")
@@ -86,7 +86,7 @@ def _sources_of(session: Session, row_id: int) -> set[int]:
 def _separate(session: Session, chain: list[Paper], doi: str | None, now: datetime) -> Paper:
     """Insert a copy of a row as a new paper, and record that it differs from each row of `chain`.
 
-    The fields of both lose their versions, so that the next record of each replaces them.
+    The fields of both papers lose their versions, so that each paper's next record replaces them.
     """
     row, root = chain[0], chain[-1]
     fields = stored_fields.read_fields(row)

@@ -48,7 +48,7 @@ class SearchPage:
 
     papers: tuple[PaperView, ...]
     total: int  # papers that match
-    listed: int  # how many of these, the best ones, the pages list
+    listed: int  # the number of papers that the pages list, the best of all
     searchable: int = 0  # the number of papers indexed so far, or 0 if all are
     absent_fields: tuple[str, ...] = ()  # fields that the query requires and no paper has
 

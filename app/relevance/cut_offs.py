@@ -22,7 +22,7 @@ FLOOR = 0.33  # the relevance that a paper needs for a digest
 # z' = MIN_AGREEMENT, and almost 0 if that is negative or z is at most MIN_AGREEMENT. Relevance is
 # 1 − exp(−evidence / EVIDENCE_SCALE). Combining relevances as 1 − Π (1 − r) adds up their evidence.
 EVIDENCE_OFFSET, EVIDENCE_SCALE, MIN_AGREEMENT = 2.0, 8.0, 1.0
-WEAK_EVIDENCE = 0.001  # per unit of z: orders the papers with almost 0, and is too little to add up
+WEAK_EVIDENCE = 0.001  # per unit of z: enough to order such papers, but too little to add up
 # The z at which relevance is FLOOR for an interest whose cut-off is not known.
 FLOOR_Z = EVIDENCE_OFFSET + math.log(
     math.expm1(math.log1p(math.exp(MIN_AGREEMENT - EVIDENCE_OFFSET)) - EVIDENCE_SCALE * math.log1p(-FLOOR))

@@ -1,6 +1,6 @@
 """PURE. Interests × papers → relevance, with a reason that quotes the paper.
 
-B, the words: BM25F over words and pairs of words, as defined in `vector_space`. Long and short forms of a
+B, the words: BM25F over words and pairs of words, as defined in `bm25`. Long and short forms of a
 term count as the same word.
 P, the meaning: the examples of an interest are the papers in the archive with the highest product of score
 and share of the interest's words. Their centroid is a direction in the LSA space. P is the z-score of a paper
@@ -50,8 +50,8 @@ class MatchDetails:
     meaning: float  # P: standard deviations above the archive's mean, damped
     archive_knows_it: float  # in 0…1: the share of the interest's words in its examples; damps P
     all_words: bool  # the paper contains all words of the interest
-    in_title: bool  # its title contains all of them
-    from_organization: bool  # the interest is the name of its organisation
+    in_title: bool  # the paper's title contains all of them
+    from_organization: bool  # the interest is the name of the paper's organisation
     agreement: float  # z
     cut_off: float  # the z from which papers are sent
     # In 0…1, with the minimum for an organisation, a phrase or a filter; 0 if rejected.
@@ -120,7 +120,7 @@ class MatchIndex:
         model: RelevanceModel,
         texts: Mapping[Content, PaperText] = MappingProxyType({}),
     ) -> None:
-        """Index these papers. `texts` has those already split into words by the same model."""
+        """Index these papers. `texts` contains papers already split into words by the same model."""
         self._model, self._space = model, model.space
         self._texts = [
             texts.get(content_of(paper)) or PaperText(paper, model.abbreviations) for paper in papers
@@ -250,7 +250,7 @@ class MatchIndex:
             words = words if not words.missing else replace(words, terms=frozenset(), missing=())
         in_title, in_summary, marked = text.card.marks(words.terms, idf, words.typed)
         highlights = unmarked = text.highlights(words.terms, idf, words.typed)
-        if marked:  # a stop word is no highlight by itself
+        if marked:  # a stop word is not a highlight by itself
             rest = words.terms - marked
             unmarked = (text.highlights(rest, idf, words.typed) or highlights) if rest else []
         whole, rest_in_words = reasons.interest_reason(

@@ -18,7 +18,7 @@ from app.relevance import vocabulary
 from app.relevance.vocabulary import Vocabulary
 from app.text.tokenizer import stem_all
 
-MIN_LETTERS = 5  # a shorter word has too many neighbours
+MIN_LETTERS = 5  # a shorter word is similar to too many other words
 LETTERS_FOR_TWO_EDITS = 7
 MIN_CANDIDATE_PAPERS = 5  # a rarer word may itself be misspelt
 # A word that a few papers contain is a slip only if two letters are swapped, and the other spelling is this
@@ -65,7 +65,7 @@ class SpellChecker:
             return ""
         candidates = self._candidates_for(word)
         inflections = [other for other, _ in candidates if stem_all(other) == stem_all(word)]
-        if inflections:  # it matches the same papers; only its spelling may be wrong
+        if inflections:  # the word matches the same papers; only its spelling may be wrong
             best = max(inflections, key=self._frequency)
             return self._vocabulary.spellings[best] if word not in self._vocabulary.papers else ""
         if papers > MAX_PAPERS_OF_SLIP:

@@ -178,7 +178,7 @@ class ModelStore:
         with db.write() as session:
             result = TrainingResult(_store(session, archive, data, now), archive.papers)
         with db.read() as session:
-            self.current(session)  # load it now, so that no request in this process has to
+            self.current(session)  # load the model now, so that no request in this process has to
         return result
 
 

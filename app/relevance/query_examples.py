@@ -42,7 +42,7 @@ class SampleScores:
 
     words: Matrix  # B
     share: Matrix  # of the interest's words that the paper contains, by idf
-    prominent_share: Matrix  # of the words that it uses prominently
+    prominent_share: Matrix  # of the words that the paper uses prominently
     in_pairs: Matrix  # see `common_terms_in_pairs`
 
 
@@ -64,7 +64,7 @@ class QueryExamples:
         self._newer_vectors = vectors[self._newer_rows]
 
     def find(self, batch: QueryBatch) -> ExampleScores:
-        """Find the examples of each interest, and return what they say about it."""
+        """Find the examples of each interest. Return its meaning and the scores of the sample."""
         columns = self._space.terms.columns
         term_indicators = indicator_matrix(batch.terms, columns)
         indicators = term_indicators + indicator_matrix(batch.pairs, columns)

@@ -1,6 +1,6 @@
-"""PURE. Parse an interest as typed into a query: words, phrases, exclusions, and filters.
+"""PURE. Parse a typed interest into a query: words, phrases, exclusions and filters.
 
-Filters are on authors, organisations and categories.
+Filters select authors, organisations and categories.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ def interest_reason(
     """Return why a paper matches an interest: highlights, close words, and the filters it passed.
 
     The second reason is for a card on which all highlights but the `unmarked` ones are marked.
-    If the paper lacks some words of the interest, say which, and by which words it is related, unless
-    `close_words` is None.
+    If the paper lacks some words of the interest, name them and, unless `close_words` is None, the related
+    words of the paper.
     """
     parts = []
     if missing:

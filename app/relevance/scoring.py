@@ -34,7 +34,7 @@ SHORT_TEXT = 3  # terms; P of a text so short counts about half, as few words sa
 # the interest.
 FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
 # Papers with all words of the interest in the title, in any order, are relevant enough, however common the
-# words. This evidence is added to the rest, so that such papers differ.
+# words. This evidence is added to the rest, so that such papers still differ.
 TITLE_RELEVANCE = 0.34
 COMMON_IDF = 0.5  # of a stem in 60 % of all papers, such as "model"
 MAX_PAIRED = 4  # terms of an interest that all form pairs; in a longer one, only neighbours do
@@ -176,8 +176,8 @@ def query_batch(queries: Sequence[Query], papers: PaperMatrices, model: Relevanc
 def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[str], list[str]]:
     """Return the folded terms of an interest and the pairs that they form, without duplicates.
 
-    The order of the words must not matter, so each pair is in both orders. In a longer run, only neighbours
-    form pairs.
+    The order of the words must not matter, so each pair is returned in both orders. In a longer run, only
+    neighbours form pairs.
     """
     runs = [[*dict.fromkeys(abbreviations.fold_any_order(run))] for run in query.runs]
     terms = dict.fromkeys(term for run in runs for term in run)

@@ -59,7 +59,7 @@ class IndexUpdater:
         state = read_state(version)
         if belongs_to(version, self._models.loaded(session).digest):
             return False
-        if "built_at" not in state:  # it was never complete
+        if "built_at" not in state:  # the index was never complete
             return True
         return now - datetime.fromisoformat(state["built_at"]) >= AGE_PER_PAPER * int(state["papers"])
 

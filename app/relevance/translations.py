@@ -39,7 +39,7 @@ class _LatinTerms:
 
     stemmer: Stemmer.Stemmer
     function_words: frozenset[str]
-    english: dict[tuple[str, ...], str] = field(default_factory=dict)  # the stems of a term → the English one
+    english: dict[tuple[str, ...], str] = field(default_factory=dict)  # a term's stems → the English term
 
     def add(self, term: str, english: str) -> None:
         self.english.setdefault(tuple(stem for _, stem in self._content_words(term)), english)

@@ -1,4 +1,4 @@
-"""PURE. Describe votes over time in a note on a card: their number, the recent gain, the rank of the day."""
+"""PURE. Describe votes over time in a note on a card: their number, recent gain and rank in the day."""
 
 from __future__ import annotations
 

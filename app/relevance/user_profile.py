@@ -58,9 +58,9 @@ class _RatedPaper:
 
     columns: Matrix  # the non-zero entries of its unit row of terms; empty if it has no known terms
     terms: Matrix  # their values
-    lsa: Matrix  # its vector in the LSA space
+    lsa: Matrix  # the paper's vector in the LSA space
     term_products: Matrix  # of its row of terms with those of the candidates, then of the archive's sample
-    closeness: Matrix  # of each candidate to it: a weighted sum of z-scores
+    closeness: Matrix  # of each candidate to this paper: a weighted sum of z-scores
 
 
 class Candidates:

@@ -245,7 +245,7 @@ def _constant(text: str) -> Callable[..., str]:
 
 
 def _unknown_macro(node: Any) -> str:
-    """Return the name of an unknown macro. It is usually one that authors define for their method's name."""
+    """Return the name of an unknown macro, which is usually the authors' own macro for a method's name."""
     return str(node.macroname + node.macro_post_space)
 
 

@@ -184,7 +184,7 @@ def test_source_in_use(app: Application, now: datetime) -> None:
     send_to_readers(app, now, 1)
     sources = FakeSources()
     held = locks.hold(app.db, host_rate_limits.ARXIV, now, DAY)
-    with held, pytest.raises(SourceError, match="polled by another process"):
+    with held, pytest.raises(SourceError, match="another process is polling"):
         pipeline.recheck(sources.on(app), now)
     assert sources.asked == []
     run = last_run(app)

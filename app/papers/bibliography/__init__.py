@@ -65,7 +65,7 @@ def parse_file(data: bytes) -> ParseResult:
 
 
 def _parse_text(text: str) -> ParseResult:
-    """Parse a text in the first format that it looks like, otherwise as BibTeX or plain lines."""
+    """Parse a text in the first format that seems to match, otherwise as BibTeX or plain lines."""
     text = text.removeprefix("\ufeff")
     if _MARKUP.match(text):
         reason = "XML, RDF or a web page: please export BibTeX, RIS or CSL JSON instead"

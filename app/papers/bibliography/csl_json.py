@@ -24,7 +24,7 @@ def looks_like(text: str) -> bool:
 
 
 def parse(text: str) -> Iterator[Item]:
-    """Yield the records and rejections of a file in order. If truncated, read its complete entries."""
+    """Yield the records and rejections of a file in order, even if the file is truncated."""
     try:
         rows, broken = json_rows.parse_rows(text)
     except UnreadableAnswer:

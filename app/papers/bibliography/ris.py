@@ -1,6 +1,6 @@
 """PURE. Convert RIS from reference managers and publishers to records.
 
-No library is used, because the existing ones silently drop or join entries if a line is missing.
+No library is used, because existing libraries silently drop or join entries if a line is missing.
 """
 
 from __future__ import annotations

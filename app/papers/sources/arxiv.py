@@ -123,8 +123,8 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
     """Yield the announcements since the watermark, one page per day.
 
     An ARXIV source uses only the query API. An ARXIV_FEED source reads the newest announcement from the feed,
-    and earlier ones that are not in it from the query API. If the query API fails, the newest announcement is
-    still stored, and the next poll requests both again.
+    and earlier announcements that the feed lacks from the query API. If the query API fails, the newest
+    announcement is still stored, and the next poll requests both again.
     """
     today = now.date()
     if state.kind is SourceKind.ARXIV:

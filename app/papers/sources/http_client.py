@@ -3,8 +3,8 @@
 It identifies itself, observes rate limits (see `host_rate_limits`), retries after transient faults, and gives
 up after a time limit.
 
-Responses are limited in time and in size. If a user entered the URL, or another host redirected to it, its
-host is resolved once. All its addresses are checked, and the connection is made to one of them.
+Responses are limited in time and in size. If a user entered the URL, or another host redirected to it, the
+host name is resolved once, all its addresses are checked, and the connection is made to one of them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PostReply:
     """A response to `deliver`, whatever its status."""
 
     status: int
-    excerpt: str  # of the text of an error
+    excerpt: str  # the beginning of an error's body
     wait: timedelta | None  # that the host asked for
 
 

@@ -144,7 +144,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
     token, read_up_to = state.resumption_token or "", state.watermark
     for _ in range(PAGES_PER_POLL):
         page = await _get(client, state, read_up_to, token, listed_since)
-        if page.error == BAD_TOKEN and token:  # it has expired
+        if page.error == BAD_TOKEN and token:  # the token has expired
             token = ""
             page = await _get(client, state, read_up_to, token, listed_since)
         if page.error not in ("", NO_MATCH):

@@ -109,8 +109,8 @@ def _is_title(part: str, following: list[str]) -> bool:
 def _listing_day(header: list[str], body: list[str], today: date) -> date | None:
     """Return the day in the header, or None.
 
-    Pages omit the current year. If the header does not have a year, it is the one after the newest year on
-    the page. If the page has no year, or has the current one, return the latest matching day up to `today`.
+    Pages omit the current year. If the header does not have a year, the year is the one after the newest
+    on the page. If the page has no year, or has the current year, return the latest such day up to `today`.
     """
     day = next((match for part in header if (match := _DAY.fullmatch(part))), None)
     if not day:

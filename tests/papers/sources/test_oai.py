@@ -311,9 +311,9 @@ def test_deleted_record_withdraws_its_paper(harvest: Harvest, now: datetime) -> 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"set": "c s"}, "set of arXiv"),
-        ({"from": "yesterday"}, "must be days"),
-        ({"from": "2026-11-20T00:00:00"}, "must be days"),
+        ({"set": "c s"}, "an arXiv set"),
+        ({"from": "yesterday"}, "must be dates"),
+        ({"from": "2026-11-20T00:00:00"}, "must be dates"),
         ({"from": "2026-02-01", "until": "2026-01-01"}, "must not be after"),
         ({"categories": ["cs.CL"]}, "has no option “categories”: it accepts set, from, until"),
     ],
