@@ -19,7 +19,7 @@ from app.web.capacity import Capacity, WorkSlots
 
 log = structlog.get_logger(__name__)
 
-ANSWER_DELAY = 2.0  # seconds, on average, before a form is processed where strangers reach the service
+ANSWER_DELAY = 2.0  # average seconds before a form is processed, if the service is public
 _RANDOM = random.SystemRandom()
 
 
@@ -42,7 +42,7 @@ async def answer_form(request: Request, request_id: int) -> None:
 
 
 def is_paused(request: Request) -> bool:
-    """Return whether mails that are requested now wait, because all sending is paused."""
+    """Return whether mails requested now have to wait because all sending is paused."""
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
         return ledger.is_paused(session)

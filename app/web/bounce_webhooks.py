@@ -62,7 +62,7 @@ def _caller(
     given = bearer.credentials if bearer else basic.password if basic else ""
     holder = auth.authenticate(request, given, now) if given else None
     if holder is None:
-        detail = auth.WRONG_KEY if given else "a key is needed"
+        detail = auth.WRONG_KEY if given else "a key with the “bounces” scope is needed"
         raise HTTPException(401, detail, {"WWW-Authenticate": _AUTHENTICATE})
     if Scope.BOUNCES not in holder.scopes:
         raise HTTPException(403, "this key lacks the “bounces” scope")
@@ -77,7 +77,7 @@ async def _body(request: Request, _caller: Annotated[api_keys.ApiKeyIdentity, De
 def _verify_signature(
     request: Request, provider: str, settings: Settings, body: bytes, now: datetime
 ) -> None:
-    """Raise HTTPException unless the provider's signature is valid or none is configured for it."""
+    """Raise HTTPException if signatures of the provider are verified and this one is not valid."""
     try:
         match provider:
             case "ses" if settings.sns_topics:
@@ -108,12 +108,12 @@ def receive_bounces(
     with limits.api.take():
         _verify_signature(request, provider.value, app.settings, body, now)
         if url := bounces.sns_confirmation_url(body):
-            # The operator must open it. It is not fetched, because anybody with the key can send any URL.
-            reason = "Amazon SNS asks to confirm a subscription: if it is yours, open this link"
+            # The operator must open the link. It is not fetched, because a key's holder can send any URL.
+            reason = "Amazon SNS asks you to confirm a subscription: if you created it, open this link"
             with job_runs.record(app.db, "bounces", now) as run:
                 run.add({"subscriptions": 1})
                 run.reject([Rejection(reason, detail=url)])
-            notice = "the operator must confirm it: see the runs of the job “bounces”"
+            notice = "the operator must confirm the subscription: see the runs of the job “bounces”"
             return JSONResponse({"subscription": notice})
         try:
             if len(body) <= SMALL:

@@ -26,15 +26,15 @@ ANALYSES = 2  # at once: a backtest takes a second of CPU time and some 40 MB
 JOBS = 2  # at once: refreshes and training requested through the API
 MAILS = 4  # at once: background tasks that send mail
 PASTES = 3  # at once: parsing pasted papers or building the feed of an interest may take seconds
-PREVIEWS = 3  # at once: one is built at a time, the others wait
+PREVIEWS = 3  # at once: one preview is built at a time, the others wait
 SEARCHES, SEARCHES_WAITING = 2, 2
-PAGES, PAGES_WAITING = 2, 3  # at once: more would only share the same CPU
+PAGES, PAGES_WAITING = 2, 3  # at once: more pages would only share the same CPU
 PATIENCE = 5.0  # seconds that a search or a page waits for a slot
 RETRY_AFTER = 2  # seconds
 
 
 class WorkSlots:
-    """Slots for one kind of work, `places` in number.
+    """`places` slots for one kind of work.
 
     Up to `waiting` more requests wait for a slot, each for at most `patience` seconds.
     """

@@ -60,7 +60,7 @@ class GuardedProtocol(H11Protocol):
         super().connection_made(transport)
         self._enter(ConnectionPhase.HEAD)
         if len(self.connections) > self.most:
-            next(iter(self.waiting)).abort("too many connections")  # it may be this one
+            next(iter(self.waiting)).abort("too many connections")  # possibly the new one
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
@@ -119,7 +119,9 @@ def protocol(most: int) -> type[GuardedProtocol]:
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit for open descriptors to the hard limit, at most MAX_DESCRIPTORS, and return it."""
+    """Raise the soft limit for open descriptors to the hard limit or MAX_DESCRIPTORS, and return it.
+
+    The lower of the two applies."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < target:
@@ -129,7 +131,7 @@ def raise_descriptor_limit() -> int:
 
 
 def places(descriptors: int, smtp_connections: int) -> tuple[int, int]:
-    """Return the connection limit and the backlog: how many more may be accepted before any is closed."""
+    """Return the connection limit, and the backlog of connections that wait to be accepted."""
     free = descriptors - RESERVED - smtp_connections
     most = max(LEAST_CONNECTIONS, min(MAX_CONNECTIONS, free * 4 // 5))
     return most, min(MAX_BACKLOG, most // 4)

@@ -85,7 +85,8 @@ _PAGES = {
     404: ErrorPage("Page not found", "Please check the address for typing errors."),
     405: ErrorPage("This can’t be done here", "The page exists, but not for this kind of request."),
     409: ErrorPage(
-        "This can’t be done now", "It was already done, or something has changed since you opened the page."
+        "This can’t be done now",
+        "It has already been done, or something has changed since you opened this page.",
     ),
     410: ErrorPage(
         "This link has expired",
@@ -129,7 +130,7 @@ def please_wait(error: TooManyRequests, then: str) -> str:
 
 
 def with_retry_after(response: Response, error: TooManyRequests) -> Response:
-    """Return the response, with the time to wait in a header."""
+    """Return the response with the time to wait in its Retry-After header."""
     response.headers["Retry-After"] = str(error.retry_after)
     return response
 

@@ -28,7 +28,7 @@ LONGEST_PAUSE = HOUR
 class FormLimits:
     """Limits for forms, counted in the database across all processes.
 
-    A visitor may send `per_visitor` forms an hour. `attempts` sets the work of a challenge.
+    A visitor may send `per_visitor` forms an hour. `attempts` sets how much work a challenge takes.
     """
 
     def __init__(

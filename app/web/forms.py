@@ -198,7 +198,7 @@ def non_empty_lines(text: str) -> str:
 
 
 def add_interest(form: PreferencesForm, text: str) -> PreferencesForm:
-    """Add an interest to the typed ones, if it is not among them and the form has room."""
+    """Add an interest to the typed ones, unless it is already there or the form is full."""
     rows = interest_rows([text])
     if len(form.rows) >= form.max_interests or any(row.text == text for row in form.rows):
         return form
@@ -218,7 +218,7 @@ def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
 
 
 def replace_interest(form: PreferencesForm, change: str) -> PreferencesForm:
-    """Replace an interest by a suggested one. `change` holds both, separated by a tab."""
+    """Replace an interest with a suggested one. `change` is the old and the new text, separated by a tab."""
     old, _, new = (query_language.normalise(text) for text in change[:MAX_LINE_CHARS].partition("\t"))
     rows = tuple(
         replace(row, text=new) if new and query_language.normalise(row.text) == old else row

@@ -25,7 +25,7 @@ from app.web.visitors import visitor
 
 KEEP = timedelta(minutes=5)  # feeds and the sitemap
 KEEP_PAGES = timedelta(minutes=1)
-STALE_PAGES = timedelta(minutes=5)  # longer, while they are being rebuilt
+STALE_PAGES = timedelta(minutes=5)  # longer: served while a new one is built
 MAX_RESPONSES = 200  # most have some tens of kilobytes
 AT_ONCE = PAGES + PAGES_WAITING  # threads that may build or wait; the rest serve other requests
 
@@ -48,8 +48,8 @@ class CachedResponse:
 class ResponseCache:
     """A cache of public responses, which drops the oldest when it is full. Private pages are never stored.
 
-    While one thread rebuilds a response, or if no slot is free for that, other threads get the stale response
-    for up to `stale`. Without a stale response, they wait.
+    While one thread rebuilds a response, or if no slot is free to rebuild it, other threads get the stale
+    response for up to `stale`. Without a stale response, they wait.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ResponseCache:
             return stale
         try:
             with self._turn(key):
-                # Another thread may have built it while this one waited.
+                # Another thread may have built the response while this one waited.
                 if fresh := self._stored(key, now - self._keep_for):
                     return fresh
                 with self._places.take():

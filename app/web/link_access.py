@@ -18,8 +18,8 @@ from app.storage.models import Subscriber, SubscriberState
 from app.web import templating
 
 PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
-# Links that still work for an erased subscriber, because erasing includes what they do. A change of address
-# erases the row of the new one.
+# Links that still work for an erased subscriber, because an erasure includes what they do. A change of
+# address erases the row of the new address.
 _DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE, Purpose.ADDRESS)
 
 

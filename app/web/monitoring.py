@@ -69,7 +69,7 @@ def readyz(request: Request) -> JSONResponse:
 
 
 def _require_operator(request: Request, now: auth.Now, given: auth.Given) -> None:
-    """Require a key: counts before and after a sign-up would reveal whether an address was known.
+    """Require a key, because counts before and after a sign-up would reveal whether an address was known.
 
     A local installation, whose links point to this machine, does not need a key.
     """
@@ -94,7 +94,7 @@ def metrics(request: Request) -> Response:
 
 
 def _cached(state: Any, name: str, lifetime: timedelta, read: Callable[..., Any]) -> Any:
-    """Return what `read` returned less than `lifetime` ago, or call it again."""
+    """Return the last result of `read` if it is younger than `lifetime`. Otherwise, call `read` again."""
     now = clock.utcnow()
     read_at, value = getattr(state, name, (None, None))
     if read_at is None or not timedelta() <= now - read_at < lifetime:
@@ -138,13 +138,13 @@ class _DatabaseCollector(Collector):
             paused = session.exec(select(func.count()).select_from(SendingPause)).one()
             yield _gauge(
                 "sending_pauses",
-                "Pauses of sending: one for each paused edition, one for everything.",
+                "Sending pauses: one for each paused edition, and one if all sending is paused.",
                 paused,
             )
             yield from _warm_up_metrics(self._warm_up)
             for name in ("sent", "bounces", "complaints"):
                 numbers = [(rate.receiver, getattr(rate, name)) for rate in self._today]
-                yield _gauges(f"{name}_today", f"Mails of this UTC day: {name}.", "receiver", numbers)
+                yield _gauges(f"{name}_today", f"Mails today (UTC): {name}.", "receiver", numbers)
             sources = source_registry.all_sources(session)
             failures = [(source.name, source.failures) for source in sources]
             yield _gauges("source_failures", "Consecutive failed polls of a source.", "source", failures)
@@ -167,7 +167,7 @@ def _warm_up_status(warm_up: WarmUp | None, session: Session, now: datetime) -> 
 
 
 def _warm_up_metrics(status: WarmUpStatus | None) -> Iterator[Metric]:
-    """Yield the limit and the waiting mails, if there is a limit today. Domains of subscribers are summed."""
+    """Yield the limit and the waiting mails, if there is a limit today. Single domains count as others."""
     if status is None or status.limit is None:
         return
     yield _gauge("warm_up_limit", "Maximum number of mails to each receiver today.", status.limit)

@@ -143,7 +143,7 @@ def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> W
 
 
 def _topics(session: Session, first: date, last: date, titles: Iterable[str]) -> tuple[str, ...]:
-    """Return frequent topics from `first` to `last`, beginning with those of these titles."""
+    """Return frequent topics from `first` to `last`, topics of these titles first."""
     return tuple(TopicIndex(listings.titles(session, first, last, TOPIC_TITLES)).varied(titles))
 
 

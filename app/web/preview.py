@@ -32,7 +32,7 @@ DEFAULT_DIGEST_SIZE = 10  # papers
 NARROW = 2  # papers in two weeks
 BUILDER_LIFETIME = timedelta(minutes=1)  # previews during this time share the papers that a builder loaded
 _KEEP = {"HX-Reswap": "none"}  # htmx keeps the last preview and shows only the message
-MAX_MATCHED = 300  # interests per builder: each takes a row with a value per paper from three weeks
+MAX_MATCHED = 300  # interests per builder: each needs a value for every paper from three weeks
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def validate_and_preview(
 
 
 class Previews:
-    """A builder of previews. Previews within a minute share the loaded papers, since loading takes longest.
+    """A builder of previews. Previews within a minute share the loaded papers, because loading takes longest.
 
     They also share matched interests, so one preview is built at a time.
     """

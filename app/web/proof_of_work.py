@@ -59,7 +59,7 @@ class Permit:
 class Puzzles:
     """Create and verify challenges, signed with keys derived from the secret keys.
 
-    `attempts` sets their work.
+    `attempts` sets how much work a challenge takes.
     """
 
     def __init__(self, secret_keys: Sequence[str], attempts: int = ATTEMPTS) -> None:
@@ -69,9 +69,9 @@ class Puzzles:
         self._attempts = attempts
 
     def create(self, mailbox: str, strain: float, pause: timedelta | None, now: datetime) -> Challenge:
-        """Return a challenge for a mailbox, `strain` times the usual work.
+        """Return a challenge for a mailbox, with `strain` times the usual work.
 
-        If `pause` is None, it always needs a solution.
+        If `pause` is None, the challenge always needs a solution.
         """
         attempts = math.ceil(self._attempts * min(max(strain, 1), MAX_WORK))
         challenge = altcha.create_challenge(

@@ -14,7 +14,7 @@ from app.errors import TooManyRequests
 
 MINUTE, HOUR = 60, 3600  # seconds
 WRONG_KEYS_A_MINUTE = 20  # per visitor
-PICTURES_A_MINUTE = 3000  # per visitor: those of 60 pages, each with 50
+PICTURES_A_MINUTE = 3000  # per visitor: 60 pages with 50 pictures each
 SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; the limit per operator is counted in the database
 
 

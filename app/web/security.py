@@ -17,7 +17,7 @@ from app.settings import Settings
 from app.storage.database import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_locks
 
 # Form encoding can triple the size of pasted text. A file that is slightly too large must fit as well, so
-# that the error is shown at its field.
+# that the error is shown beside its field.
 MAX_FORM_BYTES = 1024 * 1024
 MAX_API_BYTES = 256 * 1024  # the body is read before the key is checked
 MAX_HELD_BYTES = 64 * 1024 * 1024  # of all bodies at once, since strangers may send many large ones slowly
@@ -119,7 +119,7 @@ class SecurityMiddleware:
             self._buffered -= received * is_buffered
 
     def _limit(self, path: str) -> tuple[int, bool]:
-        """Return the most bytes of a body, and whether it is held in memory."""
+        """Return the maximum size of a body in bytes, and whether it is held in memory."""
         if path in self._uploads:
             return self._uploads[path], False
         return MAX_API_BYTES if path.startswith("/api/") else MAX_FORM_BYTES, True

@@ -93,7 +93,7 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     admin.install(site)
     for path, mounted in (("/api", api.create(app, limits)), ("/hooks", bounce_webhooks.create(app, limits))):
         mount = Mount(path, mounted)
-        # By default, a path with a newline is not matched, and would get an HTML page.
+        # By default, a mount does not match a path with a newline, which would then get an HTML page.
         mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
         site.router.routes.append(mount)
     site.mount("/static", templating.Static(directory=templating.STATIC), name="static")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from app.text.in_words import count_of
 from app.types import VoteSample
 
-MIN_CHART_POINTS = 5  # fewer say no more than the description
+MIN_CHART_POINTS = 5  # fewer points add nothing to the description
 WIDTH, HEIGHT = 240, 60  # of a chart, in its own units
 
 
 @dataclass(frozen=True, slots=True)
 class VoteChart:
-    """Votes over time: the points of a line in a box of WIDTH × HEIGHT, if enough, and a description."""
+    """A line of votes over time in a box of WIDTH × HEIGHT, empty for few samples, and a description."""
 
     points: tuple[tuple[float, float], ...]
     description: str
@@ -25,7 +25,7 @@ class VoteChart:
 def vote_chart(votes: Sequence[VoteSample]) -> VoteChart | None:
     """Return a chart from the first to the last sample, or None for fewer than two samples.
 
-    With fewer than MIN_CHART_POINTS samples, it has no points.
+    With fewer than MIN_CHART_POINTS samples, the chart has no points.
     """
     if len(votes) < 2:
         return None

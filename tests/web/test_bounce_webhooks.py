@@ -87,7 +87,7 @@ def test_missing_key_is_refused_with_401(client: TestClient, header: str | None)
     assert refused.status_code == 401
     assert refused.headers["WWW-Authenticate"].startswith("Basic")
     headers = {
-        None: "a key is needed",
+        None: "a key with the “bounces” scope is needed",
         "Bearer pb_x": "unknown key",
         basic("pb_x"): "unknown key",
     }

@@ -49,7 +49,7 @@ def show_deliverability(request: Request, operator: Reader, email: str = "", don
 def list_suppressed(request: Request, operator: Reader, why: str = "", at: Position = "") -> Response:
     """List the suppressed addresses whose reason contains `why`.
 
-    The list has a page of its own, because finding the addresses reads those of all subscribers.
+    The list has a page of its own, because finding the addresses reads all subscribers' addresses.
     """
     app: Application = request.app.state.paperboy
     why = why[:200]

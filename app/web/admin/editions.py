@@ -31,7 +31,7 @@ MESSAGES = {
     "paused": "Paused. Mails that are being sent still go out.",
     "all_paused": "Paused, including confirmations and links. Mails that are being sent still go out.",
     "first": "The first digests will be sent {timing.mails}.",
-    "held": "It will wait until an operator approves it.",
+    "held": "The edition will wait until an operator approves it.",
     "resumed": "Resumed.",
     "released": "The edition is no longer held.",
     "cancelled": "All unsent mails of this edition are cancelled.",
@@ -93,7 +93,7 @@ def show_edition(
 ) -> Response:
     """Show an edition: its states, the most common reasons, and the mails with problems.
 
-    While its mails are being sent, the page reloads. It has no fields in which something could be typed.
+    While its mails are being sent, the page reloads. This loses no input, because it has no fields.
     """
     app: Application = request.app.state.paperboy
     current = editions.get_edition(app, operator.key, clock.utcnow(), edition)
@@ -155,7 +155,7 @@ def resume_edition(request: Request, operator: Sender, edition: editions.Name) -
     app: Application = request.app.state.paperboy
     editions.resume_edition(app, operator.key, clock.utcnow(), edition)
     with app.db.read() as session:
-        if not ledger.planned_editions(session, [edition]):  # it has no page yet
+        if not ledger.planned_editions(session, [edition]):  # the edition has no page yet
             return back_to("/admin/editions", "released")
     return back_to(f"/admin/editions/{edition}", "resumed")
 

@@ -34,8 +34,8 @@ BAR_WIDTH, CHART_HEIGHT = 10, 80  # in units of the chart
 class ActionPage(NamedTuple):
     """The page where an operator acts on a finding, and the label of its link.
 
-    `{}` in the URL is the subject of the finding's remedy, or empty. `advice` replaces a fix that names the
-    command for what the page does.
+    `{}` in the URL is the subject of the finding's remedy, or empty. `advice` replaces the
+    finding's fix if that names a command for what the page does.
     """
 
     url: str
@@ -86,7 +86,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A bar for each day, oldest first; none if nothing was counted. `nothing` says so."""
+    """A bar for each day, oldest first; none if nothing was counted. `nothing` is the text for that case."""
 
     name: str
     title: str
@@ -111,7 +111,7 @@ def overview(request: Request, operator: Reader, done: str = "") -> Response:
 def remedy(
     request: Request, operator: Writer, later: BackgroundTasks, action: Text = "", subject: Text = ""
 ) -> Response:
-    """Press a button of a finding. The others need the `send` scope."""
+    """Press a finding's button that needs the `write` scope."""
     return _press(request, operator, Scope.WRITE, action, subject, later)
 
 
@@ -119,7 +119,7 @@ def remedy(
 def remedy_by_sending(
     request: Request, operator: Sender, later: BackgroundTasks, action: Text = "", subject: Text = ""
 ) -> Response:
-    """Press a button that sends mails."""
+    """Press a finding's button that needs the `send` scope."""
     return _press(request, operator, Scope.SEND, action, subject, later)
 
 

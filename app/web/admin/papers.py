@@ -32,7 +32,7 @@ MESSAGES = {
     "shown": "The paper is shown again.",
     "pinned": "Pinned.",
     "unpinned": "The paper is no longer pinned.",
-    "merged": "Merged. Subscribers who received one of them do not receive the other.",
+    "merged": "Merged. Subscribers who received one of the papers do not receive the other.",
     "split": "Split. The two will not be merged again automatically.",
 }
 REFUSED = (InvalidInput, NotFound, Conflict)
@@ -91,7 +91,7 @@ def edit_paper(
 ) -> Response:
     """Store the fields that differ from what the page showed, and revert the edits that are ticked.
 
-    `seen` has the name and the digest of each field that the page showed: a poll may have changed it since.
+    `seen` has the name and a digest of each field as the page showed it, because a poll may have changed it.
     """
     typed = {
         "title": title, "tldr": tldr, "abstract": abstract, "authors": authors, "published_on": published_on,
@@ -167,7 +167,7 @@ def split_paper(
 def _change(
     request: Request, operator: Operator, paper_id: int, done: str, change: Any, **values: Any
 ) -> Response:
-    """Apply a change and go to the page of the paper that it returns. If refused, show why."""
+    """Apply a change and go to the page of the paper that it returns. If the change is refused, show why."""
     app: Application = request.app.state.paperboy
     try:
         with app.db.write() as session:
@@ -207,7 +207,7 @@ def _fields(paper: papers.PaperDetail) -> dict[str, str]:
     names = ("title", "abstract", "tldr", "url", "pdf_url", "code_url", "project_url")
     fields = {name: getattr(paper, name) for name in names}
     if paper.tldr_by:
-        fields["tldr"] = ""  # a model wrote it: it is not a field of the paper
+        fields["tldr"] = ""  # a model wrote this summary: the paper itself has none
     published_on = paper.published_on.isoformat() if paper.published_on else ""
     return {**fields, "authors": "\n".join(paper.authors), "published_on": published_on}
 

@@ -32,7 +32,7 @@ class Click(NamedTuple):
     def number(self) -> int:
         """Return the subject as an id. Raise NotFound if it is not one."""
         if not (self.subject.isdecimal() and len(self.subject) < 10):
-            raise NotFound("what this button refers to does not exist")
+            raise NotFound("this button refers to something that does not exist: reload the page")
         return int(self.subject)
 
 
@@ -53,7 +53,7 @@ class Button(NamedTuple):
 def press(
     request: Request, key: ApiKeyIdentity, button: Button, subject: str, later: BackgroundTasks
 ) -> keys.CreatedKey | None:
-    """Carry out the action of a button. Return the key that it created, if it did."""
+    """Carry out the action of a button. Return the key that the action created, if any."""
     state = request.app.state
     return button.press(Click(state.paperboy, key, clock.utcnow(), subject, later, state.capacity))
 
@@ -99,17 +99,17 @@ def _train_model(on: Click) -> None:
 
 
 RETRIED = "Failed digests will be sent again {timing.mails}, except where a later one was sent."
-AFTER_THE_REASON = "Resume it when the reason no longer applies."
+AFTER_THE_REASON = "Resume sending when the reason no longer applies."
 SAMPLE_FIRST = "Look at a sample first."
 BUTTONS = {
     RemedyAction.POLL_SOURCE: Button(
         "Poll it now",
         Scope.WRITE,
-        "It is being polled. Reload the page in a moment to see the result.",
+        "The source is being polled. Reload the page in a moment to see the result.",
         _poll_source,
     ),
     RemedyAction.RESUME_SOURCE: Button(
-        "Resume it", Scope.WRITE, "Resumed. It will be polled {timing.polls}.", _resume_source, ""
+        "Resume it", Scope.WRITE, "Resumed. The source will be polled {timing.polls}.", _resume_source, ""
     ),
     RemedyAction.RESUME_SENDING: Button(
         "Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending, AFTER_THE_REASON
@@ -131,10 +131,14 @@ BUTTONS = {
         "Send them again", Scope.SEND, RETRIED, _retry_failed, "Look at the relay’s replies first."
     ),
     RemedyAction.REPLACE_KEY: Button(
-        "Replace it", Scope.WRITE, "", _replace_key, "If it is no longer used, revoke it on the Keys page."
+        "Replace it", Scope.WRITE, "", _replace_key, "If it is not used any more, revoke it on the Keys page."
     ),
     RemedyAction.REVOKE_KEY: Button(
-        "Revoke it", Scope.WRITE, "The key is revoked.", _revoke_key, "If it is still used, create a new one."
+        "Revoke it",
+        Scope.WRITE,
+        "The key is revoked.",
+        _revoke_key,
+        "If the key is still used, create a new one.",
     ),
     RemedyAction.ENABLE_WEBHOOK: Button(
         "Enable it", Scope.WRITE, "The webhook is enabled.", _enable_webhook, "Find out why first."

@@ -130,7 +130,7 @@ def page(
     request: Request, template: str, operator: Operator | None, *, status: int = 200, problem: str = "",
     message: str = "", headers: Mapping[str, str] = {}, **values: Any,
 ) -> Response:  # fmt: skip
-    """Render a page of the operator's. It is never stored. `message` may refer to the `timing`."""
+    """Render an admin page. Browsers must not store it. `message` may refer to the `timing`."""
     message = message.format(timing=request.app.state.timing)
     values |= {"operator": operator, "problem": sentence(problem), "message": message}
     return templating.page(request, template, status=status, headers={**HEADERS, **headers}, **values)
@@ -185,7 +185,7 @@ def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
 
 @router.post("/admin/sign-in/link", dependencies=[Depends(same_site)])
 def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Response:
-    """Mail a link to an operator. The response does not reveal whether the address is one."""
+    """Mail a link to an operator. The response does not reveal whether the address is an operator's."""
     app: Application = request.app.state.paperboy
     limits: Capacity = request.app.state.capacity
     try:
@@ -203,7 +203,7 @@ def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Res
 
 
 def _mail_link(app: Application, limits: Capacity, address: str) -> None:
-    """Mail a link, if a slot for mails is free. Tasks after responses share the threads of all requests."""
+    """Mail a link, if a slot for mails is free. Background tasks share the threads of all requests."""
     try:
         with limits.mails.take():
             _send_link(app, address, clock.utcnow())
@@ -216,7 +216,7 @@ def _send_link(app: Application, address: str, now: datetime) -> None:
         hit_counters.limit(session, f"sign-in links to {address}", LINKS_AN_HOUR, now, HOUR)
         token = api_keys.create_link(session, address, now, now + LINK_LIFETIME)
     minutes = LINK_LIFETIME.seconds // 60
-    text = f"This link works once and expires after {minutes} minutes. If you did not ask for it, ignore it."
+    text = f"This link works once, within {minutes} minutes. If you did not ask for it, ignore this e-mail."
     section = ReportSection("Sign in", (text,))
     report = OperatorReport(
         f"Sign in to {app.settings.site_name}", (section,), f"{HOME}/sign-in/{token}", "Sign in"

@@ -27,12 +27,12 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 PATH = "/admin/sources"
 RUNS_SHOWN = 10
 MESSAGES = {
-    "added": "Added. It will be polled {timing.polls}.",
-    "changed": "Saved. If you changed what the source reads, it is back-filled like a new one.",
+    "added": "Added. The source will be polled {timing.polls}.",
+    "changed": "Saved. If you changed what the source reads, its recent papers are fetched again.",
     "paused": "Paused.",
-    "resumed": "Resumed. It will be polled {timing.polls}.",
-    "removed": "Removed. Its papers remain. To continue it, add it again under the same name.",
-    "polling": "It is being polled. Reload the page in a moment to see the result.",
+    "resumed": "Resumed. The source will be polled {timing.polls}.",
+    "removed": "Removed. Its papers remain. To read the source again, add it under the same name.",
+    "polling": "The source is being polled. Reload the page in a moment to see the result.",
 }
 
 
@@ -50,7 +50,7 @@ def add_source(
     address: Text = "",
     action: Text = "",
 ) -> Response:
-    """Add a source, or try it. `address` is the URL of a feed, the categories of arXiv or one of its sets."""
+    """Add a source, or try it. `address` is a feed's URL, arXiv categories or an arXiv set."""
     app: Application = request.app.state.paperboy
     typed = {"name": name, "kind": kind, "address": address}
     trial = None
@@ -76,7 +76,7 @@ def _config(kind: str, address: str, before: dict[str, Any]) -> dict[str, Any]:
     Raise InvalidInput if it names no kind.
     """
     if kind not in source_kinds.POLLED:
-        raise InvalidInput("Choose what kind of source it is.", field="kind")
+        raise InvalidInput("Choose the kind of the source.", field="kind")
     if kind == SourceKind.FEED:
         return {"url": address.strip()}
     if kind == SourceKind.ARXIV_OAI:
@@ -108,7 +108,7 @@ def change_source(
     shown_name: Text = "",
     shown_address: Text = "",
 ) -> Response:
-    """Rename a source, or change what it reads, unless that was changed since the page showed it."""
+    """Rename a source, or change what it reads. Refuse if someone else has changed it in the meantime."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     try:

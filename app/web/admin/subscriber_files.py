@@ -27,7 +27,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/subscribers"
 SKIPPED_SHOWN = 200
-HOLDS = {"": None, "yes": True, "no": False}  # None: if no digest was ever sent
+HOLDS = {"": None, "yes": True, "no": False}  # None: if no digest has ever been sent
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ def ask_for_file(request: Request, operator: Importer) -> Response:
 
 @router.post(PATH + "/import")
 async def upload_file(request: Request, operator: Importer) -> Response:
-    """Keep a file until it is confirmed. The body is read only now that the operator is known."""
+    """Store a file until its import is confirmed. The body is read only after the operator is known."""
     app: Application = request.app.state.paperboy
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         return _upload_page(request, operator, "Choose a file.")

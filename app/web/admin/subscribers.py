@@ -170,7 +170,7 @@ def send_test(request: Request, operator: Sender, subscriber_id: Id, to: Text = 
         response = _page(request, operator, subscriber_id, problem=problem, to=to[:320], status=429)
         return with_retry_after(response, error)
     if outcome.code is None or outcome.code >= 400:
-        problem = f"The relay did not accept it: {outcome.code or ''} {outcome.reply}"
+        problem = f"The relay did not accept the test digest: {outcome.code or ''} {outcome.reply}"
         return _page(request, operator, subscriber_id, problem=problem, to=to[:320], status=502)
     return back_to(f"{PATH}/{subscriber_id}", "tested")
 
@@ -259,7 +259,7 @@ def change_address(
 def erase(request: Request, operator: Writer, subscriber_id: Id, sure: Text = "") -> Response:
     """Erase a subscriber, if the box that says so is checked."""
     if sure != "yes":
-        problem = "Check the box to erase this subscriber. It cannot be undone."
+        problem = "Check the box to erase this subscriber. This cannot be undone."
         return _page(request, operator, subscriber_id, problem=problem, status=422)
     api.erase_subscriber(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
     return back_to(PATH, "erased")

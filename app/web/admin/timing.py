@@ -1,4 +1,4 @@
-"""Say when the schedule does what an operator requested. The demo, which has none, says when it happens."""
+"""Say when the schedule does what an operator requested, or in the demo, which has none, how to go on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Timing(NamedTuple):
     """When waiting mails are sent, sources are polled and webhook events are sent, as the end of a sentence.
 
-    Messages refer to it, such as "It will be polled {timing.polls}."
+    Messages refer to these times, for example "The source will be polled {timing.polls}."
     """
 
     mails: str = "within a minute"

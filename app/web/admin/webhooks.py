@@ -28,8 +28,8 @@ MESSAGES = {
     "removed": "Removed.",
     "changed": "Saved.",
     "enabled": "Enabled. “Send failed events again” also sends the abandoned events.",
-    "disabled": "Disabled. It gets no more events.",
-    "resent": "They will be sent {timing.events}.",
+    "disabled": "Disabled. The webhook gets no more events.",
+    "resent": "The events will be sent {timing.events}.",
     "accepted": "The test event was accepted.",
 }
 

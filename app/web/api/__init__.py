@@ -3,8 +3,8 @@
 auth          keys, scopes and common parameters
 pagination    paginated lists
 problems      errors as problem+json
-etags         unchanged answers are not sent again; changes of an outdated version are refused
-idempotency   requests that are sent again are not carried out again
+etags         unchanged responses are not sent again; changes to an outdated version are refused
+idempotency   a repeated request is carried out only once
 values        strict parameters: days, numbers, booleans; unknown ones are errors
 audit_log     changes made by operators
 docs          the HTML documentation

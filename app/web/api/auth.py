@@ -35,7 +35,7 @@ def _now(request: Request) -> datetime:
 
 Paperboy = Annotated[Application, Depends(_application)]
 Id = Annotated[int, Path(ge=1, lt=2**31), FROM_URL]
-DeliveryId = Annotated[int, Path(ge=1, lt=2**63), FROM_URL]  # PostgreSQL has two kinds of integers
+DeliveryId = Annotated[int, Path(ge=1, lt=2**63), FROM_URL]  # a bigint; other ids are 32-bit integers
 AnyId = Annotated[int | None, Query(ge=1, lt=2**31), FROM_URL]
 Now = Annotated[datetime, Depends(_now)]
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]

@@ -87,7 +87,7 @@ def get_delivery(app: Paperboy, _key: CanRead, delivery_id: DeliveryId) -> Deliv
 
 @router.get("/{delivery_id}/mail", responses=problems.responses(404))
 def render_delivery(app: Paperboy, _key: CanRead, now: Now, delivery_id: DeliveryId) -> RenderedDelivery:
-    """Return a digest as it is sent, as HTML and as text. The links of its subscriber do not work."""
+    """Return a digest as it is sent, as HTML and as text. The subscriber's links in it do not work."""
     with app.db.read() as session:
         row = _get(session, delivery_id)
         digest = ledger.restored_digests(session, [delivery_id], app.snapshots).get(delivery_id)

@@ -25,14 +25,14 @@ IfMatch = Annotated[
         max_length=1000,
         pattern=r'^(\*|(W/)?"[!#-~]*"( *, *(W/)?"[!#-~]*")*)$',
         examples=['"5f2b8c3e"'],
-        description="The ETag of the representation that this change is for. If it has changed since: 412.",
+        description="The ETag of the representation that this change is for. If it is outdated: 412.",
     ),
 ]
 _IF_NONE_MATCH = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "description": "The ETag of the representation that the client has. If it is the same: 304.",
+    "description": "The ETag of the representation that the client has. If it is current: 304.",
     "schema": {"type": "string"},
 }
 
@@ -40,8 +40,8 @@ _IF_NONE_MATCH = {
 class Versioned(BaseModel):
     """A representation with an ETag, which does not cover the fields in `UNVERSIONED`.
 
-    These change while nobody edits the resource. Because the client would miss that, GET does not return
-    304 for a representation that has any.
+    These change while nobody edits the resource. Because the client would miss such a change, GET
+    does not return 304 for a representation with such fields.
     """
 
     UNVERSIONED: ClassVar[frozenset[str]] = frozenset()

@@ -18,7 +18,7 @@ class RemedyOut(BaseModel):
     """The action that resolves a finding, as the button on the first admin page does."""
 
     model_config = ConfigDict(from_attributes=True)
-    action: RemedyAction | None = Field(description="None: an operator has to choose one.")
+    action: RemedyAction | None = Field(description="Null if an operator has to choose an action.")
     subject: str = Field(description="The id or the edition that the action applies to.", examples=["3"])
 
 

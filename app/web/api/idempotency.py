@@ -32,7 +32,7 @@ REPLAYED = "Idempotency-Replayed"
 # Marks an operation, and its description, that refuses the header.
 REFUSED = {"x-idempotency-key": "refused"}
 MAX_CHARS = 200
-MAX_ANSWER = 100_000  # bytes; larger answers are those of previews and backtests, which change nothing
+MAX_ANSWER = 100_000  # bytes; only previews and backtests, which change nothing, have larger responses
 
 _PATTERN = rf'"?([!#-~]{{1,{MAX_CHARS}}})"?'  # as a structured string, or as it is
 _PARAMETER = {
@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 
 class SecretAnswer(BaseModel):
-    """An answer with a secret, which is not stored."""
+    """A response with a secret, which is not stored."""
 
 
 class Replay(Exception):
@@ -62,8 +62,8 @@ class Replay(Exception):
 def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datetime) -> None:
     """Claim the idempotency key of a request, if it has one. Raise Replay if it was carried out before.
 
-    Raise InvalidInput if the key is malformed or belongs to another request, or if the operation takes none;
-    or Conflict if that other request is running, or the answer is not stored.
+    Raise InvalidInput if the key is malformed or belongs to another request, or if the operation accepts no
+    key. Raise Conflict if the first attempt is still running, or if its response is not stored.
     """
     attempt = idempotency_keys.current.get()
     if attempt is None:
@@ -100,7 +100,7 @@ def _is_secret(scope: Scope) -> bool:
 
 
 class IdempotencyMiddleware:
-    """Store the answers to requests that have an idempotency key, or release the key if they fail."""
+    """Store the responses to requests with an idempotency key, or release the key if the request fails."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -137,7 +137,7 @@ class IdempotencyMiddleware:
         token = idempotency_keys.current.set(attempt)
         try:
             await self._app(scope, receive_hashed, send_stored)
-        except Exception:  # the server's own answer does not pass through here
+        except Exception:  # the server's own error response does not pass through here
             if not settled:
                 await run_in_threadpool(_settle, scope, attempt, 500, b"")
             raise
@@ -146,7 +146,7 @@ class IdempotencyMiddleware:
 
 
 def _settle(scope: Scope, attempt: Attempt, status: int, body: bytes) -> None:
-    """Store the answer, or release the key if the request failed. If that fails, the lease ends."""
+    """Store the response, or release the key if the request failed. If this fails too, the lease expires."""
     if not attempt.name:
         return
     app: Application = scope["app"].state.paperboy
@@ -158,7 +158,7 @@ def _settle(scope: Scope, attempt: Attempt, status: int, body: bytes) -> None:
                 text = None if _is_secret(scope) else body.decode()
                 idempotency_keys.store_answer(session, attempt, Answer(status, text))
     except SQLAlchemyError as error:
-        log.warning("the answer to a request with an idempotency key was not stored", error=str(error))
+        log.warning("the response to a request with an idempotency key was not stored", error=str(error))
 
 
 def install(api: FastAPI) -> None:

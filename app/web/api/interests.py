@@ -34,7 +34,7 @@ class HintOut(BaseModel):
     interest: str = Field(examples=["vison language modles"])
     message: str = Field(description="The hint in words; empty if there is none.")
     did_you_mean: str = Field(
-        description="The interest that was most likely meant. Both are searched for.",
+        description="The interest that was most likely meant. Both texts are searched for.",
         examples=["vision language models"],
     )
     missing_words: list[str] = Field(description="Words that no recent paper contains, if nothing matches.")

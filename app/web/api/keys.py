@@ -51,7 +51,7 @@ class NewKey(BaseModel):
     scopes: list[Scope] = Field(min_length=1, max_length=len(Scope), examples=[["read"]])
     days: Annotated[int, Field(ge=1, le=api_keys.MAX_DAYS), FROM_JSON] = Field(
         default=api_keys.DAYS,
-        description="Days until it expires. It never outlives the key of this request.",
+        description="Days until the key expires. It never outlives the key that creates it.",
     )
 
 
@@ -64,7 +64,7 @@ def list_keys(app: Paperboy, _key: CanRead) -> KeyList:
 
 @router.post("", status_code=201, responses=problems.responses(409))
 def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedKey:
-    """Create a key, with scopes that the key of this request also has. It does not outlive that key.
+    """Create a key. It can have only scopes of the key that creates it, and does not outlive that key.
 
     The names `cli` and those that end in `, by mail` are reserved.
     """
@@ -77,9 +77,9 @@ def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedK
 
 @router.post("/{key_id}/rotate", status_code=201, responses=problems.responses(404, 409))
 def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey:
-    """Replace a key by a new one with the same name and scopes. The old one works for one more day.
+    """Replace a key with a new one of the same name and scopes. The old one works for one more day.
 
-    The new one lasts as long as the old one did, but if another key requests this, no longer than that key.
+    The new key lasts as long as the old one did, but does not outlive the key that replaces it.
     """
     with app.db.write() as session:
         _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])

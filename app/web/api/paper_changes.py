@@ -32,7 +32,9 @@ class PaperChange(BaseModel):
     title: str | None = Field(None, examples=["Pigeons that Plan"], description=_NULL)
     abstract: str | None = Field(None, description=_NULL)
     tldr: str | None = Field(None, description=f"The summary in one sentence. {_NULL}")
-    authors: list[str] | None = Field(None, examples=[["Mei Tanaka"]], description=f"All of them. {_NULL}")
+    authors: list[str] | None = Field(
+        None, examples=[["Mei Tanaka"]], description=f"All authors, in order. {_NULL}"
+    )
     published_on: Day | None = Field(None, examples=["2026-11-20"], description=_NULL)
     url: str | None = Field(None, description=_NULL)
     pdf_url: str | None = Field(None, description=_NULL)
@@ -62,7 +64,7 @@ class MergeRequest(BaseModel):
 
 
 class SplitRequest(BaseModel):
-    """The part to split off: one of a merged row, the DOI, and the listings of a source."""
+    """The part to split off: a merged row, the DOI, or the listings of a source."""
 
     model_config = ConfigDict(extra="forbid")
     row_id: RowId | None = None

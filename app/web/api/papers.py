@@ -55,7 +55,7 @@ class PaperOut(BaseModel):
     hidden_at: datetime | None = Field(
         description="When an operator hid it. Hidden papers are not sent, and not on public pages."
     )
-    pinned_until: datetime | None = Field(description="Until then, it comes first in digests.")
+    pinned_until: datetime | None = Field(description="Until this time, the paper comes first in digests.")
 
 
 class ListingOut(BaseModel):

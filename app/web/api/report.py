@@ -39,6 +39,6 @@ def get_report(
 ) -> ReportOut:
     """Return what was sent on a day and what was not, with the reasons, mail, changes and papers.
 
-    What needs attention, and the states of subscribers and sources, are those of now.
+    The findings and the states of subscribers and sources are the current ones.
     """
     return ReportOut.model_validate(daily_report.build(app, now, day))

@@ -1,4 +1,4 @@
-"""The settings in effect, without secrets. They are changed in the environment, for the next start."""
+"""The settings in effect, without secrets. To change them, set them in the environment and restart."""
 
 from __future__ import annotations
 

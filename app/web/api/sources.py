@@ -59,7 +59,7 @@ class NewSource(BaseModel):
 
 
 class SourceChange(BaseModel):
-    """Changes to a source. After a change of configuration, it is back-filled like a new source."""
+    """Changes to a source. If its configuration changes, its recent papers are fetched again."""
 
     model_config = ConfigDict(extra="forbid")
     name: str | None = None
@@ -138,7 +138,7 @@ def list_sources(app: Paperboy, _key: CanRead) -> SourceList:
 
 @router.post("", status_code=201, responses=problems.responses(409))
 def add_source(app: Paperboy, key: CanWrite, now: Now, body: NewSource) -> SourceOut:
-    """Add a source. It is first polled within minutes, and earlier days are back-filled."""
+    """Add a source. Its first poll, within minutes, also fetches the papers of the days before."""
     with app.db.write() as session:
         source = source_registry.add(session, body.name, body.kind, body.config, now)
         audit_log.record(session, key.name, "source.add", source.name, now, kind=source.kind)
@@ -197,7 +197,7 @@ def change_source(
 
 @router.delete("/{source_id:int}", status_code=204, responses=problems.responses(404, 412))
 def remove_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, if_match: IfMatch = None) -> None:
-    """Remove a source. Its papers and their votes remain. If it is added again by name, it continues."""
+    """Remove a source. Its papers and votes remain. If you add it again, it is read from the beginning."""
     with app.db.write() as session:
         source = source_registry.get_for_update(session, source_id)
         require_match(if_match, _to_out(source))

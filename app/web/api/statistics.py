@@ -59,14 +59,14 @@ class Statistics(BaseModel):
     subscribers: dict[SubscriberState, int] = Field(examples=[{"active": 1000, "pending": 12}])
     changes: dict[str, int] = Field(
         examples=[{"confirmed": 12, "unsubscribed": 3}],
-        description="How often subscribers signed up, confirmed, unsubscribed or bounced in the last days.",
+        description="How often subscribers signed up, confirmed, left or bounced in the last `days` days.",
     )
     interests: int = Field(description="Distinct interests of all subscribers.")
     papers: int
     papers_per_day: list[DayCount] = Field(
         description="The number of papers on each of the latest days with papers."
     )
-    digests: dict[DeliveryState, int] = Field(description="Digests due in the last days, by state.")
+    digests: dict[DeliveryState, int] = Field(description="Digests due in the last `days` days, by state.")
     digest_lateness_seconds: float = Field(description="How long the oldest overdue digest has been waiting.")
     sources: int
     sources_failing: int
@@ -121,7 +121,7 @@ def get_rates(
 
 
 class DayOut(BaseModel):
-    """The subscribers to whom something happened on a UTC day. Each counts once."""
+    """The number of subscribers with each kind of event on a UTC day. Each counts once per kind."""
 
     day: date
     joined: int = Field(description="Confirmed, were added or imported, or came back.")
@@ -142,7 +142,7 @@ _EVENTS = {
 def get_days(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 30
 ) -> list[DayOut]:
-    """Return who joined and left, and whose mail bounced or was a complaint, by UTC day, newest first."""
+    """Return the numbers of subscribers who joined, left, bounced or complained, by UTC day, newest first."""
     last = [now.date() - timedelta(days=back) for back in range(days)]
     with app.db.read() as session:
         counts = subscribers.count_by_day(session, _EVENTS, datetime.combine(last[-1], time(), UTC))
@@ -171,7 +171,7 @@ def get_notices(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 30,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> NoticeList:  # fmt: skip
-    """Return who complained in the last days, and whose mails bounced."""
+    """Return who complained in the last `days` days, and whose mails bounced."""
     with app.db.read() as session:
         notices = rates.newest_notices(session, now, days, limit)
     return NoticeList(items=[NoticeOut.model_validate(notice) for notice in notices])

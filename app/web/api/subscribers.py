@@ -62,7 +62,7 @@ class PreferencesPatch(BaseModel):
     min_papers: Integer | None = Field(
         default=None,
         examples=[1],
-        description="If there are fewer papers, the digest is skipped and they wait for the next one.",
+        description="With fewer papers, the digest is skipped, and the papers are kept.",
     )
     max_papers: Integer | None = Field(default=None, examples=[10])
     when_empty: EmptyDigestPolicy | None = None
@@ -105,8 +105,8 @@ class SubscriberPatch(PreferencesPatch):
     )
     email_confirmed: bool = Field(
         default=False,
-        description="The owner confirmed the new address elsewhere: change it at once. This also needs the "
-        "`send` scope.",
+        description="The owner has confirmed the new address elsewhere: change it at once. This also needs "
+        "the `send` scope.",
     )
 
 
@@ -267,7 +267,7 @@ def change_subscriber(
 def change_address(
     session: Session, key: ApiKeyIdentity, subscriber_id: int, email: str, now: datetime, *, confirmed: bool
 ) -> None:
-    """Change an address at once if it is `confirmed`, otherwise ask its owner and that of the old one."""
+    """Change an address at once if it is `confirmed`. Otherwise, ask the owners of both to confirm."""
     if not confirmed:
         subscribers.request_change_by_operator(session, subscriber_id, email, now)
         audit_log.record(session, key.name, "subscriber.request_address", subscriber_id, now)

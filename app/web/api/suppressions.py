@@ -34,7 +34,7 @@ class SuppressionOut(BaseModel):
     reason: str = Field(examples=["bounced: 5.1.1 no such user"])
     since: datetime
     email: str = Field(
-        description="Empty if it is no subscriber's address, for example after an erasure.",
+        description="Empty if no subscriber has this address, for example after an erasure.",
         examples=["alice@example.org"],
     )
     receiver: str = Field(description="The provider or domain, empty without the address.")
@@ -63,13 +63,14 @@ def list_suppressions(
         str | None, Query(max_length=320, description="Only this address, if it is suppressed.")
     ] = None,
     reason: Annotated[
-        str, Query(max_length=200, description="Only entries whose reason contains this.", examples=["spam"])
+        str,
+        Query(max_length=200, description="Only entries whose reason contains this text.", examples=["spam"]),
     ] = "",
 ) -> Page[SuppressionOut]:
     """List the suppressed addresses, oldest first.
 
-    Only hashes are stored. To find the addresses of a page, those of all subscribers are hashed. This takes
-    about half a second for 200,000 subscribers. With `email`, it is not needed.
+    Only hashes are stored. To find the addresses of a page, the addresses of all subscribers are hashed. This
+    takes about half a second for 200,000 subscribers, but is not needed with `email`.
     """
     with app.db.read() as session:
         if email is not None:

@@ -39,7 +39,7 @@ class WebhookOut(Versioned):
     include_addresses: Addresses
     created_at: datetime
     accepted_at: datetime | None = Field(description="When it last accepted an event.")
-    disabled_at: datetime | None = Field(description="Since when no events are sent; null if it is enabled.")
+    disabled_at: datetime | None = Field(description="When the webhook was disabled; null if it is enabled.")
     error: str = Field(description="Why the last attempt failed; empty if it did not.", examples=[""])
     messages: dict[WebhookState, int] = Field(description="The number of its stored events by state.")
 
@@ -87,7 +87,7 @@ class MessageOut(BaseModel):
     attempts: int
     attempted_at: datetime | None
     next_attempt_at: datetime | None
-    status: int | None = Field(description="The status of the last answer.", examples=[204])
+    status: int | None = Field(description="The HTTP status of the last response.", examples=[204])
     error: str
 
 
@@ -216,7 +216,7 @@ def _record(session: Session, key: ApiKeyIdentity, change: str, row: WebhookEndp
 
 
 def _to_out(session: Session, row: WebhookEndpoint, key: ApiKeyIdentity) -> WebhookOut:
-    """Return a webhook without its secrets: its URL may contain one, which only those who may write see."""
+    """Return a webhook without its secret. The URL may contain one too: only keys that may write get it."""
     url = row.url if Scope.WRITE in key.scopes else webhook_endpoints.origin(row.url)
     counts = webhook_endpoints.count_by_state(session, row.id or 0)
     return WebhookOut.model_validate(row.model_dump() | {"url": url, "messages": counts})

@@ -33,8 +33,8 @@ class JobCountOut(BaseModel):
     job: str = Field(examples=["send"])
     state: Literal["waiting", "running", "failed"]
     count: int = Field(examples=[1])
-    since: datetime = Field(description="When the oldest of them came into this state.")
-    newest: datetime = Field(description="When the newest of them came into this state.")
+    since: datetime = Field(description="When the oldest of these jobs entered this state.")
+    newest: datetime = Field(description="When the newest of these jobs entered this state.")
 
 
 class Fleet(BaseModel):

@@ -38,7 +38,7 @@ ON_DAY = 50  # papers per page
 IN_WEEK = 50  # papers
 RELATED = 5  # papers
 MAX_PAGE = 100_000
-# Not longer, because proxies continue to serve the picture of a paper that was hidden.
+# Not longer, because proxies keep serving the picture of a hidden paper.
 FOR_A_WEEK = "public, max-age=604800, immutable"
 _WEEK = re.compile(r"(\d{4})-W(\d{2})", re.ASCII)
 _WITHDRAWN = ErrorPage(
@@ -81,7 +81,7 @@ def _build_paper(request: Request, number: int) -> Response:
 
 @router.get("/paper/{number}/picture")
 def paper_picture(request: Request, number: str, v: str = "") -> Response:
-    """Return the stored copy of a paper's picture. `v` is its version, with which it may be cached."""
+    """Return the stored copy of a paper's picture. With its version `v`, the response may be cached."""
     app: Application = request.app.state.paperboy
     picture = None
     if app.settings.pictures:

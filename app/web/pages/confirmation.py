@@ -52,7 +52,7 @@ def confirm(request: Request, grant: Confirm) -> Response:
 
 @router.get("/decline/{token}")
 def ask_decline(request: Request, grant: Decline) -> Response:
-    """Ask whether to decline the sign-up. If it was already declined, offer to allow sign-ups again."""
+    """Ask whether to decline the sign-up. If it has already been declined, offer to allow sign-ups again."""
     with db(request).read() as session:
         declined = subscribers.is_declined(session, grant.argument)
     return _decline_page(request, "declined" if declined else "")
@@ -84,7 +84,7 @@ def ask_address(request: Request, grant: ConfirmAddress) -> Response:
 def confirm_address(
     request: Request, grant: ConfirmAddress, later: BackgroundTasks, email: Text = ""
 ) -> Response:
-    """Confirm with one of both addresses. With the second one, the address changes."""
+    """Confirm a change from one of the two addresses. The second confirmation changes the address."""
     now = clock.utcnow()
     with db(request).write() as session:
         link = grant.subscriber_id, grant.argument

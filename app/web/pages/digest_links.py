@@ -1,7 +1,7 @@
 """The pages that a digest links to, besides feedback and leaving.
 
-A digest may be forwarded, so these pages never change anything. To change a subscription takes a link from a
-requested e-mail.
+A digest may be forwarded, so these pages never change anything. Changing a subscription takes a link
+that is e-mailed on request.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _build_day(request: Request, day: date, now: datetime) -> CachedResponse:
         listed = paper_cards.papers_of_day(session, day, MAX_ENTRIES, now)
         if not listed.total:
             raise NotFound(f"No paper was listed on {day_text}.")
-        description, path = f"The papers of {day_text}, most votes first.", f"/day/{day}"
+        description, path = f"The papers from {day_text}, most votes first.", f"/day/{day}"
         info = FeedInfo(day_text, description, f"{path}/feed", path, ranked=True)
         return _build_feed(request, session, info, [_card_item(card, day) for card in listed.cards], now)
 
@@ -103,14 +103,14 @@ def own_feed(request: Request, grant: Own) -> Response:
     limits: Capacity = request.app.state.capacity
     with limits.searches.take(), app.db.read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
-        info = FeedInfo("your papers", "The papers of your digests.", request.url.path.removesuffix(".json"))
+        info = FeedInfo("your papers", "The papers in your digests.", request.url.path.removesuffix(".json"))
         pauses = ledger.pauses(session)
         delivered = [  # later digests contain the papers of undelivered ones
             delivery
             for delivery in subscribers.history(session, subscriber.id or 0, MAX_DIGESTS)
             if delivery.due_at <= now
             and delivery.state not in ledger.UNDELIVERED
-            and not ledger.hold_reason(pauses, delivery)  # nobody sees it before it is approved
+            and not ledger.hold_reason(pauses, delivery)  # nobody sees a digest before it is approved
         ]
         digests = ledger.restored_digests(session, [delivery.id for delivery in delivered], app.snapshots)
         hidden = canonical_rows.hidden(session)
@@ -126,7 +126,7 @@ def own_feed(request: Request, grant: Own) -> Response:
 
 
 def _build_trending(request: Request, now: datetime) -> CachedResponse:
-    info = FeedInfo("trending papers", "The most discussed papers of the last days.", "/feed")
+    info = FeedInfo("trending papers", "The most discussed papers from the last few days.", "/feed")
     with _app(request).db.read() as session:
         items = [
             _card_item(card, day)
@@ -151,11 +151,11 @@ def _build_interest(request: Request, text: str, now: datetime) -> CachedRespons
         if isinstance(edition.digest, Digest)
         for item in _digest_items(edition.digest, edition.at)
     ]
-    description = "Papers of the last two weeks that match, each with the reason."
+    description = "Papers from the last two weeks that match, each with the reason."
     home, query = "/search?" + urlencode({"q": text}), "?" + urlencode({"interest": text})
     info = FeedInfo(text, description, "/feed", home, query)
     with app.db.read() as session:
-        # Votes as of now, as in the feed of trending papers. The editions show those of their own days.
+        # Use the current votes, as in the feed of trending papers. The editions have those of their own days.
         papers = paper_views.by_ids(session, {item.item.paper_id for item in items})
         trends = {card.paper.id: card.trend.words for card in paper_cards.cards(papers, now)}
         items = [

@@ -194,7 +194,7 @@ def send_link(request: Request, later: BackgroundTasks, email: Text = "", proof:
 def _challenge(
     request: Request, action: str, email: str, proof: str, fields: Sequence[tuple[str, str]]
 ) -> Response | None:
-    """Count the form before anything is stored or sent. Return a page with a challenge if it needs one.
+    """Count the form before anything is stored or sent. Return a page with a challenge if one is needed.
 
     The page submits the form again: by script after a proof of work, or by a button after a pause.
     """

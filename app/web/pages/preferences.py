@@ -172,7 +172,7 @@ def pause_from_preferences(request: Request, grant: Change, until: Text = "", ac
 
 @router.post("/preferences/{token}/first")
 def send_first_digest(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    """Send a new subscriber's first digest now. The ledger has one row for today, so it is sent once."""
+    """Send a new subscriber's first digest now. The ledger has one row per day, so it is sent once."""
     app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
     capacity.first_digest_limit.hit(visitor(request))
@@ -202,7 +202,7 @@ def resubscribe(request: Request, grant: Change) -> Response:
 def mail_address_change(
     request: Request, grant: Change, later: BackgroundTasks, email: Text = ""
 ) -> Response:
-    """Ask the owner of the old address to confirm. The response does not depend on who has the new one."""
+    """Ask the owner of the old address to confirm. Do not reveal whether the new address is known."""
     try:
         _mail_later(
             request,

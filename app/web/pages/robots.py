@@ -23,7 +23,7 @@ from app.web.http_cache import CachedResponse, ResponseCache
 router = APIRouter(include_in_schema=False)
 
 MAX_URLS = 50_000  # of a sitemap: the limit of the protocol
-MAX_PARTS = 50_000  # also of an index
+MAX_PARTS = 50_000  # sitemaps of an index: the same limit
 HOURLY = {"Cache-Control": "public, max-age=3600"}
 # Searches and feeds for interests are expensive, and their papers have their own pages. The rest is for
 # machines. Signed links are not listed here: a crawler that may not fetch a link does not see its noindex
@@ -44,7 +44,7 @@ def robots(request: Request) -> Response:
 
 @router.get("/sitemap.xml")
 def sitemap_index(request: Request) -> Response:
-    """List the sitemaps: one of the days and weeks, and one for each MAX_URLS ids of papers."""
+    """List the sitemaps: one for the days and weeks, and one for each MAX_URLS paper ids."""
     return _cached(request, _index)
 
 
@@ -56,7 +56,7 @@ def sitemap_of_days(request: Request) -> Response:
 
 @router.get("/sitemap/papers-{part}.xml")
 def sitemap_of_papers(request: Request, part: Annotated[int, Path(ge=0, le=MAX_PARTS)]) -> Response:
-    """List the public papers of a part."""
+    """List the public papers in one part of the sitemap."""
     return _cached(request, partial(_papers, part=part))
 
 

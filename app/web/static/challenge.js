@@ -17,7 +17,7 @@ const derive = async (counter) => {
   return hex(await crypto.subtle.deriveBits(pbkdf2, key, parameters.keyLength * 8));
 };
 
-// Several at once: the browser derives them in threads of its own, so the page stays responsive.
+// Try several keys at once: the browser derives them in its own threads, so the page stays responsive.
 const solve = async (progress) => {
   const lanes = Math.min(navigator.hardwareConcurrency || 2, 8);
   for (let start = 0; ; start += lanes) {
@@ -28,7 +28,7 @@ const solve = async (progress) => {
   }
 };
 
-// Browsers offer WebCrypto only to pages over HTTPS and from this machine. Without it, the pause is left.
+// Browsers offer WebCrypto only to pages over HTTPS and from this machine. Without WebCrypto, only the pause remains.
 if (globalThis.crypto?.subtle) {
   const show = (working) => {
     form.querySelector("[data-working]").hidden = !working;

@@ -34,7 +34,7 @@ const markProblem = (field, name, properties) => {
   field.setAttribute("aria-describedby", paragraph.id);
   return paragraph;
 };
-// Show the errors in a preview. Interests are found by their text, since they may have changed meanwhile.
+// Show the errors in a preview. Interests are found by their text, because they may have changed in the meantime.
 document.addEventListener("htmx:afterSwap", () => {
   const problems = [...document.querySelectorAll(".mistaken li")];
   document.querySelectorAll("[data-lines] .line:not(.heads)").forEach((line, index) => {
