@@ -77,7 +77,7 @@ async def _body(request: Request, _caller: Annotated[api_keys.ApiKeyIdentity, De
 def _verify_signature(
     request: Request, provider: str, settings: Settings, body: bytes, now: datetime
 ) -> None:
-    """Raise HTTPException if signatures of the provider are verified and this one is not valid."""
+    """Raise HTTPException if the provider's signatures are verified and this one is not valid."""
     try:
         match provider:
             case "ses" if settings.sns_topics:

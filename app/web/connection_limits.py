@@ -119,9 +119,7 @@ def protocol(most: int) -> type[GuardedProtocol]:
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit for open descriptors to the hard limit or MAX_DESCRIPTORS, and return it.
-
-    The lower of the two applies."""
+    """Raise the soft limit for open descriptors to the hard limit, up to MAX_DESCRIPTORS, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < target:
@@ -131,7 +129,7 @@ def raise_descriptor_limit() -> int:
 
 
 def places(descriptors: int, smtp_connections: int) -> tuple[int, int]:
-    """Return the connection limit, and the backlog of connections that wait to be accepted."""
+    """Return the connection limit and the backlog, the number of connections that may be accepted at once."""
     free = descriptors - RESERVED - smtp_connections
     most = max(LEAST_CONNECTIONS, min(MAX_CONNECTIONS, free * 4 // 5))
     return most, min(MAX_BACKLOG, most // 4)

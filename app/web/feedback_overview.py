@@ -49,6 +49,6 @@ def overview(session: Session, subscriber_id: int) -> FeedbackOverview:
 
 
 def followed_authors(names: Iterable[str], interests: Iterable[Interest]) -> list[str]:
-    """Return the `names` that the subscriber follows: those for which an interest names only this author."""
+    """Return those of `names` for whom there is an interest such as `author:"Ada Lovelace"`."""
     texts = {interest.text.casefold() for interest in interests}
     return [name for name in names if query_language.query_for("author", name).casefold() in texts]

@@ -145,7 +145,7 @@ def test_code_of_a_liked_paper(app: Application, mail_server: MailServer) -> Non
     assert news(app, HOUR + DAY) == (WITH_CODE,)
     assert news(app, HOUR + 2 * DAY) == ()
     text, html = parts(mail_server)[1]
-    assert f"“{AGENTS}” has code now:\n{CODE}" in text
+    assert f"“{AGENTS}” now has code:\n{CODE}" in text
     assert f'href="{CODE}"' in html
 
 

@@ -131,7 +131,11 @@ BUTTONS = {
         "Send them again", Scope.SEND, RETRIED, _retry_failed, "Look at the relay’s replies first."
     ),
     RemedyAction.REPLACE_KEY: Button(
-        "Replace it", Scope.WRITE, "", _replace_key, "If it is not used any more, revoke it on the Keys page."
+        "Replace it",
+        Scope.WRITE,
+        "",
+        _replace_key,
+        "If the key is no longer used, revoke it on the Keys page.",
     ),
     RemedyAction.REVOKE_KEY: Button(
         "Revoke it",

@@ -45,7 +45,7 @@ class UpdateOut(BaseModel):
     kind: UpdateKind
     paper_id: int
     title: str
-    url: str = Field(description="The page of the paper or, if it has code now, of the code.")
+    url: str = Field(description="The paper's page or, if the paper now has code, the code's page.")
 
 
 class PreviewResponse(BaseModel):

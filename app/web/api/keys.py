@@ -79,7 +79,8 @@ def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedK
 def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey:
     """Replace a key with a new one of the same name and scopes. The old one works for one more day.
 
-    The new key lasts as long as the old one did, but does not outlive the key that replaces it.
+    The new key lasts as long as the old one did. If another key requests this, the new key does not outlive
+    that key.
     """
     with app.db.write() as session:
         _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])

@@ -59,7 +59,7 @@ class NewSource(BaseModel):
 
 
 class SourceChange(BaseModel):
-    """Changes to a source. If its configuration changes, its recent papers are fetched again."""
+    """Changes to a source. After a change of configuration, papers are fetched as from a new source."""
 
     model_config = ConfigDict(extra="forbid")
     name: str | None = None
@@ -138,7 +138,7 @@ def list_sources(app: Paperboy, _key: CanRead) -> SourceList:
 
 @router.post("", status_code=201, responses=problems.responses(409))
 def add_source(app: Paperboy, key: CanWrite, now: Now, body: NewSource) -> SourceOut:
-    """Add a source. Its first poll, within minutes, also fetches the papers of the days before."""
+    """Add a source. Its first poll, within minutes, also fetches earlier papers."""
     with app.db.write() as session:
         source = source_registry.add(session, body.name, body.kind, body.config, now)
         audit_log.record(session, key.name, "source.add", source.name, now, kind=source.kind)

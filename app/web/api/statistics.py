@@ -59,7 +59,7 @@ class Statistics(BaseModel):
     subscribers: dict[SubscriberState, int] = Field(examples=[{"active": 1000, "pending": 12}])
     changes: dict[str, int] = Field(
         examples=[{"confirmed": 12, "unsubscribed": 3}],
-        description="How often subscribers signed up, confirmed, left or bounced in the last `days` days.",
+        description="Events of subscribers in the last `days` days, such as confirmations, by kind.",
     )
     interests: int = Field(description="Distinct interests of all subscribers.")
     papers: int
@@ -142,7 +142,7 @@ _EVENTS = {
 def get_days(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 30
 ) -> list[DayOut]:
-    """Return the numbers of subscribers who joined, left, bounced or complained, by UTC day, newest first."""
+    """Count who joined, who left, whose mail bounced and who complained, by UTC day, newest first."""
     last = [now.date() - timedelta(days=back) for back in range(days)]
     with app.db.read() as session:
         counts = subscribers.count_by_day(session, _EVENTS, datetime.combine(last[-1], time(), UTC))

@@ -62,7 +62,7 @@ class PreferencesPatch(BaseModel):
     min_papers: Integer | None = Field(
         default=None,
         examples=[1],
-        description="With fewer papers, the digest is skipped, and the papers are kept.",
+        description="With fewer papers, the digest is skipped, and the papers are kept for the next one.",
     )
     max_papers: Integer | None = Field(default=None, examples=[10])
     when_empty: EmptyDigestPolicy | None = None

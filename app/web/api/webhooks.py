@@ -172,7 +172,7 @@ def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Web
 
 @router.post("/{webhook_id}/test", responses=problems.responses(404))
 def test_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> MessageOut:
-    """Send the event `webhook.test` now, once, and return the outcome. A disabled webhook also gets it."""
+    """Send a `webhook.test` event now, once, even to a disabled webhook, and return the outcome."""
     with app.db.write() as session:
         _record(session, key, "test", webhook_endpoints.get(session, webhook_id), now)
     return _message_out(webhooks.send_test(app, webhook_id, now))

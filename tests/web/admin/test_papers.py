@@ -65,7 +65,7 @@ def test_page_says_who_was_sent_it(app: Application, sign_in: Callable[..., Desk
     assert "Digests with it: 1 pending" in page
     assert f'/admin/subscribers/1?paper={papers[0]}#explain"' in page
     assert "2611.00001" in page
-    assert "It was in no digest." in sign_in().get(f"/admin/papers/{papers[1]}").text
+    assert "It has not been in any digest." in sign_in().get(f"/admin/papers/{papers[1]}").text
     assert sign_in().get("/admin/papers/99").status_code == 404
 
 
