@@ -9,7 +9,7 @@ webhook_signatures  PURE: verify the signatures of SNS, SendGrid and Mailgun
 sns_certificates    fetch and cache the certificates of Amazon SNS
 provider_formats    PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON
 soft_bounce_score   PURE: decide when soft bounces suppress an address
-rates               count bounces and complaints by receiver, pause sending at too many complaints
+rates               count bounces and complaints by receiver, pause sending if there are too many complaints
 recording           record bounces and complaints, suppress addresses
 imap_mailbox        notices in an IMAP mailbox
 folder              notices that a mail server writes into a folder

@@ -60,7 +60,7 @@ class Folder:
             (self._incoming / name).unlink(missing_ok=True)
 
     def set_aside(self, names: Sequence[str]) -> None:
-        """Move files that an operator should look at."""
+        """Set aside files that an operator should look at."""
         for name in names:
             target = self._path / ("cur" if self._maildir else SET_ASIDE)
             target /= f"{name}:2,F" if self._maildir else name
@@ -74,5 +74,5 @@ class Folder:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Open a file without following symbolic links or blocking on a pipe: others may write to the folder."""
+    """Open a file without following symlinks or blocking on a pipe: other users may write files here."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -75,9 +75,10 @@ def _begins_a_mail(lines: Sequence[str], number: int) -> bool:
 
 
 def recipient_diagnostics(text: str, ours: Collection[str]) -> list[RecipientDiagnostic]:
-    """Return the recipients in order, each with the text up to the next one.
+    """Return the recipients in order, each with the text up to the next recipient.
 
-    `ours` are the addresses to which the notice was sent. They sent the returned message and are skipped.
+    `ours` are the addresses to which the notice was sent. The returned message came from them, so they are
+    skipped.
     """
     lines_by_address: dict[str, list[str]] = {}
     current: list[str] = []

@@ -27,7 +27,7 @@ _ERRORS = (ImapToolsError, imaplib.IMAP4.error, OSError)
 
 
 class _Plain(imaplib.IMAP4):
-    """A connection that is watched from the moment it opens, since the server may delay its greeting."""
+    """A connection that is watched from the moment it opens, because the server may delay its greeting."""
 
     def __init__(self, watch: Watch, *address: Any, **options: Any) -> None:
         self._watch = watch
@@ -103,12 +103,12 @@ class Mailbox:
         return self._do(lambda box: box.uids(AND(flagged=False, deleted=False)))[:limit]
 
     def fetch(self, name: str) -> bytes | None:
-        """Return at most MAX_BYTES of a message, or None if it no longer exists. It is not marked as read."""
+        """Return at most MAX_BYTES of a message, or None if it no longer exists. Do not mark it as read."""
         _, parts = self._do(lambda box: box.client.uid("FETCH", name, f"(BODY.PEEK[]<0.{MAX_BYTES}>)"))
         return next((bytes(part[1]) for part in parts if isinstance(part, tuple)), None)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Delete processed messages. With UIDPLUS, keep those that other clients marked as deleted."""
+        """Delete processed messages. With UIDPLUS, keep messages that other clients marked as deleted."""
         if not names:
             return
         self._command("STORE", ",".join(names), "+FLAGS.SILENT", r"(\Deleted)")

@@ -89,7 +89,7 @@ class _Parser:
         inner: tuple[Part, ...] = ()
         if kind.startswith("multipart/") and depth:
             boundary = parameters.get("boundary", "").encode("utf-8", "replace")
-            if not boundary:  # guess: use the first line that looks like one
+            if not boundary:  # guess: use the first line that looks like a boundary
                 lines = (line.strip() for line in body[:10_000].split(b"\n"))
                 boundary = next((line[2:] for line in lines if line.startswith(b"--") and len(line) > 8), b"")
             inner = self._parse_all(_between(body, boundary), depth - 1) if boundary else ()
@@ -147,7 +147,7 @@ def _decode_word(match: re.Match[str]) -> str:
 
 
 def _between(body: bytes, boundary: bytes) -> list[bytes]:
-    """Return the texts between boundary lines. Ignore white space around them; the last may be missing."""
+    """Return the texts between boundary lines. Ignore white space around each; the last may be missing."""
     sections: list[list[bytes]] = []
     mark, end = b"--" + boundary, b"--" + boundary + b"--"
     for line in body.split(b"\n"):

@@ -1,7 +1,7 @@
 """PURE. Parse a message into notices: the recipient, the reason, and whether the failure is permanent.
 
 Understands delivery status notices (RFC 3464), feedback reports (RFC 5965), automatic replies (RFC 3834) and
-free text. A notice does not prove which of our messages it is about: see `events.find_delivery`.
+free text. A notice does not prove which of our messages it is about: see `recording.find_delivery`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Kind(StrEnum):
     DELIVERED = "delivered"
     COMPLAINT = "complaint"  # the subscriber marked the message as spam
     OPT_OUT = "opt-out"  # the subscriber does not want any more mail
-    REPORT = "report"  # about authentication and the like, not from the subscriber
+    REPORT = "report"  # for example about authentication; not from the subscriber
     VACATION = "vacation"  # an automatic reply
     UNKNOWN = "unknown"  # not recognised as a notice
 
@@ -61,13 +61,13 @@ class Notice:
     hard: bool | None = None  # None: not a bounce
     diagnostic: str = ""
     reported: str = ""  # Action field (RFC 3464), or the type of a feedback report
-    return_paths: tuple[str, ...] = ()  # those that look like ours, most trusted first
+    return_paths: tuple[str, ...] = ()  # return paths that look like ours, most trusted first
     message_id: str = ""  # of the returned message
     action: Action = Action.IGNORE
 
 
 def parse(raw: bytes) -> tuple[Notice, ...]:
-    """Parse a message into one notice per recipient. Return one of kind UNKNOWN if it is not a notice."""
+    """Parse a message into one notice per recipient, or into one UNKNOWN notice if it is not recognised."""
     mail = mime_parser.parse(raw)
     notices = _parse_mail(mail, 3) or (Notice(Kind.UNKNOWN),)
     returned = _returned_mail(mail)
@@ -172,7 +172,7 @@ def _parse_delivery_report(mail: Part) -> tuple[Notice, ...]:
 
 
 def _diagnostic_limit(recipients: int) -> int:
-    """Return the number of characters to read per recipient. Classifying 1,000 takes up to 20 ms."""
+    """Return the characters to read per recipient. Classifying 1,000 characters takes up to 20 ms."""
     return MAX_READ // min(max(recipients, 1), free_text.MAX_RECIPIENTS)
 
 
@@ -188,7 +188,7 @@ def _group_notice(group: dict[str, list[str]], recipient: str, context: str, lim
     """Build a notice from a group of fields. `context` is the free text about its recipient."""
     action = group.get("action", [""])[0].strip().lower().partition(" ")[0]
     status = responses.status_in(group.get("status", [""])[0])
-    # A diagnostic is the reporting server's own text, or a reply of the next server, which it quotes.
+    # A diagnostic is the reporting server's own text, or its quotation of the next server's reply.
     value = " ".join(group.get("diagnostic-code", []))
     prefix = re.match(r"\s{0,20}([\w-]{1,20})\s{0,20};\s{0,20}", value)
     diagnostic = value[prefix.end() :] if prefix else value
@@ -234,7 +234,7 @@ _FROM_A_DAEMON = re.compile(r"mailer-daemon|post_?master|mail delivery|mdaemon",
 
 
 def _parse_automatic_reply(mail: Part) -> tuple[Notice, ...]:
-    """Parse an automatic reply (RFC 3834), unless it is a bounce that a mail server marked as one."""
+    """Parse an automatic reply (RFC 3834), unless it is a bounce that a mail server marked as automatic."""
     subject = mail.header("subject")
     automatic = mail.header("auto-submitted").lower().startswith("auto-replied") or any(
         mail.header(name)
@@ -269,7 +269,7 @@ def _parse_free_text(mail: Part) -> tuple[Notice, ...]:
         recipients = failed or [diagnostic.recipient for diagnostic in diagnostics] or [""]
         diagnostics = [free_text.RecipientDiagnostic(recipients[0], text)]
     delayed = bool(_DELAYED.search(mail.header("subject")) or _ONLY_DELAYED.search(text))
-    context = text if len(diagnostics) == 1 else ""  # otherwise, it is about other recipients, too
+    context = text if len(diagnostics) == 1 else ""  # otherwise, the text is about other recipients, too
     limit = _diagnostic_limit(len(diagnostics))
     notices = []
     for diagnostic in diagnostics:

@@ -86,7 +86,7 @@ def read(context: BounceContext, now: datetime) -> Counter[str]:
 def _open_sources(
     context: BounceContext, now: datetime, stack: ExitStack, errors: list[tuple[str, Exception]]
 ) -> Iterator[tuple[NoticeSource, Sequence[str]]]:
-    """Yield each source with its pending messages. If one cannot be opened, add it to `errors`."""
+    """Yield each source with its pending messages. If a source cannot be opened, add to `errors`."""
     sources: list[AbstractContextManager[NoticeSource]] = []
     if context.settings.bounce_mailbox:
         sources.append(bounces.Mailbox(context.settings.bounce_mailbox, stopping=context.stopping))
@@ -108,7 +108,7 @@ def _process_source(
     names: Sequence[str],
     run: job_runs.JobRunRecorder,
 ) -> None:
-    """Process messages in batches. After each batch, remove the processed ones and set the others aside."""
+    """Process messages in batches. After each batch, remove processed messages and set the others aside."""
     try:
         for start in range(0, len(names), BATCH_SIZE):
             if context.stopping.is_set():
@@ -135,7 +135,7 @@ def _process_source(
 def _process_mail(
     context: BounceContext, raw: bytes, now: datetime, run: job_runs.JobRunRecorder
 ) -> Counter[str]:
-    """Parse a message and apply its notices. Return the outcomes. Count a message that fails as broken."""
+    """Parse a message and apply its notices. Return the outcomes: "broken" if processing fails."""
     try:
         request = unsubscribe_mails.parse(raw)
         outcome = _unsubscribe(context, request, now) if request else None
@@ -156,9 +156,10 @@ def _process_mail(
 def _unsubscribe(
     context: BounceContext, request: unsubscribe_mails.UnsubscribeMail, now: datetime
 ) -> str | None:
-    """Unsubscribe the reader if a token is valid. Otherwise, mail the links to the sender if it is a reader.
+    """Unsubscribe the subscriber whose token is valid.
 
-    Return the outcome, or None if the mail concerns no subscriber.
+    Otherwise, if the sender is a subscriber, mail the links to them. Return the outcome, or None if the mail
+    concerns no subscriber.
     """
     with context.db.write() as session:
         for token in request.tokens:

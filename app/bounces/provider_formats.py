@@ -18,7 +18,7 @@ from app.delivery.smtp.responses import Action, Reason
 
 MAX_REPLY = 1_000  # characters of an SMTP reply; one line can have at most 512
 MAX_EVENTS = 10_000  # per request; relays send fewer even in the largest body that we accept
-# Reasons for which the relay's own "permanent" or "temporary" overrides the diagnostic.
+# Reasons for which the relay's own verdict ("permanent" or "temporary") overrides the diagnostic.
 _UNCERTAIN = frozenset({Reason.UNDEFINED, Reason.ON_HOLD, Reason.FILTERED, Reason.USER_UNKNOWN})
 
 
@@ -27,7 +27,7 @@ class InvalidPayload(ValueError):
 
 
 def parse_webhook(provider: str, payload: bytes) -> tuple[Notice, ...]:
-    """Parse a payload into notices. Ignore other events. Raise InvalidPayload if the payload is malformed."""
+    """Parse a payload into notices, ignoring unrelated events. Raise InvalidPayload if it is malformed."""
     try:
         return tuple(PROVIDERS[provider](json.loads(payload)))
     except InvalidPayload:
@@ -47,7 +47,7 @@ def sns_confirmation_url(payload: bytes) -> str:
 
 
 def parse_mail(raw: bytes) -> tuple[Notice, ...]:
-    """Parse a message into notices. It may also contain a JSON event from Amazon SNS."""
+    """Parse a message into notices. The message may also contain a JSON event from Amazon SNS."""
     parsed = notices.parse(raw)
     if parsed[0].kind is not Kind.UNKNOWN:
         return parsed
@@ -76,7 +76,7 @@ def _generic(payload: Any) -> Iterator[Notice]:
 
 
 def _ses(payload: Any) -> Iterator[Notice]:
-    if isinstance(payload, dict) and isinstance(payload.get("Message"), str):  # SNS wraps it
+    if isinstance(payload, dict) and isinstance(payload.get("Message"), str):  # wrapped by SNS
         payload = json.loads(payload["Message"]) if payload["Message"].lstrip().startswith("{") else {}
     for event in _objects(payload):
         mail = _object(event, "mail")
@@ -184,7 +184,7 @@ def _bounce(
     paths: tuple[str, ...],
     message_id: str,
 ) -> Notice:
-    """Build a bounce. `declared` is whether the relay calls it permanent, or None if it does not say."""
+    """Build a bounce. `declared`: whether the relay calls it permanent, or None if the relay does not say."""
     diagnostic = diagnostic[:MAX_REPLY].removeprefix("smtp; ").removeprefix("smtp;")
     diagnosis = responses.diagnose(diagnostic, status=responses.status_in(status), field=True)
     reason, hard, action = diagnosis.reason, diagnosis.hard, diagnosis.action
@@ -244,7 +244,7 @@ def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _text(event: dict[str, Any], name: str) -> str:
-    """Return a field as text. Replace lone surrogates, which JSON allows, so that it can be stored."""
+    """Return a field as text. Replace lone surrogates, which JSON allows, so that the text can be stored."""
     value = event.get(name)
     text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
     return text[:20_000].encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Count sent mails, bounces and complaints by day and receiver. Pause sending at too many complaints."""
+"""Count mails, bounces and complaints by day and receiver. Pause sending if there are too many complaints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.text.in_words import count_of
 
 WINDOW = timedelta(days=7)  # for pausing and warnings
 MIN_COMPLAINTS = 3  # so that one subscriber of a short list does not stop all mail
-WARN_PERCENT = 0.1  # Gmail and Yahoo ask for less; from .3 % on, they refuse mail
+WARN_PERCENT = 0.1  # Gmail and Yahoo ask senders to stay below this; from 0.3% on, they refuse mail
 OTHERS = "others"
 _MAX_QUEUED = timedelta(days=7)  # between the creation of a mail and its delivery
 
@@ -67,7 +67,7 @@ class RecordedNotice:
 
 
 def by_day(session: Session, now: datetime, days: int) -> list[ReceiverRate]:
-    """Return a row for each of the last UTC days and each receiver that had any, newest day first."""
+    """Return a row per receiver with mails or notices for each of the last UTC days, newest day first."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     starts = [midnight - timedelta(days=n) for n in range(days)]
     return [rate for start in starts for rate in between(session, start, start + timedelta(days=1))]
@@ -86,7 +86,7 @@ def between(
     domain: Any = func.substr(email, start)
     sent_at = col(Delivery.sent_at)
     sent = select(domain, func.count()).join(Delivery, col(Delivery.subscriber_id) == Subscriber.id)
-    # The creation is indexed.
+    # `created_at` is indexed.
     sent = sent.where(col(Delivery.created_at) >= since - _MAX_QUEUED, sent_at >= since, sent_at < until)
     notices = select(domain, func.count(func.distinct(Event.delivery_id)))
     notices = notices.join(Event, col(Event.subscriber_id) == Subscriber.id)
@@ -107,7 +107,7 @@ def between(
 
 
 def newest_notices(session: Session, now: datetime, days: int, limit: int) -> list[RecordedNotice]:
-    """Return the complaints and bounces of the last days, complaints first, then the newest first."""
+    """Return the complaints and bounces of the last `days` days: complaints first, then newest first."""
     is_erased = col(Subscriber.state) == SubscriberState.ERASED
     email = case((is_erased, ""), else_=col(Subscriber.email))
     columns = Event.at, Event.kind, Event.detail, Event.subscriber_id, email
@@ -122,14 +122,14 @@ def newest_notices(session: Session, now: datetime, days: int, limit: int) -> li
 def of_last_week(
     session: Session, now: datetime, complaints_since: datetime | None = None
 ) -> list[ReceiverRate]:
-    """Return a row for each receiver. Leave out complaints before `complaints_since`."""
+    """Return last week's row for each receiver. Leave out complaints before `complaints_since`."""
     return between(session, now - WINDOW, now + timedelta(seconds=1), complaints_since)
 
 
 def pause_if_excessive(session: Session, now: datetime, percent: float) -> None:
-    """Pause all sending if too many readers complained since sending was last resumed.
+    """Pause all sending if too many readers have complained since sending was last resumed.
 
-    `percent` 0: never pause.
+    If `percent` is 0, never pause.
     """
     if percent:
         resumed_at = audit_log.last_time(session, audit_log.SENDING_RESUMED, ledger.ALL_EDITIONS)

@@ -29,7 +29,7 @@ from app.types import SendOutcome, SendResult
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
 COMPLAINT, OPT_OUT, SENDER_REJECTION = "complaint", "opt_out", "refused_us"
-# The events that operators may have sent to their URLs.
+# The events for which operators can register webhooks.
 _EMITTED: dict[str, tuple[WebhookEvent, dict[str, bool]]] = {
     HARD: (WebhookEvent.BOUNCED, {"permanent": True}),
     SOFT: (WebhookEvent.BOUNCED, {"permanent": False}),
@@ -45,7 +45,7 @@ class BouncedDelivery:
     delivery_id: int
     subscriber_id: int
     email: str
-    to_earlier_address: bool  # the subscriber has moved to another address since
+    to_earlier_address: bool  # the subscriber has since moved to another address
     edition: str
 
 
@@ -103,7 +103,7 @@ def record_hard(
 def record_soft(
     session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Record a soft bounce, and suppress the address if there are too many.
+    """Record a soft bounce, and suppress the address if there are too many soft bounces.
 
     Return False if it was recorded before.
     """
@@ -146,7 +146,7 @@ def record_opt_out(
 def soft_bounces_since_success(session: Session, subscriber_id: int, now: datetime) -> Sequence[datetime]:
     """Return the due times of messages that soft-bounced and count against the subscriber's address.
 
-    Those before the last delivery, lifted suppression or change of address do not count.
+    Bounces before the last delivered message, lifted suppression or change of address do not count.
     """
     soft = select(col(Delivery.due_at)).join(Event, col(Event.delivery_id) == Delivery.id)
     soft = soft.where(Event.subscriber_id == subscriber_id, Event.kind == SOFT)

@@ -14,14 +14,14 @@ MAX_CERTIFICATES = 20  # Amazon has one for each region, and replaces it about o
 
 
 class CertificateCache:
-    """The certificates that were fetched since the process started, by URL."""
+    """The certificates that this process has fetched, by URL."""
 
     def __init__(self, http: http_client.HttpTransport, contact: str) -> None:
         self._http, self._contact = http, contact
         self._certificates: dict[str, x509.Certificate] = {}
 
     def get(self, url: str, now: datetime) -> x509.Certificate:
-        """Return a certificate. The caller checks that the URL is Amazon's. Raise SourceError."""
+        """Return a certificate. Raise SourceError on failure. The caller checks that the URL is Amazon's."""
         if (cached := self._certificates.get(url)) is not None:
             return cached
         body = asyncio.run(self._fetch(url, now))

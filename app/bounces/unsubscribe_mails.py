@@ -23,14 +23,14 @@ _AUTOMATIC = ("auto-submitted", "x-autoreply", "x-autorespond", "list-id", "x-fa
 
 @dataclass(frozen=True, slots=True)
 class UnsubscribeMail:
-    """A request to unsubscribe. Without a valid token, only `sender` says who asks, and it can be forged."""
+    """A request to unsubscribe. Without a valid token, only `sender`, which can be forged, says who asks."""
 
     tokens: tuple[str, ...]
     sender: str  # empty: unclear, or an automatic mail
 
 
 def parse(raw: bytes) -> UnsubscribeMail | None:
-    """Return the request in a mail, or None if it is not one."""
+    """Return the unsubscribe request in a mail, or None if there is none."""
     mail = mime_parser.parse(raw)
     recipients = " ".join(value for name in _TO for value in mail.headers.get(name, ()))
     text = next((part.text for part in mail.walk() if part.kind in ("text/plain", "text/html")), "")

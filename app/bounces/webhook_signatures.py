@@ -1,4 +1,4 @@
-"""PURE. Verify the signatures with which Amazon SNS, SendGrid and Mailgun sign their webhooks."""
+"""PURE. Verify the signatures of webhooks from Amazon SNS, SendGrid and Mailgun."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 SENDGRID_SIGNATURE = "X-Twilio-Email-Event-Webhook-Signature"
 SENDGRID_TIMESTAMP = "X-Twilio-Email-Event-Webhook-Timestamp"
-MAX_AGE = timedelta(hours=25)  # SendGrid sends an event again for 24 hours, SNS for one
-MAILGUN_MAX_AGE = timedelta(hours=12)  # its signature does not cover the event, which it sends again for 8
+MAX_AGE = timedelta(hours=25)  # SendGrid retries an event for 24 hours, SNS for one hour
+MAILGUN_MAX_AGE = timedelta(hours=12)  # the signature does not cover the event; Mailgun retries for 8 hours
 MAX_CLOCK_ERROR = timedelta(minutes=5)
 _CERTIFICATE = re.compile(r"https://sns\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?/[A-Za-z0-9_-]+\.pem")
-# The signed fields by type of message, in order. A field that is absent is left out.
+# The signed fields by message type, in order. Absent fields are left out.
 _NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _SUBSCRIPTION = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
 _SNS_FIELDS = {
@@ -54,7 +54,7 @@ def verify_sendgrid(key: str, headers: Mapping[str, str], body: bytes, now: date
 
 
 def verify_mailgun(key: str, body: bytes, now: datetime) -> None:
-    """Verify Mailgun's HMAC of its timestamp and token, and that it is recent. Raise RefusedSignature."""
+    """Verify Mailgun's HMAC of the timestamp and token, and the timestamp's age. Raise RefusedSignature."""
     fields = _fields(_fields(_parse(body)).get("signature"))
     timestamp, token, signature = (str(fields.get(name, "")) for name in ("timestamp", "token", "signature"))
     if not signature:
@@ -117,7 +117,7 @@ def _unix_time(timestamp: str) -> datetime:
 
 
 def _check_age(signed_at: datetime, now: datetime, max_age: timedelta) -> None:
-    """Refuse a signature that was made long ago, which may be a replay, or in the future."""
+    """Refuse a signature that is too old (it may be a replay) or dated in the future."""
     if not -MAX_CLOCK_ERROR <= now - signed_at <= max_age:
         raise RefusedSignature("its timestamp is too old or in the future")
 

@@ -7,7 +7,7 @@ it exits. A process that finds an unlocked journal (`abandoned`) records what it
 
     <crc>  O  <owner>  <boot>  <durable or empty>    the first line
     <crc>  I  <id>                                   intent: may be sent soon; synced to disk if durable
-    <crc>  B  <id>  <time>  <message-id>  <subject>  the body is sent now
+    <crc>  B  <id>  <time>  <message-id>  <subject>  the body is about to be sent
     <crc>  E  <id>  <time>  <verdict>  <code>  <text of the relay's reply>
 
 Fields are separated by tabs. The space after the last line is filled with zeros, which reserves room for the
@@ -35,7 +35,7 @@ from app.types import SendOutcome, SendResult
 
 ALLOCATION = 1 << 18  # bytes by which the file grows
 COMPACT_AT = 1 << 20  # bytes after which acknowledged lines are dropped
-MAX_REPLY_BYTES = 1000  # of the text of a relay's reply
+MAX_REPLY_BYTES = 1000  # of the relay's reply
 MAX_END_LINE = MAX_REPLY_BYTES + 100
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -84,19 +84,19 @@ class Journal:
             raise _unwritable(self._path, error) from error
 
     def intend(self, delivery_ids: Iterable[int]) -> None:
-        """Write that these mails may be sent soon. After `sync`, this survives a crash of the machine."""
+        """Write that these mails may be sent soon. After `sync`, the lines survive a crash of the machine."""
         for delivery_id in delivery_ids:
             self._append(delivery_id, _line(f"I\t{delivery_id}"), len(self.in_flight))
 
     def sync(self) -> None:
         """Wait until the file is on disk. May run in another thread. Raise JournalError on failure."""
-        try:  # not `mmap.flush`, which does not release the interpreter's lock meanwhile
+        try:  # not `mmap.flush`, which holds the interpreter's lock meanwhile
             os.fsync(self._file)
         except OSError as error:
             raise _unwritable(self._path, error) from error
 
     def begin(self, delivery_id: int, at: float, message_id: str, subject: str) -> None:
-        """Write that the body is sent now. On JournalError, do not send it, as its result may not fit."""
+        """Write that the body is about to be sent. Do not send it on JournalError: its result may not fit."""
         line = _line(f"B\t{delivery_id}\t{at:.3f}\t{message_id}\t{subject}")
         self._append(delivery_id, line, len(self.in_flight) + 1)
         self.in_flight.add(delivery_id)
@@ -132,7 +132,7 @@ class Journal:
         """Close the journal, and delete it if nothing is left to recover.
 
         Keep it if it contains results that are not in the ledger yet, or if some claimed mails have no result
-        (not `complete`): then it proves that they were never sent.
+        (not `complete`): then the journal proves that they were never sent.
         """
         if complete and not self._needed_lines:
             _remove(self._path)
@@ -288,4 +288,4 @@ def _boot_id() -> str:
 
 def _unwritable(path: Path, error: OSError) -> JournalError:
     cause = error.strerror or str(error)
-    return JournalError(f"cannot write to the journal {path} ({cause}). Without it, no mail is sent")
+    return JournalError(f"cannot write to the journal {path} ({cause}). No mail is sent until this is fixed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Providers that judge a sender across all their domains: by domain, and by its first label in any country.
+# Providers that judge a sender across all their domains, by domain and by first label (in any country).
 _DOMAINS = {
     **dict.fromkeys(("gmail.com", "googlemail.com", "google.com"), "google"),
     **dict.fromkeys(("ymail.com", "rocketmail.com", "verizon.net", "myyahoo.com"), "yahoo"),

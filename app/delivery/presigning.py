@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 def sign_ahead(sender: Sender, now: datetime) -> int:
-    """Sign digests that are not due yet and return their number. The others are signed when they are sent.
+    """Sign digests that are not due yet and return their number. Other digests are signed when sent.
 
     No two processes sign the same digest.
     """
@@ -60,7 +60,7 @@ def sign_ahead(sender: Sender, now: datetime) -> int:
 
 
 def has_unsigned(sender: Sender, session: Session, now: datetime, besides: int = 0) -> bool:
-    """Return whether `sign_ahead` has work to do, `besides` this number of digests."""
+    """Return whether `sign_ahead` has more than `besides` digests to process."""
     return sender.composer.signs and len(ledger.lock_unsigned(session, now, limit=besides + 1)) > besides
 
 

@@ -30,11 +30,11 @@ from app.types import Digest, MailKind, MailRequest, OutgoingMail, SendOutcome, 
 
 SIGNING_GROUP = 16  # mails that are composed without a pause and then signed by one thread
 MAX_GROUPS_SIGNING = 4  # groups that are being signed while the relay receives earlier ones
-SHUTDOWN_GRACE = 10.0  # seconds to wait for the replies to mails in flight when the process is to end
+SHUTDOWN_GRACE = 10.0  # seconds to wait at shutdown for the replies to mails in flight
 FIRST_BATCH = 32  # mails; small, so that connections open while the next batch is claimed
 POLL_INTERVAL = 0.1  # seconds
 TEST_NOTE = "This is a test mail. Its links change nothing, because it belongs to no subscriber."
-TUNE_FROM = 100  # mails from which the interpreter is tuned
+TUNE_FROM = 100  # number of mails from which the interpreter is tuned
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Sender:
     settings: Settings
     composer: Composer
     snapshots: ledger.SnapshotStore
-    stopping: Event  # set when the process is to end: nothing new is started
+    stopping: Event  # set at shutdown: nothing new is started
     on_failed: ledger.OnFailed
 
     def send(self, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
@@ -58,7 +58,7 @@ class Sender:
             import uvloop
 
             loop_factory = uvloop.new_event_loop
-        # Tuning affects the whole process, and a single mail, such as after a sign-up, does not benefit.
+        # Tuning affects the whole process, and a single mail, such as a confirmation, does not benefit.
         tuned = ids is None or len(ids) >= TUNE_FROM
         with (
             interpreter.tuned_for_throughput() if tuned else nullcontext(),
@@ -105,7 +105,7 @@ class Sender:
 async def _stop_when_asked(
     stopping: Event, sender_ledger: ledger.SenderLedger, pool: ConnectionPool, deadline: asyncio.Timeout
 ) -> None:
-    """Stop the pool when the ledger has a reason to stop or when the process is to end."""
+    """Stop the pool when the ledger has a reason to stop or when the process is shutting down."""
     while True:
         if sender_ledger.stop_reason:
             pool.stop(sender_ledger.stop_reason)
@@ -189,7 +189,7 @@ def _compose_failure(error: Exception) -> SendResult:
 
 
 def preview_request(digest: Digest, to: str, domain: str, now: datetime) -> MailRequest:
-    """Return a mail without a ledger entry. Its links do nothing, because there is no subscriber 0."""
+    """Return a request for a mail without a ledger entry. Its links do nothing: there is no subscriber 0."""
     return MailRequest(
         delivery_id=0,
         kind=MailKind.DIGEST,

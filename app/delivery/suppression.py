@@ -31,7 +31,7 @@ def suppress(session: Session, email: str, reason: str, now: datetime) -> None:
 
 
 def forget_reason(session: Session, email: str) -> None:
-    """Replace the reason of an entry, because an operator's or a server's text may name the subscriber."""
+    """Replace an entry's reason, because text from an operator or a server may name the subscriber."""
     entry = col(Suppression.address_hash) == address_hash(email)
     session.execute(update(Suppression).where(entry).values(reason="listed before its subscriber was erased"))
 
@@ -53,14 +53,14 @@ def get(session: Session, email: str) -> Suppression | None:
 
 
 def reasons_for(session: Session, emails: Collection[str]) -> dict[str, str]:
-    """Return, by address, the reasons for those of `emails` that are listed."""
+    """Return the reasons for the listed addresses among `emails`, by address."""
     hashes = {address_hash(email): email for email in emails}
     entries = select(Suppression).where(in_array(session, col(Suppression.address_hash), hashes))
     return {hashes[entry.address_hash]: entry.reason for entry in session.exec(entries)}
 
 
 def with_reason(text: str = "") -> SelectOfScalar[Suppression]:
-    """Select the entries whose reason contains a text, in any case."""
+    """Select the entries whose reason contains a text, ignoring case."""
     return select(Suppression).where(col(Suppression.reason).icontains(text, autoescape=True))
 
 
@@ -74,7 +74,7 @@ def list_page(session: Session, *, limit: int = 100, after: int = 0, text: str =
 
 
 def addresses_of(session: Session, entries: Collection[Suppression]) -> dict[str, str]:
-    """Return, by hash, the addresses of those entries that still belong to a subscriber.
+    """Return, by hash, the addresses that still belong to a subscriber.
 
     This hashes the addresses of all subscribers: 200,000 take about half a second.
     """

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-NAMED = 5  # receivers in a sentence
-UNLIMITED_FROM = 100_000  # mails per day and receiver: then a domain is known, and the ramp is off
+NAMED = 5  # receivers listed in `describe`
+UNLIMITED_FROM = 100_000  # mails per day and receiver; from this volume on, there is no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverUse:
-    """The mails that a receiver got today, and those that wait because of its limit."""
+    """The number of mails sent to a receiver today, and the number waiting because of its limit."""
 
     receiver: str
     sent: int

@@ -1,4 +1,4 @@
-"""After a restore: hold every mail that may have been sent since the backup was made, and count it."""
+"""After a restore: hold and count all mails that may have been sent since the backup was made."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ PAUSE_REASON = "restored from a backup: see `paperboy deliveries --state uncerta
 
 @dataclass(slots=True)
 class RestoreReport:
-    """The mails that may have been sent since the backup. They are recorded, and not sent again."""
+    """The mails that may have been sent since the backup. They are recorded but not sent again."""
 
     recovered: int = 0  # mails that the previous database recorded
     waiting: int = 0  # mails that were waiting or in flight when the backup was made
     due_since: Counter[str] = field(default_factory=Counter)  # digests by edition
-    webhooks: list[str] = field(default_factory=list)  # disabled, also those that were removed since
+    webhooks: list[str] = field(default_factory=list)  # disabled ones, including any removed since the backup
 
 
 def settle(
@@ -53,9 +53,9 @@ def settle(
 ) -> RestoreReport:
     """Record the mails that may have been sent since the backup as uncertain, and do not send them again.
 
-    `previous` is the database that the restored one replaces, if it can still be read. The mails that it sent
-    since the backup are copied, so that the digests that it recorded are not uncertain, and no paper is sent
-    twice. Unsubscriptions and revocations of keys since then are repeated.
+    `previous` is the database that the restored one replaces, if it can still be read. Mails that it has
+    recorded since the backup are copied, so that these are not uncertain and no paper is sent twice.
+    Unsubscriptions and key revocations since the backup are repeated.
     """
     report = RestoreReport()
     ledger.recover(db, journals, now, UncertainPolicy.HOLD, on_failed)
@@ -103,7 +103,7 @@ def _repeat_departures(session: Session, previous: Database, now: datetime) -> N
 
 
 def _hold_due(session: Session, now: datetime) -> Counter[str]:
-    """Record an uncertain digest for each time at which a subscriber was due. Return them by edition."""
+    """Record an uncertain digest for each time at which a subscriber was due. Return the count by edition."""
     due_since: Counter[str] = Counter()
     due = select(Subscriber).where(
         Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now

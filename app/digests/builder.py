@@ -41,7 +41,7 @@ from app.types import (
 
 log = structlog.get_logger(__name__)
 
-WEEKLY_DAYS = 8  # days a weekly digest looks back: one more than a week, for papers listed late
+WEEKLY_DAYS = 8  # days that a weekly digest looks back: one more than a week, for papers listed late
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a shard
 
 
@@ -160,7 +160,7 @@ class DigestBuilder:
         Results of earlier calls may become unusable.
         """
         self.interests.forget_most()
-        with suppress(Exception):  # raised again, and logged, for the one that causes it
+        with suppress(Exception):  # raised again, and logged, for the request that causes it
             self.interests.match([interest for request in requests for interest in request.interests])
         prepared = list[ranking.RankingRequest]()
         skips: dict[int, Skip] = {}  # by position
@@ -206,13 +206,13 @@ class DigestBuilder:
         all_ranked: Sequence[ranking.Ranked | Skip],
         news: Mapping[int, tuple[PaperUpdate, ...]],
     ) -> list[Digest | Skip]:
-        """Compose a digest for each subscriber and edition, with their news by the subscriber's id.
+        """Compose a digest for each subscriber and edition. `news` is by subscriber id.
 
-        If one fails, log it and return a Skip for it.
+        If a digest cannot be composed, log the error and return a Skip instead.
         """
         together = [ranked for ranked in all_ranked if isinstance(ranked, ranking.Ranked)]
         selections = dict[int, selection.Selection]()
-        with suppress(Exception):  # the one that fails is selected again, and logged, when it is composed
+        with suppress(Exception):  # an error recurs, and is logged, when its digest is composed
             selections = dict(zip(map(id, together), selection.select_for_all(together), strict=True))
         return [
             self.digest(
@@ -229,9 +229,9 @@ class DigestBuilder:
         updates: tuple[PaperUpdate, ...] = (),
         selected_ahead: selection.Selection | None = None,
     ) -> Digest | Skip:
-        """Compose one subscriber's digest, with news of earlier papers. If this fails, return a Skip.
+        """Compose one subscriber's digest, with news about earlier papers. If this fails, return a Skip.
 
-        News alone is no reason to send a digest: it waits for the next one.
+        News alone does not cause a digest to be sent: the news waits for the next one.
         """
         try:
             if isinstance(ranked, Skip):
@@ -320,9 +320,10 @@ class DigestBuilder:
         return self._pool
 
     def _calendar_note(self, edition_day: date) -> str:
-        """Return why the sources list nothing, if known. `edition_day` is the day where the subscriber is.
+        """Return why the sources list nothing, if known.
 
-        Sources list papers by UTC day, so both days must be without papers.
+        `edition_day` is the edition's day in the subscriber's time zone. Sources list papers by UTC day, so
+        both days must be without papers.
         """
         if self._newest_day is None:
             return "The archive is still empty: no source has delivered a paper yet."
@@ -337,7 +338,7 @@ class DigestBuilder:
 
 
 def _candidates(session: Session, since: date, today: date, now: datetime) -> list[PaperView]:
-    """Return the papers listed since a day, and those that are pinned, by id."""
+    """Return the papers listed from `since` to `today` and the pinned papers, in order of id."""
     papers = [*paper_views.candidates(session, since, today), *paper_views.pinned(session, now)]
     return sorted({paper.id: paper for paper in papers}.values(), key=lambda paper: paper.id)
 

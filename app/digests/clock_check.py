@@ -1,4 +1,4 @@
-"""Refuse to plan while this machine's clock and the database's differ, or the ledger is from the future."""
+"""Refuse to plan while this machine's clock and the database's differ, or mails are dated in the future."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """PURE. Compose a digest from ranked papers: sections by interest and a note.
 
-Or return why it is skipped or held.
+If the digest is skipped or held, return the reason instead.
 
-Sections, and the papers in them, are sorted by score. The trending papers beyond all interests come last.
+Sections, and the papers in them, are sorted by score. Trending papers that match no interest come last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.relevance import reasons
 from app.text import summarizer
 from app.types import CardReason, Digest, DigestItem, EmptyDigestPolicy, PaperView, Section, Skip
 
-MAX_SHARED_ITEMS = 20_000  # of a run; some 20 megabytes
+MAX_SHARED_ITEMS = 20_000  # per run; about 20 megabytes
 
 
 def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = None) -> Digest | Skip:

@@ -181,7 +181,7 @@ def _ineligible_reason(
     elif muted := [
         text for text in request.subscriber.muted if paper.id in builder.interests.papers_muted_by(text)
     ]:
-        exclusion = f"the subscriber has muted “{muted[0]}”, which is in it"
+        exclusion = f"the subscriber has muted “{muted[0]}”, which the paper mentions"
     candidate = builder.pool.papers.get(paper.id)
     is_recent = candidate and (
         candidate.id in builder.pool.pinned or (candidate.last_listed_on or since) >= since

@@ -73,7 +73,7 @@ def _below_floor_sentence(facts: Explanation) -> str:
     """Return a sentence on why the paper is not relevant enough, naming any exclusion or dislike."""
     if not (facts.interests or (facts.rank and facts.rank.relevant_papers)):
         most = count_of(facts.subscriber.max_papers, "paper")
-        return f"Not in the next digest: it has room for {most}, and others have a stronger trend."
+        return f"Not in the next digest: it has room for {most}, and other papers have a stronger trend."
     relevance = facts.rank.breakdown.relevance if facts.rank else 0.0
     shortfall = (
         f"its relevance {format_score(max(relevance, 0.0))} is below the floor of {format_score(facts.floor)}"

@@ -53,7 +53,7 @@ class PastDelivery:
     next_attempt_at: datetime | None  # None if it will not be sent, or is being sent
     created_at: datetime
     sent_at: datetime | None
-    interest: str  # the paper was listed under it
+    interest: str  # the interest that the paper was listed under
     reason: str
     trend: str
     score: float

@@ -49,7 +49,7 @@ class InterestMatcher:
 
     @property
     def vectors(self) -> Mapping[int, ranking.Matrix]:
-        """The vectors of the papers, for their similarity."""
+        """The vectors of the papers, for computing similarities."""
         return self._index.vectors
 
     def missing_words(self, text: str) -> Sequence[str]:
@@ -107,7 +107,7 @@ class InterestMatcher:
     ) -> tuple[ranking.Vector, ranking.Vector, ranking.Vector]:
         """Return the papers that match an interest as typed or as read, and their higher relevance.
 
-        The third array has the papers that match it better as read. All are rows of the index.
+        The third array contains the papers that match it better as read. Papers are rows of the index.
         """
         typed, read = np.zeros(len(self.evidence.ids)), np.zeros(len(self.evidence.ids))
         typed[hits.rows], read[as_read.rows] = hits.relevance, as_read.relevance
@@ -116,9 +116,9 @@ class InterestMatcher:
         return rows, higher[rows], np.flatnonzero(read > typed)
 
     def read_as(self, text: str) -> str:
-        """Return the interest that a misspelt or foreign one most likely means, or "" for any other one.
+        """Return the interest that a misspelt or foreign one most likely means, or "" if there is none.
 
-        Both are searched for. Raise InvalidInterest if the interest cannot be parsed.
+        Papers are matched with both. Raise InvalidInterest if the interest cannot be parsed.
         """
         if (known := self._read_as.get(text)) is not None:
             return known
@@ -142,7 +142,7 @@ class InterestMatcher:
         near = [] if shorter else self._topics.nearest(query.text)
         return replace(
             hint,
-            missing_words=missing if self._papers else (),  # an empty archive is not the words' fault
+            missing_words=missing if self._papers else (),  # in an empty archive, every word is missing
             is_foreign=bool(missing) and translations.is_foreign_script(query.text),
             shorter=shorter,
             topics=tuple(near or ([] if shorter else self._topics.commonest())),
@@ -150,7 +150,7 @@ class InterestMatcher:
         )
 
     def _best_shorter_interest(self, text: str) -> str:
-        """Return the part of an interest that matches papers: with most words, then with the rarest ones."""
+        """Return the part of an interest that matches papers and has the most, then the rarest words."""
         parts = suggestions.shorter_interests(text)
         self.match(map(Interest, parts))
         matching_parts = [part for part in parts if self.papers_above_floor(part)]
@@ -174,7 +174,7 @@ class InterestMatcher:
         return frozenset[int]().union(*(self.papers_muted_by(text).tolist() for text in texts))
 
     def papers_muted_by(self, text: str) -> ranking.Vector:
-        """Return the papers that match a muted text. Spellings of the same query are searched only once."""
+        """Return the papers that match a muted text. Different spellings of a query are searched once."""
         try:
             query = replace(query_language.parse_muted(text), text="")
         except InvalidInterest:  # it was valid when stored, so the subscriber still gets a digest

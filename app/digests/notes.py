@@ -21,9 +21,9 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
 
 
 def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
-    """Return why there is no digest: how many papers were left, which words no paper contains, the calendar.
+    """Return why there is no digest: the number of papers left, words that no paper contains, the calendar.
 
-    `considered` papers were listed in the last days and not sent yet. Many are the same ones on each day.
+    `considered` is the number of recently listed, unsent papers. Many of them are the same every day.
     """
     count, calendar_note = ranked.muted_count, ranked.pool.calendar_note(date.fromisoformat(edition))
     muted = (
@@ -46,7 +46,7 @@ def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
 
 
 def absent_fields_note(fields: Sequence[str], sources: Iterable[str]) -> str:
-    """Return a note on required fields that no paper has, and on the sources that do not give them."""
+    """Return a note on required fields that no paper has, and on the sources that do not provide them."""
     if not fields:
         return ""
     *others, last = sorted(sources)
@@ -56,7 +56,7 @@ def absent_fields_note(fields: Sequence[str], sources: Iterable[str]) -> str:
 
 
 def skipped_editions_note(request: RankingRequest) -> str:
-    """Return why digests were skipped since the last one that was sent; empty if none was."""
+    """Return why digests have been skipped since the last one was sent; empty if none was skipped."""
     if not request.skipped_editions:
         return ""
     edition, reason = request.skipped_editions[-1]
@@ -76,7 +76,7 @@ def invalid_interests_note(request: RankingRequest) -> str:
 
 
 def added_note(site_name: str, contact: str) -> str:
-    """Return who added a subscriber who did not sign up here, and how to leave. For their first digest."""
+    """Return a note for an added subscriber's first digest: who added them, and how to unsubscribe."""
     operator = f"the operator of {site_name}" + (f" ({contact})" if contact else "")
     return (
         f"Welcome. You get this digest because {operator} added your address. To stop it, use “Unsubscribe” "

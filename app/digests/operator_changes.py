@@ -1,6 +1,6 @@
 """Change papers for an operator, and record the old and the new values in the audit log.
 
-The API, the admin pages and the commands call these functions. A paper is named by any of its row ids.
+The API, the admin pages and the commands call these functions. They accept any of a paper's row ids.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from app.storage.models import Paper
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """The operator who changes a paper, by the name in the audit log, and the time."""
+    """An operator who changes papers. `actor` is the name in the audit log, `now` the time of the change."""
 
     session: Session
     actor: str
     now: datetime
 
     def edit(self, paper_id: int, changes: Mapping[str, Any]) -> Paper:
-        """Set fields of a paper. None reverts an edit. Raise InvalidInput if a value cannot be used."""
+        """Set fields of a paper. None reverts an edit. Raise InvalidInput if a value is invalid."""
         paper = self.lock(paper_id)
         old_values = editing.edit(self.session, paper, changes, self.now)
         if old_values:
@@ -39,7 +39,7 @@ class Editor:
         return paper
 
     def hide(self, paper_id: int, reason: str = "") -> Paper:
-        """Hide a paper, and take it out of waiting digests. Raise Conflict if it is already hidden."""
+        """Hide a paper, and take it out of unsent digests. Raise Conflict if it is already hidden."""
         paper = self.lock(paper_id)
         digests = hiding.hide(self.session, paper, self.now)
         self._record("hide", paper, title=paper.title, reason=reason, left_out_of_digests=digests)
@@ -54,7 +54,7 @@ class Editor:
         return paper
 
     def pin(self, paper_id: int, days: int = pinning.PIN_DAYS) -> Paper:
-        """Put a paper first in the digests of the next days. Raise InvalidInput or Conflict."""
+        """Put a paper first in digests for `days` days. Raise InvalidInput or Conflict."""
         paper = self.lock(paper_id)
         before = paper.pinned_until
         pinning.pin(self.session, paper, days, self.now)
@@ -70,7 +70,7 @@ class Editor:
         return paper
 
     def merge(self, paper_id: int, other_id: int) -> Paper:
-        """Merge two papers and return the surviving one. If one is hidden, both leave the waiting digests.
+        """Merge two papers and return the surviving one. If one is hidden, remove both from unsent digests.
 
         Raise Conflict if they are already one paper.
         """
@@ -87,10 +87,10 @@ class Editor:
     ) -> Paper:
         """Split off a merged row, the DOI or a source's listings, and return the new paper.
 
-        Raise InvalidInput unless exactly one is named, NotFound or Conflict if it cannot be split off.
+        Raise InvalidInput unless exactly one part is named; NotFound or Conflict if it cannot be split off.
         """
         if [row_id is not None, doi, source_id is not None].count(True) != 1:
-            raise InvalidInput("name what to split off: a row, the DOI or a source")
+            raise InvalidInput("name exactly one part to split off: a row, the DOI or a source")
         paper = self.lock(paper_id)
         if row_id is not None:
             part = splitting.split_row(self.session, paper, row_id, self.now)

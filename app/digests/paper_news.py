@@ -1,7 +1,7 @@
-"""Find news of papers that subscribers received or liked: withdrawals, and code that was added.
+"""Find news about papers that subscribers received or liked: withdrawals and added code.
 
-News belongs to the content of a digest. So it is stored in the same transaction, and the digests of a
-subscriber show which news they already had.
+News is part of a digest's content, so it is stored in the same transaction, and a subscriber's digests show
+which news they have already received.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from app.papers.updated_papers import UpdatedPaper
 from app.types import PaperUpdate, UpdateKind
 
 WINDOW = timedelta(days=60)  # older news is dropped, and digests before it are not searched
-MARGIN = timedelta(days=1)  # a digest with news may bear a slightly earlier time than the news
-MAX_UPDATES = 10  # in a digest; the others follow in the next one
+MARGIN = timedelta(days=1)  # a digest may be dated slightly before the news in it
+MAX_UPDATES = 10  # per digest; other news follows in the next digest
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class RecentUpdates:
 
     @cached_property
     def current_id(self) -> Mapping[int, int]:
-        """The id of each of the papers, by the ids of the rows that were merged into it and by its own."""
+        """The id of each paper, by its own id and the ids of the rows that were merged into it."""
         return {number: paper.id for paper in self.papers for number in paper.merged_ids}
 
 
 def load(session: Session, now: datetime) -> RecentUpdates:
-    """Load the recent updates, once for a run."""
+    """Load the recent updates. Call this once per run."""
     papers = updated_papers.changed_since(session, now - WINDOW)
     return RecentUpdates(now - WINDOW, papers)
 
@@ -56,7 +56,7 @@ def load(session: Session, now: datetime) -> RecentUpdates:
 def for_digests(
     session: Session, recent: RecentUpdates, requests: Iterable[DigestRequest]
 ) -> dict[int, tuple[PaperUpdate, ...]]:
-    """Return the news that each subscriber's next digest reports, with one query for all of them."""
+    """Return the news that each subscriber's next digest reports, with one query for all subscribers."""
     requests = [request for request in requests if request.subscriber.paper_updates]
     if not recent.papers or not requests:
         return {}

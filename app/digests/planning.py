@@ -36,10 +36,10 @@ from app.subscribers import schedule
 from app.types import Cadence, Digest, Skip
 
 SHARD = 500  # subscribers planned in one transaction
-MANY = 4 * SHARD  # due subscribers from which a second process is worth loading the papers
-TRY_AGAIN = timedelta(hours=1)  # after a subscriber could not be planned
+MANY = 4 * SHARD  # due subscribers from which a second process, which also loads the papers, is worth it
+TRY_AGAIN = timedelta(hours=1)  # after planning failed for a subscriber
 
-# In one statement on PostgreSQL, where each statement takes longer than the change of a row.
+# In one statement on PostgreSQL, where each statement takes longer than changing a row.
 _SET_NEXT_DUE = text("""
     UPDATE subscriber SET next_due_at = due.at
     FROM unnest(CAST(:ids AS bigint[]), CAST(:times AS timestamptz[])) AS due(id, at)
@@ -90,7 +90,7 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
 
 
 def anyone_due(context: DigestContext, session: Session, now: datetime, besides: int = 0) -> bool:
-    """Return True if a subscriber is due now or soon, `besides` this number of others."""
+    """Return whether more than `besides` subscribers are due now or soon."""
     return _is_anyone_due(session, _due(_soon(context, now)), besides)
 
 
@@ -119,15 +119,15 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
         Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= by
     )
     due = due if ids is None else due.where(col(Subscriber.id).in_(ids))
-    # Readers with an interest in common follow one another, so that it is matched and its cards are laid out
-    # once. The newest interest of a reader is usually the rarest one, which few others have.
+    # Readers with a common interest follow one another, so that the interest is matched and its cards are
+    # laid out once. A reader's newest interest is usually the rarest one, which few other readers have.
     return due.order_by(col(Subscriber.next_due_at), col(Subscriber.newest_interest), col(Subscriber.id))
 
 
 def _match_ahead(context: DigestContext, builder: DigestBuilder, due: SelectOfScalar[Subscriber]) -> None:
     """Match the next shard's interests, feedback and muted words, which is slow, before locking any rows.
 
-    SQLite locks none.
+    This does nothing on SQLite, which locks no rows.
     """
     if not context.db.locks_rows:
         return
@@ -158,7 +158,7 @@ class DigestPreview:
 
 
 def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None) -> Iterator[DigestPreview]:
-    """Yield what these subscribers (None: all who are due) would receive at `now`. Nothing is written."""
+    """Yield the digests of these subscribers (None: all who are due) as of `now`. Nothing is written."""
     with context.db.read() as session:
         builder = DigestBuilder(context, session, now)
         recent = paper_news.load(session, now)
@@ -222,7 +222,7 @@ def _due_times(
 ) -> tuple[str, datetime, datetime]:
     """Return the edition, the latest time up to `by` at which it is due, and when the next one is due.
 
-    Cached: time zones are slow, and many subscribers have the same hour.
+    Cached: time zone arithmetic is slow, and many subscribers have the same hour.
     """
     due = due if due > by else schedule.last_due(cadence, weekday, hour, zone, due, by)
     following_due = schedule.next_edition_due(cadence, weekday, hour, zone, due)
@@ -240,8 +240,8 @@ def _plan_shard(
     """Plan the SHARD subscribers who have been due the longest. Return an empty count if there are none.
 
     PostgreSQL locks their rows, and skips those that another process is planning. On SQLite, a lock would
-    block every sender. There, digests are composed without a lock. If the database has changed since, they
-    are entered for the subscribers who have not. The others stay due.
+    block every sender, so digests are composed without a lock. If the database has changed meanwhile, only
+    the digests of unchanged subscribers are entered. The other subscribers stay due.
     """
     if context.db.locks_rows:
         with context.db.write() as session:
@@ -274,7 +274,7 @@ def _load(session: Session, rows: Select[Any]) -> list[DueSubscriber]:
 def _hold_entries(
     context: DigestContext, session: Session, entries: Sequence[Entry], now: datetime
 ) -> list[Entry]:
-    """Hold new editions, if each needs approval, and the first digests of imported subscribers.
+    """Hold new editions if they need approval, and the first digests of imported subscribers.
 
     Must be called in the transaction that writes the entries.
     """
@@ -337,7 +337,7 @@ def _write_down(
     """Enter the shard's digests in the ledger and set its subscribers' next due time."""
     outcomes = _enter(session, entries, now)
     loaded = {paper.id for paper in builder.papers} | recent.current_id.keys()
-    if hidden := canonical_rows.hidden(session) & loaded:  # since the run began
+    if hidden := canonical_rows.hidden(session) & loaded:  # hidden since the run began
         ledger.leave_out(session, hidden)
     following_due = {entry.subscriber_id: entry.give_up_at for entry in entries}
     ids = [request.subscriber.id or 0 for request in requests]
@@ -387,7 +387,7 @@ def already_promised(
 ) -> dict[int, frozenset[int]]:
     """Return the papers in each subscriber's deliveries between two times, by their current ids.
 
-    If a paper was split after a delivery, these are both papers.
+    If a paper was split after a delivery, both resulting papers are included.
     """
     promised = ledger.paper_ids_promised(session, ids, since, until)
     history = canonical_rows.MergeHistory.load(session, set().union(*promised.values()))

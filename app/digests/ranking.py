@@ -32,7 +32,7 @@ FRESH = 0.9
 PINNED = 2.0  # higher than the score of any paper that is not pinned
 CERTAIN = 1 - 1e-9  # higher relevances are capped at this, so that their evidence is finite
 MAX_COMPARED = 5_000  # papers whose similarities are kept: at most 100 megabytes
-MAX_CACHED_ORDERS = 20_000  # interests with their weights; some hundred bytes each
+MAX_CACHED_ORDERS = 20_000  # interests with their weights; a few hundred bytes each
 NO_TREND = Trend(0.0, "")
 
 
@@ -98,7 +98,7 @@ class EvidenceMatrix:
 
 @dataclass(frozen=True)
 class RankingRequest:
-    """A subscriber's choices and history, as far as ranking and composing need them."""
+    """The parts of a subscriber's preferences and history that ranking and composing need."""
 
     interests: tuple[Interest, ...]
     min_papers: int = 1
@@ -112,7 +112,7 @@ class RankingRequest:
     muted: frozenset[int] = frozenset()  # papers that the subscriber's muted words match
     max_trending: int = 0  # maximum number of papers beyond the interests in a digest
     since: date = date.min  # papers last listed before this day are too old
-    expires_on: date = date.min  # those last listed before this day will be too old next time
+    expires_on: date = date.min  # papers last listed before this day will be too old next time
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ class CandidatePool:
     missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # an interest's words in no paper
     absent_fields_note: Callable[[str], str] = lambda text: ""  # what an interest requires and no paper has
     card_fields: dict[int, dict[str, Any]] = field(default_factory=dict)  # by paper, cached by `compose`
-    items: dict[tuple[str, int], DigestItem] = field(default_factory=dict)  # by interest and paper, likewise
+    items: dict[tuple[str, int], DigestItem] = field(default_factory=dict)  # by interest and paper
     pinned: frozenset[int] = frozenset()  # papers that an operator puts first
 
     def trend(self, paper: PaperView) -> Trend:
@@ -207,7 +207,7 @@ class CandidatePool:
     def _similarities(self) -> tuple[Matrix, Vector]:
         """The similarities of papers, by column, and which rows have been computed."""
         size = len(self.matches.ids)
-        return np.zeros((size, size), np.float32), np.zeros(size, bool)  # no memory until it is written to
+        return np.zeros((size, size), np.float32), np.zeros(size, bool)  # uses no memory until written to
 
     def similarity(self, columns: Vector, others: Matrix) -> Matrix:
         """Return the similarity of each column to the other columns in its row."""
@@ -299,7 +299,7 @@ class Ranked:
 def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked]:
     """Return the papers that are relevant enough to each subscriber, in the order of `requests`.
 
-    A subscriber's result is the same to the last digit whether ranked alone or together with others.
+    A subscriber's result is the same to the last digit, alone or together with other subscribers.
     """
     matches = pool.matches
     # Each subscriber's interests are sorted by text: sums in a different order differ in their last digits.

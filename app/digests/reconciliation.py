@@ -1,8 +1,8 @@
 """Compare the ledger with an independent count of the subscribers who were due by their cadence.
 
 Planning writes the ledger, so the ledger alone cannot show what planning missed. The subscribers' rows can:
-their state, cadence, hour, zone, and the time since which these apply (`Subscriber.due_since`) determine for
-each local day whether a digest was due. Planning does not change any of these.
+their state, cadence, hour, zone, and the time since which these have applied (`Subscriber.due_since`)
+determine for each local day whether a digest was due. Planning does not change any of these columns.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _ROWS = cast("Table", inspect(Delivery).local_table)
 
 
-# What operators are told about states that do not explain themselves.
+# The explanations, for operators, of states whose names are not clear enough.
 MEANINGS = {
     "claimed": "a sender is about to send it",
     "committing": "the relay has the whole mail, and its reply is awaited",
-    "deferred": "the relay asked to try again later; this happens by itself",
-    "suppressed": "no mail is sent to this address: it bounced or complained, or an operator suppressed it",
+    "deferred": "the relay asked us to try again later, which happens automatically",
+    "suppressed": "mail to the address bounced, its owner complained, or an operator suppressed it",
     "uncertain": "it may have arrived, but the relay's reply was lost; resend it, or record that it arrived",
-    "unplanned": "due, and not composed yet: the next run does it",
-    "missing": "due, but never composed: the service did not run then, or see `paperboy doctor`",
-    "surplus": "composed, although nobody was due, which is a fault: see `paperboy doctor`",
+    "unplanned": "due, but not composed yet: the next run composes it",
+    "missing": "due, but never composed: the service was not running, or see `paperboy doctor`",
+    "surplus": "composed although nobody was due, which is a fault: see `paperboy doctor`",
 }
 
 
@@ -109,7 +109,7 @@ def reconcile_recent(session: Session, now: datetime) -> Reconciliation:
 _SINCE = func.coalesce(_SUBSCRIBERS.c.due_since, _SUBSCRIBERS.c.created_at)
 _IS_ACTIVE = _SUBSCRIBERS.c.state == SubscriberState.ACTIVE
 _CADENCE = tuple(_SUBSCRIBERS.c[name] for name in ("cadence", "weekday", "hour", "zone"))
-# A row planned before its subscriber's last change counts as due, because earlier choices are not stored.
+# A row planned before its subscriber's last change counts as due, because earlier settings are not stored.
 _BEFORE_A_CHANGE = case(
     (_IS_ACTIVE, _ROWS.c.due_at < _SINCE),
     (_SUBSCRIBERS.c.state == SubscriberState.PAUSED, _ROWS.c.created_at <= _SINCE),
@@ -163,7 +163,7 @@ def _count_subscribers_without_row(
 
 @lru_cache(maxsize=50_000)
 def _due_on(cadence: Cadence, weekday: int, hour: int, zone: str, edition: str) -> datetime | None:
-    """Return when an edition is due by this cadence. Cached: time zones are slow, and few cadences differ."""
+    """Return when an edition is due by this cadence. Cached: time zones are slow, and cadences are shared."""
     day = _day(edition)
     return schedule.due_on(cadence, weekday, hour, zone, day) if day else None
 

@@ -125,7 +125,7 @@ def _select_columns(all_ranked: Sequence[Ranked]) -> list[tuple[list[int], list[
 def _places_to_consider(ranked: Ranked) -> tuple[list[int], int, int]:
     """Return places in `ranked.columns`: of pinned papers, then each interest's best paper, then others.
 
-    The numbers are where the pinned ones end, and where the best ones end.
+    The numbers are the positions at which the pinned papers and the best papers end.
     """
     bonuses = ranked.pool.bonuses
     pinned = np.flatnonzero(bonuses[ranked.columns]).tolist() if ranked.pool.pinned else []
@@ -170,7 +170,7 @@ def _selections(
 ) -> list[Selection]:
     """Return each subscriber's selected places as papers, each listed under the interest that it fits best.
 
-    `picks` has the selected places in `ranked.columns` of each subscriber, and those selected first.
+    `picks` contains each subscriber's selected places in `ranked.columns`, and those selected first.
     """
     all_columns = [ranked.columns[places] for ranked, (places, _) in zip(all_ranked, picks, strict=True)]
     all_interests = [
@@ -283,8 +283,8 @@ class _Selector:
     def _best_interest_with_room(self, number: int) -> Interest | None:
         """Return the interest (or BY_PROFILE) to list a paper under: the best fit with room in its quota.
 
-        Another interest is eligible if it has at least half the evidence of the strongest, or enough by
-        itself. One place in each quota is reserved for the interest's best paper.
+        Another interest is eligible if it has at least half the evidence of the strongest one, or enough
+        by itself. One place in each quota is reserved for the interest's best paper.
         """
         evidence, interests = self._evidence[number], (*self._ranked.request.interests, BY_PROFILE)
         least = min(max(evidence) / 2, ENOUGH)

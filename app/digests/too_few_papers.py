@@ -1,4 +1,4 @@
-"""PURE. When a digest with too few papers is held back, and when it is sent anyway."""
+"""PURE. Decide whether a digest with too few papers is held back or sent anyway."""
 
 from __future__ import annotations
 

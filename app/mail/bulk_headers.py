@@ -7,7 +7,7 @@ import re
 
 from app.settings import Settings
 
-# The headers whose value these relays report in their webhooks, by the end of the relay's host.
+# The headers whose value these relays report in their webhooks, by the end of the relay's host name.
 _ECHOED = {
     ".postmarkapp.com": (b"X-PM-Metadata-paperboy: ", b"\r\n"),
     ".sendgrid.net": (b'X-SMTPAPI: {"unique_args": {"paperboy": "', b'"}}\r\n'),
@@ -47,7 +47,7 @@ def bulk_headers(settings: Settings, edition: str, unsubscribe: str) -> dict[str
 
 
 def sender_id(domain: str) -> str:
-    """Return the SenderId of a Feedback-ID. Gmail asks for 5 to 15 characters, the same for a domain."""
+    """Return the SenderId of a Feedback-ID. Gmail asks for 5 to 15 characters, constant per domain."""
     name = re.sub(r"[^a-z0-9]+", "-", domain.lower())
     if 5 <= len(name) <= 15:
         return name

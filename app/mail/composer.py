@@ -105,7 +105,7 @@ class Composer:
         return bool(self._keys)
 
     def draft(self, request: MailRequest) -> Draft:
-        """Compose a message. Raise DeliveryError if it has nothing to show or an invalid address."""
+        """Compose a message. Raise DeliveryError if nothing can be shown or an address is invalid."""
         message_id = request.message_id or self._signer.message_id(request.delivery_id, self._domain)
         sender = self._signer.return_path(request.delivery_id, self._domain)
         if request.kind is MailKind.DIGEST:
@@ -142,8 +142,8 @@ class Composer:
     def sign_and_serialize(self, draft: Draft) -> OutgoingMail:
         """Return the message to send, signed if there are keys.
 
-        If the relay replaces return path and Message-ID, a header that it echoes names the delivery. DKIM
-        does not cover it, because relays remove it.
+        If the relay replaces the return path and Message-ID, a header that it echoes identifies the delivery.
+        DKIM does not cover this header, because relays remove it.
         """
         signature = draft.signature or (self._sign(draft) if self._keys else b"")
         if self._echoed:
@@ -170,13 +170,13 @@ class Composer:
     # --- compose
 
     def _digest(self, request: MailRequest, message_id: str, sender: str) -> Draft:
-        """Compose a digest from fragments. Decoded, it equals the result of `message.compose`."""
+        """Compose a digest from fragments. Decoded, the result equals that of `message.compose`."""
         recipient = message.address(request.email)
         digest = request.digest or Digest(request.edition, ())
         for step in range(len(LIMIT_STEPS)):
             parts = self._parts(request, digest, step)
             html = b"".join(parts.html)
-            # Decoding never makes HTML longer, so it is only decoded if it exceeds the limit when encoded.
+            # Decoding never makes HTML longer, so only encoded HTML that exceeds the limit is decoded.
             if len(html) <= MAX_HTML_BYTES:
                 break
             if len(binascii.a2b_qp(html).replace(b"\r\n", b"\n")) <= MAX_HTML_BYTES:

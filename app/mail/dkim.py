@@ -27,7 +27,7 @@ from app.errors import Conflict, InvalidSettings
 
 MIN_BITS = 1024  # verifiers need not accept shorter keys (RFC 8301)
 GOOD_BITS = 2048
-NEW_BITS = 2048  # longer keys do not fit into DNS answers everywhere
+NEW_BITS = 2048  # longer keys do not fit into every DNS response
 # Listed once more than they occur, so that nobody can add another to a signed message (RFC 6376, 8.15).
 OVERSIGNED_HEADERS = ("From", "To", "Subject", "Date", "Reply-To", "Content-Type", "List-Unsubscribe")
 _FOLD = "\r\n "
@@ -77,7 +77,7 @@ def parse_key(selector: str, pem: bytes) -> Key:
     try:
         private = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ValueError("it is not a private key in PEM format without a password") from None
+        raise ValueError("it is not an unencrypted private key in PEM format") from None
     if isinstance(private, Ed25519PrivateKey):
         raw = private.public_key().public_bytes(
             serialization.Encoding.Raw, serialization.PublicFormat.Raw

@@ -53,7 +53,7 @@ class Subject(NamedTuple):
 
 
 class EncodedPaper(NamedTuple):
-    """A card without what depends on its reason: the marked title and summary, and the rest of the reason."""
+    """A card without the parts that depend on its reason: marked title and summary, rest of the reason."""
 
     item: DigestItem
     preview_title: bytes
@@ -67,7 +67,7 @@ class EncodedCard(NamedTuple):
 
     title: str
     preview_title: bytes
-    reason: str  # all of it
+    reason: str  # the full reason
     html: tuple[bytes, bytes, bytes]
     text: bytes
     link_count: int
@@ -204,7 +204,7 @@ class Fragments:
         return _encode_line(render.note_fragment(note))
 
     def updates(self, updates: tuple[PaperUpdate, ...]) -> Line:
-        """Encode the news of earlier papers, below the sections."""
+        """Encode the news about earlier papers, below the sections."""
         return _encode_line(self._renderer.updates(updates))
 
     def shell(

@@ -143,7 +143,7 @@ class Renderer:
                     lines = marked_words.mark_lines(item, fitted)
                     card = DigestCard(fitted, marked.title, marked.summary, reason, lines, is_lead=not items)
                     cards.append(numbered(self.card(card, links), len(items) + 1))
-                except Exception:  # the message is sent without it
+                except Exception:  # the message is sent without this paper
                     left_out += 1
                 else:
                     items.append(fitted)
@@ -222,7 +222,7 @@ class Renderer:
         return Fragment(Markup(html), f"{text}\n")  # noqa: S704
 
     def updates(self, updates: Sequence[PaperUpdate]) -> Fragment:
-        """Return the news of earlier papers, below the sections. Each part has the same number of links."""
+        """Return the news about earlier papers, below the sections. Both parts have equally many links."""
         if not updates:
             return Fragment(Markup(), "")
         items = [
@@ -251,7 +251,7 @@ class Renderer:
         """Return the whole digest: the shell and the sections in it.
 
         Spam filters distrust an odd number of links in both parts together (URI_COUNT_ODD of rspamd). So if
-        the sections have an odd number (`is_odd`), the site's name is one more link.
+        the sections contain an odd number of links (`is_odd`), the site's name becomes one more link.
         """
         values = {
             "site": self._site, "edition": edition_title(edition), "subject": subject,
@@ -295,7 +295,7 @@ def numbered(card: Fragment, number: int) -> Fragment:
 
 
 def number_text(number: int) -> str:
-    """Return the beginning of the text of a card: as wide as the indent of its other lines."""
+    """Return the beginning of a card's text: its number, as wide as the indent of the other lines."""
     return f"\n{number:>2}. "
 
 

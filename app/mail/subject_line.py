@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from app.text.shortening import short_title, shorten
 
-SUBJECT_CHARS = 70  # mail clients on a desktop show about as many
+SUBJECT_CHARS = 70  # desktop mail clients show about this many
 
 
 class SubjectLine(NamedTuple):
@@ -20,7 +20,7 @@ class SubjectLine(NamedTuple):
 def write(titles: Sequence[str], count: int) -> SubjectLine:
     """Return the subject of a digest of `count` papers, of which `titles` begins with the first two.
 
-    It names the first paper, which is also the first one in the digest, and the second one if there is room.
+    The subject names the first paper in the digest, and the second one if there is room.
     A name before a colon stands for its title: "VideoRAE, Agon + 8 more".
     """
     if count == 1:

@@ -513,6 +513,6 @@ def test_muted_paper_names_the_muted_text(app: Application, papers: dict[str, in
     update_alice(app, muted=["plan", "no longer: understood"], max_trending=3)
     muted = papers["Language Agents that Plan"]
     explanation = explain(app, muted)
-    assert explanation.verdict == "Not sent: the subscriber has muted “plan”, which is in it."
+    assert explanation.verdict == "Not sent: the subscriber has muted “plan”, which the paper mentions."
     assert explanation.rank is None
     assert planned_papers(app) == {papers[TITLES[0]]}

@@ -340,9 +340,12 @@ def write_pem(private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, password:
     ("content", "words"),
     [
         (None, "No such file"),
-        (b"", "not a private key in PEM"),
-        (b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "not a private key in PEM"),
-        (write_pem(ec.generate_private_key(ec.SECP256R1()), b"secret"), "without a password"),
+        (b"", "not an unencrypted private key in PEM"),
+        (
+            b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+            "not an unencrypted private key in PEM",
+        ),
+        (write_pem(ec.generate_private_key(ec.SECP256R1()), b"secret"), "not an unencrypted private key"),
         (write_pem(ec.generate_private_key(ec.SECP256R1())), "only RSA and Ed25519 keys"),
     ],
 )

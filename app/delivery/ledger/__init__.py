@@ -3,7 +3,7 @@
     pending ─▶ claimed ─▶ committing ─▶ sent
        ▲          │            ├──▶ deferred (next_attempt_at) ─▶ claimed …
        └──────────┘            ├──▶ failed
-   the sender died             └──▶ uncertain: the connection or the process died after the body
+   the sender died             └──▶ uncertain: the connection or the process died before the reply
 
 A sender writes `committing` to its journal before it sends the body, and to the row if the reply takes longer
 than a second. So after a crash, only the mails in flight are uncertain. Mails that were only claimed are
@@ -20,13 +20,13 @@ daily_limits       the limits of receivers during the warm-up of a sending domai
 outcomes           record the results of attempts; retry delays
 transitions        the changes of a row's state
 recovery           recover the mails of dead senders
-expiry             give up mails that have waited too long
+expiry             give up on mails that have waited too long
 controls           pause, resume, hold until approved, cancel, resend, confirm
-removal            take a paper out of digests that were not sent yet
+removal            take a paper out of digests that have not been sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting mails
-after_restore      hold what may have been sent since a backup was made
+after_restore      hold mails that may have been sent since the backup was made
 retention          delete deliveries and events after their retention period, and used signatures
 """
 

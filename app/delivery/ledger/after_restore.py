@@ -14,7 +14,7 @@ from app.storage.database import Database
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
 from app.storage.models import DeliveryState as State
 
-ID_GAP = 1_000_000  # more than the mails that may have been sent since the backup
+ID_GAP = 1_000_000  # more than the number of mails sent since the backup
 BATCH = 1000  # rows
 NOT_SENT = (State.SKIPPED, State.FAILED, State.SUPPRESSED)
 FINAL_STATES = (State.SENT, State.UNCERTAIN, *NOT_SENT)
@@ -59,9 +59,10 @@ def skip_ids(session: Session) -> None:
 
 
 def copy_since(session: Session, previous: Database, backup_at: datetime) -> int:
-    """Copy the mails that ended since the backup from the previous database, and count those that left.
+    """Copy mails that have ended since the backup, or are in flight, from the previous database.
 
-    Their papers are copied as well, so that the ids in their digests mean the same papers.
+    Return how many of them may have been sent. Papers are copied as well, so that the ids in digests refer to
+    the same papers.
     """
     copied = 0
     with previous.read() as source:
@@ -76,7 +77,7 @@ def copy_since(session: Session, previous: Database, backup_at: datetime) -> int
         rows = source.execute(select(_DELIVERIES).where(or_(has_ended, is_leased)))
         for row in rows.mappings().all():
             if row["subscriber_id"] not in ids:
-                continue  # signed up since the backup
+                continue  # the subscriber signed up after the backup
             values = dict(row)
             changed = session.execute(update(_DELIVERIES).where(_DELIVERIES.c.id == row["id"]).values(values))
             if not changed.rowcount:  # type: ignore[attr-defined]

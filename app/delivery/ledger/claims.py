@@ -23,7 +23,7 @@ ALL_EDITIONS = "*"
 # Longer than the ten minutes that a relay may take to reply to the final dot.
 LEASE = timedelta(minutes=20)
 BATCH_SIZE = 300
-# In this order, so that mails that were never tried are sent first.
+# Claimed in this order, so that mails that were never tried are sent first.
 WAITING_STATES = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
 LEASED_STATES = (State.CLAIMED, State.COMMITTING)
 
@@ -42,7 +42,7 @@ _MAILS = (
 
 
 class SkipReason(NamedTuple):
-    """The state of an unsent mail, and why. It is final, or lasts `until` its provider accepts mail."""
+    """The state of an unsent mail, and why: final, or `until` its provider accepts mail again."""
 
     state: State
     reason: str
@@ -51,7 +51,7 @@ class SkipReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedBatch:
-    """The mails from one claim: those to send, and the final states of those that must not be sent."""
+    """The mails from one claim: requests to send, and the states of mails that must not be sent."""
 
     requests: tuple[MailRequest, ...] = ()
     skipped: Mapping[int, State] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def claim(
     """Claim mails that are due and return their ids. Two senders, in any process, never get the same row."""
     limit = limit or BATCH_SIZE
     claimed_ids: list[int] = []
-    # One query per state: the index returns each in order. Sorting all waiting mails would take longer.
+    # One query per state: the index returns a state's mails in order. Sorting all waiting mails takes longer.
     for state in WAITING_STATES:
         due = select(DELIVERIES.c.id).where(DELIVERIES.c.state == state, is_sendable(now))
         if ids is not None:
@@ -126,7 +126,7 @@ def _not_paused() -> ColumnElement[bool]:
 def load_claimed(
     session: Session, claimed_ids: Collection[int], snapshots: SnapshotStore, now: datetime
 ) -> tuple[tuple[MailRequest, ...], dict[int, SkipReason]]:
-    """Load claimed mails. Return those to send and, by id, why the others must not be sent, or only later."""
+    """Load claimed mails. Return the requests to send and, by id, the reasons to skip or defer the others."""
     rows = _load_rows(session, claimed_ids)
     skips = _skip_reasons(session, rows, now)
     return _mail_requests(session, [row for row in rows if row.id not in skips], snapshots), skips
@@ -169,7 +169,7 @@ def _mail_requests(
 
 
 def skip_reason(kind: MailKind, subscriber: SubscriberState, suppressed: str | None) -> SkipReason | None:
-    """Return why a mail must not be sent, or None. `suppressed`: the reason, if the address is suppressed."""
+    """Return why a mail must not be sent, or None. `suppressed` is the reason for a suppression, if any."""
     if suppressed is not None:
         return SkipReason(State.SUPPRESSED, f"the address is suppressed: {suppressed}")
     if subscriber is SubscriberState.ERASED:
@@ -191,13 +191,13 @@ def _skip_reasons(session: Session, rows: Iterable[Any], now: datetime) -> dict[
 
 
 def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) -> None:
-    """Set the state of mails that `owner` has claimed and must not send, or only later."""
+    """Set the state of mails that `owner` has claimed but must not send, or must send later."""
     ids_by_reason = defaultdict(list)
     for delivery_id, skip in skips.items():
         ids_by_reason[skip].append(delivery_id)
     for (state, reason, until), ids in ids_by_reason.items():
         values: dict[str, Any] = {"state": state, "reason": reason, "next_attempt_at": until}
-        if until:  # it was not attempted; an earlier attempt may have arrived
+        if until:  # this claim made no attempt, but an earlier one may have arrived
             values["attempts"] = col(Delivery.attempts) - 1
             values["state"] = case((col(Delivery.possibly_delivered), State.UNCERTAIN), else_=state)
         claimed = update(Delivery).where(col(Delivery.id).in_(ids), _leased_by(owner))

@@ -43,9 +43,9 @@ UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 
 
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> None:
-    """Pause one edition or all. If it is already paused, keep its reason.
+    """Pause one edition or all sending. If it is already paused, keep the existing reason.
 
-    A pause by an import gets the new reason, because otherwise it would end with the import (see
+    A pause that an import began gets the new reason; otherwise, the pause would end with the import (see
     `end_import_pause`).
     """
     values = {"reason": reason, "since": now}
@@ -58,12 +58,12 @@ def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITI
 
 
 def _name(edition: str) -> str | None:
-    """Return the name of an edition for events. It is None for all sending."""
+    """Return the name of an edition for events, or None for all sending."""
     return None if edition == ALL_EDITIONS else edition
 
 
 def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITIONS) -> bool:
-    """End the pause that an import began at that time. Return False if it has ended, or was replaced."""
+    """End the pause that an import began at `since`. Return False if it has ended or has been replaced."""
     own = col(SendingPause.edition) == scope, col(SendingPause.reason) == IMPORTED
     ended = session.execute(delete(SendingPause).where(*own, col(SendingPause.since) == since))
     if not ended.rowcount:  # type: ignore[attr-defined]
@@ -74,12 +74,12 @@ def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITION
 
 
 def _release_first_digests(session: Session) -> None:
-    """Release the held digests. Delete their pause first, because planning locks it to hold more."""
+    """Release the held digests. Delete their pause first, because planning locks the pause to hold more."""
     session.execute(update(Delivery).where(is_held()).values(next_attempt_at=Delivery.due_at))
 
 
 def hold_new(session: Session, editions: Collection[str], now: datetime) -> None:
-    """Pause those editions that have no mail yet, until an operator approves them by resuming them.
+    """Pause the editions that have no mail yet, until an operator approves them by resuming them.
 
     Must be called before their first mails are added, in the same transaction.
     """
@@ -90,7 +90,8 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
 def hold(session: Session, edition: str, now: datetime) -> None:
     """Pause an upcoming edition, such as 2026-11-20, until an operator approves it.
 
-    Raise InvalidInput if it is not a day, is over or is far away. Raise Conflict if it has begun or is held.
+    Raise InvalidInput if it is not a date, is over or is too far ahead. Raise Conflict if it is planned or
+    held.
     """
     try:
         day = date.fromisoformat(edition)
@@ -98,7 +99,7 @@ def hold(session: Session, edition: str, now: datetime) -> None:
         day = date.min
     if day.isoformat() != edition or day == date.min:
         raise InvalidInput(f"“{edition}” is not an edition: write a day, such as 2026-11-20", "edition")
-    if day < (now - timedelta(days=1)).date():  # it may still be that day somewhere
+    if day < (now - timedelta(days=1)).date():  # the day may not be over in every time zone
         raise InvalidInput(f"the edition {edition} is over", "edition")
     if day > (now + HOLD_AHEAD).date():
         raise InvalidInput(f"{edition} is more than {HOLD_AHEAD.days} days away: check the year", "edition")
@@ -110,14 +111,14 @@ def hold(session: Session, edition: str, now: datetime) -> None:
 
 
 def planned_editions(session: Session, editions: Collection[str]) -> set[str]:
-    """Return those of the editions that have mails."""
+    """Return which of these editions have mails."""
     return set(session.exec(select(Delivery.edition).where(col(Delivery.edition).in_(editions)).distinct()))
 
 
 def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:
     """End a pause. Return False if there was none.
 
-    Raise Conflict if the database was moved, unless `force` is true: the new one sends its digests.
+    Raise Conflict if the database was moved, unless `force` is true: the new database sends its digests.
     """
     pause = session.exec(select(SendingPause).where(SendingPause.edition == edition)).first()
     if pause and pause.reason.startswith(MOVED) and not force:
@@ -165,7 +166,7 @@ def resend(session: Session, delivery_id: int, now: datetime) -> None:
 
 
 def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
-    """Send all uncertain digests of an edition again whose content is known. Return their number."""
+    """Resend all uncertain digests of an edition whose content is known. Return their number."""
     has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
     resent = session.execute(
         update(Delivery)
@@ -193,17 +194,17 @@ def confirm_uncertain(session: Session, edition: str, now: datetime) -> int:
 
 
 def _record_arrival(session: Session, mails: ColumnElement[bool], now: datetime) -> int:
-    """Record the uncertain mails among these as sent. No sender is sending them."""
+    """Record the uncertain mails that meet a condition as sent. No sender has claimed uncertain mails."""
     values = {"state": State.SENT, "reason": "", "next_attempt_at": None, "smtp_text": ARRIVED}
     uncertain = update(Delivery).where(mails, col(Delivery.state) == State.UNCERTAIN)
-    due_at = col(Delivery.due_at)  # when it was handed to the relay is unknown
+    due_at = col(Delivery.due_at)  # the actual time of sending is unknown
     sent_at = case((due_at < now, due_at), else_=literal(now, UtcDateTime))
     recorded = session.execute(uncertain.values(**values, sent_at=sent_at))
     return recorded.rowcount  # type: ignore[attr-defined, no-any-return]
 
 
 def count_held_uncertain(session: Session, since: datetime) -> dict[str, int]:
-    """Return, by edition, the number of digests planned since then that wait for `resend` or `confirm_…`."""
+    """Return, by edition, the number of digests planned from `since` on that need `resend` or `confirm_…`."""
     held = sql_select(col(Delivery.edition)).where(
         col(Delivery.created_at) >= since,
         col(Delivery.kind) == MailKind.DIGEST,
@@ -216,8 +217,8 @@ def count_held_uncertain(session: Session, since: datetime) -> dict[str, int]:
 def retry_failed(session: Session, edition: str, now: datetime) -> int:
     """Send the failed digests of an edition again, as new mails. Return their number.
 
-    A digest stays failed if a later one was sent to its subscriber or will be, because that may contain the
-    same papers; if it may have arrived; or if its subscriber no longer gets digests.
+    A digest stays failed if its subscriber was or will be sent a later one, which may contain the same
+    papers; if the failed digest may have arrived; or if its subscriber no longer gets digests.
     """
     failed = select(col(Delivery.subscriber_id)).where(_failed_digests(), col(Delivery.edition) == edition)
     # Planning locks the subscribers whose history it reads, so it cannot choose the same papers meanwhile.
@@ -231,7 +232,7 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
 
 
 def count_retryable(session: Session, since: datetime) -> dict[str, int]:
-    """Return, by edition, the number of digests planned since then that `retry_failed` would send again."""
+    """Return, by edition, the number of digests planned from `since` on that `retry_failed` would resend."""
     is_active = _active().where(col(Subscriber.id) == Delivery.subscriber_id).exists()
     retryable = _retryable(col(Delivery.edition)).where(col(Delivery.created_at) >= since, is_active)
     return _count_by_edition(session, retryable)
@@ -265,15 +266,15 @@ def _retryable(*columns: Any) -> Select[Any]:
 
 
 def is_paused(session: Session, scope: str = ALL_EDITIONS) -> bool:
-    """Return whether all sending, or what `scope` names, is paused."""
+    """Return whether a scope is paused: all editions, one edition or the first digests."""
     paused = select(SendingPause.id).where(SendingPause.edition == scope)
     return session.exec(paused).first() is not None
 
 
 def first_digests_to_hold(session: Session, subscriber_ids: Collection[int]) -> set[int]:
-    """Return those of these subscribers whose digest is held, because it is the first after an import."""
+    """Return the subscribers whose digest must be held because it is their first after an import."""
     paused = select(SendingPause.id).where(SendingPause.edition == FIRST_DIGESTS)
-    if session.exec(paused.with_for_update(read=True)).first() is None:  # it cannot end before we commit
+    if session.exec(paused.with_for_update(read=True)).first() is None:  # lock the pause until we commit
         return set()
     waiting = set(subscriber_ids) - with_digest(session, subscriber_ids)
     added = select(Event.subscriber_id).where(
@@ -287,7 +288,7 @@ def pauses(session: Session) -> list[SendingPause]:
 
 
 def hold_reason(current: Collection[SendingPause], delivery: Delivery) -> str:
-    """Return why an unsent mail is held back, or "". `current` are the `pauses`."""
+    """Return why an unsent mail is held back, or "". `current` is the result of `pauses`."""
     scopes = {ALL_EDITIONS, delivery.edition}
     if delivery.next_attempt_at is None:
         scopes.add(FIRST_DIGESTS)

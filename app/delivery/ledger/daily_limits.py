@@ -1,6 +1,6 @@
-"""The daily limit of each receiver during the warm-up of a sending domain: count, and defer what exceeds it.
+"""Count the mails to each receiver while a sending domain warms up; defer those beyond its daily limit.
 
-The row of a claimed mail has the name of its receiver, and an index of these rows counts the mails sent
+The row of a claimed mail contains the name of its receiver, and an index of these rows counts the mails sent
 today. Without a warm-up no row has a receiver, so the index is empty and costs nothing.
 """
 
@@ -39,17 +39,17 @@ def warm_up_of(settings: Settings) -> WarmUp | None:
 
 
 def lock(session: Session) -> None:
-    """Make the claims of all senders sequential until the transaction ends, so that they add up."""
+    """Serialise the claims of all senders until the transaction ends, so that their counts add up."""
     advisory_lock(session, LOCK)
 
 
 def defer_excess(
     session: Session, warm_up: WarmUp, owner: str, claimed_ids: Sequence[int], now: datetime
 ) -> dict[int, SkipReason]:
-    """Defer the claimed digests beyond the limits of today until tomorrow, and return why, by id.
+    """Defer claimed digests beyond today's limits until tomorrow, and return the reasons by id.
 
-    Mails that somebody waits for, such as confirmations, count but are never deferred. Must be called in the
-    transaction of the claim, after `lock`.
+    Mails that somebody is waiting for, such as confirmations, count but are never deferred. Must be called
+    in the same transaction as the claim, after `lock`.
     """
     limit = warm_up.limit_on(now.date())
     if limit is None or not claimed_ids:
@@ -92,7 +92,7 @@ def use_today(session: Session, receivers: Collection[str] | None, now: datetime
 
 def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
     """Count the mails that senders have claimed and may send, by receiver."""
-    # Without a condition on the receiver, which would lead SQLite to read all mails of today.
+    # There is no condition on the receiver, which would make SQLite read all of today's mails.
     claimed = select(Delivery.id, Delivery.receiver).where(col(Delivery.state).in_(LEASED_STATES))
     return Counter(
         receiver for number, receiver in session.execute(claimed) if receiver and number not in exclude

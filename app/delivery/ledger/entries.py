@@ -1,4 +1,4 @@
-"""Add mails and skipped digests to the ledger; find what was promised to subscribers."""
+"""Add mails and skipped digests to the ledger; find the papers and news promised to subscribers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, PaperUpdate, Skip, SkippedEdition, UpdateKind
 
-AFTER_DAYS = "a"  # sorts after the editions of digests (2026-…) and before other mails' (confirm-2026…)
+AFTER_DAYS = "a"  # sorts after the editions of digests (2026-…), before those of other mails (confirm-2026…)
 A_DAY, MAX_EDITION_DELAY = timedelta(days=1), timedelta(days=10)
-# Of stored digests. In a text within them, these quotation marks would be escaped.
+# Patterns in stored digests. Within a JSON string, their quotation marks would be escaped.
 _PAPERS, _UPDATES = re.compile(rb'"papers": ?\[([\d, ]*\d)\]'), b'"updates":'
 MAX_ID = 2**63 - 1
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
@@ -42,7 +42,7 @@ class Entry:
 
 
 def is_held() -> ColumnElement[bool]:
-    """Return the condition that a digest waits for an operator: it has no time for its next attempt."""
+    """Return the condition that a digest waits for an operator and so has no time for its next attempt."""
     return (
         (col(Delivery.state) == State.PENDING)
         & (col(Delivery.kind) == MailKind.DIGEST)
@@ -117,7 +117,7 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
 
 
 def with_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
-    """Return those of these subscribers who were sent a digest or will be. Held ones do not count."""
+    """Return the subscribers who were sent a digest or will be. Held digests do not count."""
     digests = select(Delivery.subscriber_id).where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
@@ -130,7 +130,7 @@ def with_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
 def skipped_since_last_digest(
     session: Session, subscriber_ids: Collection[int], since: datetime
 ) -> dict[int, tuple[SkippedEdition, ...]]:
-    """Return, by subscriber, the editions skipped since `since` and since the last digest, oldest first."""
+    """Return, by subscriber, the editions skipped from `since` on and after the last digest, oldest first."""
     digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, DigestContent.delivery_id)
     due = digests.outerjoin(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
         in_array(session, col(Delivery.subscriber_id), subscriber_ids),
@@ -161,7 +161,7 @@ def paper_ids_promised(
 ) -> dict[int, dict[int, datetime]]:
     """Return, by subscriber, the ids of the papers in digests created at or after `since` (up to `until`).
 
-    Each is mapped to the time at which its digest was created. Digests that were not sent and will not be
+    Each id is mapped to the time at which its digest was created. Digests that were not sent and will not be
     sent are left out, unless they may have arrived.
     """
     promising = _promising_digests(session, subscriber_ids, since)
@@ -190,7 +190,7 @@ def _promising_digests(
 
 
 class PromisedContent(NamedTuple):
-    """Some of the papers in digests of a subscriber, and all news of earlier papers in them."""
+    """Some of the papers in a subscriber's digests, and all news about earlier papers in these digests."""
 
     papers: set[int]
     updates: set[tuple[UpdateKind, int]]
@@ -199,7 +199,7 @@ class PromisedContent(NamedTuple):
 def promised_content(
     session: Session, subscriber_ids: Collection[int], since: datetime, paper_ids: Set[int], days: Set[date]
 ) -> dict[int, PromisedContent]:
-    """Return which of these papers subscribers' digests since `since` contain, and all news in them.
+    """Return, by subscriber, which of these papers and which news their digests from `since` on contain.
 
     `days` are the UTC days of digests that can contain one of the papers. The query skips all other digests
     without news. Digests are only searched as text, because decoding thousands of them would take seconds.
@@ -221,7 +221,7 @@ def promised_content(
 
 
 def _papers_in(text: bytes) -> Iterator[int]:
-    """Yield the ids of the papers in the JSON of a digest. Decoding it would take several times as long."""
+    """Yield the ids of the papers in a digest's JSON. Decoding the JSON would take several times as long."""
     listed = (int(number) for numbers in _PAPERS.findall(text) for number in numbers.split(b","))
     return (number for number in listed if number <= MAX_ID)
 
@@ -234,7 +234,7 @@ def _decode_updates(text: bytes) -> Sequence[PaperUpdate]:
 
 
 def _spans(days: Set[date]) -> list[tuple[datetime, datetime]]:
-    """Return the first and the last moment of each series of consecutive days, in UTC."""
+    """Return the start and the end of each run of consecutive days, in UTC."""
     first_days = [day for day in sorted(days) if day - A_DAY not in days]
     last_days = [day for day in sorted(days) if day + A_DAY not in days]
     return [

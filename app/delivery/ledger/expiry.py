@@ -1,4 +1,4 @@
-"""Give up mails that have waited too long: a digest, when the next one is due."""
+"""Give up on mails that have waited too long. A digest expires when the next one is due."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def expire_overdue(session: Session, now: datetime) -> Counter[str]:
 
 
 def is_overdue(now: datetime) -> ColumnElement[bool]:
-    """Return the condition that a mail still waits at its `give_up_at`."""
+    """Return the condition that a mail is still waiting although its `give_up_at` has passed."""
     return (
         col(Delivery.state).in_(WAITING_STATES)
         & col(Delivery.next_attempt_at).is_not(None)
@@ -36,5 +36,5 @@ def is_overdue(now: datetime) -> ColumnElement[bool]:
 
 
 def lock_rows(session: Session, condition: ColumnElement[bool]) -> list[Delivery]:
-    """Lock and return the deliveries that meet a condition, without those that others have locked."""
+    """Lock and return the deliveries that meet a condition. Skip those locked by other transactions."""
     return list(session.exec(select(Delivery).where(condition).with_for_update(skip_locked=True)))

@@ -24,13 +24,13 @@ from app.types import SendOutcome, SendResult
 # Called in the transaction that records a permanent failure, with the delivery's and the subscriber's id.
 OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
-# States in which the owner's result counts. In other states the mail was freed, sent or ended.
+# States in which the owner's result counts. In other states, the mail was released, sent or ended.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 RETRIED = (
     SendOutcome.DEFERRED, SendOutcome.THROTTLED, SendOutcome.UNREACHABLE, SendOutcome.SENDER_REJECTED,
 )  # fmt: skip
-ERASING = ("erased", "declined")  # events after which nothing personal is kept
+ERASING = ("erased", "declined")  # events after which no personal data is kept
 _DELIVERIES = cast("Table", inspect(Delivery).local_table)
 
 
@@ -67,8 +67,8 @@ _ACCEPTED_BY_SQLITE = """
         message_id = answer.value ->> 4, subject = answer.value ->> 5
     FROM json_each(?) AS answer WHERE delivery.id = answer.value ->> 0 AND delivery.lease_owner = ?
 """
-# The ids occur twice on purpose. PostgreSQL plans a join alone by the table's statistics. If these date from
-# when the table was small, it compares each answer with every row.
+# The ids occur twice on purpose. PostgreSQL plans a mere join by the table's statistics. If the statistics
+# date from when the table was small, PostgreSQL compares each answer with every row.
 _ACCEPTED_BY_POSTGRES = text("""
     UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,
         sent_at = answer.at, smtp_code = answer.code, smtp_text = answer.text,
@@ -96,7 +96,7 @@ def _record_accepted(session: Session, attempts: Sequence[AttemptResult], owner:
             "subjects": [attempt.subject for attempt in attempts],
         }
         recorded = session.connection().execute(_ACCEPTED_BY_POSTGRES, columns | {"owner": owner}).rowcount
-    else:  # also in one statement, because the driver releases and reacquires Python's lock for each
+    else:  # also in one statement, because the driver releases and reacquires Python's lock for each one
         rows = [
             (delivery_id, sqlite_timestamp(datetime.fromtimestamp(at, UTC)), code, text, message_id, subject)
             for delivery_id, (_, code, text), at, message_id, subject in attempts
@@ -131,7 +131,7 @@ def _record_others(
         if subscriber.state is SubscriberState.ERASED:  # the relay's text may name the subscriber
             attempt = attempt._replace(result=attempt.result._replace(text=""), subject="")
         if attempt.result.outcome in NOT_ATTEMPTED:
-            if delivery.state in LEASED_STATES:  # otherwise it was ended or held in the meantime
+            if delivery.state in LEASED_STATES:  # otherwise, the mail was ended or held in the meantime
                 _unclaim(session, delivery, subscriber)
         elif delivery.state in OPEN_STATES:
             _apply(delivery, attempt.result, now, policy)
@@ -144,7 +144,7 @@ def _record_others(
             elif delivery.state is State.FAILED:
                 on_failed(session, delivery_id, delivery.subscriber_id, attempt.result, now)
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
-            # It was ended while it was in flight.
+            # The mail was ended while it was in flight.
             transitions.mark_uncertain(delivery, _text(attempt.result), None)
         _postpone(delivery, receiver_backoffs.find(backoffs, subscriber.email))
         states[delivery_id] = delivery.state
@@ -177,7 +177,7 @@ def _unclaim(session: Session, delivery: Delivery, subscriber: Subscriber) -> No
 
 
 def _postpone(delivery: Delivery, backoff: ReceiverBackoff | None) -> None:
-    """Let a mail that waits for its next attempt wait until the end of the back-off."""
+    """Postpone a mail's next attempt until the end of the back-off."""
     if backoff and delivery.next_attempt_at:
         delivery.next_attempt_at = max(delivery.next_attempt_at, backoff.until)
         if delivery.state is State.PENDING:

@@ -29,12 +29,12 @@ class PaperDelivery(NamedTuple):
     edition: str
     state: State
     interest: str
-    reason: str | int  # an id only while the digests are read
+    reason: str | int  # an id until the text is loaded
 
 
 @dataclass(frozen=True, slots=True)
 class PaperHistory:
-    """The digests with a paper: their number by state, and the newest of them."""
+    """The digests with a paper: their number by state, and the newest digests."""
 
     states: dict[State, int]
     newest: tuple[PaperDelivery, ...]
@@ -44,7 +44,7 @@ class PaperHistory:
 def paper_history(session: Session, papers: Collection[int]) -> PaperHistory:
     """Return the digests that contain one of these rows of a paper.
 
-    The paper's snapshots show on which days it was in a digest, so only digests of these days are read.
+    The paper's snapshots show on which days it was in a digest, so only digests from these days are read.
     """
     created = col(PaperSnapshot.created_at)
     days = select(func.min(created), func.max(created)).where(col(PaperSnapshot.paper_id).in_(papers))

@@ -74,7 +74,7 @@ def digest_totals_since(session: Session, since: datetime) -> dict[State, int]:
 
 
 class ReasonCount(NamedTuple):
-    """The number of digests in a state for one reason. Parts that differ between digests are "…"."""
+    """The number of digests in a state for one reason, with "…" for the parts that differ between digests."""
 
     state: State
     reason: str
@@ -118,13 +118,13 @@ def waiting_mails(session: Session) -> list[WaitingMails]:
 
 
 def any_sent(session: Session) -> bool:
-    """Return whether a digest was ever sent."""
+    """Return whether any digest has been sent."""
     sent = select(Delivery.id).where(Delivery.state == State.SENT, Delivery.kind == MailKind.DIGEST)
     return session.exec(sent.limit(1)).first() is not None
 
 
 def draw_waiting(session: Session, edition: str, size: int) -> Sequence[Delivery]:
-    """Return some of an edition's digests that were not sent yet, drawn at random."""
+    """Return some of an edition's digests that have not been sent yet, drawn at random."""
     waiting = select(Delivery).where(
         Delivery.edition == edition,
         Delivery.kind == MailKind.DIGEST,

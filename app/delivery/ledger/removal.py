@@ -1,4 +1,4 @@
-"""Take a paper out of the digests that are composed, but not sent yet."""
+"""Take a paper out of the digests that have been composed but not sent yet."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from app.types import MailKind
 
 NOTHING_LEFT = "an operator hid the only paper in it"
 BATCH = 500  # digests that are read at once
-# Digests that are being sent, or may have arrived, do not change any more.
+# Digests that are being sent, or may have arrived, are no longer changed.
 _UNSENT = (State.PENDING, State.DEFERRED)
 
 
 def leave_out(session: Session, papers: Collection[int]) -> int:
-    """Take papers, and news of them, out of all digests that wait to be sent. Return the number of changes.
+    """Take papers, and news about them, out of all unsent digests. Return the number of changed digests.
 
     A digest without any other paper is skipped.
     """
@@ -32,7 +32,7 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
         col(Delivery.possibly_delivered).is_(False),
     )
     in_digests = select(PaperSnapshot.id).where(col(PaperSnapshot.paper_id).in_(papers))
-    if session.exec(in_digests.limit(1)).first() is None:  # then only news can be of these papers
+    if session.exec(in_digests.limit(1)).first() is None:  # then only news can be about these papers
         with_news = col(DigestContent.has_updates)
         waiting = waiting.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(with_news)
     ids = session.exec(waiting.order_by(col(Delivery.id))).all()
@@ -41,7 +41,7 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
 
 
 def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | None]) -> int:
-    """Take papers out of some deliveries. On PostgreSQL, those that are being claimed are skipped."""
+    """Take papers out of some deliveries. On PostgreSQL, skip deliveries that are being claimed."""
     joined = select(Delivery, DigestContent).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )
@@ -55,7 +55,7 @@ def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | 
         changed += 1
         content.digest = _without(content.digest, papers)
         content.signature = ""
-        # One that is signed ahead is signed again; the others are signed when they are sent.
+        # A digest that is to be signed ahead is signed again. Others are signed when they are sent.
         content.signature_fingerprint = NOT_AHEAD if content.signature_fingerprint == NOT_AHEAD else ""
         if not paper_ids(content.digest):
             set_state(delivery, State.SKIPPED, NOTHING_LEFT)
@@ -64,7 +64,7 @@ def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | 
 
 
 def _papers_of(stored: Mapping[str, Any]) -> set[int]:
-    """Return the papers in a stored digest, and those that it reports news about."""
+    """Return the ids of the papers in a stored digest, and of the papers in its news."""
     return {*paper_ids(stored), *(news.paper_id for news in paper_updates(stored)[0])}
 
 
@@ -88,7 +88,7 @@ def _without(stored: Mapping[str, Any], papers: Collection[int]) -> dict[str, An
 
 
 def _news_without(stored: Any, papers: Collection[int]) -> Any:
-    """Return news, except about some papers. Keep unreadable items."""
+    """Return stored news without the items about some papers. Keep unreadable items."""
     if not isinstance(stored, list):
         return stored
     return [news for news in stored if _papers_of({"updates": [news]}).isdisjoint(papers)]

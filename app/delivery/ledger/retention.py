@@ -1,6 +1,6 @@
 """Delete deliveries and events after their retention period, and signatures that were used.
 
-A transaction changes a few thousand rows at a time.
+Each transaction changes at most a few thousand rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def prune_events(session: Session, before: datetime) -> Counter[str]:
 
 
 def first_id_since(session: Session, since: datetime) -> int:
-    """Return the lowest id of the first deliveries created at or after `since`; 0 if there are none."""
+    """Return the id of the first delivery created at or after `since`, or 0 if there is none."""
     created_at = col(Delivery.created_at)
     number = col(Delivery.id)
     ids = select(number).where(created_at >= since).order_by(created_at, number).limit(1)
@@ -47,8 +47,8 @@ def first_id_since(session: Session, since: datetime) -> int:
 def drop_signatures(session: Session, first_id: int) -> tuple[int, int]:
     """Drop the signatures of a batch of sent digests, starting at `first_id`: they are not needed again.
 
-    Return the number of dropped signatures, and the first id of the next batch; 0 if there is none. If such a
-    mail is ever sent again, it is signed again, which gives the same bytes as long as the key is the same.
+    Return the number of dropped signatures, and the first id of the next batch (0 if there is none). If such
+    a mail is ever sent again, it is signed again, which gives the same bytes as long as the key is the same.
     """
     number = col(Delivery.id)
     batch = select(number, col(Delivery.state)).where(number >= first_id).order_by(number).limit(BATCH_SIZE)

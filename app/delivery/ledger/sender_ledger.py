@@ -1,10 +1,10 @@
 """The ledger for one running sender: claim, journal the intent, commit, record.
 
-It commits its own transactions.
+This module commits its own transactions.
 
 claim            claim mails that are due, with a lease           database
-journal_intent   optional: make the intent survive the machine    journal, synced to disk
-commit           journal that the body is sent now                journal
+journal_intent   optional: make the intent survive a power cut    journal, synced to disk
+commit           journal that the body is about to be sent                journal
 record           the relay's reply, or why there is none          journal
 flush            write the recorded results, in batches           database
 refresh          find claimed mails that must no longer be sent   database
@@ -65,7 +65,7 @@ log = structlog.get_logger(__name__)
 class SenderLedger:
     """The mails that one sender has claimed, and their results. Used as `async with SenderLedger(...)`.
 
-    It is the connection pool's `DeliveryTracker`. `commit` and `record` never wait: they write to the
+    This class is the connection pool's `DeliveryTracker`. `commit` and `record` never wait: they write to the
     journal at once, and a thread flushes the results to the database in batches. While the database is
     unreachable, no mail is claimed and results stay in the journal. After `MAX_REFRESH_AGE`, sending stops.
     Results that still cannot be flushed on exit stay in the journal for `recover`.
@@ -86,12 +86,12 @@ class SenderLedger:
         self._policy, self._warm_up = settings.when_uncertain, daily_limits.warm_up_of(settings)
         self._journal = Journal(Path(settings.journal_dir), owner, durable=settings.journal_fsync)
         self._breaker = circuit_breaker.CircuitBreaker(settings.pause_at_failures)
-        self._claims: set[asyncio.Task[ClaimedBatch]] = set()  # that are still running
-        self._writes_unconfirmed = False  # the connection failed: the database may have written anyway
-        self._claimed_ids: set[int] = set()  # and whose results are not flushed yet
+        self._claims: set[asyncio.Task[ClaimedBatch]] = set()  # claims that are still running
+        self._writes_unconfirmed = False  # the connection failed, but the database may have committed
+        self._claimed_ids: set[int] = set()  # claimed mails whose results have not been flushed yet
         self._intended_ids: set[int] = set()  # synced to disk by `journal_intent`
-        self._withdrawn_ids: set[int] = set()  # must not be sent any more
-        self._backed_off: dict[str, float] = {}  # provider → until when, before the database is asked
+        self._withdrawn_ids: set[int] = set()  # claimed mails that must no longer be sent
+        self._backed_off: dict[str, float] = {}  # provider → end of a back-off not yet in the database
         self._in_flight_ids: frozenset[int] = frozenset()  # as of the last refresh
         self._committing_ids: frozenset[int] = frozenset()  # marked as `committing` in the database
         self._editions: dict[int, str] = {}  # of claimed mails, for the log
@@ -102,7 +102,7 @@ class SenderLedger:
         self._pause_reason = ""
         self._error: Exception | None = None
         self._closing = False
-        self.shutting_down = False  # set when the process is to end: then do not wait for the database
+        self.shutting_down = False  # set at shutdown: do not wait for the database
         self.counts: Counter[str] = Counter()  # of mails by final state
 
     @property
@@ -161,7 +161,7 @@ class SenderLedger:
     def _claim(
         self, ids: Collection[int] | None, limit: int | None
     ) -> tuple[list[int], Collection[int], float]:
-        """Claim mails. Return the ids of those to load, and of those deferred by the limits of a warm-up."""
+        """Claim mails. Return the ids of the mails to load, and of those deferred by warm-up limits."""
         self._database.presence.announce()
         now, deferred = self._clock(), dict[int, SkipReason]()
         with self._database.write() as session:
@@ -192,7 +192,7 @@ class SenderLedger:
             self._intended_ids.update(ids)
 
     def may_send(self, mail: OutgoingMail) -> bool:
-        """Return whether a mail may be sent, as of the last refresh, and its provider accepts mail."""
+        """Return whether a mail may be sent, as of the last refresh, and its provider has no back-off."""
         if self._backed_off and self._backed_off.get(provider_of(mail.recipient), 0) > monotonic():
             return False
         return self._may_commit(mail)
@@ -208,7 +208,7 @@ class SenderLedger:
         )
 
     def commit(self, mail: OutgoingMail) -> bool:
-        """Return whether the body may be sent. If True, the journal says that it is sent now.
+        """Return whether the body may be sent. If True, the journal says that it is about to be sent.
 
         Raise JournalError if the journal cannot be written. Then nothing more is sent.
         """

@@ -22,7 +22,7 @@ _STORE = (
 
 
 class Signature(NamedTuple):
-    """The signature of a digest, and the fingerprint of what it signs."""
+    """The signature of a digest, and the fingerprint of the signed content."""
 
     delivery_id: int
     lines: str = ""

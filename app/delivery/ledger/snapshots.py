@@ -4,9 +4,10 @@
 "papers", "why", "marks", "scores", "reasons"}]}. The items of a section are stored as columns of equal
 length: "cards" contains the ids of snapshots, "why" contains indexes into "reasons", which lists each reason
 once, and "marks" contains texts, which can be keys of a cache (see `_decode_marks`). The other fields of an
-item are in its snapshot. A reason that at least MIN_SHARING subscribers of a shard get is a separate
-snapshot, together with its marks. Then "reasons" contains the id of that snapshot, and the item's marks are
-empty. If a digest has news of earlier papers, "updates" contains [kind, paper id, title, URL] for each.
+item are in its snapshot. A reason that at least MIN_SHARING subscribers in a shard receive is stored in
+a separate snapshot, together with its marks. Then "reasons" contains the id of that snapshot, and the item's
+marks are empty. If a digest has news about earlier papers, "updates" contains [kind, paper id, title, URL]
+for each.
 
 Snapshots do not change when the paper does, so a delivery can be rendered again, byte for byte, until it is
 deleted. Columns are compact, because they are read for each mail.
@@ -32,14 +33,14 @@ from app.storage.database import in_array, insert_many_or_ignore
 from app.storage.models import PaperSnapshot
 from app.types import Digest, DigestItem, Marks, PaperUpdate, Section, UpdateKind
 
-OWN_FIELDS = ("paper_id", "reason", "marks")  # of an item; not among the fields of its snapshot
+OWN_FIELDS = ("paper_id", "reason", "marks")  # fields of an item that are not in its snapshot
 REASON_FIELDS = ("reason", "marks")
 COLUMNS = ("cards", "papers", "why", "marks", "scores")
 SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in OWN_FIELDS)
-MIN_SHARING = 5  # readers of a shard, from which a snapshot takes less space than the reason in each digest
+MIN_SHARING = 5  # readers in a shard from which a snapshot takes less space than a copy in each digest
 A_DAY = timedelta(days=1)
-MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 15_000, 25_000  # to read
-MAX_ENCODED_ITEMS = 20_000  # to store
+MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 15_000, 25_000  # for reading
+MAX_ENCODED_ITEMS = 20_000  # for storing
 
 # The content of a snapshot: the paper's id, then the values of SHARED_FIELDS.
 SnapshotValues = tuple[Any, ...]
@@ -70,7 +71,7 @@ def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[di
 
 
 def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> dict[int, _ItemColumns]:
-    """Store the snapshots of all items. Return what a digest stores of each, by the identity of the object.
+    """Store the snapshots of all items. Return the columns that a digest stores for each, by object identity.
 
     Subscribers share these objects, so the values of each are encoded only once.
     """
@@ -83,7 +84,7 @@ def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> 
     by_key: dict[str, DigestItem | _ReasonText] = {
         own.card_key: items[number] for number, own in encoded.items()
     }
-    # A reason that only one subscriber gets may tell about them, so it is deleted with their digest.
+    # A reason that only one subscriber gets may be personal, so it is deleted with the digest.
     by_key |= {
         own.reason_key: own.text
         for own in encoded.values()
@@ -122,7 +123,7 @@ def _encode(day: str, item: DigestItem) -> _EncodedItem:
 def _store_snapshots(
     session: Session, by_key: Mapping[str, DigestItem | _ReasonText], now: datetime
 ) -> dict[str, int]:
-    """Store the snapshots that are new. Return the ids of all of them by key."""
+    """Store the snapshots that are new. Return the ids of new and existing ones by key."""
     ids = _ids_by_key(session, by_key)
     if new_keys := sorted(by_key.keys() - ids.keys()):  # sorted, to avoid deadlocks
         rows = [{"key": key, "created_at": now, **_snapshot(by_key[key])} for key in new_keys]
@@ -160,7 +161,7 @@ def _section_columns(section: Section, stored: Mapping[int, _ItemColumns]) -> di
 
 
 def _decode_marks(text: str) -> Marks | None:
-    """Return the marks that a digest stores as text. Raise TypeError or ValueError if it has none."""
+    """Return the marks that a digest stores as text. Raise TypeError or ValueError if it is malformed."""
     if text == "":
         return None
     title, summary, rest = json.loads(text)
@@ -330,9 +331,9 @@ def is_readable(section: Any) -> bool:
 
 
 def items_of(stored: Mapping[str, Any], papers: Collection[int]) -> list[tuple[str, str | int]]:
-    """Return the interest and the reason of each item in a stored digest that is one of these papers.
+    """Return the interest and the reason of each item in a stored digest whose paper is in `papers`.
 
-    A reason that several subscribers share is the id of its snapshot: see `shared_reasons`.
+    A reason that several subscribers share is given as the id of its snapshot: see `shared_reasons`.
     """
     return [
         (section[0], reason if _is_id(reason) else str(reason))
@@ -344,7 +345,7 @@ def items_of(stored: Mapping[str, Any], papers: Collection[int]) -> list[tuple[s
 
 
 def shared_reasons(session: Session, reasons: Iterable[str | int]) -> dict[str | int, str]:
-    """Return the text of each reason that is the id of a snapshot."""
+    """Return the text of each reason that is given as the id of a snapshot."""
     ids = {reason for reason in reasons if isinstance(reason, int)}
     rows = session.exec(select(PaperSnapshot).where(in_array(session, col(PaperSnapshot.id), ids)))
     return {row.id or 0: str(row.fields.get("reason", "")) for row in rows if isinstance(row.fields, dict)}
@@ -373,7 +374,7 @@ def _parse_section(stored: Any) -> _StoredSection | None:
 
 
 def paper_updates(stored: Mapping[str, Any]) -> tuple[list[PaperUpdate], int]:
-    """Return the news of earlier papers in a stored digest, and the number of unreadable items."""
+    """Return the news about earlier papers in a stored digest, and the number of unreadable items."""
     items = stored.get("updates", [])
     if not isinstance(items, list):
         return [], 1

@@ -1,10 +1,10 @@
 """One connection to the relay. With PIPELINING, each mail takes one round trip.
 
-aiosmtplib does EHLO, STARTTLS and AUTH; then `SmtpConnection` takes over its transport. If the relay offers
-PIPELINING (RFC 2920), one write carries a body, its final dot, and MAIL, RCPT and DATA for the next mail; the
-replies arrive together. A body is sent only after the replies to its MAIL, RCPT and DATA and to the previous
-body, and after the tracker has committed it. So at most one mail is in flight. CHUNKING would save nothing: a
-body waits for the reply to RCPT anyway, and these bodies have no dots to stuff.
+aiosmtplib performs EHLO, STARTTLS and AUTH; then `SmtpConnection` takes over its transport. If the relay
+offers PIPELINING (RFC 2920), one write carries a body, its final dot, and MAIL, RCPT and DATA for the next
+mail; the replies arrive together. A body is sent only after the replies to its MAIL, RCPT and DATA and to the
+previous body, and after the tracker has committed it. So at most one mail is in flight. CHUNKING would save
+nothing: a body waits for the reply to RCPT anyway, and these bodies have no dots to stuff.
 
 Nothing blocks here: all code runs when a reply or a mail arrives, or when a timeout expires. The transport's
 buffer contains at most one mail, so flow control is not needed.
@@ -84,7 +84,7 @@ class SmtpConnection(asyncio.Protocol):
         self._pool = pool
         self._mails_left = max_mails
         self._strict_counts: Counter[ProviderQueue] = Counter()
-        self.carried: list[ProviderQueue] = []  # the queue of each mail that it carries: see FairQueue
+        self.carried: list[ProviderQueue] = []  # the queue of each mail being carried: see FairQueue
         self.pipelines = capabilities.pipelining
         self._loop = asyncio.get_running_loop()
         self._parser = ReplyParser()
@@ -115,7 +115,7 @@ class SmtpConnection(asyncio.Protocol):
     # --- called by the pool
 
     def resume(self) -> None:
-        """Start the next mail, because one is waiting."""
+        """Start the next mail. Called when a mail is waiting."""
         if self._closed or self._is_last or self._next:
             return
         if self.pipelines or not self._pending:
@@ -128,7 +128,7 @@ class SmtpConnection(asyncio.Protocol):
             self._leave()
 
     def abort(self) -> None:
-        """Close now. A mail whose body was sent without a reply becomes uncertain."""
+        """Close now. A mail whose body was sent, but that has no reply, becomes uncertain."""
         self._close("the sender was stopped", SendResult(SendOutcome.NOT_ATTEMPTED))
 
     @property
@@ -177,7 +177,7 @@ class SmtpConnection(asyncio.Protocol):
         committed = self._pool.commit(queued.mail)
         if self._closed:
             return
-        if not committed:  # after 354, only closing prevents the delivery
+        if not committed:  # after 354, only closing the connection prevents delivery
             self._close("withdrawn", SendResult(SendOutcome.WITHDRAWN))
             return
         self._next, self._in_flight = None, queued
@@ -330,8 +330,8 @@ class SmtpConnection(asyncio.Protocol):
         """Close the connection and record the results of its mails.
 
         The mail in flight becomes uncertain. The next mail is provably unsent, because at most its envelope
-        was sent. Another connection may try it if it did not cause the closing (`may_retry`). Otherwise its
-        result is its refusal, `unsent` or DEFERRED.
+        was sent. Another connection may try the next mail if it did not cause the closing (`may_retry`).
+        Otherwise, its result is its refusal, `unsent` or DEFERRED.
         """
         if self._closed:
             return
@@ -383,7 +383,7 @@ class SmtpConnection(asyncio.Protocol):
                     self._pool.disable_pipelining()  # the relay may have lost pipelined commands
                 self._close(f"the relay did not answer {self._pending[0]} in time")
                 return
-            # More of the body was sent. The timeout `end` starts when all of it was.
+            # More of the body was sent. The timeout `end` starts when the whole body has been sent.
             self._unsent_bytes = unsent_bytes
             self._deadline = self._loop.time() + (
                 self._timeouts.block if unsent_bytes else self._timeouts.end

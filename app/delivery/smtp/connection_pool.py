@@ -1,4 +1,4 @@
-"""A pool of connections to the relay. They are opened while mails wait, reused and renewed."""
+"""A pool of connections to the relay, which are opened while mails wait, reused, and renewed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ConnectionPool:
         self._timeouts = timeouts or Timeouts()
         self._queue = FairQueue()
         self._connections: set[SmtpConnection] = set()
-        self._closing: set[SmtpConnection] = set()  # closed, but their transports are not yet
+        self._closing: set[SmtpConnection] = set()  # closed connections with open transports
         self._waiting_for_mail: dict[SmtpConnection, None] = {}  # longest-waiting first
         self._opening: set[asyncio.Task[None]] = set()
         self._max_connections = settings.smtp_connections
@@ -142,7 +142,7 @@ class ConnectionPool:
 
     async def _open(self) -> None:
         transport, capabilities = await handshake.connect(self._settings, self._timeouts, self._tls)
-        # Do not await anything until the connection has its transport: it would miss its closing.
+        # Await nothing until the connection has its transport, or it may miss that the transport closes.
         max_mails = self._settings.smtp_messages_per_connection
         connection = SmtpConnection(transport, capabilities, self._timeouts, self, max_mails)
         connection.pipelines &= self.pipelining

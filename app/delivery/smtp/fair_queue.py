@@ -1,4 +1,4 @@
-"""PURE. Mails that wait for a connection, in one queue per provider, so that none delays the others."""
+"""PURE. Mails that wait for a connection, in one queue per provider, so that no provider delays another."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ class QueuedMail:
 
 
 class FairQueue:
-    """All waiting mails. Providers take turns; one that already uses all its connections waits.
+    """All waiting mails. Providers take turns; a provider that already uses all its connections waits.
 
     Each connection has a list with the queue of each mail that it carries. `take` adds to the list and
-    `release` removes from it. So a queue counts a connection once, however many of its mails that carries.
+    `release` removes from it. So a queue counts a connection once, however many of its mails
+    the connection carries.
     """
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class FairQueue:
         return self._count
 
     def add(self, mail: OutgoingMail) -> None:
-        """Add a mail after the others for its provider."""
+        """Add a mail at the end of its provider's queue."""
         provider = provider_of(mail.recipient)
         queue = self._queues.get(provider)
         if queue is None:
@@ -106,7 +107,7 @@ class FairQueue:
             self._ready.append(queue)
 
     def can_supply(self, connections: int) -> bool:
-        """Return whether `connections` connections that carry no mail would each get one."""
+        """Return whether each of `connections` idle connections would get a mail."""
         for queue in self._ready:
             connections -= min(len(queue.waiting), queue.max_connections - queue.connections)
             if connections <= 0:

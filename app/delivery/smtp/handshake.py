@@ -17,7 +17,7 @@ _SIZE_DIGITS = 20  # RFC 1870; Python refuses to parse numbers with thousands of
 
 
 def tls_context(security: SmtpSecurity) -> ssl.SSLContext:
-    """Return the TLS settings. Slow, because it loads all certificate authorities of the system."""
+    """Return the TLS settings. This is slow, because it loads the system's certificate authorities."""
     context = ssl.create_default_context()
     if security == SmtpSecurity.OPPORTUNISTIC:
         # Encryption to an unverified server is better than no encryption (RFC 7435).
@@ -31,7 +31,7 @@ async def connect(
 ) -> tuple[asyncio.Transport, ServerCapabilities]:
     """Connect and log in as `open_client` does. Return the transport and the relay's capabilities."""
     client = await open_client(settings, timeouts, tls)
-    # A cast, because the transports of uvloop have no common base.
+    # A cast, because uvloop's transports have no common base class.
     transport = cast("asyncio.Transport | None", client.transport)
     if transport is None or transport.is_closing():
         client.close()

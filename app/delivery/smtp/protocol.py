@@ -36,7 +36,7 @@ _OTHER_LINES = {b"%d-" % code for code in range(200, 600)}
 class ReplyParser:
     """An incremental parser of replies."""
 
-    LONGEST_LINE, MAX_LINES = 4096, 100  # RFC 5321 allows 512 octets; these only bound the memory
+    LONGEST_LINE, MAX_LINES = 4096, 100  # RFC 5321 allows 512 octets; these limits only bound the memory
 
     def __init__(self) -> None:
         self._rest = b""

@@ -2,7 +2,7 @@
 
 The same tables are used for the relay's replies and for bounce notices. A specific enhanced status decides.
 Many servers send 5.0.0, 5.7.1 or no status, whatever the cause. Then the text decides, and the generic status
-only if the text is not recognized.
+only if the text is not recognised.
 
 refusal_reasons  the reasons, and the consequences of each
 enhanced_status  enhanced statuses → reasons

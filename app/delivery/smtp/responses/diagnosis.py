@@ -29,7 +29,7 @@ class Diagnosis:
     """The meaning of a refusal of one recipient."""
 
     reason: Reason
-    hard: bool  # nobody is there, and more than the text confirms it
+    hard: bool  # no mail will ever reach this address
     action: Action
     status: str = ""
     text: str = ""  # the refusal itself, on one line
@@ -41,7 +41,7 @@ _BY_CODE = {
     **dict.fromkeys((530, 534, 535, 538), Reason.SECURITY_ERROR),
 }
 _BY_PHASE = {Phase.CONNECT: Reason.BLOCKED, Phase.MAIL: Reason.REJECTED}
-# If the text names one of these, it outweighs a status for an unknown user, such as 5.1.1.
+# If the text names one of these reasons, the reason outweighs a status for an unknown user, such as 5.1.1.
 _OVERRIDES_USER_UNKNOWN = frozenset(
     {
         Reason.MAILBOX_FULL, Reason.REQUIRE_PTR, Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.SPEEDING,
@@ -50,17 +50,17 @@ _OVERRIDES_USER_UNKNOWN = frozenset(
         Reason.MESSAGE_TOO_BIG, Reason.BLOCKED, Reason.NETWORK_ERROR,
     }
 )  # fmt: skip
-# If a quoted reply has the reason on the left, the text around it decides if it names one on the right.
+# The reason in a quoted reply → the reasons that take precedence if the text around the reply names them.
 _OVERRIDES_FROM_AROUND: dict[Reason | None, frozenset[Reason]] = {
     Reason.USER_UNKNOWN: frozenset({Reason.SUSPEND, Reason.MAILBOX_FULL, Reason.HAS_MOVED}),
     Reason.SYSTEM_ERROR: _OVERRIDES_USER_UNKNOWN | {Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN},
 }
-# A failure that may pass, unless the status is about the address.
+# A failure that may be temporary, unless the status is about the address.
 _MAY_PASS = re.compile(
     r"\btemporar|\btry again|\b(?:try|again) later\b|\bdeferred\b|\bname ?server (?:reply|error|fail|time)",
     re.IGNORECASE,
 )
-# IronPort gateways wrap the reply that they received in their own.
+# IronPort gateways wrap the reply that they received in one of their own.
 _WRAPPED = re.compile(r"\b(?:\d\.[\dx]\.\d - )?unknown (?:address )?error (\d{3})-?(?=')", re.IGNORECASE)
 _CODE = re.compile(r"(?:^|[\s:;,(\[<>\"'])([245][0-7]\d)(?=[\s:;,-]|$)")
 
@@ -87,7 +87,7 @@ def diagnose(
     best = more_specific(status, status_in(refusal)) or status_in(around)
     reason = _reason(refusal, around, best, phase)
     if reason is Reason.HOST_UNKNOWN and best.startswith("4"):
-        reason = Reason.NETWORK_ERROR  # a name server failed for a while
+        reason = Reason.NETWORK_ERROR  # a name server failed temporarily
     transient = delayed or (best.startswith("4") and reason in HARD_BY_STATUS)
     action = _action(reason, transient or (best[2:3] != "1" and bool(_MAY_PASS.search(refusal))))
     if reason is Reason.USER_UNKNOWN and not (own or _is_confirmed(refusal or around, best, phase, field)):

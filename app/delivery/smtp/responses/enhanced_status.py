@@ -6,7 +6,7 @@ import re
 
 from app.delivery.smtp.responses.refusal_reasons import Reason
 
-# Without the first digit (permanent or temporary). They outweigh the text, but see `classify._reason`.
+# Codes without the first digit (permanent or temporary). They outweigh the text, but see `diagnosis._reason`.
 SPECIFIC_CODES = {
     **dict.fromkeys(("1.1", "1.3"), Reason.USER_UNKNOWN),
     "1.2": Reason.HOST_UNKNOWN,
@@ -38,7 +38,7 @@ SPECIFIC_CODES = {
     "7.507": Reason.FILTERED,
     "7.64": Reason.NO_RELAYING,
 }
-# These are used for many purposes, so the text takes precedence.
+# These codes are used for many purposes, so the text takes precedence.
 GENERIC_CODES = {
     **dict.fromkeys(("1.0", "1.10"), Reason.USER_UNKNOWN),
     **dict.fromkeys(("1.4", "2.0", "2.4", "7.2"), Reason.FILTERED),

@@ -1,4 +1,4 @@
-"""PURE. Phrases that report a failed delivery, by which notices are recognised, written as in `phrases`."""
+"""PURE. Phrases that report a failed delivery and identify notices, written as in `refusal_phrases`."""
 
 FAILURE = r"""
         \bundeliver(?:ed|able)

@@ -1,4 +1,4 @@
-"""PURE. Phrases that name the refused command, written as in `phrases`."""
+"""PURE. Phrases that name the refused command, written as in `refusal_phrases`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ FULL_WORDS = r"""
     full|(?:über)?voll|überfüllt|pleine?|llen[oa]|chei[oa]|pien[oa]|переполнен
 """
 
-# In this order, so that more specific phrases take precedence over "no such mailbox".
+# Ordered so that more specific phrases take precedence over "no such mailbox".
 PHRASES_BY_REASON: dict[Reason, str] = {
     Reason.BAD_REPUTATION: r"""
         \breputation\b

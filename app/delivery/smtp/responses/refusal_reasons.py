@@ -48,8 +48,8 @@ class Reason(StrEnum):
 class Action(StrEnum):
     """The consequence of a notice for its address."""
 
-    SUPPRESS = "suppress"  # the address never takes mail
-    COUNT = "count"  # it may take mail again, but not if this happens too often
+    SUPPRESS = "suppress"  # the address will never accept mail
+    COUNT = "count"  # the address may accept mail again; suppress it if this happens too often
     OURS = "ours"  # about us, our network or this one mail
     COMPLAINT = "complaint"  # the subscriber does not want our mail
     IGNORE = "ignore"
@@ -58,8 +58,8 @@ class Action(StrEnum):
 # No mail will ever reach this address. Any other cause may go away: a mailbox is emptied, an account is
 # reopened, a filter changes, or we correct our own error.
 HARD = frozenset({Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN, Reason.HAS_MOVED, Reason.NOT_ACCEPT})
-# These are hard only with a permanent status (5.x.x). With a temporary one, the host is being set up, or its
-# name server failed for a while. An unknown user is final even with 4.1.1.
+# These are hard only with a permanent status (5.x.x). With a temporary status, the host is being set up, or
+# its name server failed temporarily. An unknown user is final even with 4.1.1.
 HARD_BY_STATUS = frozenset({Reason.NOT_ACCEPT})
 # Reasons that concern us, our network or this one mail, but not the recipient's address.
 NOT_ABOUT_RECIPIENT = frozenset(

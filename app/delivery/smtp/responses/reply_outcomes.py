@@ -1,4 +1,4 @@
-"""PURE. A reply of the relay → the outcome of a mail: is the mail, the sender or the receiver at fault?"""
+"""PURE. A relay's reply → the outcome of a mail: is the mail, the sender or the receiver at fault?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OUR_FAULT_WORDS = re.compile(
 )
 _OUR_FAULT_STATUS = re.compile(r"5\.1\.[78]|5\.7\.(?:0|8|9|11|14|2\d|30|5\d\d|6\d\d|7\d\d)|5\.5\.[12]")
 _OUR_FAULT_CODES = {500, 502, 503, 504, 521, 530, 534, 535, 538}
-# The words with which Gmail, Yahoo, Outlook and Orange ask a sender, not one mail, to slow down.
+# The words with which Gmail, Yahoo, Outlook and Orange limit a sender, not just one mail.
 _THROTTLED = re.compile(
     r"\b4\.7\.(?:28|65\d)\b|\[TSS?\d\d\]|\bS77\d{1,3}\b|\bOFR(?:004)?_\d{3}\b"
     r"|\bunusual rate of (?:unsolicited|e-?mail)"
@@ -29,7 +29,7 @@ _THROTTLED = re.compile(
 
 
 def classify(code: int, text: str) -> SendOutcome:
-    """Return the outcome of a mail, given the relay's reply. Its enhanced status, if any, is in the text."""
+    """Return the outcome of a mail, given the relay's reply. The enhanced status, if any, is in `text`."""
     if 200 <= code < 300:
         return SendOutcome.ACCEPTED
     if 400 <= code < 500:
