@@ -86,7 +86,7 @@ def read(context: BounceContext, now: datetime) -> Counter[str]:
 def _open_sources(
     context: BounceContext, now: datetime, stack: ExitStack, errors: list[tuple[str, Exception]]
 ) -> Iterator[tuple[NoticeSource, Sequence[str]]]:
-    """Yield each source with its pending messages. If a source cannot be opened, add to `errors`."""
+    """Yield each source with its pending messages. Add failures to open a source to `errors`."""
     sources: list[AbstractContextManager[NoticeSource]] = []
     if context.settings.bounce_mailbox:
         sources.append(bounces.Mailbox(context.settings.bounce_mailbox, stopping=context.stopping))

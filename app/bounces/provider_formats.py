@@ -148,7 +148,7 @@ def _sendgrid(payload: Any) -> Iterator[Notice]:
 
 def _mailgun(payload: Any) -> Iterator[Notice]:
     if not isinstance(payload, dict):
-        raise InvalidPayload("an object with event-data is expected")
+        raise InvalidPayload("the body must be an object with event-data")
     event = _object(payload, "event-data")
     kind, recipient = _text(event, "event"), _text(event, "recipient")
     status = _object(event, "delivery-status")
@@ -234,7 +234,7 @@ def _objects(payload: Any) -> list[dict[str, Any]]:
 def _list(value: Any) -> list[Any]:
     items = value if isinstance(value, list) else []
     if len(items) > MAX_EVENTS:  # dropped events would be lost: the relay would not send them again
-        raise InvalidPayload(f"more than {MAX_EVENTS:,} events at once")
+        raise InvalidPayload(f"more than {MAX_EVENTS:,} events in one request")
     return items
 
 

@@ -18,7 +18,7 @@ from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.text.in_words import count_of
 
 WINDOW = timedelta(days=7)  # for pausing and warnings
-MIN_COMPLAINTS = 3  # so that one subscriber of a short list does not stop all mail
+MIN_COMPLAINTS = 3  # so that one subscriber on a short list does not stop all mail
 WARN_PERCENT = 0.1  # Gmail and Yahoo ask senders to stay below this; from 0.3% on, they refuse mail
 OTHERS = "others"
 _MAX_QUEUED = timedelta(days=7)  # between the creation of a mail and its delivery

@@ -29,7 +29,7 @@ from app.types import SendOutcome, SendResult
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
 COMPLAINT, OPT_OUT, SENDER_REJECTION = "complaint", "opt_out", "refused_us"
-# The events for which operators can register webhooks.
+# The events that are sent to operators' webhooks.
 _EMITTED: dict[str, tuple[WebhookEvent, dict[str, bool]]] = {
     HARD: (WebhookEvent.BOUNCED, {"permanent": True}),
     SOFT: (WebhookEvent.BOUNCED, {"permanent": False}),

@@ -29,7 +29,7 @@ class CertificateCache:
             certificate = x509.load_pem_x509_certificate(body)
             certificate.public_key()
         except ValueError:
-            raise SourceError(f"{url} is not a certificate") from None
+            raise SourceError(f"{url} does not contain a PEM certificate") from None
         if len(self._certificates) >= MAX_CERTIFICATES:
             self._certificates.clear()
         self._certificates[url] = certificate

@@ -1,6 +1,6 @@
 """PURE. Recognise mails that ask to unsubscribe: to the address in List-Unsubscribe, or in plain words.
 
-The address contains a signed token, which proves whose subscription it is, like the link in the digest. The
+Like the link in the digest, the address contains a signed token that proves whose subscription it is. The
 sender of any other mail can be forged.
 """
 

@@ -38,7 +38,7 @@ class RefusedSignature(ValueError):
 
 
 def verify_sendgrid(key: str, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
-    """Verify SendGrid's ECDSA signature of the timestamp and the body. Raise RefusedSignature.
+    """Verify SendGrid's ECDSA signature of the timestamp and the body, or raise RefusedSignature.
 
     `key` is the public key in DER and base64, as SendGrid shows it.
     """
@@ -54,7 +54,7 @@ def verify_sendgrid(key: str, headers: Mapping[str, str], body: bytes, now: date
 
 
 def verify_mailgun(key: str, body: bytes, now: datetime) -> None:
-    """Verify Mailgun's HMAC of the timestamp and token, and the timestamp's age. Raise RefusedSignature."""
+    """Verify Mailgun's HMAC of timestamp and token, and the timestamp's age, or raise RefusedSignature."""
     fields = _fields(_fields(_parse(body)).get("signature"))
     timestamp, token, signature = (str(fields.get(name, "")) for name in ("timestamp", "token", "signature"))
     if not signature:
@@ -77,7 +77,7 @@ def sns_certificate_url(topics: Collection[str], body: bytes) -> str:
             "the message is not signed: turn off raw message delivery for the SNS subscription"
         )
     if event.get("TopicArn") not in topics:
-        raise RefusedSignature("its topic is not in PAPERBOY_SNS_TOPICS")
+        raise RefusedSignature("the topic of the message is not in PAPERBOY_SNS_TOPICS")
     url = event.get("SigningCertURL")
     if not isinstance(url, str) or not _CERTIFICATE.fullmatch(url):
         raise RefusedSignature("its certificate is not at sns.REGION.amazonaws.com")
@@ -85,12 +85,12 @@ def sns_certificate_url(topics: Collection[str], body: bytes) -> str:
 
 
 def verify_sns(certificate: x509.Certificate, body: bytes, now: datetime) -> None:
-    """Verify the RSA signature of an SNS message with a certificate. Raise RefusedSignature."""
+    """Verify the RSA signature of an SNS message with a certificate, or raise RefusedSignature."""
     event = _fields(_parse(body))
     names = _SNS_FIELDS.get(str(event.get("Type")), ())
     algorithm = _SNS_HASHES.get(str(event.get("SignatureVersion")))
     if not names or algorithm is None:
-        raise RefusedSignature("its type or version is unknown")
+        raise RefusedSignature("the message type or the signature version is unknown")
     lines = [text for name in names if event.get(name) is not None for text in (name, str(event[name]))]
     signed = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
     key = certificate.public_key()

@@ -70,7 +70,7 @@ class WarmUpStatus:
             return f"it ended on {self.unlimited_from}"
         full = [f"{use.receiver} ({use.waiting})" for use in self.receivers if use.waiting]
         named = ", ".join(full[:NAMED]) + (f" and {len(full) - NAMED} more" if len(full) > NAMED else "")
-        mails = "1 mail waits" if self.waiting == 1 else f"{self.waiting} mails wait"
-        waiting = f"{mails} until tomorrow: {named}" if full else "no mail waits"
+        mails = "1 mail is waiting" if self.waiting == 1 else f"{self.waiting} mails are waiting"
+        waiting = f"{mails} until tomorrow: {named}" if full else "no mail is waiting"
         ends = f"there is no limit from {self.unlimited_from} on"
         return f"each receiver gets at most {self.limit} mails today, and {ends}; {waiting}"

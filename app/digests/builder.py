@@ -155,7 +155,7 @@ class DigestBuilder:
         return min(listed, self._earliest_unmerge or listed)
 
     def ranked(self, requests: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
-        """Return each subscriber's ranked papers in the order of `requests`; a Skip where a request fails.
+        """Return each subscriber's ranked papers, or a Skip if a request fails, in the order of `requests`.
 
         Results of earlier calls may become unusable.
         """

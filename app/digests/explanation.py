@@ -192,7 +192,7 @@ def _ineligible_reason(
     if paper.hidden_at:
         return f"an operator hid it on {paper.hidden_at.date()}"
     if paper.withdrawn_at:
-        return f"it was withdrawn by {paper.withdrawn_at.date()}"
+        return f"it had been withdrawn by {paper.withdrawn_at.date()}"
     if exclusion:
         return exclusion
     if not days:

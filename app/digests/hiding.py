@@ -15,7 +15,7 @@ from app.storage.models import Paper
 
 
 def hide(session: Session, paper: Paper, now: datetime) -> int:
-    """Hide a paper, and take it out of the digests that wait to be sent. Return their number.
+    """Hide a paper, and take it out of all unsent digests. Return the number of changed digests.
 
     Raise Conflict if it is already hidden.
     """

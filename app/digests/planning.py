@@ -36,7 +36,7 @@ from app.subscribers import schedule
 from app.types import Cadence, Digest, Skip
 
 SHARD = 500  # subscribers planned in one transaction
-MANY = 4 * SHARD  # due subscribers from which a second process, which also loads the papers, is worth it
+MANY = 4 * SHARD  # due subscribers from which it is worth loading the papers in a second process
 TRY_AGAIN = timedelta(hours=1)  # after planning failed for a subscriber
 
 # In one statement on PostgreSQL, where each statement takes longer than changing a row.

@@ -299,7 +299,7 @@ class Ranked:
 def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked]:
     """Return the papers that are relevant enough to each subscriber, in the order of `requests`.
 
-    A subscriber's result is the same to the last digit, alone or together with other subscribers.
+    A subscriber's result is the same to the last digit whether they are ranked alone or with others.
     """
     matches = pool.matches
     # Each subscriber's interests are sorted by text: sums in a different order differ in their last digits.

@@ -154,7 +154,9 @@ def create(algorithm: Algorithm, path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise Conflict(f"{path} already exists, and a key is never overwritten") from None
+        raise Conflict(
+            f"{path} already exists, and keys are never overwritten: choose another file"
+        ) from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(pem)
 

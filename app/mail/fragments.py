@@ -93,7 +93,7 @@ class Fragments:
         self._signer = signer
         self._cards_by_item: list[dict[int, tuple[DigestItem, EncodedCard | None]]] = [
             {}
-            for _ in range(2 * len(LIMIT_STEPS))  # for each step: rows, then leads
+            for _ in range(2 * len(LIMIT_STEPS))  # for each step: other cards, then leads
         ]
         # Not decorators: those would keep every instance alive, and share one cache among all of them.
         sizes = {"_card": MAX_CACHED_CARDS, "_paper": MAX_CACHED_PAPERS, "shell": MAX_CACHED_SHELLS}

@@ -195,12 +195,12 @@ def test_no_limit(app: Application, mail_server: MailServer, now: datetime, days
 def test_operators_see_what_waits(warming: Application, mail_server: MailServer, now: datetime) -> None:
     """The doctor names the receivers."""
     (quiet,) = service_state.check_warm_up(warming.db, warming.settings, now)
-    assert quiet.message.endswith("no mail waits")
+    assert quiet.message.endswith("no mail is waiting")
     readers_at(warming, now, "gmail.com", 5)
     pipeline.send_pending(warming, now)
     (finding,) = service_state.check_warm_up(warming.db, warming.settings, now)
     assert "at most 3 mails today" in finding.message
-    assert "2 mails wait until tomorrow: google (2)" in finding.message
+    assert "2 mails are waiting until tomorrow: google (2)" in finding.message
     (future,) = service_state.check_warm_up(warming.db, warming.settings, now - DAY)
     assert "it begins on" in future.message
     (over,) = service_state.check_warm_up(warming.db, warming.settings, now + 30 * DAY)

@@ -426,7 +426,7 @@ def test_reasons_for_not_being_a_candidate(app: Application, papers: dict[str, i
     )
     assert explanation.interests[0].details.relevance > 0
     assert explanation.rank is None
-    assert explain(app, withdrawn).verdict == "Not sent: it was withdrawn by 2026-11-20."
+    assert explain(app, withdrawn).verdict == "Not sent: it had been withdrawn by 2026-11-20."
     assert explain(app, withdrawn + 1).verdict == "Not sent: no source listed it."
     yesterday = explain(app, papers[TITLES[0]], now=NOW - timedelta(days=1))
     assert yesterday.verdict == "Not sent: no source lists it before 2026-11-20."

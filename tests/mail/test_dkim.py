@@ -314,7 +314,7 @@ def test_new_key_is_private_and_never_overwrites(tmp_path: Path) -> None:
     dkim.create(Algorithm.ED25519, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
-    with pytest.raises(Conflict, match="never overwritten"):
+    with pytest.raises(Conflict, match="keys are never overwritten"):
         dkim.create(Algorithm.ED25519, path)
     assert path.read_bytes() == before
 
@@ -434,7 +434,7 @@ def test_second_key_is_added_to_the_setting(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("there.pem",), "never overwritten"),
+        (("there.pem",), "keys are never overwritten"),
         (("new.pem", "--selector", "-x"), "selector:file"),
         (("a,b.pem",), "comma"),
         (("nowhere/new.pem",), "No such file"),

@@ -98,7 +98,7 @@ def hold(session: Session, edition: str, now: datetime) -> None:
     except ValueError:
         day = date.min
     if day.isoformat() != edition or day == date.min:
-        raise InvalidInput(f"“{edition}” is not an edition: write a day, such as 2026-11-20", "edition")
+        raise InvalidInput(f"“{edition}” is not an edition: enter a date, such as 2026-11-20", "edition")
     if day < (now - timedelta(days=1)).date():  # the day may not be over in every time zone
         raise InvalidInput(f"the edition {edition} is over", "edition")
     if day > (now + HOLD_AHEAD).date():
@@ -160,7 +160,7 @@ def resend(session: Session, delivery_id: int, now: datetime) -> None:
     if delivery.state is not State.UNCERTAIN:
         raise Conflict(f"this delivery is {delivery.state}: only uncertain deliveries can be resent")
     if delivery.kind is MailKind.DIGEST and session.get(DigestContent, delivery_id) is None:
-        raise Conflict("the content of this digest was lost before a restore, so it cannot be sent again")
+        raise Conflict("this digest cannot be sent again, because its content was not in the restored backup")
     delivery.next_attempt_at, delivery.give_up_at = now, None
     session.add(delivery)
 

@@ -21,7 +21,7 @@ from app.storage.models import DeliveryState as State
 from app.text import sanitize
 from app.types import SendOutcome, SendResult
 
-# Called in the transaction that records a permanent failure, with the delivery's and the subscriber's id.
+# Called in the transaction that records a permanent failure, with the ids of the delivery and the subscriber.
 OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
 # States in which the owner's result counts. In other states, the mail was released, sent or ended.
@@ -67,7 +67,7 @@ _ACCEPTED_BY_SQLITE = """
         message_id = answer.value ->> 4, subject = answer.value ->> 5
     FROM json_each(?) AS answer WHERE delivery.id = answer.value ->> 0 AND delivery.lease_owner = ?
 """
-# The ids occur twice on purpose. PostgreSQL plans a mere join by the table's statistics. If the statistics
+# The ids occur twice on purpose. PostgreSQL plans a plain join by the table's statistics. If the statistics
 # date from when the table was small, PostgreSQL compares each answer with every row.
 _ACCEPTED_BY_POSTGRES = text("""
     UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,

@@ -86,7 +86,7 @@ def envelope_commands(mail: OutgoingMail, capabilities: ServerCapabilities) -> t
     if mail.needs_smtputf8 and not capabilities.smtputf8:
         raise Unsendable("the relay does not accept addresses outside ASCII")
     if not _ADDRESS.fullmatch(mail.recipient):
-        raise Unsendable("this address cannot be written in SMTP")
+        raise Unsendable("the address is not valid in SMTP")
     options = f" SIZE={size}" if capabilities.size is not None else ""
     if mail.needs_smtputf8:
         options += " SMTPUTF8"
@@ -97,7 +97,7 @@ def envelope_commands(mail: OutgoingMail, capabilities: ServerCapabilities) -> t
             f"RCPT TO:<{mail.recipient}>\r\n".encode(encoding),
         )
     except UnicodeEncodeError:
-        raise Unsendable("this address has letters outside ASCII") from None
+        raise Unsendable("the address contains characters outside ASCII") from None
 
 
 def dot_stuffed(mail: OutgoingMail) -> bytes:

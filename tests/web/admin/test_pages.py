@@ -721,8 +721,8 @@ def test_warm_up(app: Application, settings: Settings) -> None:
         browser.post("/admin/sign-in", data={"key": key})
         page, overview = browser.get("/admin/deliverability").text, browser.get("/admin").text
     assert re.search(r"google</td><td[^>]*>0</td><td[^>]*>50</td><td[^>]*>1<", page)
-    assert "1 mails wait" not in page
-    assert "1 mail waits until tomorrow: google (1)" in overview
+    assert "1 mails are" not in page
+    assert "1 mail is waiting until tomorrow: google (1)" in overview
 
 
 def test_suppressions(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:

@@ -11,7 +11,7 @@ phrase_matching  phrases → reasons
 phases           which command was refused
 notice_phrases   the phrases by which bounce notices are recognised
 diagnosis        status, text and command of a refusal → `Diagnosis`
-reply_outcomes   a reply of the relay → `SendOutcome`; the words with which receivers ask us to slow down
+reply_outcomes   a relay's reply → `SendOutcome`; the words with which receivers ask us to slow down
 """
 
 from app.delivery.smtp.responses.diagnosis import Diagnosis, diagnose
