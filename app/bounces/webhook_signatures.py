@@ -80,7 +80,7 @@ def sns_certificate_url(topics: Collection[str], body: bytes) -> str:
         raise RefusedSignature("the topic of the message is not in PAPERBOY_SNS_TOPICS")
     url = event.get("SigningCertURL")
     if not isinstance(url, str) or not _CERTIFICATE.fullmatch(url):
-        raise RefusedSignature("its certificate is not at sns.REGION.amazonaws.com")
+        raise RefusedSignature("the certificate URL is not at sns.REGION.amazonaws.com")
     return url
 
 

@@ -67,7 +67,7 @@ def load(entries: Iterable[str]) -> tuple[Key, ...]:
             keys.append(parse_key(selector, Path(path).read_bytes()))
         except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
             cause = (error.strerror or "it cannot be read") if isinstance(error, OSError) else str(error)
-            problem = f"the key of {selector} in {path} cannot be used: {cause}"
+            problem = f"the key for selector {selector} in {path} cannot be used: {cause}"
             raise InvalidSettings(f"PAPERBOY_DKIM_KEYS: {problem}") from None
     return tuple(keys)
 

@@ -224,7 +224,7 @@ def good_report() -> summary.Report:
         ({"mails": 1}, "the ledger has 2 sent digests, but 1 mail arrived"),
         (
             {"balance": reconciliation.Reconciliation(4, {DeliveryState.SENT: 2}, missing=2)},
-            "2 digests due and missing",
+            "2 digests due but missing",
         ),
         ({"errors": ["it broke"]}, "a run failed: it broke"),
         (

@@ -114,7 +114,7 @@ def test_show_counts_digests(run: Run, app: Application, papers: list[int]) -> N
         (("unpin", "1"), "not pinned"),
         (("pin", "1", "--days", "99"), "1 to 30 days"),
         (("merge", "1", "1"), "already the same paper"),
-        (("split", "1"), "Name what to split off"),
+        (("split", "1"), "Name exactly one part to split off"),
         (("split", "1", "--source", "nothing"), "no source named"),
     ],
 )

@@ -84,7 +84,7 @@ def test_deleted_delivery_is_missing(app: Application, lose: Callable[[Session],
         1,
         False,
     )
-    assert balance.describe_faults() == "1 digest due and missing in the ledger"
+    assert balance.describe_faults() == "1 digest due but missing from the ledger"
 
 
 def test_unplanned_shard_is_missing(app: Application) -> None:
@@ -178,4 +178,4 @@ def test_doctor_reports_missing_digests_as_an_error(app: Application) -> None:
         delete_delivery(session)
     findings = {each.check: each for each in service_state.check(app.db, ModelStore(), NOW)}
     assert findings["ledger"].level is doctor.Level.ERROR
-    assert "1 digest due and missing" in findings["ledger"].message
+    assert "1 digest due but missing" in findings["ledger"].message

@@ -360,7 +360,7 @@ def test_unusable_key_is_refused_at_start(
     signer = LinkSigner(own.secret_keys, own.base_url)
     with pytest.raises(InvalidSettings, match=words) as refused:
         Composer(own, signer, Renderer(own, signer))
-    assert f"PAPERBOY_DKIM_KEYS: the key of mail in {path} cannot be used" in str(refused.value)
+    assert f"PAPERBOY_DKIM_KEYS: the key for selector mail in {path} cannot be used" in str(refused.value)
 
 
 def test_short_rsa_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
     pause = session.exec(select(SendingPause).where(SendingPause.edition == edition)).first()
     if pause and pause.reason.startswith(MOVED) and not force:
         raise Conflict(
-            f"{pause.reason}, so digests are sent from there; to send from here nevertheless, run "
+            f"{pause.reason}, so digests are sent from there; to send from here anyway, run "
             "paperboy sending resume --force"
         )
     lifted = session.execute(delete(SendingPause).where(col(SendingPause.edition) == edition))
