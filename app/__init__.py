@@ -11,7 +11,7 @@ data flows through them:
     delivery       the ledger of all mail, the sender and SMTP
     bounces        bounce and complaint notices: parse them, apply them, suppress addresses
 
-The packages that these use:
+Supporting packages:
 
     storage        tables, sessions, locks and the service's own records
     text           PURE: text processing
@@ -22,12 +22,12 @@ The interfaces:
     web            pages, feeds, webhooks and the admin API
     cli            the commands, the demo and its sample data
     doctor         checks of the installation, each with a suggested fix
-    jobs           when each function runs: by APScheduler in one process, by procrastinate in many
+    jobs           the times at which functions run, with APScheduler (one process) or procrastinate (many)
 
 Modules:
 
     pipeline       one function for each step from papers to mails
-    maintenance    import of subscribers, pruning, backup, restore, move to another database
+    maintenance    subscriber import, pruning, backup, restore, move to another database
     webhooks       events → the URLs that operators registered
     application    the application context, built once at startup
     main           composition root: `build(settings)`, `create_app(application)`
@@ -35,7 +35,7 @@ Modules:
     types          PURE: the values that packages exchange
     links          PURE: signed links, their lifetimes, and VERP return paths
     errors         the tree of our exceptions
-    clock          the one clock
+    clock          the only clock
     logs           logging configuration and redaction
 
 templates/README.md lists the templates for pages and mail.
@@ -45,7 +45,7 @@ Where to find limits, weights and intervals:
     how often a source is polled (POLL_EVERY)   papers/poll_schedule.py
     how long and large a response may be        papers/sources/http_client.py, papers/polling.py
     pauses between requests to arXiv            papers/sources/host_rate_limits.py
-    when two papers are one                     papers/dedupe.py, papers/title_differences.py
+    when two rows are the same paper            papers/dedupe.py, papers/title_differences.py
     how relevant a paper must be (FLOOR)        relevance/cut_offs.py
     what "fewer" and "more" papers mean         subscribers/preferences.py (AMOUNTS)
     weights of words and meaning                relevance/scoring.py
@@ -54,7 +54,7 @@ Where to find limits, weights and intervals:
     how relevant a search's results are         relevance/archive_search.py
     when the model is retrained                 relevance/model_store.py
     the words that a reason names               relevance/highlights.py
-    the sentence around them                    relevance/reasons.py
+    how a reason is worded                      relevance/reasons.py
     how trends and age change a paper's score   digests/ranking.py (TREND, FRESH)
     how votes and trends are worded             relevance/trend_notes.py
     how varied a digest is                      digests/selection.py
@@ -69,7 +69,7 @@ Where to find limits, weights and intervals:
     when a digest is held or skipped            digests/too_few_papers.py, digests/compose.py
     the order of sections in a digest           digests/compose.py
     how many interests a subscriber may have    settings.py
-    defaults of a new subscriber                settings.py, subscribers/preferences.py
+    a new subscriber's defaults                 settings.py, subscribers/preferences.py
     notes and headings in a digest              digests/notes.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/mail_providers.py
@@ -86,9 +86,9 @@ Where to find limits, weights and intervals:
     how long an operator is signed in           settings.py, web/admin/sign_in.py
     how many e-mails a mailbox may request      subscribers/mailbox_limits.py
     how many forms a network may send           settings.py, web/form_throttle.py
-    how long an event is sent again             storage/webhook_endpoints.py
+    how long a failed event is retried          storage/webhook_endpoints.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py
-    expensive responses at once                 web/capacity.py
+    how many expensive responses run at once    web/capacity.py
     how long rows are kept                      settings.py, delivery/ledger/retention.py
 """
 

@@ -38,14 +38,14 @@ class Application:
     indexes: IndexCache = field(default_factory=IndexCache)
     http: http_client.HttpTransport = field(default_factory=http_client.HttpTransport)
     sending: Lock = field(default_factory=Lock)  # held while `pipeline.send` runs in this process
-    # Set when new mails were planned, which a running `pipeline.send` may have missed.
+    # Set when new mails have been planned, which a running `pipeline.send` may have missed.
     more_to_send: Event = field(default_factory=Event)
     on_shard_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each shard
     stopping: Event = field(default_factory=Event)  # set when the process should exit: start nothing new
 
     @cached_property
     def schema(self) -> SchemaGuard:
-        """Return the guard that refuses to send from a database of another release."""
+        """Return the guard that refuses to send if the database belongs to another release."""
         return SchemaGuard(self.db)
 
     def timeline(self, now: datetime) -> clock.Timeline:

@@ -8,7 +8,7 @@ PaperboyError
 │   └── InvalidSettings     raised at startup
 ├── NotFound
 ├── Conflict                the request contradicts the current state
-├── PreconditionFailed      the request is for another version than the current one
+├── PreconditionFailed      the request is for a version other than the current one
 ├── LinkError               a signed link that does not work
 │   ├── LinkForged
 │   │   └── LinkOfTest      from a test mail
@@ -19,7 +19,7 @@ PaperboyError
 ├── SchemaError             the database belongs to another release
 ├── ClockError              the clocks disagree, so planning would go wrong
 ├── CorruptModel            a stored model cannot be read; the last good one is used instead
-├── DamagedIndex            the search index cannot be read; it is built again
+├── DamagedIndex            the search index cannot be read; it is rebuilt
 ├── SourceError             an entire source could not be read; carries retry_at
 │   └── UnreadableAnswer    its response has the wrong format
 ├── ParsingTooExpensive     parsing exceeds the time or memory limit
@@ -70,11 +70,11 @@ class NotFound(PaperboyError):
 
 
 class Conflict(PaperboyError):
-    """This contradicts the current state."""
+    """This request contradicts the current state."""
 
 
 class PreconditionFailed(PaperboyError):
-    """This has changed since you read it: read it again, then decide."""
+    """This resource has changed since you read it: read it again, then decide."""
 
 
 class LinkError(PaperboyError):
@@ -106,7 +106,7 @@ class TooManyRequests(PaperboyError):
 
 
 class NotReady(PaperboyError):
-    """The search index is being built. Searches work in a moment."""
+    """The search index is being built. Please try again in a moment."""
 
     retry_after = 10
 
@@ -120,7 +120,7 @@ class SchemaError(PaperboyError):
 
 
 class CorruptModel(PaperboyError):
-    """The stored model is incomplete or has another format."""
+    """The stored model is incomplete or has an unsupported format."""
 
 
 class DamagedIndex(PaperboyError):
@@ -139,11 +139,11 @@ class SourceError(PaperboyError):
 
 
 class UnreadableAnswer(SourceError):
-    """The response of the source has the wrong format."""
+    """The source's response has the wrong format."""
 
 
 class ParsingTooExpensive(PaperboyError):
-    """Parsing this takes more time or memory than allowed."""
+    """Parsing this input takes more time or memory than allowed."""
 
 
 class MailboxError(PaperboyError):
@@ -159,7 +159,7 @@ class DeliveryError(PaperboyError):
 
 
 class JournalError(PaperboyError):
-    """The journal of the sender cannot be written."""
+    """The sender's journal cannot be written."""
 
 
 class Stopping(PaperboyError):

@@ -1,4 +1,6 @@
-"""PURE. Signed links and return paths. Each serves one purpose for one subscriber and needs no login.
+"""PURE. Create and verify signed links, which need no login, and return paths.
+
+Each link serves one purpose for one subscriber.
 
 A token is encrypted with a synthetic initialisation vector (the construction of RFC 5297, with keyed BLAKE2s,
 RFC 7693, for both steps):
@@ -12,7 +14,7 @@ The mac covers the purpose, so a token made for one purpose is not valid for ano
 the purpose and on every bit of the payload, so two tokens have no visible part in common. Without the key,
 they do not reveal the subscriber, the argument or the time. The same input gives the same token.
 
-A return path is made in the same way from the id of a delivery: 8 hidden bytes and 12 bytes of mac. It is in
+A return path is made in the same way from a delivery's id: 8 hidden bytes and 12 bytes of mac. It is in
 hexadecimal because relays may change the case of a local part.
 
 A digest contains several tokens. For speed, the hashes are initialised once with the key and the purpose, and
@@ -64,7 +66,7 @@ class Purpose(StrEnum):
 
     CONFIRM = "confirm"
     DECLINE = "decline"  # "I did not ask for this"
-    SUBSCRIPTION = "subscription"  # in digests, which get forwarded: shows, and requests PREFERENCES by mail
+    SUBSCRIPTION = "subscription"  # in digests, which get forwarded; its page can mail a PREFERENCES link
     PREFERENCES = "preferences"
     UNSUBSCRIBE = "unsubscribe"
     PAUSE = "pause"
@@ -76,7 +78,7 @@ class Purpose(StrEnum):
     ERASE = "erase"
 
 
-DIGEST_ACTIONS = ("like", "dislike")  # the feedback links of a card; their pages link to the others
+DIGEST_ACTIONS = ("like", "dislike")  # the feedback links of a card; their pages link to the other actions
 FEEDBACK_ACTIONS = (*DIGEST_ACTIONS, "mute", "follow")
 LIFETIMES = {
     Purpose.CONFIRM: timedelta(days=7),
@@ -85,7 +87,7 @@ LIFETIMES = {
     Purpose.ADDRESS: timedelta(days=2),
     Purpose.EXPORT: timedelta(hours=2),
     Purpose.ERASE: timedelta(hours=2),
-}  # by default; other links work until the subscriber's link epoch is incremented
+}  # defaults; other links work until the subscriber's link epoch is incremented
 
 
 def lifetime_in_words(lifetime: timedelta) -> str:
@@ -107,7 +109,7 @@ class Grant:
     def is_older_than(self, created_at: datetime) -> bool:
         """Return whether the link was issued before its subscriber was created.
 
-        Then it was for another one: after a restore, the database may assign an id a second time.
+        Such a link was issued for another subscriber: after a restore, the database may reuse an id.
         """
         return self.issued < created_at.replace(microsecond=0)
 
@@ -183,7 +185,7 @@ class LinkSigner:
         return f"bounce+{(_xor(payload, key.hash(_VERP_STREAM, mac)) + mac).hex()}@{domain}"
 
     def message_id(self, delivery_id: int, domain: str) -> str:
-        """Return the Message-ID of a delivery. It is the same for each attempt and does not reveal the id."""
+        """Return a delivery's Message-ID. It is the same for each attempt and does not reveal the id."""
         return f"<{self._keys[0].hash(_MESSAGE_ID, _DELIVERY.pack(delivery_id)).hex()}@{domain}>"
 
     def delivery_of(self, return_path: str) -> int:
@@ -203,7 +205,7 @@ class _Key:
         self.begin = dict[str, Callable[[], hashlib.blake2s]]()
         for purpose in (*Purpose, *_SIZES):
             # BLAKE2s takes half the time of BLAKE2b for so few bytes. Hashing the field here also hashes the
-            # key block here, instead of once for each token.
+            # key block only once, instead of once for each token.
             field, size = purpose.encode().ljust(_PURPOSE_BYTES, b"\0"), _SIZES.get(purpose, _MAC_BYTES)
             self.begin[purpose] = hashlib.blake2s(field, digest_size=size, key=key).copy
 

@@ -26,8 +26,8 @@ _SHOWN_CHARS = 7
 _LINE_BREAK = r"=?(?:\r?\n|(?:\\r)?\\n)[ \t]?"
 _SECRETS = re.compile(rf"(?:[\w-]|%[0-9A-Fa-f]{{2}}|{_LINE_BREAK}){{{_LEAST_CHARS},}}", re.ASCII)
 _HARMLESS = (int, float, type(None))
-# The values of only these query parameters appear in access logs. Others may contain addresses, interests and
-# search terms.
+# Access logs contain the values of only these query parameters. Other parameters may contain addresses,
+# interests and search terms.
 _HARMLESS_PARAMETERS = "page|day|source|code|state|kind|job|failed|limit|edition|done|of|v"
 _QUERY = re.compile(rf"([?&])(?!(?:{_HARMLESS_PARAMETERS})=)([^?&=\s\"]+)=[^&\s\"]+")
 _QUIET = ("httpx", "httpcore", "apscheduler", "procrastinate", "alembic", "aiosmtplib", "mail.log")
@@ -71,7 +71,7 @@ def configure(settings: Settings, level: str | None = None) -> None:
 
 
 def _log_retry(details: stamina.instrumentation.RetryDetails) -> None:
-    """Log why a request is repeated, without its URL, which may contain a secret."""
+    """Log why a request is retried, without its URL, which may contain a secret."""
     error, wait = str(details.caused_by), round(details.wait_for, 1)
     structlog.get_logger(__name__).warning("request failed; retrying", error=error, wait_seconds=wait)
 
@@ -90,9 +90,9 @@ def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Truncate secrets, and hide what may be private: addresses, and the values of query parameters.
+    """Truncate secrets, and hide addresses and the values of query parameters.
 
-    At the level DEBUG, addresses are visible. A structlog processor.
+    At the DEBUG level, addresses are visible. A structlog processor.
     """
     if event.get("logger") == "uvicorn.access":
         event["event"] = _QUERY.sub(r"\1\2=…", str(event["event"]))

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 def build(settings: Settings) -> Application:
-    """Build the application. The caller must call `app.db.dispose()` when it is no longer needed."""
+    """Build the application. The caller must call `app.db.dispose()` when the application is not needed."""
     interpreter.limit_malloc_arenas()
     tracing.configure(settings.otel_endpoint)
     lifetimes = {
@@ -56,7 +56,7 @@ def create_app(app: Application, *, is_public: bool = False) -> FastAPI:
     With `is_public`, a form that requests an e-mail is processed after a random delay, so that response times
     reveal nothing to strangers.
     """
-    from app.web import site  # other commands than `serve` would start in twice the time
+    from app.web import site  # a global import would double the start-up time of other commands
 
     return site.create(app, _lifespan, is_public=is_public)
 
@@ -72,11 +72,11 @@ def warm_up(site: FastAPI) -> None:
 
 @contextmanager
 def running_jobs(app: Application) -> Iterator[None]:
-    """Run the jobs during the block: on SQLite in this process, on PostgreSQL shared with all others."""
+    """Run the jobs during the block. On PostgreSQL, share them with all other processes."""
     if app.db.url.get_backend_name() == "sqlite":
         engine = scheduler.running
     else:
-        from app.jobs.worker import running as engine  # an extra
+        from app.jobs.worker import running as engine  # needs an optional dependency
     with worker_registry.registered(app.db), engine(app):
         log.info("jobs started", engine=engine.__module__, jobs=[job.name for job in schedule.JOBS])
         yield
@@ -85,7 +85,7 @@ def running_jobs(app: Application) -> Iterator[None]:
 
 @asynccontextmanager
 async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
-    """Run the jobs while the web app is running, if the settings enable it."""
+    """Run the jobs while the web app is running, if the settings enable them."""
     app: Application = site.state.paperboy
     with running_jobs(app) if app.settings.scheduler else nullcontext():
         yield

@@ -1,10 +1,10 @@
-"""Maintain the service as a whole: nightly, or when an operator asks.
+"""Maintain the service as a whole: nightly, or on an operator's request.
 
 import_subscribers()  a CSV file → subscribers
 prune()               delete rows whose retention has passed
 back_up()             the database and the journals → a file
 restore()             a backup → an empty database, with all sending paused
-move()                the database → another one, of any kind
+move()                the database → another database, SQLite or PostgreSQL
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ def import_subscribers(
 ) -> ImportResult:
     """Add the subscribers in a CSV file, who must have consented elsewhere. Skip invalid rows.
 
-    With `hold`, pause all sending first. With None, do so if no digest was ever sent; otherwise, hold only
-    the first digests of those who are added. If nobody is added, that pause ends. Raise InvalidInput, and
-    change nothing, if the file is not a table of subscribers. If this is interrupted, it can be repeated.
-    `run_id` is a run that has already begun.
+    With `hold`, pause all sending first. If it is None, do so only if no digest has ever been sent;
+    otherwise, hold only the first digests of the new subscribers. If nobody is added, that pause ends. Raise
+    InvalidInput, and change nothing, if the file is not a table of subscribers. An interrupted import can be
+    repeated. `run_id` is a run that has already begun.
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
-    contents = subscribers.survey(file, name)  # before the run begins: an unreadable file is no failed job
+    contents = subscribers.survey(file, name)  # before the run: an unreadable file is not a failed job
     with job_runs.record(app.db, "import", now, run_id) as run:
-        with app.db.write() as session:  # first, so that nobody gets a digest during a long import
+        with app.db.write() as session:  # pause first, so that nobody gets a digest during a long import
             is_first = not ledger.any_sent(session)
             scope = ledger.ALL_EDITIONS if hold or is_first else ledger.FIRST_DIGESTS
             rows = count_of(contents.rows, "row")
@@ -100,7 +100,9 @@ def import_subscribers(
         report = subscribers.import_file(app.db, file, defaults, now, name=name, after_batch=record_batch)
         run.reject(Rejection(item.without_address, item.row) for item in report.rejections)
         if not report.is_complete:
-            run.fail(name, f"stopped after {report.rows} of {count_of(report.total, 'row')}: import it again")
+            run.fail(
+                name, f"stopped after {report.rows} of {count_of(report.total, 'row')}: import the file again"
+            )
         with app.db.write() as session:
             added, skipped = count_of(report.added, "subscriber"), report.rejected
             audit_log.record(session, actor, "subscriber.import", added, now, run=run.id, skipped=skipped)
@@ -111,7 +113,7 @@ def import_subscribers(
 
 
 def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -> bool:
-    """Pause all sending or the first digests, and return whether they were not paused before."""
+    """Pause all sending or the first digests. Return False if they were already paused."""
     paused_before = ledger.is_paused(session, scope)
     ledger.pause(session, ledger.IMPORTED, now, scope)
     if not paused_before:
@@ -122,8 +124,8 @@ def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -
 def prune(app: Application, now: datetime) -> Counter[str]:
     """Delete rows whose retention has passed. Papers that old are not candidates, so none is sent twice.
 
-    Deliveries and events are deleted a few thousand per transaction, so that others do not wait long. If the
-    service stops, this returns between two transactions, and the next nightly run continues.
+    Deliveries and events are deleted a few thousand per transaction, so that other transactions do not wait
+    long. If the service stops, return between two transactions; the next nightly run continues.
     """
     now = app.timeline(now).start
     days = app.settings.retention_days, app.settings.unconfirmed_days, app.settings.run_retention_days
@@ -160,7 +162,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
 
 
 def _drop_signatures(app: Application, since: datetime) -> int:
-    """Drop the signatures of digests that were created since then and have been sent. Return their number."""
+    """Drop the signatures of sent digests that were created after `since`. Return their number."""
     count = 0
     with app.db.read() as session:
         first_id = ledger.first_id_since(session, since)
@@ -172,7 +174,7 @@ def _drop_signatures(app: Application, since: datetime) -> int:
 
 
 def back_up(app: Application, target: Path, now: datetime) -> Manifest:
-    """Write a backup while the service runs. Raise InvalidInput if the file exists."""
+    """Write a backup while the service is running. Raise InvalidInput if the file exists."""
     with job_runs.record(app.db, "backup", now) as run:
         manifest = backup.write(app.db, target, Path(app.settings.journal_dir), now, version("paperboy"))
         run.add({"rows": manifest.rows})
@@ -189,12 +191,13 @@ def restore(
 ) -> after_restore.RestoreReport:
     """Load a backup into an empty database, with all sending paused, and migrate it.
 
-    If this is interrupted, the database is empty, or paused with the reason RESTORING: empty it and repeat.
+    After an interrupted restore, the database is empty or paused with the reason RESTORING: empty it and
+    restore again.
     """
     if not backup.is_empty(db):
         raise Conflict(
-            "the database in PAPERBOY_DATABASE_URL is not empty: move it away or name a new one there, and "
-            "then name the old one with --previous"
+            "the database in PAPERBOY_DATABASE_URL is not empty: move it away or set the URL of a new one, "
+            "then name the old database with --previous"
         )
     if previous and (fault := schema.revision_fault(previous) or schema.table_fault(previous)):
         raise InvalidInput(f"the previous database cannot be used: {fault}")
@@ -218,33 +221,33 @@ def restore(
 
 
 def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
-    """Copy everything into another, empty database, compare all tables, and pause the old one for good.
+    """Copy everything into another, empty database, compare all tables, and pause the old database for good.
 
-    `file` is the backup from which the copy is made. Nothing may send in the meantime. An interrupted move
-    can be repeated. Raise Conflict if a process still sends, if the target has other rows, or if the copy
-    differs.
+    `file` is the backup from which the copy is made. No process may send mail in the meantime. An interrupted
+    move can be repeated. Raise Conflict if another process is still running, if the target has other rows, or
+    if the copy differs.
     """
     target = Database(target_url)
     time = Timeline(now, target.skew)
     try:
         if others := live_processes.count_others(app.db.engine):
             raise Conflict(
-                f"the database is in use by {others} other process{'es' * (others > 1)}: stop all of them"
+                f"the database is in use by {others} other process{'es' * (others > 1)}: stop the service"
             )
         with app.db.write() as session:
             pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
             reason = next((each.reason for each in pauses), MOVING)
-            ledger.pause(session, reason, now)  # again, so that an import does not end a pause that it began
+            ledger.pause(session, reason, now)  # pause again, so that an import does not end its own pause
         paused_before = "" if reason == MOVING else reason
         manifest = backup.write(app.db, file, Path(app.settings.journal_dir), now, version("paperboy"))
         if backup.is_empty(target):
             backup.load(target_url, file, manifest, MOVING, now)
         if differing := backup.differing_tables(target, file, manifest):
             raise Conflict(
-                f"the target differs from this database in {', '.join(differing)}: empty it, then try again"
+                f"the target differs from this database in {', '.join(differing)}: empty it and retry"
             )
         _finish_move(app.db, target, paused_before, now)
-        # Last, and only in the new database, because an interrupted move compares the tables again.
+        # Last, and only in the new database, because a repeated move compares the tables again.
         with job_runs.record(target, "move", time(), job_runs.begin(target, "move", now)) as run:
             run.add({"rows": manifest.rows})
     finally:
@@ -261,12 +264,12 @@ class Move:
 
 
 def _finish_move(old: Database, new: Database, paused_before: str, now: datetime) -> None:
-    """Give the new database the operator's pause, if there was one. Then the old one is paused for good."""
+    """Copy the operator's pause, if any, to the new database. Then pause the old database for good."""
     moved = f"{ledger.MOVED} to {new.url.render_as_string(hide_password=True)}"
     for db, reason in ((new, paused_before), (old, moved)):
         with db.write() as session:
             ledger.resume(session, force=True)
             if reason:
                 ledger.pause(session, reason, now)
-            if db is old:  # last, because an interrupted move compares the tables again
+            if db is old:  # last, because a repeated move compares the tables again
                 webhook_endpoints.disable_all(session, moved, now)

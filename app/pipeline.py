@@ -1,9 +1,9 @@
 """READ FIRST. The functions of the service, stage by stage. The web, the CLI and the scheduler call them.
 
 refresh()          poll sources → records → the archive
-try_source()       a source that is not added yet → its newest papers; nothing is stored
-recheck()          papers that subscribers were sent or liked → withdrawn since, or with code now
-read_files()       the same for saved responses
+try_source()       a source that has not been added yet → its newest papers; nothing is stored
+recheck()          papers that subscribers were sent or liked → whether they are withdrawn or have code now
+read_files()       saved responses → records → the archive
 summarise()        papers without a summary → one sentence from a language model, if one is configured
 fetch_pictures()   recently listed papers with the URL of a picture → small copies of the pictures
 train()            the archive → a new model, at night and when the archive has outgrown the old one
@@ -15,14 +15,14 @@ send()             the ledger → mail, whenever something is sendable
 send_due()         plan(), send() and sign_ahead() in one run, for use without the scheduler
 send_pending()     sendable deliveries → HTML and text → bytes → the relay → the ledger
 preview()          the digest that a subscriber with these preferences would get
-interest_hint()    is an interest misspelt, does it match anything?
+interest_hint()    an interest → a hint, if it seems to be misspelt or matches nothing
 preview_due()      the digests that subscribers would get now
 backtest()         the digests that interests would have produced over recent days
 explain()          why a subscriber was sent a paper, or why not
 render_digest()    a digest → the rendered mail
 send_test()        a digest → a test mail to any address, without the ledger
 read_bounces()     notices in the bounce mailbox and folder → events, scores, suppressions
-apply_bounces()    the same for notices from a webhook
+apply_bounces()    notices from a webhook → events, scores, suppressions
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from app.types import (
 
 log = structlog.get_logger(__name__)
 
-TRAINING_LEASE = SUMMARY_LEASE = PICTURE_LEASE = timedelta(minutes=30)  # much longer than these take
+TRAINING_LEASE = SUMMARY_LEASE = PICTURE_LEASE = timedelta(minutes=30)  # much longer than these jobs take
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
 
 
@@ -102,7 +102,7 @@ def read_files(
     kind: SourceKind | None = None,
     day: date | None = None,
 ) -> FileImportResult:
-    """Store the papers in saved responses. Report unreadable files and still read the others."""
+    """Store the papers in saved responses. Report unreadable files and still read the other files."""
     result = polling.read_files(app.poll_context, paths, now, kind, day)
     _train_if_outgrown(app, now)
     return result
@@ -147,7 +147,7 @@ def summarise(app: Application, now: datetime) -> Counter[str]:
 
 
 def fetch_pictures(app: Application, now: datetime) -> Counter[str]:
-    """Fetch the pictures of recently listed papers that have none yet, unless the settings turn it off.
+    """Fetch the pictures of recently listed papers that have none yet, unless the settings disable pictures.
 
     Only one process does so at a time. No job run is recorded if there is nothing to fetch. Must not be
     called from a running event loop.
@@ -169,12 +169,12 @@ def fetch_pictures(app: Application, now: datetime) -> Counter[str]:
 
 
 def try_source(app: Application, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> TrialResult:
-    """Fetch the newest papers of a source that is not added yet. Nothing is stored."""
+    """Fetch the newest papers of a source that has not been added yet. Nothing is stored."""
     return source_trial.try_source(app.poll_context, kind, config, app.timeline(now).start)
 
 
 def train(app: Application, now: datetime) -> TrainingResult:
-    """Train a model on the archive if the archive has changed. Until it is ready, the old model is used.
+    """Train a model on the archive if it has changed. Until the new model is ready, the old one is used.
 
     Only one process does so at a time.
     """
@@ -204,8 +204,8 @@ def plan(app: Application, now: datetime) -> Counter[str]:
 def plan_first(app: Application, subscriber_id: int, now: datetime) -> Delivery | None:
     """Compose a subscriber's first digest now, unless there is one, and return its row in the ledger.
 
-    Return None if it could not be planned, for example because another process is planning it. The scheduler
-    plans it then. Raise Conflict if the subscription is not active.
+    Return None if the digest could not be planned, for example because another process is planning it. In
+    that case, the scheduler plans it later. Raise Conflict if the subscription is not active.
     """
     app.schema.require()
     now = app.timeline(now).start
@@ -248,7 +248,7 @@ def sign_ahead(app: Application, now: datetime) -> Counter[str]:
 
 
 def send(app: Application, now: datetime) -> Counter[str]:
-    """Send the mails that are sendable now, and recover those that dead senders had claimed.
+    """Send the mails that are sendable now, and recover the mails that dead senders had claimed.
 
     Safe in several processes at once, because they claim mails in the ledger. If this process is already
     sending, return at once: the running call continues until nothing is left. No job run is recorded if there
@@ -309,7 +309,7 @@ def send_due(app: Application, now: datetime) -> Counter[str]:
 
 
 def answer_requests(app: Application, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
-    """Process forms that request e-mails, and send these. Return the number of mails by final state.
+    """Process forms that request e-mails, and send the e-mails. Return their number by final state.
 
     Without `ids`, process the forms that an exited process left behind. Must not be called from a running
     event loop.
@@ -334,7 +334,7 @@ def _answer(app: Application, request_id: int, now: datetime, run: job_runs.JobR
             return subscribers.process(session, request_id, now)
     except Exception as error:  # still process the other forms
         log.exception("processing a form failed; it will be retried within a minute", request=request_id)
-        run.fail(f"request {request_id}", type(error).__name__)  # its message may contain an address
+        run.fail(f"request {request_id}", type(error).__name__)  # the message may contain an address
         return None
 
 
@@ -376,7 +376,7 @@ def preview(
 def preview_with_hints(
     app: Application, preferences: subscribers.Preferences, now: datetime, *, day: date | None = None
 ) -> tuple[Digest | Skip, list[InterestHint]]:
-    """Return the digest of `preview`, and a hint for each interest that needs one."""
+    """Return the same digest as `preview`, and a hint for each interest that needs one."""
     builder = _builder(app, now, day)
     digest = builder.preview((day or now.date()).isoformat(), preferences)
     texts = [interest.text for interest in subscribers.deduplicate(preferences.interests)]

@@ -1,4 +1,4 @@
-"""Settings: flat, from the environment (prefix PAPERBOY_) and `.env`; each is explained in `.env.example`."""
+"""Load the settings from the environment (prefix PAPERBOY_) and `.env`. `.env.example` explains them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from app.errors import InvalidSettings
 
 MIN_SECRET_CHARS = 32
 IGNORE_ENVIRONMENT = "IGNORE_ENVIRONMENT"  # in the demo's .env; such a file is the only source of settings
-HIDDEN = "…"  # instead of a secret
+HIDDEN = "…"  # shown instead of a secret
 _PLACEHOLDERS = ("change", "placeholder", "secret", "example", "password", "xxxx")
 
 
@@ -72,7 +72,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Ignore the environment if the file sets IGNORE_ENVIRONMENT, as that of the demo does.
+        """Ignore the environment if `.env` sets IGNORE_ENVIRONMENT, as the demo's file does.
 
         Otherwise, commands in the demo's folder could change the database that the environment names.
         """
@@ -100,21 +100,21 @@ class Settings(BaseSettings):
     # The relay
     smtp_host: str = "127.0.0.1"
     smtp_port: int = Field(default=25, ge=1, le=65535)
-    smtp_username: str = Field(default="", repr=False)  # some relays' names are keys
+    smtp_username: str = Field(default="", repr=False)  # hidden, because some relays use a key as the name
     smtp_password: str = Field(default="", repr=False)
     smtp_security: SmtpSecurity = SmtpSecurity.OPPORTUNISTIC
     smtp_connections: int = Field(default=10, ge=1, le=200)
     smtp_messages_per_connection: int = Field(default=100, ge=1)
     when_uncertain: UncertainPolicy = UncertainPolicy.RESEND
-    pause_at_failures: int = Field(default=30, ge=1, le=100)  # percent of the last replies
+    pause_at_failures: int = Field(default=30, ge=1, le=100)  # percent of the most recent replies
     pause_at_complaints: float = Field(default=0.3, ge=0, le=100)  # percent of the mails to a receiver
     warm_up_start: date | None = None  # the first day of the warm-up of a new sending domain
     warm_up_mails: int = Field(default=50, ge=1)  # per day and receiver on the first day
-    warm_up_days: int = Field(default=2, ge=1, le=30)  # after which the number doubles
+    warm_up_days: int = Field(default=2, ge=1, le=30)  # the number of days after which the limit doubles
     journal_dir: str = "var/journal"
     journal_fsync: bool = False
 
-    # DKIM: comma-separated selector:file pairs, each file a private key in PEM; empty if the relay signs
+    # DKIM: comma-separated selector:file pairs. Each file is a private key in PEM. Empty if the relay signs.
     dkim_keys: Annotated[tuple[str, ...], NoDecode] = ()
 
     # Bounces
@@ -159,7 +159,7 @@ class Settings(BaseSettings):
     # Limits
     api_requests_per_minute: int = Field(default=600, ge=1, le=100_000)  # per key
     invitations_per_hour: int = Field(default=100, ge=0, le=10_000)  # per key without the `send` scope
-    pages_per_minute: int = Field(default=240, ge=10, le=100_000)  # per visitor, as all below
+    pages_per_minute: int = Field(default=240, ge=10, le=100_000)  # per visitor, like the next four limits
     searches_per_minute: int = Field(default=30, ge=1, le=10_000)
     previews_per_minute: int = Field(default=60, ge=1, le=10_000)
     feeds_per_minute: int = Field(default=30, ge=1, le=10_000)
@@ -170,9 +170,9 @@ class Settings(BaseSettings):
     confirm_link_days: int = Field(default=7, ge=1, le=30)
     preferences_link_days: int = Field(default=30, ge=1, le=365)
     admin_idle_minutes: int = Field(default=60, ge=5, le=720)
-    admin_session_hours: int = Field(default=12, ge=1, le=168)  # of use; then operators sign in again
+    admin_session_hours: int = Field(default=12, ge=1, le=168)  # after which operators must sign in again
     source_timeout_seconds: int = Field(default=60, ge=5, le=600)  # for one response
-    unconfirmed_days: int = Field(default=30, ge=1, le=365)  # as long as the link to confirm works
+    unconfirmed_days: int = Field(default=30, ge=1, le=365)  # at least confirm_link_days
     run_retention_days: int = Field(default=90, ge=7, le=3650)
 
     @field_validator(
@@ -213,7 +213,7 @@ class Settings(BaseSettings):
         try:
             ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise ValueError("is not an IANA time zone") from error
+            raise ValueError("must be an IANA time zone, for example Europe/Berlin") from error
         return value
 
     @field_validator("admin_addresses")
@@ -247,7 +247,7 @@ class Settings(BaseSettings):
                     ip_network(entry, strict=False)
                 except ValueError:
                     raise ValueError(
-                        "must be host names or networks, comma-separated: wiki.lab,10.0.0.0/8"
+                        "must be comma-separated host names or networks, for example wiki.lab,10.0.0.0/8"
                     ) from None
         return value
 
@@ -256,7 +256,7 @@ class Settings(BaseSettings):
     def _selectors(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for key in value:
             if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?:.+", key):
-                raise ValueError("must be selector:file, comma-separated")
+                raise ValueError("must be comma-separated selector:file pairs")
         if len({key.partition(":")[0].lower() for key in value}) < len(value):
             raise ValueError("names a selector twice: use a different selector for each key")
         return value
@@ -266,8 +266,8 @@ class Settings(BaseSettings):
     def _mailbox(cls, value: str) -> str:
         if value and not (value.startswith(("imaps://", "imap://")) and _has_a_login(value)):
             raise ValueError(
-                "must be imaps://name:password@host/INBOX, where @, : and / of name and password are written "
-                "as %40, %3A and %2F"
+                "must be imaps://name:password@host/INBOX, where @, : and / in the name and password are "
+                "written as %40, %3A and %2F"
             )
         return value
 
@@ -276,7 +276,7 @@ class Settings(BaseSettings):
     def _topic_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not all(re.fullmatch(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d+:[\w.-]+", topic) for topic in value):
             raise ValueError(
-                "must be the ARNs of topics, comma-separated: arn:aws:sns:eu-west-1:123456789012:mail"
+                "must be comma-separated topic ARNs, for example arn:aws:sns:eu-west-1:123456789012:mail"
             )
         return value
 
@@ -342,7 +342,7 @@ class Settings(BaseSettings):
 def _bare_address(value: str) -> str:
     """Encode the domain as IDNA, because few relays accept more than ASCII in headers."""
     if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
-        raise ValueError("must be an address only; the sender's name is PAPERBOY_SITE_NAME")
+        raise ValueError("must be an address without a name; the sender's name is PAPERBOY_SITE_NAME")
     local, _, domain = value.rpartition("@")
     if not local.isascii():
         raise ValueError("has non-ASCII letters before the @, which few relays accept")
@@ -367,7 +367,7 @@ def _has_a_login(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSetting:
-    """A setting in effect, without secrets: those have the value HIDDEN if they are set."""
+    """A setting in effect. The value of a secret is HIDDEN if it is set."""
 
     name: str  # of the environment variable
     value: Any
@@ -379,8 +379,8 @@ class EffectiveSetting:
 def effective(settings: Settings) -> list[EffectiveSetting]:
     """Return all settings in effect, in the order of .env.example, for operators to read.
 
-    The values of secrets, which are the fields with `repr=False`, are hidden, and so are names, passwords
-    and parameters in URLs.
+    The values of secrets, which are the fields with `repr=False`, are hidden, and so are user names,
+    passwords and parameters in URLs.
     """
     plain = settings.model_dump(mode="json")
     listed = []
@@ -406,7 +406,7 @@ def _without_credentials(value: Any) -> Any:
 
 
 def check_database_url(url: str) -> str:
-    """Return a database URL. Raise ValueError if it is not one of SQLite or PostgreSQL."""
+    """Return a database URL. Raise ValueError if it is neither a SQLite nor a PostgreSQL URL."""
     if not url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:")):
         raise ValueError("must begin with sqlite:/// or postgresql+psycopg://")
     return url
@@ -424,7 +424,7 @@ def load(**overrides: object) -> Settings:
         raise InvalidSettings("\n".join(lines)) from None
     if not settings.secret_keys:
         raise InvalidSettings(
-            "PAPERBOY_SECRET_KEYS is not set: run `make .env`, which writes a new one to .env, "
+            "PAPERBOY_SECRET_KEYS is not set: run `make .env`, which writes a new secret to .env, "
             "or create one with `paperboy key secret`"
         )
     return settings

@@ -19,7 +19,7 @@ class SourceKind(StrEnum):
     HUGGINGFACE = "huggingface"
     ARXIV = "arxiv"  # the query API
     ARXIV_FEED = "arxiv_feed"  # the daily announcement feed
-    ARXIV_OAI = "arxiv_oai"  # the back catalogue, by OAI-PMH
+    ARXIV_OAI = "arxiv_oai"  # the back catalogue, through OAI-PMH
     FEED = "feed"
     PAGE = "page"
     JSONL = "jsonl"
@@ -48,7 +48,7 @@ class MailKind(StrEnum):
     MANAGE = "manage"  # the link to the preferences, requested on the web
     EXPORT = "export"  # the link that downloads the data stored about a subscriber
     ERASE = "erase"
-    NEW_LINKS = "new_links"  # all links sent before were revoked
+    NEW_LINKS = "new_links"  # new links, after all earlier ones were revoked
     ADDRESS = "address"  # confirm a change of address
 
 
@@ -85,7 +85,7 @@ class PaperRecord:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A row that could not be used. `row` counts from 1; None is the whole response or its missing end."""
+    """A row that could not be used. `row` counts from 1; None means the whole response or its missing end."""
 
     reason: str  # a short fixed phrase, so that rejections can be counted by reason
     row: int | None = None
@@ -110,7 +110,7 @@ class ParseResult:
         return ParseResult(self.rows + other.rows, self.records + other.records, (*self.rejections, *later))
 
 
-MAX_REJECTIONS = 2_000  # rejections that a summary has; the others are only counted
+MAX_REJECTIONS = 2_000  # rejections that a summary lists; further rejections are only counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ class IngestSummary:
     changed: int = 0
     unchanged: int = 0
     listings: int = 0
-    rejections: tuple[Rejection, ...] = ()  # the first MAX_REJECTIONS of them
-    more_rejections: int = 0  # the number of the others
+    rejections: tuple[Rejection, ...] = ()  # the first MAX_REJECTIONS
+    more_rejections: int = 0  # the number of further rejections
 
     @property
     def rejected(self) -> int:
@@ -294,7 +294,7 @@ class DigestItem:
     trend_note: str = ""
     stars: int = 0  # of its code
     submitted_by: str = ""
-    marks: Marks | None = None  # None: the reason is said in words
+    marks: Marks | None = None  # None if the reason is given in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +303,8 @@ class Section:
 
     interest: str
     picks: tuple[DigestItem, ...]
-    heading: str = ""  # if `interest` is empty, and the items are not there because they are trending
-    scores: tuple[float, ...] = ()  # of the items, for this subscriber; empty: all are 0
+    heading: str = ""  # only if `interest` is empty and the items are there for a reason other than a trend
+    scores: tuple[float, ...] = ()  # of the items, for this subscriber; empty if all scores are 0
 
     @property
     def scored(self) -> list[tuple[DigestItem, float]]:
@@ -313,14 +313,14 @@ class Section:
 
 
 class UpdateKind(StrEnum):
-    """What happened to a paper after a subscriber was sent it or liked it."""
+    """A change to a paper that a subscriber was sent or liked."""
 
     WITHDRAWN = "withdrawn"
     CODE = "code"  # it has code now
 
 
 class PaperUpdate(NamedTuple):
-    """News of a paper that a subscriber was sent or liked earlier."""
+    """News about a paper that a subscriber was sent or liked earlier."""
 
     kind: UpdateKind
     paper_id: int
@@ -336,7 +336,7 @@ class Digest:
     sections: tuple[Section, ...]
     note: str = ""  # e.g. why it contains papers from several days
     considered: int = 0  # number of candidate papers
-    updates: tuple[PaperUpdate, ...] = ()  # news of earlier papers, at the end
+    updates: tuple[PaperUpdate, ...] = ()  # news about earlier papers, at the end
 
     @property
     def picks(self) -> tuple[DigestItem, ...]:
@@ -369,13 +369,13 @@ class SkippedEdition(NamedTuple):
 class MailRequest(NamedTuple):
     """Everything that goes into a mail. The same request always produces the same bytes."""
 
-    delivery_id: int  # 0 if it is not in the ledger; then its links do not work
+    delivery_id: int  # 0 if the mail is not in the ledger, so that its links do not work
     kind: MailKind
     edition: str
     subscriber_id: int
     email: str
     link_epoch: int
-    issued_at: datetime  # when it was composed: the time in its Date header and in its links
+    issued_at: datetime  # when the mail was composed: the time in its Date header and in its links
     digest: Digest | None = None  # only if the kind is DIGEST
     message_id: str = ""  # empty to derive it from the delivery's id
     unreadable: int = 0  # items of the stored digest that could not be read

@@ -47,8 +47,8 @@ ANSWER_SECONDS = 15.0  # for a whole response
 RUN_SECONDS = 45.0  # after which a run starts no more attempts: the job runs every minute
 MAX_MESSAGES = 500  # per endpoint and run
 LEASE = timedelta(minutes=5)
-MIN_SECRET = 4  # characters; a shorter path is no secret
-RECENT = timedelta(days=3)  # editions that may still be reported as sent
+MIN_SECRET = 4  # characters; a shorter path is not a secret
+RECENT = timedelta(days=3)  # older editions are no longer reported as sent
 DAY = timedelta(days=1)
 
 log = structlog.get_logger(__name__)
@@ -56,14 +56,14 @@ _OPEN = (DeliveryState.PENDING, DeliveryState.CLAIMED, DeliveryState.COMMITTING,
 
 
 def check_url(settings: Settings, url: str) -> None:
-    """Raise InvalidInput for a private host that is not allowed, or for http:// to any other host."""
+    """Raise InvalidInput if the host is private and not allowed, or not named in the settings for http://."""
     try:
         parts = urlsplit(url.strip())
         host = (parts.hostname or "").lower()
         host.encode("idna")
         _ = parts.port  # raises ValueError if it is not a port
     except ValueError:
-        raise InvalidInput("this is not a URL", field="url") from None
+        raise InvalidInput("this is not a URL: enter one that begins with https://", field="url") from None
     allowed = Allowed.parse(settings.allow_private_sources)
     hint = "add it to PAPERBOY_ALLOW_PRIVATE_SOURCES"
     if not allowed.may_permit_host(host):
@@ -75,7 +75,7 @@ def check_url(settings: Settings, url: str) -> None:
 def send_events(app: Application, now: datetime) -> Counter[str]:
     """Send the events that are due. Return their number by outcome. Only one process does so at a time.
 
-    Each endpoint gets its events one after the other. After one that fails, the others wait for the next
+    Each endpoint gets its events one after the other. If an event fails, the later ones wait for the next
     run. No job run is recorded if nothing is due. Must not be called from a running event loop.
     """
     app.schema.require()
@@ -99,7 +99,7 @@ async def _send_to_all(app: Application, endpoints: Sequence[int], now: datetime
 
 
 async def _send_to(app: Application, client: http_client.Client, number: int, now: datetime) -> Counter[str]:
-    """Send the due events of an endpoint in their order, until one fails or time runs out."""
+    """Send an endpoint's due events in order, until one fails or time runs out."""
     counts, deadline = Counter[str](), monotonic() + RUN_SECONDS
     for message_id in await asyncio.to_thread(_due, app, number, now):
         if app.stopping.is_set() or monotonic() > deadline:
@@ -121,7 +121,7 @@ def _due(app: Application, number: int, now: datetime) -> Sequence[int]:
 
 
 def _load(app: Application, message_id: int) -> tuple[WebhookEndpoint, WebhookMessage, str] | None:
-    """Return an event, its endpoint and the address that it may name, or None if it is no longer due."""
+    """Return an event with its endpoint and the address to include, or None if it is no longer due."""
     with app.db.read() as session:
         row = session.get(WebhookMessage, message_id)
         if row is None or row.next_attempt_at is None:
@@ -131,7 +131,7 @@ def _load(app: Application, message_id: int) -> tuple[WebhookEndpoint, WebhookMe
 
 
 def _address(session: Session, endpoint: WebhookEndpoint, data: Mapping[str, Any]) -> str:
-    """Return the address of the subscriber of an event, if the endpoint is to get addresses."""
+    """Return the address of an event's subscriber, or "" if the endpoint does not get addresses."""
     subscriber = session.get(Subscriber, data.get("subscriber_id", 0)) if endpoint.include_addresses else None
     return "" if subscriber is None or subscriber.state is SubscriberState.ERASED else subscriber.email
 
@@ -142,7 +142,7 @@ def _record(app: Application, message_id: int, outcome: WebhookAttempt, now: dat
 
 
 def send_test(app: Application, endpoint_id: int, now: datetime) -> WebhookMessage:
-    """Send a test event to an endpoint, once, even if it is disabled. Return it with its outcome.
+    """Send a test event to an endpoint, once, even if the endpoint is disabled. Return the event's row.
 
     Raise NotFound if there is no such endpoint. Must not be called from a running event loop.
     """
@@ -175,7 +175,7 @@ def _client_of(app: Application, now: datetime) -> AbstractAsyncContextManager[h
 async def _attempt(
     client: http_client.Client, endpoint: WebhookEndpoint, row: WebhookMessage, email: str, now: datetime
 ) -> WebhookAttempt:
-    """Send an event, and return the outcome. Only a status 2xx means that it was accepted."""
+    """Send an event, and return the outcome. Only a 2xx status means that the event was accepted."""
     body = body_of(row, email)
     secrets = webhook_endpoints.secrets_of(endpoint, now)
     headers = sign(secrets, row.message_id, now, body) | {"Content-Type": "application/json"}
@@ -193,7 +193,7 @@ async def _attempt(
 
 
 def _without_path(url: str, text: str) -> str:
-    """Return a text without the path and the query of a URL: some servers repeat what they received."""
+    """Remove a URL's path and query from a text, because some servers repeat what they received."""
     parts = urlsplit(url)
     for part in (parts.query, parts.path.strip("/")):
         if len(part) >= MIN_SECRET:
@@ -226,7 +226,7 @@ def sign(secrets: Sequence[str], message_id: str, now: datetime, body: bytes) ->
 def report_editions(app: Application, now: datetime) -> None:
     """Store an event for each recent edition whose digests have all been sent, skipped or given up.
 
-    This is the case when none of its digests waits and nobody is still due, in any time zone.
+    An edition is complete when none of its digests is waiting and nobody is still due, in any time zone.
     """
     now = app.timeline(now).start
     with app.db.read() as session:
@@ -250,5 +250,5 @@ def _key(edition: str) -> str:
 
 
 def _end_of(edition: str) -> datetime:
-    """Return when a local day has ended everywhere."""
+    """Return the time at which a local day has ended in every time zone."""
     return datetime.fromisoformat(edition).replace(tzinfo=UTC) + DAY + timedelta(hours=12)

@@ -1,7 +1,8 @@
 """Sessions of operators who are signed in to the admin pages.
 
-A session has the scopes of the key that opened it, and ends with it. The cookie is a random secret, of which
-only the hash is stored. Forms contain a token that is derived from it, so other sites cannot submit them.
+A session has the scopes of the key that opened it, and ends when the key is revoked or expires. The cookie is
+a random secret, of which only the hash is stored. Forms contain a token derived from this secret, so other
+sites cannot submit them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def find(
 ) -> tuple[ApiKeyIdentity, bool] | None:
     """Return the holder of a session, and whether `touch` should be called.
 
-    Return None if the session was unused for `idle` or is older than `longest`, or its key has ended.
+    Return None if the session was unused for `idle`, is older than `longest`, or its key is no longer active.
     """
     row = _find(session, secret)
     if row is None or row.used_at <= now - idle or row.created_at <= now - longest:
@@ -65,7 +66,7 @@ def form_token(secret: str) -> str:
 
 
 def _find(session: Session, secret: str) -> AdminSession | None:
-    # A secret has 256 random bits, so its hash can be looked up, as that of a key.
+    # A secret has 256 random bits, so its hash can be looked up, like the hash of a key.
     return session.exec(select(AdminSession).where(AdminSession.token_hash == _hash(secret))).one_or_none()
 
 

@@ -18,11 +18,11 @@ from app.storage.models import ApiKey, Scope
 
 PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a repository
 MAX_NAME = 100
-DAYS, MAX_DAYS = 365, 3650  # until a key expires
+DAYS, MAX_DAYS = 365, 3650  # the default and the maximum number of days until a key expires
 COMMANDS = "cli"  # the name of the command line in the audit log
 BY_MAIL = ", by mail"  # ends the names of keys that a mailed link created
 LINK_NAME = "sign-in link to"
-OVERLAP = timedelta(days=1)  # for which a key still works after it was replaced
+OVERLAP = timedelta(days=1)  # how long a key still works after it has been replaced
 _SECRET_BYTES = 32
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 
@@ -85,7 +85,7 @@ def _refuse_reserved(name: str) -> None:
 
 
 def _earlier(expires_at: datetime | None, creator: ApiKeyIdentity | None) -> datetime | None:
-    """Return when a key expires that must not outlive its creator's."""
+    """Return when a key expires, which must be no later than the key of its creator."""
     ends = [expires_at, creator.expires_at if creator else None]
     return min((at for at in ends if at is not None), default=None)
 
@@ -140,7 +140,7 @@ def touch(session: Session, key_id: int, now: datetime) -> None:
 
 
 def get(session: Session, key_id: int) -> ApiKey:
-    """Return a key that is not revoked. Raise NotFound if there is none with this id."""
+    """Return a key that is not revoked. Raise NotFound if there is no such key with this id."""
     row = session.get(ApiKey, key_id)
     if row is None or row.revoked_at:
         raise NotFound(f"there is no active key {key_id}")
@@ -157,9 +157,9 @@ def create_link(session: Session, email: str, now: datetime, expires_at: datetim
 
 
 def redeem_link(session: Session, token: str, now: datetime, expires_at: datetime) -> ApiKeyIdentity | None:
-    """End the link, and return a new key with all scopes of an operator, which expires at `expires_at`.
+    """Revoke the link, and return a new key with all scopes of an operator, which expires at `expires_at`.
 
-    Return None if the link was used, has expired, or is not a link.
+    Return None if the link has been used or has expired, or if the token is not a link's.
     """
     link = authenticate(session, token, now)
     if link is None or not link.name.startswith(LINK_NAME):
@@ -167,7 +167,7 @@ def redeem_link(session: Session, token: str, now: datetime, expires_at: datetim
     unused = (col(ApiKey.id) == link.id) & col(ApiKey.revoked_at).is_(None)
     redeemed = session.execute(update(ApiKey).where(unused).values(revoked_at=now))
     if not redeemed.rowcount:  # type: ignore[attr-defined]
-        return None  # another request was faster
+        return None  # another request has just redeemed the link
     _revoke_all(session, link.name, now)
     name = f"{link.name.removeprefix(LINK_NAME).strip()}{BY_MAIL}"[:MAX_NAME]
     _revoke_all(session, name, now)
@@ -181,7 +181,7 @@ def _revoke_all(session: Session, name: str, now: datetime) -> None:
 
 
 def active(session: Session, name: str, now: datetime) -> ApiKey:
-    """Return the newest key of a name that is in use. Raise NotFound if there is none."""
+    """Return the newest active key with a name. Raise NotFound if there is none."""
     rows = [row for row in list_keys(session) if row.name == name and identity_of(row, now)]
     if not rows:
         raise NotFound(f"there is no active key named “{name}”")
@@ -189,9 +189,9 @@ def active(session: Session, name: str, now: datetime) -> ApiKey:
 
 
 def revoke(session: Session, name: str, now: datetime) -> ApiKey:
-    """Revoke all keys of a name at once, and return the newest. A rotation leaves two for a while.
+    """Revoke all keys with a name at once, and return the newest. A rotation leaves two keys for a while.
 
-    The rows are kept for the audit log. Raise NotFound if no such key is in use.
+    The rows are kept for the audit log. Raise NotFound if all keys with this name are already revoked.
     """
     statement = select(ApiKey).where(ApiKey.name == name, col(ApiKey.revoked_at).is_(None))
     rows = session.exec(statement.order_by(col(ApiKey.id))).all()
@@ -204,7 +204,7 @@ def revoke(session: Session, name: str, now: datetime) -> ApiKey:
 
 
 def revoke_by_id(session: Session, key_id: int, now: datetime) -> ApiKey:
-    """Revoke a key at once. Raise NotFound if it is not in use."""
+    """Revoke a key at once. Raise NotFound if there is no such key or it is already revoked."""
     row = get(session, key_id)
     row.revoked_at = now
     session.add(row)
@@ -218,18 +218,18 @@ def rotate(
     overlap: timedelta,
     creator: ApiKeyIdentity | None = None,
 ) -> tuple[ApiKey, str]:
-    """Create a key with the same name, scopes and lifetime. The old one expires after `overlap`.
+    """Create a key with the same name, scopes and lifetime. The old key expires after `overlap`.
 
-    The new key expires no later than that of its `creator`, unless a key rotates itself. Return the new row
-    and the key itself. Raise NotFound if the old one is not in use.
+    The new key expires no later than the key of its `creator`, unless a key rotates itself. Return the new
+    row and the key itself. Raise NotFound or Conflict if the old key cannot be replaced.
     """
     old = get(session, key_id)
     if active(session, old.name, now).id != key_id:
-        raise Conflict(f"the key {key_id} has expired or was already replaced")
+        raise Conflict(f"the key {key_id} has expired or has already been replaced")
     if old.name.startswith(LINK_NAME):  # the new key could be redeemed for one with all scopes
         raise NotFound(f"the key {key_id} belongs to a sign-in link, which works once")
     if old.name.endswith(BY_MAIL):  # otherwise one mail would grant access for ever
-        raise Conflict(f"the key {key_id} was created by a sign-in link: sign in again to get another")
+        raise Conflict(f"the key {key_id} was created by a sign-in link: sign in again to get another key")
     expires_at = now + (old.expires_at - old.created_at) if old.expires_at else None
     if creator is not None and creator.id != key_id:
         expires_at = _earlier(expires_at, creator)
@@ -241,7 +241,7 @@ def rotate(
 def expiring_keys(session: Session, before: datetime) -> list[ApiKey]:
     """Return the keys that are not revoked and expire before a time, soonest first.
 
-    Keys that were replaced, and those of mailed links, expire as they should, so they are left out.
+    Leave out replaced keys and keys of mailed links, which are meant to expire.
     """
     statement = select(ApiKey).where(col(ApiKey.revoked_at).is_(None)).order_by(col(ApiKey.id))
     newest = {key.name: key for key in session.exec(statement)}

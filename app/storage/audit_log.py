@@ -14,7 +14,7 @@ from app.storage.models import AuditEntry
 ERASED = "erased"
 SENDING_PAUSED = "sending.pause"
 SENDING_RESUMED = "sending.resume"  # by an operator, who has seen the complaints: see app.bounces.rates
-PAUSE_ENDED = "sending.pause_ended"  # by the import that began it, because it added nobody
+PAUSE_ENDED = "sending.pause_ended"  # by the import that began the pause, because it added nobody
 
 # The words for each action, which complete a sentence that begins with the actor.
 ACTIONS = {
@@ -75,11 +75,11 @@ ACTIONS = {
 def record(session: Session, actor: str, action: str, subject: object, now: datetime, **detail: Any) -> None:
     """Record a change in the transaction that makes it, so that both are committed or neither is.
 
-    This also marks the request that makes it as carried out, if it has an idempotency key. Raise ValueError
+    Also mark the request that makes the change as carried out, if it has an idempotency key. Raise ValueError
     if ACTIONS does not describe the action.
     """
     if action not in ACTIONS:
-        raise ValueError(f"ACTIONS has no words for the action “{action}”")
+        raise ValueError(f"ACTIONS has no description of the action “{action}”: add one")
     idempotency_keys.note_change(session, str(subject))
     session.add(AuditEntry(at=now, actor=actor, action=action, subject=str(subject), detail=detail))
 
@@ -90,13 +90,13 @@ def describe(action: str) -> str:
 
 
 def last_time(session: Session, action: str, subject: str) -> datetime | None:
-    """Return when a change was last made, or None if it never was."""
+    """Return the time at which a change was last made, or None if it was never made."""
     made = col(AuditEntry.action) == action, col(AuditEntry.subject) == subject
     return session.exec(select(func.max(AuditEntry.at)).where(*made)).one()
 
 
 def erase_details(session: Session, subscriber_id: int, address_hash: str) -> None:
-    """Delete the details in entries about a subscriber, and the stored answers to requests about them.
+    """Delete the details in entries about a subscriber, and the stored answers to such requests.
 
     Keep the actor, the action and the time.
     """

@@ -1,10 +1,10 @@
-"""Backups: all tables and journals in one file that any database can restore.
+"""Back up all tables and journals to one file, which can be restored to SQLite or PostgreSQL.
 
 A backup is a ZIP archive with these members:
 
     manifest.json          the release, the schema revision, the time, and rows and SHA-256 of each table
     tables/NAME.jsonl      the rows of a table: a JSON array of the column names, then one array per row
-    journals/NAME.journal  the journals of the senders, which know which mails left in the last second
+    journals/NAME.journal  the senders' journals, which record the mails sent in the last second
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from app.storage.database import Database
 FORMAT = 1
 DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError)
 BATCH = 1000  # rows
-ABANDONED_SECONDS = 86_400  # after which the unfinished file of a backup is deleted
+ABANDONED_SECONDS = 86_400  # after which the file of an unfinished backup is deleted
 EVERYTHING = "*"  # the edition of a pause that holds all mails
-# Rows of these tables are of no use elsewhere: sessions, locks and jobs belong to running processes.
+# The rows of these tables are useless elsewhere: sessions, locks and jobs belong to running processes.
 EXCLUDED = ("alembic_version", "admin_session", "lock", "rate_limit", "worker")
-JOBS = "procrastinate_"  # the prefix of the tables of jobs
+JOBS = "procrastinate_"  # the prefix of the job tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class Manifest:
 
 
 def write(db: Database, target: Path, journals: Path, now: datetime, release: str) -> Manifest:
-    """Write a backup while the service runs. All tables are from the same moment.
+    """Write a backup while the service is running. All tables are read from one snapshot.
 
     The file appears when it is complete, and only its owner can read it. Raise InvalidInput if it exists.
     """
     if target.exists():
-        raise InvalidInput(f"{target} already exists")
+        raise InvalidInput(f"{target} already exists: name another file")
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for abandoned in target.parent.glob(".paperboy-*.zip.*.partial"):  # its process was killed
         with suppress(FileNotFoundError):
@@ -88,7 +88,7 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
                 tables = {
                     table.name: _write_table(archive, connection, table) for table in _tables(connection)
                 }
-            # After the tables: a mail that left in between is in the journal.
+            # After the tables: a mail sent in between is in the journal.
             names = tuple(_write_journals(archive, journals))
             manifest = Manifest(now, schema.revisions(db)[0] or "base", release, tables, names)
             archive.writestr("manifest.json", json.dumps(asdict(manifest), default=str, indent=1))
@@ -101,7 +101,7 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
 def read_manifest(source: Path) -> Manifest:
     """Return the description of a backup, after checking all of its checksums.
 
-    Raise InvalidInput if it is not a backup, is damaged, or is from a newer release.
+    Raise InvalidInput if the file is not a backup, is damaged, or is from a newer release.
     """
     try:
         with zipfile.ZipFile(source) as archive:
@@ -119,7 +119,7 @@ def read_manifest(source: Path) -> Manifest:
                 tuple(stored["journals"]), stored["format"],
             )  # fmt: skip
             for name in manifest.journals:
-                archive.read(f"journals/{name}")  # raises BadZipFile if it is damaged
+                archive.read(f"journals/{name}")  # raises BadZipFile if the journal is damaged
     except DAMAGED as error:
         raise InvalidInput(f"{source} is not a complete backup: {error}") from None
     if manifest.format != FORMAT or manifest.revision not in schema.known_revisions():
@@ -187,7 +187,7 @@ def _pause(connection: Connection, reason: str, now: datetime) -> None:
 
 @contextmanager
 def _private(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file that only its owner can read. It is on disk at the end of the block."""
+    """Yield a new file that only its owner can read. Flush it to disk at the end of the block."""
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "w+b") as file:
         yield file
         file.flush()
@@ -263,7 +263,7 @@ def _load_table(connection: Connection, table: Table, archive: zipfile.ZipFile) 
                 }
                 for line in lines
             ]
-            # A row may refer to a later one of its own table, so these columns are filled at the end.
+            # A row may refer to a later row of the same table, so these columns are filled at the end.
             later += [
                 {"row": row[key.name], **{name: row[name] for name in own}}
                 for row in rows
@@ -283,7 +283,7 @@ def _load_table(connection: Connection, table: Table, archive: zipfile.ZipFile) 
 
 def _write_journals(archive: zipfile.ZipFile, folder: Path) -> Iterator[str]:
     for path in sorted(folder.glob("*.journal")):
-        with suppress(FileNotFoundError):  # its sender has just ended: the database knows all results
+        with suppress(FileNotFoundError):  # its sender has just exited: all results are in the database
             archive.writestr(f"journals/{path.name}", path.read_bytes())
             yield path.name
 
@@ -293,7 +293,7 @@ def _member(table: str) -> str:
 
 
 def _encode(value: object) -> str:
-    """Return the text of a value that JSON lacks. Times are in UTC."""
+    """Return the text of a value whose type JSON lacks. Times are in UTC."""
     match value:
         case datetime():
             return (value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)).isoformat()

@@ -1,4 +1,4 @@
-"""PURE. Compress JSON, mainly the contents of digests, of which there is one for each reader and day.
+"""PURE. Compress JSON, mainly digest contents, which are stored for each subscriber and day.
 
 The bytes begin with a mark, so that plain JSON, as earlier releases stored it, can be read as well.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-# Never change these: what is stored could not be read any more. A new dictionary needs a new mark.
+# Never change these values: stored data would become unreadable. A new dictionary needs a new mark.
 _MARK = b"\x01"
 _LEVEL, _WINDOW, _MEMORY = 6, -12, 5  # a window of 4 kB without header; a larger one takes longer to prepare
 _DICTIONARY = (
@@ -51,7 +51,7 @@ def load_text(text: str | bytes) -> Any:
 
 
 def dump_text(value: Any) -> str:
-    """Return compact JSON. Fall back to `json` for what orjson rejects, such as lone surrogates."""
+    """Return compact JSON. Fall back to `json` for values that orjson rejects, such as lone surrogates."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:

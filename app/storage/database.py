@@ -72,7 +72,7 @@ def is_unavailable(error: Exception) -> bool:
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A column type for aware datetimes, in UTC on every backend. Naive ones raise ValueError."""
+    """A column type for aware datetimes, in UTC on every backend. Naive datetimes raise ValueError."""
 
     impl = SqlDateTime(timezone=True)
     cache_ok = True
@@ -81,7 +81,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError(f"the datetime {value} has no time zone: pass an aware one")
+            raise ValueError(f"the datetime {value} has no time zone: pass an aware datetime")
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
@@ -92,7 +92,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class CompressedJson(TypeDecorator[Any]):
-    """A column type for JSON that takes much space. See `compressed_json`."""
+    """A column type for large JSON values. See `compressed_json`."""
 
     impl = LargeBinary
     cache_ok = True
@@ -154,7 +154,7 @@ class Database:
     def read_then_write(self) -> Iterator[Session]:
         """Yield a session that locks nothing until it writes, and is committed at the end of the block.
 
-        On SQLite, call `has_changed` before it writes.
+        On SQLite, call `has_changed` before the session writes.
         """
         with Session(self.engine, expire_on_commit=False) as session, session.begin():
             yield session
@@ -167,7 +167,7 @@ class Database:
             return skew(session)
 
     def fsync(self) -> None:
-        """Flush committed transactions to disk. PostgreSQL does that at each commit."""
+        """Flush committed transactions to disk. PostgreSQL flushes them at each commit."""
         log = Path(f"{self.url.database}-wal")
         if self.url.get_backend_name() == "sqlite" and log.exists():
             file = os.open(log, os.O_RDONLY)
@@ -236,7 +236,7 @@ def insert_many_or_ignore(
 ) -> list[int | None]:
     """Insert many rows and return their ids, with None for each row that already exists.
 
-    The rows must all have the same columns, and differ in the unique ones. The ids are reserved first: a
+    The rows must all have the same columns, and differ in the unique columns. The ids are reserved first: a
     statement that returned them would take ten times as long on SQLite.
     """
     if not values:
@@ -255,11 +255,11 @@ def insert_many_or_ignore(
 def _insert_all(
     connection: Connection, rows: Table, values: Sequence[Mapping[str, Any]], unique: Sequence[str] = ()
 ) -> int:
-    """Insert rows, but not those that exist by the `unique` columns, if any. Return their number.
+    """Insert rows, except those whose `unique` columns already exist. Return the number of inserted rows.
 
-    On PostgreSQL, this is one statement with an array for each column: a statement for each row takes longer
-    than the row. On SQLite, the driver gets tuples: SQLAlchemy takes longer to convert a row than SQLite to
-    insert it.
+    On PostgreSQL, this is one statement with an array for each column, because a statement for each row takes
+    longer than inserting the row. On SQLite, the driver gets tuples, because SQLAlchemy takes longer to
+    convert a row than SQLite takes to insert it.
     """
     dialect = connection.dialect
     if dialect.name == "sqlite":
@@ -269,7 +269,7 @@ def _insert_all(
         statement = insert.compile(dialect=dialect, column_keys=[column.name for column in columns])
         try:
             by_column = [_sqlite_values(column, values, dialect) for column in columns]
-        except (OverflowError, TypeError, ValueError) as error:  # as SQLAlchemy reports it
+        except (OverflowError, TypeError, ValueError) as error:  # report it as SQLAlchemy does
             raise StatementError(str(error), str(statement), None, error) from error
         return connection.exec_driver_sql(str(statement), [*zip(*by_column, strict=True)]).rowcount
     columns = [rows.c[name] for name in values[0]]
@@ -290,7 +290,7 @@ def _unnested(column: Column[Any], values: Sequence[Any]) -> ColumnElement[Any]:
 
 
 def _sqlite_values(column: Column[Any], rows: Sequence[Mapping[str, Any]], dialect: Dialect) -> list[Any]:
-    """Return the values of a column, or its default, as SQLite stores them. Equal ones are converted once."""
+    """Return a column's values, or its default, as SQLite stores them. Convert equal values only once."""
     values: list[Any]
     if column.name in rows[0]:
         values = [row[column.name] for row in rows]
@@ -359,7 +359,7 @@ def _make_engine(url: URL) -> Engine:
 
 
 _OPTIONS: dict[str, Any] = {
-    "hide_parameters": True,  # the messages of errors are logged and stored; parameters have addresses
+    "hide_parameters": True,  # parameters contain addresses, and error messages are logged and stored
     "json_serializer": compressed_json.dump_text,
     "json_deserializer": compressed_json.load_text,
 }

@@ -1,7 +1,7 @@
-"""The demo's clock. A file beside its database records how far it is ahead of this machine's clock.
+"""Set the demo's clock. A file beside its database records how far this clock is ahead of this machine's.
 
-Commands on that database use this clock, too. By this machine's clock, a command would plan digests months
-after the demo's date, and the demo itself would have nothing left to plan.
+Commands on that database use the demo's clock, too. With this machine's clock, a command would plan digests
+months after the demo's date, and the demo itself would have nothing left to plan.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def travel(db: Database, to: datetime) -> None:
 
 
 def follow(database_url: str) -> None:
-    """Set the clock of this process to that of the demo whose database this is. Others have no such clock."""
+    """Set the clock of this process to the demo's clock, if the database belongs to a demo."""
     with suppress(OSError, ValueError):
         if file := _file(make_url(database_url)):
             clock.travel(clock.system_time() + timedelta(seconds=int(file.read_text(encoding="ascii"))))

@@ -1,4 +1,4 @@
-"""Rate limits: counters in a table, which all processes share and which survive restarts."""
+"""Count hits for rate limits in a table, which all processes share and which survives restarts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def hit(session: Session, name: str, now: datetime, lasting: timedelta) -> Windo
 
 
 def limit(session: Session, name: str, most: int, now: datetime, lasting: timedelta) -> None:
-    """Count one hit. Raise TooManyRequests if there are more than `most`, which undoes the transaction."""
+    """Count one hit. If there are more than `most`, raise TooManyRequests, which undoes the transaction."""
     window = hit(session, name, now, lasting)
     if window.hits > most:
         raise TooManyRequests(retry_after=window.seconds_left(now))

@@ -1,8 +1,8 @@
-"""Repeat requests safely: a request with an idempotency key is carried out once, and its answer is stored.
+"""Carry out a request with an idempotency key only once, and store its response, the answer.
 
-The claim, the change and the answer are three transactions. The change marks the claim in its own
-transaction (see `audit_log.record`), so a request is never carried out twice, even if its process is killed
-or its lease expires. Answers about a subscriber are deleted when the subscriber is erased.
+The claim, the change and the answer are three transactions. The claim is marked in the transaction of the
+change (see `audit_log.record`), so a request is never carried out twice, even if its process is killed or its
+lease expires. Answers about a subscriber are deleted when the subscriber is erased.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from app.storage.database import insert_or_ignore
 from app.storage.models import IdempotencyKey
 
 KEPT = timedelta(hours=24)
-LEASE = timedelta(minutes=2)  # of a request under way whose process cannot be seen to be dead
-UNDER_WAY = "the first request with this Idempotency-Key is still running: send this one again in a moment"
+LEASE = timedelta(minutes=2)  # of a running request, if the death of its process cannot be detected
+UNDER_WAY = "the first request with this Idempotency-Key is still running: repeat this request in a moment"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A stored answer. The body is None if it must not be stored, or was lost or deleted."""
+    """A stored HTTP response. The body is None if it must not be stored, or was lost or deleted."""
 
     status: int | None
     body: str | None
@@ -44,14 +44,14 @@ class Attempt:
     name: str = ""
 
 
-# The attempt that this request is. An object, because a thread cannot set a variable for its caller.
+# The attempt of the current request. An object, because a thread cannot set a variable for its caller.
 current: ContextVar[Attempt | None] = ContextVar("idempotent_attempt", default=None)
 
 
 def claim(session: Session, attempt: Attempt, api_key_id: int, now: datetime) -> Answer | None:
     """Claim an idempotency key for an attempt. Return the stored answer if the request was carried out.
 
-    Raise InvalidInput if the key was used for another request, or Conflict if that is still running.
+    Raise InvalidInput if the key was used for another request, or Conflict if the first attempt is running.
     """
     name = hashlib.sha256(f"{api_key_id} {attempt.key}".encode()).hexdigest()
     if presence := session.info.get("presence"):
@@ -60,7 +60,7 @@ def claim(session: Session, attempt: Attempt, api_key_id: int, now: datetime) ->
     if insert_or_ignore(session, IdempotencyKey, ["name"], name=name, **values) is None:
         locked = select(IdempotencyKey).where(IdempotencyKey.name == name).with_for_update()
         row = session.exec(locked.execution_options(populate_existing=True)).one_or_none()
-        if row is None:  # its request failed just now
+        if row is None:  # the other request has just failed
             raise Conflict(UNDER_WAY)
         if row.expires_at > now and (answer := _previous_answer(session, row, attempt, now)):
             return answer
@@ -83,9 +83,9 @@ def _new_claim(attempt: Attempt, now: datetime) -> dict[str, Any]:
 
 
 def _previous_answer(session: Session, row: IdempotencyKey, attempt: Attempt, now: datetime) -> Answer | None:
-    """Return the answer to an earlier attempt, or None if this one may take over."""
+    """Return the answer to an earlier attempt, or None if this attempt may take over."""
     if row.fingerprint != attempt.fingerprint:
-        raise InvalidInput("this Idempotency-Key was used for another request: use a new one")
+        raise InvalidInput("this Idempotency-Key was used for another request: use a new key")
     if row.status is not None:
         return Answer(row.status, row.answer)
     if row.until > now and live_processes.is_alive(session, row.holder) is not False:
@@ -124,7 +124,7 @@ def _own(attempt: Attempt) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
 
 
 def erase_answers(session: Session, *subjects: str) -> None:
-    """Delete the answers about these subjects of the audit log."""
+    """Delete the answers about these subjects, which are named as in the audit log."""
     about = col(IdempotencyKey.subject).in_(subjects)
     erased = update(IdempotencyKey).where(about).values(answer=None, subject="", status=0)
     session.execute(erased, execution_options={"synchronize_session": False})

@@ -54,12 +54,12 @@ class JobRunRecorder:
 
     @property
     def error(self) -> str:
-        """All errors, one below the other; empty if there are none."""
+        """All errors, one per line; empty if there are none."""
         return "\n".join(f"{part}: {error}" if part else error for part, error in self.failures)
 
 
 def store_counts(db: Database, recorder: JobRunRecorder) -> None:
-    """Store the counts of a run in progress, so that others can see its progress."""
+    """Store the counts of a run in progress, so that operators can follow it."""
     with db.write() as session:
         row = session.get_one(JobRun, recorder.id)
         row.counts = dict(recorder.counts)
@@ -67,7 +67,7 @@ def store_counts(db: Database, recorder: JobRunRecorder) -> None:
 
 
 def last_runs(session: Session) -> Sequence[JobRun]:
-    """Return the last finished run of each job, by name of the job."""
+    """Return the last finished run of each job, sorted by the job's name."""
     newest = select(func.max(JobRun.id)).where(col(JobRun.ended_at).is_not(None)).group_by(JobRun.job)
     return session.exec(select(JobRun).where(col(JobRun.id).in_(newest)).order_by(JobRun.job)).all()
 
@@ -83,7 +83,7 @@ def has_failed(run: JobRun, apart_from: Iterable[str] = ()) -> bool:
 
 
 def is_backing_off(session: Session, job: str, now: datetime, first: timedelta, longest: timedelta) -> bool:
-    """Return whether a job waits because its last runs failed. The wait doubles with each of them."""
+    """Return whether a job is waiting because its last runs failed. The wait doubles with each failure."""
     newest = select(JobRun).where(JobRun.job == job).order_by(col(JobRun.id).desc()).limit(10)
     failed = list(takewhile(lambda run: run.error or run.ended_at is None, session.exec(newest).all()))
     return bool(failed) and now < failed[0].started_at + min(first * 2.0 ** (len(failed) - 1), longest)
@@ -109,9 +109,9 @@ def abort(db: Database, run_id: int, now: datetime, error: str) -> None:
 
 @contextmanager
 def record(db: Database, job: str, now: datetime, run_id: int | None = None) -> Iterator[JobRunRecorder]:
-    """Store a JobRun at the beginning of the block, unless one is given, and complete it at the end.
+    """Store a JobRun at the beginning of the block, unless `run_id` is given, and complete it at the end.
 
-    If the block raises an exception, its message is stored and it is raised again.
+    If the block raises an exception, store its message and raise it again.
     """
     recorder = JobRunRecorder(begin(db, job, now) if run_id is None else run_id)
     began = time.monotonic()  # so that the duration is real, even if `now` is simulated

@@ -37,14 +37,14 @@ _IS_HELD = text("""
             AND classid::bigint = :high AND objid::bigint = :low
     )
 """)
-# A machine that loses power does not close its connection. With these keepalives, PostgreSQL notices after
-# two minutes instead of two hours.
 _OTHERS = text("""
     SELECT count(DISTINCT pid) FROM pg_locks
     WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid::bigint >> 16 = :prefix
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND objid::bigint + (classid::bigint << 32) <> :own
 """)
+# A machine that loses power does not close its connection. With these keepalives, PostgreSQL notices after
+# two minutes instead of two hours.
 _KEEPALIVES = (
     "SET tcp_keepalives_idle = 60",
     "SET tcp_keepalives_interval = 10",
@@ -94,7 +94,7 @@ def is_alive(session: Session, holder: str) -> bool | None:
 
 
 def count_others(engine: Engine) -> int:
-    """Return the number of other processes that hold their lock, which are those that send."""
+    """Return the number of other processes that hold their lock, and so may send mail or run jobs."""
     own = _process(os.getpid())
     if engine.dialect.name == "postgresql":
         with engine.connect() as connection:
@@ -200,6 +200,6 @@ def _lock_new_file(folder: Path) -> tuple[int, Path] | None:
             raise
         return file, path
     except OSError as error:
-        problem = "cannot create a lock file, so other processes cannot see that this one is alive"
+        problem = "cannot create a lock file, so other processes cannot see that this process is alive"
         log.warning(problem, folder=str(folder), error=str(error))
         return None

@@ -2,8 +2,8 @@
 
 Leases use the database's clock. A lease ends when it is released, when it expires, or when its holder's
 process dies (see `live_processes`). The death of a process cannot always be detected: not on a file system
-without locks, and not if it ran as another user. The lease of a job is therefore short, and is renewed
-while the job runs.
+without locks, and not if the process ran as another user. The lease of a job is therefore short, and is
+renewed while the job is running.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from app.storage.database import Database, insert_or_ignore, skew
 from app.storage.live_processes import new_holder
 from app.storage.models import Lock
 
-LEASE = timedelta(minutes=2)  # of a job; a job whose process died blocks others for at most as long
+LEASE = timedelta(minutes=2)  # of a job; if its process dies, other processes wait at most this long
 RENEW_SECONDS = 30.0
 
 log = structlog.get_logger(__name__)
@@ -61,7 +61,7 @@ def hold(db: Database, name: str, now: datetime, lasting: timedelta, edition: st
 def _keep_renewing(
     db: Database, name: str, holder: str, start: datetime, lasting: timedelta, ended: Event
 ) -> None:
-    """Renew a lease until `ended` is set, the lock has been held for `lasting`, or another process has it."""
+    """Renew a lease until `ended` is set, `lasting` has passed, or another process holds the lock."""
     began = monotonic()  # the clock may be simulated, or jump
     while not ended.wait(RENEW_SECONDS):
         held = timedelta(seconds=monotonic() - began)

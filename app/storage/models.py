@@ -29,7 +29,7 @@ SQLModel.metadata.naming_convention = {
 
 
 def _empty_list() -> list[Any]:
-    """Return a new list. pydantic inspects a factory before each call, which takes .13 ms for `list`."""
+    """Return a new list. pydantic inspects a factory before each call, which takes 0.13 ms for `list`."""
     return []
 
 
@@ -116,7 +116,7 @@ class Source(Row, table=True):
     etag: str | None = None
     last_modified: str | None = None
     watermark: date | None = None  # the last day that was read completely
-    # Where arXiv's back catalogue continues (see papers.sources.oai).
+    # arXiv's token for the next part of its back catalogue (see papers.sources.oai).
     resumption_token: str | None = Field(default=None, sa_type=Text)
     next_poll_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
     polled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the last successful poll
@@ -172,7 +172,7 @@ class Paper(Row, table=True):
     project_url: str = Field(default="", sa_type=Text)
     thumbnail_url: str = Field(default="", sa_type=Text)
     withdrawn_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    # When a source first linked to its code. None if the first record did, or none has.
+    # When a source first linked to the code. None if the first record had a link, or if no source has one.
     code_found_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     content_hash: str = Field(max_length=64)
     # The time and the kind of source of each field. An older record never overwrites a newer one, regardless
@@ -181,7 +181,7 @@ class Paper(Row, table=True):
     # The sources' values of the fields that an operator has edited (see papers.editing).
     sourced: dict[str, Any] | None = Field(default=None, sa_type=JSON, nullable=True)
     edited_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    # An operator hid it: it is never sent or shown.
+    # When an operator hid the paper, after which it is neither sent nor shown.
     hidden_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
     pinned_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     pinned_until: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
@@ -227,8 +227,8 @@ class VoteCount(Row, table=True):
 class GeneratedSummary(Row, table=True):
     """A language model's summary of a paper that has none, or the number of failed attempts.
 
-    It is stored separately from the paper, so that a summary from a source always takes precedence and is
-    never mixed with it.
+    It is stored separately from the paper, so that a summary from a source always takes precedence and the
+    two are never mixed.
     """
 
     paper_id: int = Field(primary_key=True, foreign_key="paper.id")
@@ -249,24 +249,24 @@ class PaperPicture(Row, table=True):
     url: str = Field(sa_type=Text)
     media_type: str = Field(default="", max_length=40)
     version: str = Field(default="", max_length=16)  # changes with `data`; empty if there is none
-    width: int = 0  # pixels, as of the copy
+    width: int = 0  # of the copy, in pixels
     height: int = 0
     failures: int = 0  # in a row
-    next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # None after the last one
+    next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # None after the last attempt
     fetched_at: datetime = Field(sa_type=UtcDateTime)  # the last attempt
-    data: bytes = Field(default=b"", sa_type=LargeBinary)  # last, so that SQLite reads the others without it
+    data: bytes = Field(default=b"", sa_type=LargeBinary)  # last, so that SQLite can skip it
 
 
 class Merge(Row, table=True):
-    """The merge of two rows of the same paper. `before` lets an operator undo it."""
+    """The merge of two rows of the same paper. `before` lets an operator undo the merge."""
 
     id: int | None = Field(default=None, primary_key=True)
     survivor_id: int = Field(foreign_key="paper.id", index=True)
     absorbed_id: int = Field(foreign_key="paper.id", index=True)
     reason: str
-    before: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # the survivor's fields before it
+    before: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # the survivor's earlier fields
     at: datetime = Field(sa_type=UtcDateTime)
-    undone_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # if set, never merge them again
+    undone_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # if set, never merge these again
 
 
 class TrainedModel(Row, table=True):
@@ -304,7 +304,7 @@ class Subscriber(Row, table=True):
     )
     max_trending: int = 0  # maximum number of trending papers per digest that do not match an interest
     paper_updates: bool = Field(default=True, sa_column_kwargs={"server_default": true()})
-    # A paper that matches one of these is never sent.
+    # A paper that matches one of these texts is never sent.
     muted: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     # Authors of liked papers who are not treated as liked.
     ignored_authors: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
@@ -336,10 +336,10 @@ class FormSubmission(Row, table=True):
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
     kind: RequestKind = Field(sa_type=enum_type(RequestKind))
     mailbox: str = Field(index=True, max_length=64)  # the hash of the folded address
-    email: str = Field(default="", max_length=320)  # until it is processed
-    visitor: str = Field(default="", max_length=64)  # until it is processed
+    email: str = Field(default="", max_length=320)  # until the form is processed
+    visitor: str = Field(default="", max_length=64)  # until the form is processed
     subscriber_id: int | None = Field(default=None, foreign_key="subscriber.id", index=True)  # while open
-    delivery_id: int | None = Field(default=None, sa_type=BigId, index=True)  # the mail that answered it
+    delivery_id: int | None = Field(default=None, sa_type=BigId, index=True)  # the mail sent in response
     preferences: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # while open
     liked: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # pasted papers, while open
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
@@ -348,12 +348,12 @@ class FormSubmission(Row, table=True):
 
 
 class AddressChange(Row, table=True):
-    """A change of a subscriber's address that is not complete. It is deleted then, or when it expires."""
+    """A pending change of a subscriber's address. The row is deleted on completion or when it expires."""
 
     subscriber_id: int = Field(primary_key=True, foreign_key="subscriber.id", ondelete="CASCADE")
     email: str = Field(index=True, max_length=320)  # the new address, normalised
     requested_at: datetime = Field(sa_type=UtcDateTime)
-    approved_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # with the old address
+    approved_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # from the old address
     delivery_id: int | None = Field(default=None, sa_type=BigId)  # the mail to the new address
 
 
@@ -444,10 +444,10 @@ class DigestContent(Row, table=True):
     delivery_id: int = Field(primary_key=True, foreign_key="delivery.id", ondelete="CASCADE", sa_type=BigId)
     # See `delivery.ledger.snapshots`.
     digest: dict[str, Any] = Field(default_factory=dict, sa_type=CompressedJson)
-    # Whether `digest` has news of earlier papers, so that these can be found without reading every digest.
+    # Whether `digest` has news about earlier papers, so that such digests are found without reading them all.
     has_updates: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     signature: str = Field(default="", sa_type=Text)  # DKIM-Signature header lines, if signed ahead
-    # The fingerprint of the signed content. Empty if it is not signed ahead yet.
+    # The fingerprint of the signed content. Empty if the content has not been signed ahead.
     signature_fingerprint: str = Field(default="", max_length=64)
 
 
@@ -574,11 +574,11 @@ class IdempotencyKey(Row, table=True):
 
     name: str = Field(primary_key=True, max_length=64)  # the hash of the API key's id and the header
     fingerprint: str = Field(max_length=64)  # the hash of the request
-    holder: str = Field(max_length=100)  # the attempt that may carry it out, until its lease ends
+    holder: str = Field(max_length=100)  # the attempt that may carry out the request, until its lease ends
     until: datetime = Field(sa_type=UtcDateTime)
-    changed: bool = False  # it was carried out, whether or not its answer was stored
+    changed: bool = False  # the request was carried out, whether or not its answer was stored
     subject: str = Field(default="", sa_type=Text)  # as in the audit log, to erase the answer
-    status: int | None = None  # of the answer; None while it is under way
+    status: int | None = None  # of the answer; None while the request is running
     answer: str | None = Field(default=None, sa_type=Text)  # None if it must not be stored, or was erased
     expires_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
@@ -595,25 +595,25 @@ class AuditEntry(Row, table=True):
 
 
 class WebhookEndpoint(Row, table=True):
-    """A URL to which events are sent. Its secret signs them, so it cannot be stored as a hash."""
+    """A URL to which events are sent. The secret signs the events, so it cannot be stored as a hash."""
 
     id: int | None = Field(default=None, primary_key=True)
     url: str = Field(unique=True, max_length=2000)
     events: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     include_addresses: bool = False
     secret: str = Field(max_length=100)
-    previous_secret: str = Field(default="", max_length=100)  # signs as well until `previous_until`
+    previous_secret: str = Field(default="", max_length=100)  # also signs until `previous_until`
     previous_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
-    accepted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the last event it accepted
+    accepted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # when it last accepted an event
     disabled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    error: str = Field(default="", sa_type=Text)  # of the last attempt; empty if it was accepted
+    error: str = Field(default="", sa_type=Text)  # of the last attempt; empty if the event was accepted
 
 
 class WebhookMessage(Row, table=True):
     """The outbox: an event for an endpoint, stored in the transaction of the event, and its attempts.
 
-    It contains no address: that is looked up when it is sent.
+    It contains no address: the address is looked up when the event is sent.
     """
 
     __table_args__ = (
@@ -634,22 +634,22 @@ class WebhookMessage(Row, table=True):
     attempted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     give_up_at: datetime = Field(sa_type=UtcDateTime)
-    status: int | None = None  # of the last answer
+    status: int | None = None  # of the last response
     error: str = Field(default="", sa_type=Text)
 
 
 class OperatorAlert(Row, table=True):
-    """Something that needs attention, and whether the operators were mailed about it."""
+    """A problem that needs attention, and whether it has been mailed to the operators."""
 
     cause: str = Field(primary_key=True, max_length=200)
     message: str = Field(sa_type=Text)
     since: datetime = Field(sa_type=UtcDateTime)
-    seen_at: datetime = Field(sa_type=UtcDateTime)  # the last time that it was so
+    seen_at: datetime = Field(sa_type=UtcDateTime)  # when the problem was last found
     mailed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class ReceiverBackoff(Row, table=True):
-    """A provider that asked us to send less: its mails wait. See `delivery.mail_providers.provider_of`."""
+    """A provider that asked us to send less. Mail to it waits. See `delivery.mail_providers.provider_of`."""
 
     receiver: str = Field(primary_key=True, max_length=255)
     reason: str = Field(sa_type=Text)

@@ -1,4 +1,4 @@
-"""The schema: migrate a database, and refuse one whose revision or tables are not those of this release."""
+"""Migrate a database, and refuse one whose revision or tables do not match this release."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def revisions(db: Database) -> tuple[str | None, str]:
 
 
 def revision_fault(db: Database) -> str:
-    """Return why the database's revision is not that of this release, or ""."""
+    """Return why the database's revision does not match this release, or ""."""
     current, newest = revisions(db)
     if current == newest:
         return ""
@@ -92,7 +92,7 @@ def table_fault(db: Database) -> str:
         return ""
     named = ", ".join(differences[:MAX_NAMED])
     others = f" and {len(differences) - MAX_NAMED} more" if len(differences) > MAX_NAMED else ""
-    return f"the tables are not those of this release: {named}{others}"
+    return f"the tables do not match this release: {named}{others}"
 
 
 class SchemaGuard:
@@ -103,7 +103,7 @@ class SchemaGuard:
         self._verified: str | None = None
 
     def require(self) -> None:
-        """Raise SchemaError if the schema is not that of this release."""
+        """Raise SchemaError if the schema does not match this release."""
         current, newest = revisions(self._db)
         if self._verified == current == newest:
             return
@@ -120,7 +120,7 @@ def known_revisions() -> tuple[str, ...]:
 
 def _newer_release(current: str, newest: str) -> str:
     return (
-        f"the database is at revision {current} of a newer release; this one ends at {newest}. "
+        f"the database is at revision {current} of a newer release; this release ends at {newest}. "
         "Start the newer release, or downgrade with it first: `paperboy migrate --to`"
     )
 

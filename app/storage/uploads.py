@@ -1,6 +1,6 @@
-"""Uploaded files that wait for a confirmation, each for one owner. They are deleted after an hour.
+"""Store uploaded files that await confirmation, each for one owner. They are deleted after an hour.
 
-They are files beside the journals, and not in the database, so they exist on one machine only.
+The files are stored beside the journals, not in the database, so they exist on one machine only.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import BinaryIO
 
 from app.errors import NotFound
 
-GONE = "This file is no longer here: please upload it again."
+GONE = "This file is no longer available: please upload it again."
 LIFETIME = timedelta(hours=1)
 _SUFFIX = ".upload"
 
 
 def folder(journal_dir: str) -> Path:
-    """Return the folder for uploaded files of an installation."""
+    """Return an installation's folder for uploaded files."""
     return Path(journal_dir).absolute().with_name("uploads")
 
 

@@ -1,4 +1,4 @@
-"""The URLs to which events are sent, and the outbox: the events that wait, with their attempts.
+"""Store the URLs to which events are sent, and the outbox: the waiting events, with their attempts.
 
 `emit` stores an event in the transaction that causes it, so that both are committed or neither is.
 `app.webhooks` sends it.
@@ -28,7 +28,7 @@ FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=1), timedelta(hours=6)
 OVERLAP = timedelta(days=1)  # for which the previous secret still signs after a rotation
 TEST = "webhook.test"
 DISABLED = "the endpoint was disabled"
-GONE = 410  # the status by which an endpoint says that it wants no more events
+GONE = 410  # the status with which an endpoint refuses all further events
 _SECRET_BYTES = 32
 
 
@@ -38,7 +38,7 @@ class WebhookAttempt:
 
     status: int | None = None
     error: str = ""
-    wait: timedelta | None = None  # that the endpoint asked for
+    wait: timedelta | None = None  # the delay that the endpoint asked for
 
 
 def new_secret() -> str:
@@ -85,7 +85,7 @@ def change(
 
 
 def _check_url(session: Session, url: str, own_id: int | None) -> str:
-    """Return a URL of printable ASCII. Whether its host may be reached is checked with each request."""
+    """Return the URL without spaces around it. Whether its host is allowed is checked with each request."""
     url = url.strip()
     if not re.fullmatch(r"https?://[^/?#@\s]+([/?][!-\"$-~]*)?", url, re.ASCII) or len(url) > 2000:
         raise InvalidInput(
@@ -117,7 +117,7 @@ def get(session: Session, endpoint_id: int) -> WebhookEndpoint:
 
 
 def get_for_update(session: Session, endpoint_id: int) -> WebhookEndpoint:
-    """Return an endpoint, and lock its row. Raise NotFound like `get`."""
+    """Return an endpoint and lock its row. Raise NotFound like `get`."""
     session.get(WebhookEndpoint, endpoint_id, with_for_update=True, populate_existing=True)
     return get(session, endpoint_id)
 
@@ -133,7 +133,7 @@ def remove(session: Session, row: WebhookEndpoint) -> None:
 
 
 def rotate(session: Session, row: WebhookEndpoint, now: datetime) -> None:
-    """Replace an endpoint's secret. Until OVERLAP has passed, each event is signed with both."""
+    """Replace an endpoint's secret. Until OVERLAP has passed, each event is signed with both secrets."""
     row.previous_secret, row.previous_until = row.secret, now + OVERLAP
     row.secret = new_secret()
     session.add(row)
@@ -148,9 +148,9 @@ def secrets_of(row: WebhookEndpoint, now: datetime) -> list[str]:
 def emit(
     session: Session, event: WebhookEvent, data: Mapping[str, Any], now: datetime, key: str | None = None
 ) -> None:
-    """Store an event for each endpoint that listens to it. With a `key`, each endpoint gets it once.
+    """Store an event for each endpoint that listens to it. With a `key`, each endpoint gets the event once.
 
-    `data` must contain no address: if an endpoint is to get one, that of `subscriber_id` is added later.
+    `data` must contain no address. If an endpoint gets addresses, the subscriber's is added on sending.
     """
     rows = listeners(session, event)
     messages = [message(row.id or 0, event, now, data) | {"key": key} for row in rows]
@@ -194,7 +194,7 @@ def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequen
 def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, now: datetime) -> None:
     """Record an attempt: the event's state or its next attempt. Disable an endpoint that keeps failing.
 
-    An endpoint is disabled if an event is given up and no later one was accepted, or if it answers GONE.
+    Disable an endpoint that responds with GONE, or that has accepted nothing since an abandoned event.
     """
     row = session.get(WebhookMessage, message_id)
     endpoint = session.get(WebhookEndpoint, row.endpoint_id) if row else None
@@ -231,9 +231,9 @@ def retry_delay(attempts: int, number: int) -> timedelta:
 
 
 def disable_all(session: Session, reason: str, now: datetime) -> list[WebhookEndpoint]:
-    """Disable all endpoints of a database that is a copy, or was copied: the other one sends the events.
+    """Disable all endpoints of a database that is a copy or has been copied: the other one sends the events.
 
-    Return those that were enabled.
+    Return the endpoints that were enabled.
     """
     enabled = [row for row in all_endpoints(session) if row.disabled_at is None]
     for row in enabled:
@@ -277,7 +277,7 @@ def count_by_state(session: Session, endpoint_id: int) -> dict[WebhookState, int
 
 
 def prune(session: Session, before: datetime) -> int:
-    """Delete the events from before a time that are not waiting, and return their number."""
+    """Delete events from before a time, except waiting events, and return their number."""
     outdated = delete(WebhookMessage).where(
         col(WebhookMessage.at) < before, col(WebhookMessage.next_attempt_at).is_(None)
     )

@@ -1,6 +1,6 @@
 """The registry of the processes that run jobs, and on PostgreSQL the waiting, running and failed jobs.
 
-A worker is registered with its machine and pid, and writes a heartbeat by the database's clock. It leaves the
+A worker is registered with its machine and pid, and writes heartbeats with the database's time. It leaves the
 registry when it stops. A killed worker remains listed for FORGET_AFTER.
 """
 
@@ -26,11 +26,11 @@ HEARTBEAT_SECONDS = 10.0
 LOST_AFTER = timedelta(minutes=1)  # without a heartbeat
 FORGET_AFTER = timedelta(days=1)
 NONE = (
-    "start `paperboy serve` with PAPERBOY_SCHEDULER=true, or `paperboy worker`; the demo needs none, because "
-    "the button in its mailboxes sends what is due"
+    "start `paperboy serve` with PAPERBOY_SCHEDULER=true, or `paperboy worker`; the demo needs neither, "
+    "because the button on its mailboxes page sends the due mails"
 )
 _NOW = func.now(type_=UtcDateTime())
-# The last event of a job says since when it is in its state.
+# The last event of a job gives the time at which the job entered its state.
 _JOBS = text("""
     SELECT job.task_name, CAST(job.status AS text), count(*), min(event.at), max(event.at)
     FROM procrastinate_jobs AS job
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A process that runs jobs. `lost`: it has written no heartbeat for LOST_AFTER."""
+    """A process that runs jobs. `lost` means that it has written no heartbeat for LOST_AFTER."""
 
     name: str
     started_at: datetime
@@ -56,7 +56,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobCount:
-    """The jobs of one name that are waiting, running or failed, and since when the oldest and newest are."""
+    """The number of jobs with one name and state, and when the oldest and newest entered that state."""
 
     job: str
     state: str
@@ -95,7 +95,7 @@ def _try_to_write(db: Database, change: Callable[[Session], object]) -> None:
 
 
 def _beat(session: Session, name: str) -> None:
-    """Write a heartbeat, register the worker if it is not registered, and forget those lost long ago."""
+    """Write a heartbeat. If the worker is not registered, register it, and forget workers lost long ago."""
     own = update(WorkerRow).where(col(WorkerRow.name) == name).values(seen_at=_NOW)
     if not session.connection().execute(own).rowcount:
         now = _database_time(session)
@@ -115,7 +115,7 @@ def statuses(session: Session) -> Sequence[WorkerStatus]:
 
 
 def job_counts(session: Session) -> Sequence[JobCount]:
-    """Return the waiting, running and failed jobs. SQLite has no list of jobs: the process runs them."""
+    """Return the waiting, running and failed jobs. With SQLite, there is no list of jobs."""
     if session.get_bind().dialect.name != "postgresql":
         return []
     return [JobCount(job, _STATES[state], *rest) for job, state, *rest in session.execute(_JOBS)]

@@ -1,17 +1,17 @@
 """Subscribers: signing up, preferences, feedback, and leaving.
 
-preferences       the values that a subscriber may choose, and clear errors for all others
+preferences       the values that a subscriber may choose, and clear errors for invalid ones
 stored_interests  interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
 form_submissions  submitted public forms
 mailbox_limits    how many mails visitors can request for one mailbox
-declines          remember declined sign-ups, and block confirmations to them for a while
+declines          remember declined sign-ups, and block further confirmations for a while
 signup            sign up, confirm, decline, request a link
 changes           change preferences, follow authors, mute words, resubscribe
 pausing           pause, until a day, and resume
 first_digest      the first digest, sent at once on request
-address           PURE: the spelling of addresses, and which of them are one mailbox
-address_change    change the address, confirmed with the old one and the new one
+address           PURE: normalise addresses, and find the mailbox that an address belongs to
+address_change    change the address, confirmed from the old and the new address
 privacy           unsubscribe, new links, export, erase
 csv_transfer      import and export
 csv_format        columns, cells and rows of the CSV files

@@ -1,4 +1,4 @@
-"""PURE. The spelling of e-mail addresses, and which of them are one mailbox."""
+"""PURE. Normalise e-mail addresses, and find the mailbox that an address belongs to."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _GMAIL = ("gmail.com", "googlemail.com")
 def normalise_address(text: str) -> str:
     """Return the normalised spelling of an address. Raise InvalidAddress if it is not valid.
 
-    The whole address is in lower case: providers treat Alice@ and alice@ as one mailbox, so they must be one
-    subscriber.
+    The whole address is converted to lower case: providers treat Alice@ and alice@ as one mailbox, so both
+    must be the same subscriber.
     """
     if not text.strip():
         raise InvalidAddress("Please enter your e-mail address.", "email")
@@ -27,7 +27,7 @@ def normalise_address(text: str) -> str:
 def fold_address(email: str) -> str:
     """Return the mailbox that a normalised address most likely belongs to. Use it for limits only.
 
-    Drop a `+tag` and, for Gmail, dots. Two subscribers may share a mailbox, so this identifies nobody.
+    Drop a `+tag` and, for Gmail, dots. Two subscribers may share a mailbox, so it identifies neither.
     """
     local, _, domain = email.rpartition("@")
     local = local.partition("+")[0] or local

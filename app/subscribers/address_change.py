@@ -1,8 +1,8 @@
-"""Change a subscriber's address. The owner of the old address confirms first, then that of the new one.
+"""Change a subscriber's address. First the owner of the old address confirms, then the owner of the new one.
 
-An operator can request the same, or change the address at once if its owner confirmed it elsewhere.
+An operator can request the same change, or make it at once if the new owner has confirmed it elsewhere.
 
-The mail to the new address belongs to a pending row, like that of a sign-up. The limits on mail to one
+The mail to the new address belongs to a pending row, like the mail for a sign-up. The limits on mail to one
 mailbox and remembered declines apply to it, and its bounces do not count for the subscriber.
 """
 
@@ -40,7 +40,7 @@ def request_change(session: Session, subscriber_id: int, email: str, now: dateti
     """Store the new address, and mail a link to the old one. Return the id of the mail.
 
     Return None if such a mail was sent less than an hour ago; its link confirms the newest request. Raise
-    InvalidAddress, or Conflict if the subscription is not active.
+    InvalidAddress if the address is invalid or unchanged, or Conflict if the subscription is not active.
     """
     email, subscriber = normalise_address(email), get_for_update(session, subscriber_id)
     if email == subscriber.email:
@@ -62,10 +62,11 @@ def request_change_by_operator(session: Session, subscriber_id: int, email: str,
 
 
 def replace_address(session: Session, subscriber_id: int, email: str, now: datetime) -> Subscriber:
-    """Change the address at once, because its owner confirmed it to the operator.
+    """Change the address at once. Its owner must have confirmed it to the operator.
 
-    A subscriber whose mail bounced gets digests again. Raise InvalidAddress, or Conflict if the address is
-    suppressed or belongs to another subscriber, or the subscription is over or not confirmed.
+    A subscriber whose mail bounced gets digests again. Raise InvalidAddress if the address is invalid or
+    unchanged. Raise Conflict if the address is suppressed or belongs to another subscriber, or if the
+    subscription has ended or is not confirmed.
     """
     email = normalise_address(email)
     holder = _lock_free_address(session, email, subscriber_id)
@@ -85,15 +86,16 @@ def replace_address(session: Session, subscriber_id: int, email: str, now: datet
 
 
 def _lock_free_address(session: Session, email: str, subscriber_id: int) -> Subscriber | None:
-    """Lock an address that no mail is sent to yet, and return its row if it has one, of a pending sign-up.
+    """Lock an unused address, and return the pending sign-up that has it, if any.
 
-    Raise InvalidAddress if it is the subscriber's own, Conflict if it is suppressed or somebody else's.
+    Raise InvalidAddress if it is the subscriber's own address, or Conflict if it is suppressed or belongs to
+    another subscriber.
     """
     if get(session, subscriber_id).email == email:
         raise InvalidAddress(f"{email} is already the address of this subscriber.", "email")
     advisory_lock(session, f"mailbox {form_submissions.mailbox_hash(email)}")
     if suppression.is_suppressed(session, email):
-        raise Conflict(f"{email} is suppressed: lift the suppression first, if its owner wants mail again.")
+        raise Conflict(f"{email} is suppressed: if its owner wants mail again, lift the suppression first.")
     row = (
         select(Subscriber).where(Subscriber.email == email, Subscriber.id != subscriber_id).with_for_update()
     )
@@ -106,10 +108,10 @@ def _lock_free_address(session: Session, email: str, subscriber_id: int) -> Subs
 def open_change(
     session: Session, subscriber_id: int, delivery_id: int, now: datetime
 ) -> AddressChange | None:
-    """Return the change that a link to this subscriber, or to the row of the new address, can confirm.
+    """Return the change that a link for this subscriber, or for the row of the new address, can confirm.
 
-    `delivery_id` is the mail with the link. It identifies the change, because two subscribers may want the
-    same address.
+    `delivery_id` is the mail that contains the link. It identifies the change, because two subscribers may
+    want the same address.
     """
     recent = select(AddressChange).where(col(AddressChange.requested_at) > now - LIFETIME)
     recent = recent.execution_options(populate_existing=True)
@@ -118,7 +120,7 @@ def open_change(
 
 
 def new_address(session: Session, subscriber_id: int, now: datetime) -> str | None:
-    """Return the address that a subscriber is to get once it is confirmed, or None."""
+    """Return the subscriber's new address that is not confirmed yet, or None."""
     change = session.get(AddressChange, subscriber_id)
     return change.email if change and change.requested_at > now - LIFETIME else None
 
@@ -126,11 +128,11 @@ def new_address(session: Session, subscriber_id: int, now: datetime) -> str | No
 def confirm_change(
     session: Session, subscriber_id: int, delivery_id: int, email: str, visitor: str, now: datetime
 ) -> int | None:
-    """Confirm a change to `email`, the address on the page, with the link to one of both addresses.
+    """Confirm a change to `email`, the address on the page, with the link mailed to the old or new address.
 
-    With the old address, return the id of a request to be processed, which mails the new address, or None
-    if it was confirmed before. With the new one, change the address, and return None. Raise Conflict if
-    there is nothing to confirm.
+    With the link to the old address, store a form submission whose processing mails the new address, and
+    return its id, or None if this step has already been confirmed. With the link to the new address, change
+    the address and return None. Raise Conflict if the change cannot be confirmed.
     """
     change = open_change(session, subscriber_id, delivery_id, now)
     subscriber = get_for_update(session, change.subscriber_id) if change else None
@@ -160,7 +162,7 @@ def confirm_change(
 def _move(
     session: Session, subscriber: Subscriber, email: str, holder: Subscriber | None, now: datetime
 ) -> None:
-    """Store a subscriber's new address, and erase the pending sign-up that has it."""
+    """Store a subscriber's new address, and erase the pending sign-up that has this address."""
     if holder is not None:
         anonymise(session, holder, now)
         record_event(session, "erased", holder, now)

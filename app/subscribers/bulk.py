@@ -1,4 +1,4 @@
-"""Add many subscribers in one transaction, with the same result as adding each in its own."""
+"""Add many subscribers in one transaction, with the same result as adding each of them separately."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_many(session: Session, batch: Sequence[ImportedSubscriber], now: datetim
     ]
     added = _insert(session, unregistered, now)
     for place, new in enumerate(batch):
-        # Add one by one who signed up and did not confirm, also a moment ago.
+        # Add pending sign-ups one by one, including those from a moment ago.
         if outcomes[place] is None and new.email not in added:
             try:
                 add_one(session, new, now)
@@ -68,9 +68,9 @@ def find_conflicts(
     states: Mapping[str, SubscriberState],
     earlier: MutableMapping[str, SubscriberState] | None = None,
 ) -> list[Outcome]:
-    """Return why each cannot be added: the address is suppressed, or registered in `states`, or occurs twice.
+    """Return an error for each address that is suppressed, registered in `states` or a repetition, else None.
 
-    `earlier` has the states of those who occur earlier in the file. Those of this batch are added to it.
+    `earlier` contains the states of the addresses that occur earlier in the file. Add those of this batch.
     """
     suppressed = suppression.reasons_for(session, {new.email for new in batch})
     earlier = {} if earlier is None else earlier
@@ -88,7 +88,7 @@ def find_conflicts(
 
 
 def _insert(session: Session, batch: Sequence[ImportedSubscriber], now: datetime) -> set[str]:
-    """Insert subscribers, and return their addresses. Leave out addresses registered a moment ago."""
+    """Insert subscribers, and return their addresses. Leave out addresses registered in the meantime."""
     ids = insert_many_or_ignore(session, Subscriber, ["email"], [_values(new, now) for new in batch])
     inserted = {number: new for number, new in zip(ids, batch, strict=True) if number is not None}
     if not inserted:

@@ -23,8 +23,8 @@ from app.types import Cadence, EmptyDigestPolicy, Interest
 
 SEPARATOR = ";"  # between interests, and between muted queries
 MAX_COLUMNS = 200
-MAX_ROW_CHARS = 1_000_000  # a longer row is a file with an unclosed quotation mark, or no CSV at all
-EXTRA_CELLS = "\0"  # the column of cells beyond the last one with a name
+MAX_ROW_CHARS = 1_000_000  # a longer row means an unclosed quotation mark, or a file that is not CSV
+EXTRA_CELLS = "\0"  # the key for cells beyond the last named column
 # With any other state, the owner of the address has left, or never confirmed.
 IMPORTED_STATES = (SubscriberState.ACTIVE, SubscriberState.PAUSED)
 
@@ -126,7 +126,7 @@ class Contents:
 
 
 class _Lines(Iterator[str]):
-    """The lines of a file. Raise csv.Error if those since `begin_row` have more than MAX_ROW_CHARS."""
+    """The lines of a file. Raise csv.Error if the lines since `begin_row` exceed MAX_ROW_CHARS."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -148,12 +148,12 @@ class _Lines(Iterator[str]):
 def survey(file: BinaryIO, name: str = "the file") -> Contents:
     """Read a whole file and count its rows.
 
-    Raise InvalidInput if it is not CSV in UTF-8, or has no rows, or lacks a required column.
+    Raise InvalidInput if the file is not CSV in UTF-8, has no rows or lacks a required column.
     """
     rows = read_rows(file, name)
     _, columns = next(rows, (0, None))
     if columns is None:
-        raise InvalidInput(f"{name} has no subscribers below the names of its columns")
+        raise InvalidInput(f"{name} has a line with column names, but no subscribers")
     ignored = tuple(column for column in columns if column and column not in (*EXPORTED, EXTRA_CELLS))
     return Contents(1 + sum(1 for _ in rows), ignored)
 
@@ -163,7 +163,7 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
 
     The separator may be a comma, a semicolon or a tab.
 
-    Raise InvalidInput like `survey`, but only on reaching the row.
+    Raise InvalidInput like `survey`, but only when the faulty row is reached.
     """
     file.seek(0)
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")  # spreadsheet programs write a byte order mark
@@ -206,7 +206,7 @@ def _check_columns(columns: Sequence[str], name: str) -> None:
 def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> ImportedSubscriber:
     """Return the subscriber in a row. `defaults` applies to empty cells.
 
-    Raise InvalidInput, saying what to change.
+    Raise InvalidInput, whose message says what to change.
     """
     if EXTRA_CELLS in row:
         raise InvalidInput("this row has more cells than the first line has columns")
@@ -244,7 +244,7 @@ def _interests(
 
 
 def _parse(cells: Mapping[str, str], parsers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
-    """Parse the cells that have a parser. Empty cells are left out. Raise InvalidInput for wrong ones."""
+    """Parse the cells that have a parser. Leave out empty cells. Raise InvalidInput for invalid ones."""
     values = {}
     for name, parse in parsers.items():
         cell = cells[name]
@@ -281,7 +281,7 @@ def write_rows(rows: Iterable[Mapping[str, Any]], file: TextIO) -> None:
 
 
 def _cell(value: object) -> str:
-    """Return a value as text. A float has as many digits as it takes to read the same float."""
+    """Return a value as text. A float has enough digits to read back the same value."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "" if value is None else repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

@@ -24,10 +24,10 @@ from app.subscribers.csv_format import EXPORTED, ImportedSubscriber
 from app.subscribers.preferences import Preferences
 from app.subscribers.stored_interests import interests_of
 
-IMPORT_BATCH = 500  # rows per transaction: others wait a fraction of a second
+IMPORT_BATCH = 500  # rows per transaction, so that other writers wait only a fraction of a second
 EXPORT_BATCH = 500  # subscribers
 MAX_LISTED = 1000  # rejected rows in a report; all are counted
-MAX_CONFLICTS_LISTED = 500  # of these, so that a repeated import still lists the invalid rows
+MAX_CONFLICTS_LISTED = 500  # of the listed rows, so that a repeated import still lists the invalid rows
 PREVIEWED = 10  # rows
 
 
@@ -36,23 +36,23 @@ class SkippedRow(NamedTuple):
 
     row: int
     reason: str
-    address: str = ""  # if the reason names it
+    address: str = ""  # if the reason may contain it
 
     @property
     def without_address(self) -> str:
-        """Return the reason without the address, which is not stored, because its owner may be erased."""
+        """Return the reason without the address, which must not be stored: its owner may be erased later."""
         return self.reason.replace(self.address, "this address") if self.address else self.reason
 
 
 @dataclass
 class ImportReport:
-    """The result of an import, or of a preview: then `added` counts those who would be added."""
+    """The result of an import. In a preview, `added` counts the subscribers who would be added."""
 
     total: int = 0  # rows in the file
-    rows: int = 0  # of these, the ones that were read
+    rows: int = 0  # rows read so far
     added: int = 0
     rejected: int = 0
-    registered: int = 0  # of the rejected: the address is registered or suppressed
+    registered: int = 0  # rejected rows whose address is registered or suppressed
     rejections: list[SkippedRow] = field(default_factory=list)  # the first ones
     first: list[ImportedSubscriber] = field(default_factory=list)  # the first valid rows
     ignored_columns: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ def _each_batch(
 
 
 def _store(db: Database, batch: Sequence[ImportedSubscriber], now: datetime) -> list[bulk.Outcome]:
-    """Add a batch in one transaction. If the database refuses it, add each row separately."""
+    """Add a batch in one transaction. If the database refuses the batch, add each row separately."""
     if not batch:
         return []
     try:

@@ -49,7 +49,7 @@ class MatchedReferences:
 def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: datetime) -> None:
     """Store a like or dislike, replacing an earlier one.
 
-    Raise NotFound if there is no such paper, InvalidInput if there would be more than MAX_FEEDBACK papers.
+    Raise NotFound if there is no such paper, or InvalidInput if there would be over MAX_FEEDBACK papers.
     """
     require_not_erased(get_for_update(session, subscriber_id))
     paper = canonical_rows.papers(session, [paper_id]).get(paper_id)
@@ -61,7 +61,7 @@ def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: boo
 
 
 def feedback_on(session: Session, subscriber_id: int, paper_id: int) -> bool | None:
-    """Return True if a subscriber likes a paper, False if they dislike it, None without feedback."""
+    """Return True if a subscriber likes a paper, False if they dislike it, None if there is no feedback."""
     current = canonical_rows.canonical_ids(session, [paper_id])
     rows = _feedback_rows(session, subscriber_id)[current.get(paper_id, 0)]
     return max(rows, key=lambda row: (row.at, row.id)).liked if rows else None
@@ -76,7 +76,7 @@ def remove_feedback(session: Session, subscriber_id: int, paper_id: int) -> None
 
 
 def remove_private_paper(session: Session, subscriber_id: int, own_key: str) -> None:
-    """Delete a subscriber's private paper. `own_key` is the one in its Feedback."""
+    """Delete a subscriber's private paper. `own_key` is the `Feedback.own_key` of the paper."""
     papers = select(PrivatePaper).where(PrivatePaper.subscriber_id == subscriber_id)
     for paper in session.exec(papers).all():
         if _public_key(paper) == own_key:
@@ -218,10 +218,10 @@ def unignore_author(session: Session, subscriber_id: int, author: str) -> None:
 def match_references(
     session: Session, pasted: Sequence[PaperRecord], model: RelevanceModel
 ) -> MatchedReferences:
-    """Look up pasted papers in the archive by the rules that decide which of its papers are merged.
+    """Look up pasted papers in the archive by the same rules that decide which papers are merged.
 
-    Of the others, a profile can learn from those with an abstract, from titles with an id or authors, and
-    from titles whose words the archive knows.
+    A profile can use a paper that is not in the archive if it has an abstract, or a title with an id or
+    authors, or a title whose words the archive knows.
     """
     ids = [record.arxiv_id for record in pasted if record.arxiv_id]
     dois = [record.doi for record in pasted if record.doi]

@@ -1,4 +1,4 @@
-"""The first digest, which a new subscriber may request at once."""
+"""Request and find the first digest, which a new subscriber may get at once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from app.types import MailKind
 
 
 def request_first_digest(session: Session, subscriber_id: int, now: datetime) -> bool:
-    """Make the first digest due now. Return False, and change nothing, if `first_digest` returns one.
+    """Make the first digest due now. Return False, and change nothing, if `first_digest` returns a digest.
 
-    Its edition is today's, so the digest of the schedule is not sent on the same day. Raise Conflict if the
+    Its edition is today's, so the scheduled digest is not sent on the same day. Raise Conflict if the
     subscription is not active.
     """
     subscriber = get_for_update(session, subscriber_id)
@@ -39,7 +39,7 @@ def request_first_digest(session: Session, subscriber_id: int, now: datetime) ->
 
 
 def first_digest(session: Session, subscriber: Subscriber, now: datetime) -> Delivery | None:
-    """Return the latest digest that was sent or is scheduled, or was for today in any state."""
+    """Return the latest digest that was sent, is scheduled, or is today's in any state; None if none is."""
     digests = select(Delivery).where(
         Delivery.subscriber_id == subscriber.id,
         Delivery.kind == MailKind.DIGEST,

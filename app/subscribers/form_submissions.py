@@ -1,4 +1,4 @@
-"""Store submissions of the public forms until they are processed, and what was chosen in a sign-up.
+"""Store submissions of the public forms until they are processed, and the choices made in a sign-up.
 
 A sign-up's choices stay in its row until the owner of the address confirms them. After that, or once they can
 no longer be confirmed, `close` removes all personal data from the row.
@@ -124,7 +124,7 @@ def by_delivery(session: Session, delivery_id: int) -> FormSubmission | None:
 
 
 def find_open(session: Session, subscriber_id: int, delivery_id: int | None = None) -> FormSubmission | None:
-    """Return the row that a confirmation mail can confirm (without `delivery_id`: the newest), or None."""
+    """Return the row that a confirmation mail can confirm, or None. Without `delivery_id`, use the newest."""
     rows = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
     if delivery_id is not None:
         rows = rows.where(col(FormSubmission.delivery_id) == delivery_id)
@@ -141,7 +141,7 @@ def newest_choices(session: Session, ids: Collection[int]) -> dict[int, Choices]
 def choices_of(request: FormSubmission) -> Choices | None:
     """Return the choices stored in a row, or None if it has none.
 
-    Those that only another release has are left out, and replaced by the defaults.
+    Choices that this release cannot read are left out, and the defaults apply.
     """
     if not request.preferences:
         return None
@@ -170,7 +170,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _readable(kind: type[Preferences | Interest], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored values that this release can read. Log the names and the number of others."""
+    """Return the stored values that this release can read. Log the names and the number of the rest."""
     names = {each.name for each in fields(kind)}
     values = {}
     for name in names & stored.keys():
@@ -199,10 +199,10 @@ def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
 
 
 def prune(session: Session, now: datetime, confirmable: timedelta = LIFETIMES[Purpose.CONFIRM]) -> int:
-    """Delete choices that can no longer be confirmed, and rows that no limit or decline needs.
+    """Delete choices that can no longer be confirmed, and rows that no longer enforce a limit or a decline.
 
-    A row that was not processed within `GIVE_UP` never will be: of its personal data, only the hash is kept.
-    Return the number of deleted rows.
+    A row that was not processed within `GIVE_UP` never will be, so all its personal data except the hash of
+    the mailbox is deleted. Return the number of deleted rows.
     """
     _close(session, col(FormSubmission.created_at) < now - confirmable)
     late = (col(FormSubmission.created_at) < now - GIVE_UP, col(FormSubmission.processed_at).is_(None))

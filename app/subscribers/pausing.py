@@ -15,7 +15,7 @@ LONGEST_PAUSE = timedelta(days=366)
 
 
 def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:
-    """Pause digests until a date; without a date, until the subscriber resumes.
+    """Pause digests until a date or, without a date, until the subscriber resumes them.
 
     Raise InvalidPreference if the date is in the past or more than a year away, and Conflict if the
     subscription is neither active nor paused.

@@ -11,11 +11,11 @@ from app.settings import Settings
 from app.subscribers import schedule
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
-MAX_INTERESTS = 50  # PAPERBOY_MAX_INTERESTS is the limit for subscribers themselves
+MAX_INTERESTS = 50  # the absolute limit; PAPERBOY_MAX_INTERESTS limits what subscribers can add themselves
 MAX_PAPERS = 30  # with more, a mail would exceed the 100 kB at which mailbox providers clip it
 MAX_WEIGHT = 3.0
 MAX_MUTED = 50
-# Weights of an interest that the preferences page offers. `benchmarks.sent` measures what they send.
+# The weights that the preferences page offers for an interest. `benchmarks.sent` measures their effect.
 AMOUNTS = {0.5: "fewer", 1.0: "normal", 1.5: "more", 2.0: "most"}
 
 
@@ -31,7 +31,7 @@ class Preferences:
     max_papers: int = 10
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
     max_trending: int = 0  # maximum number of trending papers beyond the interests in a digest
-    paper_updates: bool = True  # news of papers sent earlier, at the end of a digest
+    paper_updates: bool = True  # news about papers sent earlier, at the end of a digest
     muted: tuple[str, ...] = ()  # words, phrases, author: and cat: that keep a paper out of every section
     interests: tuple[Interest, ...] = ()
 
@@ -48,7 +48,7 @@ def problems(
 ) -> dict[str, str]:
     """Return error messages by field (`interests.0` is the first interest); empty if all values are valid.
 
-    `stored` are the texts of interests that may have overlong words, because they are stored already.
+    `stored` contains the texts of interests that may have overlong words, because they are already stored.
     """
     least, most = preferences.min_papers, preferences.max_papers
     bounds = f"Choose a number from 1 to {MAX_PAPERS}."
@@ -109,7 +109,7 @@ def check(
 ) -> Preferences:
     """Return the preferences with interests and muted texts normalised and deduplicated.
 
-    `before` are the stored ones. Raise InvalidPreference, which names the first field with an invalid value.
+    `before` contains the stored preferences. Raise InvalidPreference, which names the first invalid field.
     """
     stored = [interest.text for interest in before.interests] if before else []
     for field, problem in problems(preferences, max_interests, stored).items():

@@ -28,7 +28,7 @@ LINKS_REPLACED = "new_links"  # the kind of the event
 ADDRESS_CHANGED = "address_changed"
 # Digests due within this time can fall on the same local day, whatever time zone the subscriber moved to.
 LOOK_BACK = timedelta(days=3)
-# The events that change a subscriber's state, and the state that follows.
+# The events that change a subscriber's state, and the resulting state.
 _STATE_AFTER = {
     "signed_up": SubscriberState.PENDING,
     **dict.fromkeys(("added", "confirmed", "resumed", "came_back", "trusted_again"), SubscriberState.ACTIVE),
@@ -48,7 +48,10 @@ def get(session: Session, subscriber_id: int) -> Subscriber:
 
 
 def find(session: Session, name: str) -> Subscriber:
-    """Return the subscriber with this address or id. Raise NotFound, or InvalidAddress if it is neither."""
+    """Return the subscriber with this address or id.
+
+    Raise NotFound if there is no such subscriber, or InvalidAddress if `name` is neither of these.
+    """
     if name.isascii() and name.isdigit() and len(name) < 19:
         return get(session, int(name))
     email = normalise_address(name)
@@ -74,7 +77,7 @@ def require_not_erased(subscriber: Subscriber) -> None:
 def record_event(
     session: Session, kind: str, subscriber: Subscriber | None, now: datetime, detail: str = ""
 ) -> None:
-    """Record an event, for a subscriber if there is one. Webhooks may send it to operators."""
+    """Record an event, and store it for webhooks if they can send events of this kind."""
     session.add(Event(at=now, kind=kind, subscriber_id=subscriber.id if subscriber else None, detail=detail))
     if subscriber and kind in _EMITTED:
         webhook_endpoints.emit(session, _EMITTED[kind], {"subscriber_id": subscriber.id}, now)
@@ -219,7 +222,7 @@ def state_at(session: Session, subscriber: Subscriber, at: datetime) -> Subscrib
 
 
 def state_before_bounces(session: Session, subscriber: Subscriber) -> SubscriberState:
-    """Return the state before mail bounced, from the events or, if they were deleted, from the consent."""
+    """Return the state before mail bounced, from the events or, if they were deleted, from `confirmed_at`."""
     events = select(Event.kind).where(Event.subscriber_id == subscriber.id, col(Event.kind).in_(_STATE_AFTER))
     events = events.where(col(Event.kind).not_in(("bounce", "trusted_again")))
     last = session.exec(events.order_by(col(Event.at).desc(), col(Event.id).desc())).first()
@@ -228,7 +231,7 @@ def state_before_bounces(session: Session, subscriber: Subscriber) -> Subscriber
     return SubscriberState.ACTIVE if subscriber.confirmed_at else SubscriberState.PENDING
 
 
-# Events of subscribers that are counted.
+# The kinds of subscriber events that `count_changes` counts.
 CHANGES = (
     "signed_up",
     "added",
@@ -250,7 +253,7 @@ def count_by_state(session: Session) -> dict[SubscriberState, int]:
 
 
 def count_changes(session: Session, since: datetime, until: datetime) -> dict[str, int]:
-    """Return how often each event of CHANGES happened from `since` to before `until`."""
+    """Return the number of events of each kind in CHANGES, from `since` until just before `until`."""
     kind = col(Event.kind)
     events = select(kind, func.count()).where(kind.in_(CHANGES), Event.at >= since, Event.at < until)
     counted = dict(session.exec(events.group_by(kind)).all())
@@ -258,7 +261,7 @@ def count_changes(session: Session, since: datetime, until: datetime) -> dict[st
 
 
 def addresses_of(session: Session, subscriber_ids: Collection[int]) -> dict[int, str]:
-    """Return the addresses of these subscribers by id, without those who were erased."""
+    """Return the addresses of these subscribers by id. Leave out erased subscribers."""
     named = select(Subscriber.id, Subscriber.email).where(
         in_array(session, col(Subscriber.id), subscriber_ids), Subscriber.state != SubscriberState.ERASED
     )
@@ -268,9 +271,9 @@ def addresses_of(session: Session, subscriber_ids: Collection[int]) -> dict[int,
 def count_by_day(
     session: Session, groups: Mapping[str, Collection[str]], since: datetime
 ) -> dict[date, dict[str, int]]:
-    """Return, for each UTC day since then with any, how many subscribers had an event of each group.
+    """Return the number of subscribers with an event in each group, for each UTC day with any such event.
 
-    `groups` names kinds of events. A subscriber counts once per day and group.
+    `groups` maps a name to kinds of events. A subscriber counts once per day and group.
     """
     is_sqlite = session.get_bind().dialect.name == "sqlite"
     at = col(Event.at)
@@ -298,7 +301,7 @@ def events(session: Session, subscriber_id: int, limit: int) -> Sequence[Event]:
 
 
 def history(session: Session, subscriber_id: int, limit: int = 14) -> list[Delivery]:
-    """Return a subscriber's latest digests, skipped ones included, newest first."""
+    """Return a subscriber's latest digests, including skipped ones, newest first."""
     digests = select(Delivery).where(
         Delivery.subscriber_id == subscriber_id, Delivery.kind == MailKind.DIGEST
     )

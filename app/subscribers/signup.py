@@ -134,7 +134,7 @@ def _answer_address(session: Session, request: FormSubmission, now: datetime) ->
     """Ask the owner of a subscriber's new address to confirm, if the address has no subscriber yet."""
     change = session.get(AddressChange, request.subscriber_id or 0)
     if change is None or change.email != request.email:
-        return _NOTHING  # another change was requested since, or the subscriber was erased
+        return _NOTHING  # another change has been requested, or the subscriber has been erased
     holder = _find(session, request.email)
     if (holder is not None and holder.state is not State.PENDING) or not _may_confirm(session, request, now):
         return _NOTHING
@@ -192,7 +192,7 @@ def pending_choices(session: Session, subscriber_id: int, delivery_id: int | Non
 
 
 def requested_preferences(session: Session, rows: Iterable[Subscriber]) -> dict[int, Preferences]:
-    """Return the preferences that the pending subscribers among these requested."""
+    """Return the requested preferences of the pending subscribers among `rows`, by id."""
     pending = [row.id or 0 for row in rows if row.state is State.PENDING]
     choices = form_submissions.newest_choices(session, pending)
     return {number: each.preferences for number, each in choices.items()}
@@ -222,7 +222,7 @@ def confirm(
 
 
 def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: int | None = None) -> bool:
-    """End a sign-up that the owner of the address did not request, and block further ones for 90 days.
+    """End a sign-up that the owner of the address did not request, and block further sign-ups for 90 days.
 
     If the address was never confirmed, only the hash of the mailbox is kept. The decline is remembered even
     if the sign-up has already expired. Return False for an active or paused subscriber, and change nothing.
@@ -242,13 +242,13 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
 
 
 def is_declined(session: Session, delivery_id: int) -> bool:
-    """Return True if the sign-up that this mail was sent for was declined and not allowed again since."""
+    """Return True if the sign-up that this mail was sent for was declined and has not been allowed again."""
     request = form_submissions.by_delivery(session, delivery_id)
     return request is not None and request.declined_at is not None
 
 
 def allow_again(session: Session, delivery_id: int) -> None:
-    """Undo a decline. The link in that mail proves that the request is from the owner of the mailbox."""
+    """Undo a decline. The link in the mail proves that the request is from the owner of the mailbox."""
     request = form_submissions.by_delivery(session, delivery_id)
     if request is not None:
         declines.forget_decline(session, request.mailbox)
@@ -286,13 +286,15 @@ def invite(session: Session, email: str, preferences: Preferences, now: datetime
         raise registered_error(subscriber.email, subscriber.state)
     record_event(session, "signed_up", subscriber, now)
     if send_link(session, subscriber.email, "", now) is None:
-        raise Conflict(f"No confirmation was sent: {email} declined earlier ones, or got too many.")
+        raise Conflict(
+            f"No confirmation was sent: the owner of {email} has declined one, or has been sent too many."
+        )
     return subscriber.id or 0
 
 
 def suppressed_error(email: str) -> Conflict:
-    """Return the error for an address to which nothing is sent."""
-    return Conflict(f"{email} is suppressed: lift the suppression first, if its owner wants mail again.")
+    """Return the error for a suppressed address."""
+    return Conflict(f"{email} is suppressed: if its owner wants mail again, lift the suppression first.")
 
 
 def registered_error(email: str, state: State) -> Conflict:
@@ -332,7 +334,7 @@ def activate(
 
 
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
-    """End pending sign-ups from before a time, if no confirmation was mailed since. Return their number."""
+    """End pending sign-ups from before a time, unless a confirmation was mailed later. Return the number."""
     mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
         col(Delivery.kind) == MailKind.CONFIRM,
@@ -355,7 +357,7 @@ def _find(session: Session, email: str) -> Subscriber | None:
 
 
 def _get_or_create(session: Session, email: str, now: datetime) -> tuple[Subscriber, bool]:
-    """Lock and return the row of an address, created if missing, and True if it is new."""
+    """Lock and return the row of an address, and whether it is new. Create the row if it is missing."""
     new = insert_or_ignore(session, Subscriber, ["email"], email=email, state=State.PENDING, created_at=now)
     row = select(Subscriber).where(Subscriber.email == email).with_for_update()
     return session.exec(row.execution_options(populate_existing=True)).one(), new is not None

@@ -1,4 +1,4 @@
-"""Subscribers' interests. Each distinct text is stored once for all subscribers who share it."""
+"""Store subscribers' interests. Each distinct text is stored once for all subscribers who share it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -
 
 
 def store_new(session: Session, interests: Mapping[int, Sequence[Interest]]) -> None:
-    """Store the interests of new subscribers, by their ids. `store` replaces those of others."""
+    """Store the interests of new subscribers, by subscriber id. Use `store` for existing subscribers."""
     ids = _query_ids(session, [interest.text for chosen in interests.values() for interest in chosen])
     rows = [
         {
@@ -90,9 +90,9 @@ def note_newest(session: Session, ids: Collection[int]) -> None:
 
 
 def forget_unused_queries(session: Session, ids: Collection[int] | None = None) -> int:
-    """Delete the texts that no subscriber uses, among these ids (None: all), and return their number.
+    """Delete the texts that no subscriber uses, and return their number. With `ids`, delete only these texts.
 
-    A text that another transaction is about to use is locked by it (see `_query_ids`) and is not deleted.
+    A text that another transaction is about to use is locked (see `_query_ids`) and is not deleted.
     """
     unused = ~exists().where(col(InterestRow.query_id) == InterestQuery.id)
     candidates = select(col(InterestQuery.id)).where(unused)
