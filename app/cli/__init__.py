@@ -5,7 +5,7 @@ With --json, commands print one JSON document to standard output and nothing els
 
 serve         run the web app, and by default the jobs
 worker        run the jobs without the web app
-workers       list the processes that run jobs; the shell of the job engine
+workers       list the processes that run jobs; open the shell of the job engine
 migrate       migrate the database
 doctor        check this installation
 ingest        poll the sources, or read files
@@ -23,7 +23,7 @@ subscriber_changes  subscribers set, pause, resume, unsubscribe, erase, delete-f
 subscriber_files    subscribers import, export
 changes       list the changes made by operators
 deliveries    list the mails in the ledger
-runs          list the runs of jobs
+runs          list the job runs
 report        show the daily report, or mail it to the operators
 settings      show the settings in effect, without secrets
 backup        backup, restore, move
@@ -116,7 +116,7 @@ cli.add_typer(webhooks.webhooks, name="webhooks")
 def demo_command(
     once: Annotated[bool, typer.Option("--once", help="Exit after the summary, for CI.")] = False,
     live: Annotated[bool, typer.Option("--live", help="Poll the real sources over the network.")] = False,
-    port: Annotated[int, typer.Option(help="The port of the web app, if it is free.")] = 8000,
+    port: Annotated[int, typer.Option(help="The web app's port. If it is in use, another is chosen.")] = 8000,
 ) -> None:
     """Run the whole service on a sample of real papers, without network access."""
     from app.cli import demo  # other commands do not need to load its mail server

@@ -18,9 +18,9 @@ def backtest(
     at: output.At = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show the papers that interests would have matched on each of the last days, each paper once.
+    """Show the papers that interests would have matched on each of the last few days, each paper once.
 
-    Put two hyphens before an interest that begins with one: paperboy backtest -- "-survey agents"
+    Put two hyphens before an interest that begins with a hyphen: paperboy backtest -- "-survey agents"
     """
     now = at or clock.utcnow()
     with output.open_application(needs_secret=False) as app:

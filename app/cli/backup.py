@@ -27,13 +27,13 @@ def _database_url(value: str | None) -> str | None:
 def backup(
     file: Annotated[
         Path | None,
-        typer.Argument(help="The file. Default: var/backups/, named by the time.", dir_okay=False),
+        typer.Argument(help="The file. Default: a new file in var/backups/.", dir_okay=False),
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Write a backup of the database and the senders' journals, while the service runs.
+    """Write a backup of the database and the senders' journals, while the service is running.
 
-    It contains addresses and key hashes, so keep it private. Back up .env and DKIM keys separately.
+    The backup contains addresses and key hashes, so keep it private. Back up .env and DKIM keys separately.
     """
     now = clock.utcnow()
     target = file or _default_file(now)
@@ -56,8 +56,8 @@ def restore(
     previous: Annotated[
         str | None,
         typer.Option(
-            help="The URL of the database that this one replaces, if it can still be read. What it sent "
-            "since the backup is not sent again.",
+            help="The URL of the old database, if it can still be read. Mails that it has sent since the "
+            "backup are not sent again.",
             callback=_database_url,
         ),
     ] = None,
@@ -66,7 +66,7 @@ def restore(
 ) -> None:
     """Load a backup into the configured database, which must be empty. All sending stays paused.
 
-    Mails that may have been sent since the backup become uncertain and are not sent again. Look at them with
+    Mails that may have been sent since the backup become uncertain and are not sent again. Review them with
     `paperboy deliveries --state uncertain`, then run `paperboy sending resume`.
     """
     now = clock.utcnow()
@@ -74,7 +74,7 @@ def restore(
     logs.configure(settings, level="WARNING")
     manifest = backups.read_manifest(file)
     rows = count_of(manifest.rows, "row")
-    origin = f"{rows} of {output.format_time(manifest.created_at)}, by release {manifest.release}"
+    origin = f"{rows} from {output.format_time(manifest.created_at)}, written by release {manifest.release}"
     if check:
         output.out().print(f"The backup is complete: {output.escaped(origin)}.")
         return
@@ -104,9 +104,9 @@ def move(
     to: Annotated[str, typer.Option("--to", help="The URL of an empty database.", callback=_database_url)],
     as_json: output.AsJson = False,
 ) -> None:
-    """Copy everything into an empty database of any kind, such as from SQLite to PostgreSQL, and compare it.
+    """Copy everything into an empty database, for example from SQLite to PostgreSQL, and compare the two.
 
-    Stop all processes first. All sending from the old database stays paused. If interrupted, repeat it.
+    Stop all processes first. All sending from the old database stays paused. Repeat an interrupted move.
     """
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
@@ -129,7 +129,8 @@ def move(
     )
     if moved.pause_reason:
         output.out().print(
-            f"All sending is still paused there: {output.escaped(moved.pause_reason)}.", soft_wrap=True
+            f"All sending is still paused in the new database: {output.escaped(moved.pause_reason)}.",
+            soft_wrap=True,
         )
 
 
@@ -140,28 +141,28 @@ def _default_file(now: datetime) -> Path:
 
 
 def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> None:
-    """Print what `restore` loaded and holds, and what the operator has to decide."""
+    """Print what `restore` loaded, which mails it holds, and what the operator has to decide."""
     console = output.out()
     console.print(f"Restored {output.escaped(origin)}. All sending is paused.", soft_wrap=True)
-    rows = [("waiting or in flight at the backup", report.waiting)]
+    rows = [("waiting or in flight at the time of the backup", report.waiting)]
     if editions := sorted(report.due_since):
         of = editions[0] if len(editions) == 1 else f"{editions[0]} to {editions[-1]}"
-        rows.append((f"due since, of {count_of(len(editions), 'edition')}: {of}", report.due_since.total()))
-    output.table(["mails that may have been sent, and are held", "number"], rows)
+        rows.append((f"due since then, {count_of(len(editions), 'edition')}: {of}", report.due_since.total()))
+    output.table(["held mails that may have been sent", "number"], rows)
     if len(editions) > 1:
         console.print("--json lists each edition.")
     if with_previous:
         console.print(f"Mails sent since the backup, from the previous database: {report.recovered}.")
     else:
         console.print(
-            "Anyone who unsubscribed or was erased since the backup is active again, and so are keys revoked "
-            "since. If the old database is still readable, restore again with --previous.",
+            "Anyone who unsubscribed or was erased after the backup is active again, and so are keys revoked "
+            "after it. If the old database is still readable, restore again with --previous.",
             soft_wrap=True,
         )
     if report.webhooks:
         console.print(
-            f"These webhooks are disabled: {', '.join(report.webhooks)}. Some may have been removed since "
-            "the backup. For each: paperboy webhooks enable NUMBER, or paperboy webhooks remove NUMBER.",
+            f"These webhooks are disabled: {', '.join(report.webhooks)}. Some may have been removed after "
+            "the backup. For each, run paperboy webhooks enable NUMBER or paperboy webhooks remove NUMBER.",
             soft_wrap=True,
         )
-    console.print("Look at the mails: paperboy deliveries --state uncertain. Then: paperboy sending resume.")
+    console.print("Review the mails: paperboy deliveries --state uncertain. Then: paperboy sending resume.")

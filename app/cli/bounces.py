@@ -1,4 +1,4 @@
-"""bounces: show what bounce notices mean: the recipient, the reason, and what follows."""
+"""bounces: show the recipient and reason of bounce notices, and what Paperboy would do."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def bounces(
         bool, typer.Option("--json", help="Print one line per file, each a JSON object.")
     ] = False,
 ) -> None:
-    """Show what bounce notices mean: the recipient, the reason, and what follows.
+    """Show the recipient and reason of bounce notices, and what Paperboy would do.
 
-    Nothing is changed. Exit code 1 if a file could not be read. The others are still shown.
+    Nothing is changed. Exit code 1 if a file could not be read. The other files are still shown.
     """
     results: list[dict[str, Any]] = []
     for file in files:

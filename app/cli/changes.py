@@ -15,15 +15,15 @@ from app.storage.models import AuditEntry
 
 def changes(
     actor: Annotated[
-        str | None, typer.Option(help="Only by this key, or `cli` for the command line.")
+        str | None, typer.Option(help="Only changes made with this key, or `cli` for the command line.")
     ] = None,
     action: Annotated[
-        str | None, typer.Option(help="Only this action, by its name in --json, such as source.pause.")
+        str | None, typer.Option(help="Only this action, as named in --json, such as source.pause.")
     ] = None,
     limit: Annotated[int, typer.Option(help="The maximum number of changes.", min=1, max=10_000)] = 50,
     as_json: output.AsJson = False,
 ) -> None:
-    """List the changes made by operators, newest first: the audit log."""
+    """List the audit log: the changes made by operators, newest first."""
     query = select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit)
     equal = {"actor": actor, "action": action}
     query = query.filter_by(**{name: value for name, value in equal.items() if value})

@@ -19,7 +19,7 @@ _FIELDS = {
 
 
 def deliveries(
-    subscriber: Annotated[str | None, typer.Option(help="Only this address or number.")] = None,
+    subscriber: Annotated[str | None, typer.Option(help="Only this subscriber (address or number).")] = None,
     state: Annotated[DeliveryState | None, typer.Option(help="Only mails in this state.")] = None,
     kind: Annotated[MailKind | None, typer.Option(help="Only mails of this kind.")] = None,
     edition: Annotated[str | None, typer.Option(help="Only this edition, such as 2026-11-20.")] = None,

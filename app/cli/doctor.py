@@ -15,7 +15,7 @@ from app.doctor import Finding, Level, TemporaryService
 from app.errors import InvalidSettings
 from app.papers.sources import http_client
 
-FILES = 12  # the number of files read from the sample: those from its last days
+FILES = 12  # the number of sample files to read, from its last days
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
 
@@ -32,7 +32,7 @@ def doctor_command(
     """Check this installation and suggest how to fix each problem. Exit code 1 if there is an error.
 
     The checks connect to the relay and query the DNS. A temporary second service sends a test digest to its
-    own mail server and unsubscribes with the link in it. Subscribers get no mail.
+    own mail server and unsubscribes with the link in the digest. Subscribers get no mail.
     """
     findings = list(doctor.unknown_settings(os.environ, Path(".env")))
     try:

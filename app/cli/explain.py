@@ -35,9 +35,9 @@ _MAIL_FIELDS = {
 _EVENT_FIELDS = {"at", "kind", "delivery_id", "detail"}
 LEGEND = (
     f"agreement = {scoring.WORD_WEIGHT} × words + meaning + {scoring.ALL_WORDS_BONUS:g} for all words "
-    f"− {scoring.MISSING_WEIGHT:g} × the share of the words that is missing. Papers are relevant enough "
-    "from the interest's cut-off on, or with all its words in the title. "
-    "Meaning: standard deviations above the average paper, less if the archive hardly knows the interest. "
+    f"− {scoring.MISSING_WEIGHT:g} × the share of the words that is missing. A paper is relevant enough if "
+    "its agreement reaches the interest's cut-off, or if its title has all words of the interest. "
+    "Meaning: standard deviations above the average paper, reduced if the archive hardly knows the interest. "
     "Weighted = 1 − (1 − relevance)^weight."
 )
 RANK_LEGEND = (
@@ -48,7 +48,7 @@ RANK_LEGEND = (
 def explain(
     subscriber: Annotated[str, typer.Argument(help="The subscriber's address or number.")],
     paper: Annotated[
-        str, typer.Argument(help="The paper's number, arXiv id, DOI or URL. Without it, show all mails.")
+        str, typer.Argument(help="The paper's number, arXiv id, DOI or URL. Default: show all mails.")
     ] = "",
     at: output.At = None,
     as_json: output.AsJson = False,
@@ -140,7 +140,7 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
 def _obstacle(row: Subscriber, suppressed: Suppression | None) -> str:
     """Return why a subscriber gets no digests at all, or ""."""
     if suppressed:
-        return f"the address is suppressed (`paperboy suppressions lift {row.email} --reason …` ends that)"
+        return f"the address is suppressed (to lift it: `paperboy suppressions lift {row.email} --reason …`)"
     return "" if row.state is SubscriberState.ACTIVE else f"the subscription is {row.state}"
 
 
@@ -148,7 +148,7 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     subscriber, paper = explanation.subscriber, explanation.paper
     yield "paper", f"{paper.id} {paper.title}"
     if paper.requested_id != paper.id:
-        yield "", f"{paper.requested_id} was merged into it"
+        yield "", f"{paper.requested_id} was merged into this paper"
     yield "listed", ", ".join(f"{day} by {source}" for day, source in paper.listings) or "never"
     yield "subscriber", f"{subscriber.id} {subscriber.email}, {subscriber.state or 'not signed up yet'}"
     yield "papers per digest", f"{subscriber.min_papers} to {subscriber.max_papers}"
@@ -157,11 +157,11 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield the scores, preceded by what rules out the paper or the digest, unless it was already sent."""
+    """Yield the scores. If the paper was not sent yet, first yield what rules out the paper or the digest."""
     sent = (past.created_at for past in explanation.deliveries if past.state is DeliveryState.SENT)
     if all(created_at > explanation.at for created_at in sent):
         if explanation.ineligible_reason:
-            yield "no candidate", explanation.ineligible_reason
+            yield "not a candidate", explanation.ineligible_reason
         if explanation.skip_reason:
             yield "no digest", explanation.skip_reason
     if explanation.profile:
@@ -172,13 +172,13 @@ def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
         if scores.trend.score:
             yield "trend", f"{format_score(scores.trend.score)}: {scores.trend.words}"
         yield "freshness", format_score(scores.freshness)
-        pinned = f" + {ranking.PINNED:g}, because it is pinned" if scores.pinned else ""
+        pinned = f" + {ranking.PINNED:g}, because the paper is pinned" if scores.pinned else ""
         yield "score", f"{scores.score:.3f} = relevance × (1 + {ranking.TREND} × trend) × freshness{pinned}"
         if rank.position:
             relevant = count_of(rank.relevant_papers, "relevant paper")
             yield "rank", f"{rank.position} of {relevant}, of {count_of(rank.candidates, 'candidate')}"
         if (similarity := format_score(rank.similarity)) > format_score(0):
-            yield "similarity", f"{similarity} to “{rank.similar_to}”, which is selected before it"
+            yield "similarity", f"{similarity} to “{rank.similar_to}”, which is selected earlier"
 
 
 def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:

@@ -41,7 +41,7 @@ def ingest(
     source: Annotated[
         str | None,
         typer.Option(
-            help="Poll only the source of this name or number, now, even if it is not due or paused."
+            help="Poll only the source with this name or number, now, even if it is paused or not due."
         ),
     ] = None,
     as_json: output.AsJson = False,
@@ -85,13 +85,13 @@ def _poll(name: str | None, *, quiet: bool) -> dict[str, Any]:
 
 
 def _request_poll(app: Application, name: str | None) -> int | None:
-    """Record that an operator polls a source, and return its id. Return None without a name."""
+    """Record that an operator polls a source, and return the source's id, or None without a name."""
     if name is None:
         return None
     now = clock.utcnow()
     with app.db.write() as session:
         source = source_registry.find(session, name)
-        poll_schedule.sources_to_poll(session, now, source.id)  # raises Conflict if it is read from files
+        poll_schedule.sources_to_poll(session, now, source.id)  # raises Conflict if read from files
         audit_log.record(session, output.ACTOR, "source.refresh", source.name, now)
         return source.id
 

@@ -1,4 +1,4 @@
-"""key: API keys, DKIM keys, and secrets for the settings."""
+"""key: manage API keys; create DKIM keys, and secrets for the settings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def create(
     ] = api_keys.DAYS,
     as_json: output.AsJson = False,
 ) -> None:
-    """Create an API key. It is shown once; only its hash is stored."""
+    """Create an API key. The key is shown once; only its hash is stored."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         row, key = api_keys.create(session, name, scope, now, expires or None)
@@ -86,7 +86,7 @@ def rotate(
         int, typer.Option(help="The hours for which the old key still works.", min=0)
     ] = api_keys.OVERLAP // HOUR,
 ) -> None:
-    """Replace an API key by a new one with the same name and scopes. It is shown once."""
+    """Replace an API key with a new key with the same name and scopes. The new key is shown once."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         key_id = api_keys.active(session, name, now).id or 0
@@ -94,7 +94,7 @@ def rotate(
         audit_log.record(session, output.ACTOR, "key.rotate", name, now)
     typer.echo(key)
     period = count_of(hours, "hour")
-    output.err().print(f"Save the key now: it will not be shown again. The old one works for {period}.")
+    output.err().print(f"Save the key now: it will not be shown again. The old key works for {period}.")
 
 
 @keys.command()
@@ -110,7 +110,7 @@ def new_dkim_key(
     selector: Annotated[
         str,
         typer.Option(
-            help="The selector, which is part of the name of the DNS record.", show_default="by algorithm"
+            help="The selector, which is part of the DNS record's name.", show_default="by algorithm"
         ),
     ] = "",
     as_json: output.AsJson = False,
@@ -147,4 +147,6 @@ def new_dkim_key(
         return
     typer.echo(f"{record}. TXT " + " ".join(f'"{part}"' for part in strings))
     typer.echo(setting)
-    output.err().print("Publish the first line in DNS, then set the second. Keep the key file private.")
+    output.err().print(
+        "Publish the first line in DNS, then use the second as a setting. Keep the file private."
+    )

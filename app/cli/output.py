@@ -33,7 +33,7 @@ _DAYS_AGO = {"today": 0, "yesterday": 1}
 
 
 def _parse_day(text: str) -> date:
-    """Return the day that an option names, by its date, “today” or “yesterday”, in UTC."""
+    """Parse the value of an option that is a day: a date, “today” or “yesterday”, in UTC."""
     if text in _DAYS_AGO:
         return clock.utcnow().date() - timedelta(days=_DAYS_AGO[text])
     if len(text) == len("2026-11-20") and (day := dates.day(text)):
@@ -44,7 +44,7 @@ def _parse_day(text: str) -> date:
 
 
 def _parse_time(text: str) -> datetime:
-    """Return the time that an option names, in UTC."""
+    """Parse the value of an option that is a time, in UTC."""
     with suppress(ValueError):
         if _TIME.fullmatch(text):
             return datetime.fromisoformat(text).replace(tzinfo=UTC)
@@ -92,7 +92,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with suppress(InvalidSettings):  # which some commands do not need
+            with suppress(InvalidSettings):  # some commands do not need the settings
                 demo_clock.follow(load_settings(needs_secret=False).database_url)
             return super().invoke(ctx)
         except PaperboyError as error:
@@ -139,7 +139,7 @@ def digest_object(digest: Digest | Skip) -> dict[str, Any]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Print a table. Cells are escaped, and long ones are cut if the output is not a terminal."""
+    """Print a table. Escape all cells, and cut long ones if the output is not a terminal."""
     printed = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         printed.add_column(column, overflow="fold")
@@ -209,7 +209,7 @@ def require_papers(app: Application) -> None:
 
 
 def suggest_day(app: Application, now: datetime, option: str) -> None:
-    """If the newest papers are too old for a digest now, name the `option` that uses them."""
+    """If the newest papers are too old for a digest now, print the `option` that uses them."""
     with app.db.read() as session:
         newest = next(iter(listings.days(session, limit=1)), None)
     if newest and newest[0] < now.date() - timedelta(days=app.settings.candidate_days):

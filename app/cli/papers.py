@@ -26,9 +26,7 @@ from app.papers import (
 )
 from app.storage.models import Paper
 
-papers = typer.Typer(
-    no_args_is_help=True, help="Search papers, edit, hide and pin them, merge and split them."
-)
+papers = typer.Typer(no_args_is_help=True, help="Search, show, edit, hide, pin, merge and split papers.")
 
 Name = Annotated[str, typer.Argument(help="The paper's number, arXiv id, DOI or URL.")]
 
@@ -43,7 +41,7 @@ def search_papers(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of papers.")] = 20,
     as_json: output.AsJson = False,
 ) -> None:
-    """List papers, newest first. Hidden ones are marked."""
+    """List papers, newest first. Hidden papers are marked."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         if paper_id := canonical_rows.find_by_reference(session, text) if text else None:
             views = paper_views.by_ids(session, [paper_id])
@@ -65,7 +63,7 @@ def search_papers(
 
 @papers.command("show")
 def show_paper(name: Name, as_json: output.AsJson = False) -> None:
-    """Show all that is stored about a paper, and who was sent it."""
+    """Show everything stored about a paper, and the number of digests that contain it."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         paper = operator_changes.find(session, name)
         row_ids = merging.with_absorbed(session, merging.id_of(paper))
@@ -90,7 +88,7 @@ def show_paper(name: Name, as_json: output.AsJson = False) -> None:
     for number, row in rows.items():
         output.out().print(f"merged: row {number}, {output.escaped(row.title)}")
     counts = ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
-    output.out().print(f"digests with it: {counts}")
+    output.out().print(f"digests with this paper: {counts}")
 
 
 @papers.command("edit")
@@ -100,7 +98,7 @@ def edit_paper(
     abstract: Annotated[str | None, typer.Option()] = None,
     tldr: Annotated[str | None, typer.Option(help="The summary in one sentence.")] = None,
     author: Annotated[
-        list[str] | None, typer.Option(help="An author. Repeat the option: it replaces all authors.")
+        list[str] | None, typer.Option(help="An author. Repeat the option for more: they replace all.")
     ] = None,
     published_on: Annotated[str | None, typer.Option(help="The day, such as 2026-11-20.")] = None,
     url: Annotated[str | None, typer.Option(help="The page with the abstract.")] = None,
@@ -180,7 +178,7 @@ def split_paper(
     doi: Annotated[bool, typer.Option("--doi", help="Split off the DOI.")] = False,
     source: Annotated[str | None, typer.Option(help="Split off the listings of this source.")] = None,
 ) -> None:
-    """Split off a part that is another paper. The two are never merged automatically again."""
+    """Split off a part that belongs to another paper. The two are never merged automatically again."""
     with _editor(name) as (editor, paper_id):
         source_id = source_registry.find(editor.session, source).id if source else None
         part = editor.split(paper_id, row_id=row, doi=doi, source_id=source_id)

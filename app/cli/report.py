@@ -16,7 +16,7 @@ from app.text.in_words import count_of
 
 def report(
     send: Annotated[
-        bool, typer.Option("--send", help="Mail it to PAPERBOY_ADMIN_ADDRESSES instead of printing it.")
+        bool, typer.Option("--send", help="Mail the report to PAPERBOY_ADMIN_ADDRESSES; do not print it.")
     ] = False,
     day: output.Day = None,
     as_json: output.AsJson = False,
@@ -27,7 +27,7 @@ def report(
         built = daily_report.build(app, now, day)
         if send:
             if not app.settings.admin_addresses:
-                raise InvalidSettings("PAPERBOY_ADMIN_ADDRESSES is not set")
+                raise InvalidSettings("PAPERBOY_ADMIN_ADDRESSES is not set: list the operators' addresses")
             sent = operator_mail.send(app, built, now)
             output.out().print(
                 f"Sent to {sent} of {count_of(len(app.settings.admin_addresses), 'operator')}."

@@ -1,4 +1,4 @@
-"""runs: list the runs of jobs, or show one."""
+"""runs: list the job runs, or show one run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from app.text.in_words import format_counts
 
 
 def runs(
-    run: Annotated[int | None, typer.Argument(help="The number of a run, to show what it rejected.")] = None,
+    run: Annotated[int | None, typer.Argument(help="The number of a run, to show its rejected rows.")] = None,
     job: Annotated[str | None, typer.Option(help="Only this job, such as send.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only runs that failed.")] = False,
     limit: Annotated[int, typer.Option(help="The maximum number of runs.", min=1, max=10_000)] = 20,
     as_json: output.AsJson = False,
 ) -> None:
-    """List the runs of jobs, newest first, with their counts and errors."""
+    """List the job runs, newest first, with their counts and errors."""
     query = select(JobRun).order_by(col(JobRun.id).desc()).limit(limit)
     if run is not None:
         query = query.where(JobRun.id == run)

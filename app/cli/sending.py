@@ -1,4 +1,4 @@
-"""sending: the ledger, rates and complaints; pause, resume and cancel sending; resend or confirm mails."""
+"""sending: show the ledger, rates and complaints; pause, resume or cancel sending; resend mails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OneDelivery = Annotated[int | None, typer.Argument(help="The delivery's number."
 AllUncertain = Annotated[str, typer.Option("--edition", help="All uncertain digests of this edition.")]
 Reason = Annotated[str, typer.Option("--reason", help="The reason, shown to other operators.")]
 
-EDITION_ENDS = timedelta(hours=36)  # after midnight in UTC, its day ends in the last time zone
+EDITION_ENDS = timedelta(hours=36)  # from 00:00 UTC until the day has ended in every time zone
 _KIND_NAMES = {
     MailKind.CONFIRM: "Confirmations",
     MailKind.MANAGE: "Links to preferences",
@@ -44,7 +44,7 @@ _KIND_NAMES = {
 
 @sending.command()
 def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
-    """Show the digests that were due by state, other waiting mails, and what is paused and why.
+    """Show the due digests by state, other waiting mails, and all pauses with their reasons.
 
     Without an edition, show the digests of yesterday, today and tomorrow, and the totals of all mails.
     """
@@ -109,7 +109,7 @@ def show_notices(
     limit: Annotated[int, typer.Option(help="The maximum number of notices.", min=1, max=10_000)] = 50,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show who complained, and whose mails bounced: complaints first, then the newest first."""
+    """Show complaints and bounces, with the subscribers: complaints first, then the newest first."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         notices = rates.newest_notices(session, clock.utcnow(), days, limit)
     if as_json:
@@ -133,7 +133,7 @@ def show_sample(
 ) -> None:
     """Show some of the waiting digests, to review before you approve them with `sending resume`."""
     if (edition is None) == (not first_digests):
-        raise InvalidInput("give an edition or --first-digests")
+        raise InvalidInput("give either an edition or --first-digests, not both")
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         if edition is None:
             _, rows = ledger.draw_held(session, size)
@@ -165,9 +165,9 @@ def show_sample(
 
 
 def _reason_for_no_sample(session: Session, edition: str | None, now: datetime) -> str:
-    """Return why no digest of an edition waits, or no first digest if there is no edition."""
+    """Return why no digest of an edition is waiting or, without an edition, why no first digest is held."""
     if edition is None:
-        return "No first digest is held. An import holds those of the subscribers that it adds."
+        return "No first digest is held. An import holds the first digests of the subscribers that it adds."
     totals = ledger.digest_totals_by_edition(session, [edition])[edition]
     if any(totals.values()):
         counts = ", ".join(f"{count} {state}" for state, count in totals.items() if count)
@@ -235,7 +235,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
 
 def _check_one_given(delivery: int | None, edition: str) -> None:
     if (delivery is None) == (not edition):
-        raise InvalidInput("give the number of a delivery, or an edition")
+        raise InvalidInput("give either the number of a delivery or --edition, not both")
 
 
 @sending.command()
@@ -247,18 +247,18 @@ def resend(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
         if delivery is None:
             resent = ledger.resend_uncertain(session, edition, now)
             audit_log.record(session, output.ACTOR, "edition.resend_uncertain", edition, now, resent=resent)
-            output.out().print(f"The next run will send these mails again: {resent}.")
+            output.out().print(f"Mails that the next run will send again: {resent}.")
             return
         ledger.resend(session, delivery, now)
         audit_log.record(session, output.ACTOR, "delivery.resend", delivery, now)
-    output.out().print(f"Delivery {delivery} will be sent by the next run.")
+    output.out().print(f"The next run will send delivery {delivery} again.")
 
 
 @sending.command()
 def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
-    """Record an uncertain mail, or all of an edition, as sent, because they arrived.
+    """Record an uncertain mail, or all uncertain mails of an edition, as sent, because they have arrived.
 
-    They are not sent again.
+    The recorded mails are not sent again.
     """
     now = clock.utcnow()
     _check_one_given(delivery, edition)
@@ -277,12 +277,12 @@ def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
 
 @sending.command()
 def retry(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
-    """Send the failed digests of an edition again, except to subscribers who have a later one."""
+    """Send the failed digests of an edition again, except to subscribers who have a later digest."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         retried = ledger.retry_failed(session, edition, now)
         audit_log.record(session, output.ACTOR, "edition.retry_failed", edition, now, retried=retried)
-    output.out().print(f"The next run will send these mails again: {retried}.")
+    output.out().print(f"Mails that the next run will send again: {retried}.")
 
 
 def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:

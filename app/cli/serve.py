@@ -46,7 +46,7 @@ def serve(
 class Server(uvicorn.Server):
     """A uvicorn server that sets `stopping` as soon as a signal arrives.
 
-    uvicorn waits for open requests before the lifespan ends, and one may be a long refresh through the API.
+    uvicorn waits for open requests before the lifespan ends, and a refresh through the API may take long.
     """
 
     def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:

@@ -36,7 +36,7 @@ def settings(
 
 
 def _text(value: object) -> str:
-    """Write a value as the environment would."""
+    """Format a value as in an environment variable."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

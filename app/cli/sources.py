@@ -26,7 +26,7 @@ sources = typer.Typer(
     no_args_is_help=True, help="List, try, add, edit, pause, resume and remove sources of papers."
 )
 
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="A name.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the new source.")]
 SourceName = Annotated[
     str, typer.Argument(metavar="SOURCE", help="The name of the source, in any letter case, or its number.")
 ]
@@ -52,7 +52,7 @@ Until = Annotated[
 
 
 class PolledKind(StrEnum):
-    """The kinds of sources that can be polled. The others are read from files."""
+    """The kinds of sources that can be polled. Sources of other kinds are read from files."""
 
     HUGGINGFACE = "huggingface"
     ARXIV = "arxiv"
@@ -167,7 +167,7 @@ def edit_source(
     start: From = None,
     until: Until = None,
 ) -> None:
-    """Rename a source, or change what it reads, after which it is back-filled like a new one."""
+    """Rename a source, or change what it reads. Then its recent papers are fetched as for a new source."""
     config = _config(url, category, query, {"set": only_set, "from": start, "until": until}) or None
     if not (new_name or config):
         raise InvalidInput("nothing to change: give at least one option")
@@ -182,7 +182,7 @@ def edit_source(
 
 @sources.command("remove")
 def remove_source(name: SourceName) -> None:
-    """Remove a source. Its papers and their votes remain. If you add it again, it continues."""
+    """Remove a source. Its papers and their votes remain, and are its own again if you add it again."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         source = source_registry.find(session, name)

@@ -22,13 +22,13 @@ group = typer.Typer()
 
 WhenEmpty = Annotated[EmptyDigestPolicy | None, typer.Option(help="What to do if no papers match.")]
 PaperUpdates = Annotated[
-    bool | None, typer.Option(help="Whether digests say that earlier papers were withdrawn or have code.")
+    bool | None, typer.Option(help="Report in digests if earlier papers were withdrawn or have code now.")
 ]
 NewAddress = Annotated[
     str | None, typer.Option(help="A new address. Links to confirm it are mailed to both addresses.")
 ]
 IsConfirmed = Annotated[
-    bool, typer.Option("--email-confirmed", help="Its owner confirmed it elsewhere: change it at once.")
+    bool, typer.Option("--email-confirmed", help="The owner confirmed the address elsewhere: use it at once.")
 ]
 SubscriberName = Annotated[str, typer.Argument(help="The subscriber's address or number.")]
 
@@ -37,7 +37,7 @@ SubscriberName = Annotated[str, typer.Argument(help="The subscriber's address or
 def set_preferences(
     subscriber: SubscriberName,
     interest: Annotated[
-        list[str] | None, typer.Option(help="An interest. Repeat the option; together they replace all.")
+        list[str] | None, typer.Option(help="An interest. Repeat the option for more: they replace all.")
     ] = None,
     cadence: Annotated[Cadence | None, typer.Option(help="How often digests are sent.")] = None,
     weekday: Annotated[
@@ -53,7 +53,7 @@ def set_preferences(
     max_trending: output.MaxTrending = None,
     paper_updates: PaperUpdates = None,
     mute: Annotated[
-        list[str] | None, typer.Option(help="A muted query. Repeat the option; together they replace all.")
+        list[str] | None, typer.Option(help="A muted query. Repeat the option for more: they replace all.")
     ] = None,
     email: NewAddress = None,
     email_confirmed: IsConfirmed = False,
@@ -89,7 +89,7 @@ def set_preferences(
 def _change_address(
     session: Session, row: Subscriber, email: str, now: datetime, confirmed: bool
 ) -> int | None:
-    """Change the address if it is confirmed. Otherwise, return the id of the mail to the old one."""
+    """Change the address if it is confirmed. Otherwise, return the id of the mail to the old address."""
     if confirmed:
         subscribers.replace_address(session, row.id or 0, email, now)
         audit_log.record(session, output.ACTOR, "subscriber.replace_address", row.id, now)
@@ -142,7 +142,7 @@ def erase(
     subscriber: SubscriberName,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Erase everything about a subscriber, except a hash of the address, so that no mail is sent to it."""
+    """Erase everything about a subscriber except a hash of the address, which prevents further mail to it."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         with app.db.read() as session:

@@ -25,19 +25,19 @@ def import_subscribers(
         bool | None,
         typer.Option(
             "--hold/--no-hold",
-            help="Pause all sending, to see what would be sent. Default: if no digest has ever been sent; "
-            "otherwise, only the first digests of new subscribers are held.",
+            help="Pause all sending, to check what would be sent. This is the default if no digest has ever "
+            "been sent; otherwise, only the first digests of new subscribers are held.",
         ),
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Add the subscribers in a CSV file. They must have consented elsewhere. Invalid rows are skipped.
 
-    The first line names the columns. Required: email, and interests (separated by “;”; write “\\;” for one
-    that belongs to an interest). Optional: weights and quotas of the interests (separated by “;”), cadence,
+    The first line names the columns. Required: email, and interests (separated by “;”; write “\\;” for a
+    semicolon within an interest). Optional: weights and quotas of the interests (separated by “;”), cadence,
     weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, paper_updates (yes or no), muted
     (separated by “;”), state, consent_at and consent_version. Subscribers whose state is neither active nor
-    paused are skipped. Exit code 1 if a row was skipped, or the import was stopped. It can be repeated.
+    paused are skipped. Exit code 1 if a row was skipped, or if the import was stopped: it can be repeated.
     """
     console = output.err()
     with (
@@ -88,10 +88,10 @@ def _print_report(report: subscribers.ImportReport, paused_scope: str | None) ->
     if report.rejected:
         output.table(["row", "reason"], [(item.row, item.reason) for item in report.rejections])
     if report.rejected > len(report.rejections):
-        output.out().print(f"The other {report.rejected - len(report.rejections)} are not listed.")
+        output.out().print(f"{report.rejected - len(report.rejections)} more skipped rows are not listed.")
     if not report.is_complete:
         output.err().print(
-            f"Stopped after {report.rows} of {count_of(report.total, 'row')}. Import it again to continue.",
+            f"Stopped after {report.rows} of {count_of(report.total, 'row')}. To continue, import it again.",
             soft_wrap=True,
         )
     if report.ignored_columns:
@@ -103,7 +103,7 @@ def _print_report(report: subscribers.ImportReport, paused_scope: str | None) ->
         what, command = "All sending is paused", "sending resume"
     if paused_scope:
         output.out().print(
-            f"{what}. See what would be sent: paperboy send --dry-run --all. Then: paperboy {command}.",
+            f"{what}. To see what would be sent: paperboy send --dry-run --all. Then: paperboy {command}.",
             soft_wrap=True,
         )
 

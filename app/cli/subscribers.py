@@ -1,4 +1,4 @@
-"""subscribers list, add, show, why, send-test. Others: subscriber_changes, subscriber_files."""
+"""subscribers list, add, show, why, send-test. More commands: subscriber_changes, subscriber_files."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def send_test(
             raise Conflict(f"there would be no digest: {preview.digest.reason}")
         result = pipeline.send_test(app, preview.digest, to, now)
     if result.outcome is not SendOutcome.ACCEPTED:
-        output.fail(f"the relay did not accept it: {result.code or ''} {result.text}")
+        output.fail(f"the relay did not accept the mail: {result.code or ''} {result.text}")
     output.out().print(f"Sent the digest of {output.escaped(row.email)} to {output.escaped(to)}.")
 
 
@@ -158,7 +158,7 @@ def why(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
 
 
 def _facts(row: Subscriber, chosen: Preferences) -> Iterator[tuple[str, str]]:
-    """Yield what an operator wants to know about a subscriber, in words."""
+    """Yield a subscriber's state, preferences and consent, as labels and texts."""
     yield "state", f"paused until {output.format_time(row.paused_until)}" if row.paused_until else row.state
     for number, interest in enumerate(chosen.interests):
         weight = f"weight {interest.weight:g}" if interest.weight != 1 else ""
@@ -173,7 +173,7 @@ def _facts(row: Subscriber, chosen: Preferences) -> Iterator[tuple[str, str]]:
     yield "papers", f"{chosen.min_papers} to {most}, including at most {trending} trending"
     on_empty = {EmptyDigestPolicy.SKIP: "no digest", EmptyDigestPolicy.TRENDING: "trending papers"}
     yield "if none match", on_empty[chosen.when_empty]
-    yield "news of earlier papers", "yes" if chosen.paper_updates else "no"
+    yield "news about earlier papers", "yes" if chosen.paper_updates else "no"
     yield "next digest", output.format_time(row.next_due_at)
     yield "added", output.format_time(row.created_at)
     yield "confirmed", output.format_time(row.confirmed_at)

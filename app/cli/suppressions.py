@@ -1,4 +1,4 @@
-"""suppressions: list, add and remove the addresses that no mail is sent to."""
+"""suppressions: list, add and lift suppressions of addresses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Reason = Annotated[str, typer.Option(help="The reason, which is stored.")]
 
 @suppressions.command("list")
 def list_suppressions(
-    reason: Annotated[str, typer.Option("--reason", help="Only if the reason contains this.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Only if the reason contains this text.")] = "",
     as_json: output.AsJson = False,
 ) -> None:
     """List suppressed addresses. An address that does not belong to a subscriber is shown as its hash."""

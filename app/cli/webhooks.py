@@ -1,4 +1,4 @@
-"""webhooks: the URLs to which events are sent: list, add, test, rotate, enable, disable, resend, remove."""
+"""webhooks: list, add, test, rotate, enable, disable, resend to and remove URLs to which events are sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.text.in_words import count_of
 
 webhooks = typer.Typer(no_args_is_help=True, help="Send events to your own URLs.")
 
-Number = Annotated[int, typer.Argument(help="The number of the webhook, as `list` shows it.")]
+Number = Annotated[int, typer.Argument(help="The number of the webhook, as shown by `list`.")]
 
 
 @webhooks.command("list")
@@ -44,7 +44,7 @@ def add(
     url: Annotated[str, typer.Argument(help="The URL, which begins with https://.")],
     event: Annotated[
         list[WebhookEvent] | None,
-        typer.Option(help="An event to send. Repeat the option for more; without it, all are sent."),
+        typer.Option(help="An event to send. Repeat the option for more. Default: all events."),
     ] = None,
     addresses: Annotated[
         bool,
@@ -65,7 +65,7 @@ def add(
 
 @webhooks.command()
 def rotate(number: Number) -> None:
-    """Replace the secret of a webhook. For one more day, events are signed with both."""
+    """Replace the secret of a webhook. For one more day, events are signed with both secrets."""
     with _changing(number, "rotate") as (session, row, now):
         webhook_endpoints.rotate(session, row, now)
         _print_secret(row)
@@ -78,11 +78,11 @@ def _print_secret(row: WebhookEndpoint) -> None:
 
 @webhooks.command()
 def test(number: Number) -> None:
-    """Send the event “webhook.test” now. Exit with code 1 if it is not accepted."""
+    """Send the event “webhook.test” now. Exit with code 1 if the event is not accepted."""
     with output.open_application(needs_secret=False) as app:
         row = sending.send_test(app, number, clock.utcnow())
     if row.error:
-        output.fail(f"not accepted: {row.error}")
+        output.fail(f"the event was not accepted: {row.error}")
     output.out().print(f"Accepted: HTTP {row.status}.")
 
 
@@ -117,7 +117,7 @@ def enable(number: Number) -> None:
 
 @webhooks.command()
 def disable(number: Number) -> None:
-    """Disable a webhook. The events that wait for it are abandoned."""
+    """Disable a webhook. Its waiting events are abandoned."""
     with _changing(number, "disable") as (session, row, now):
         webhook_endpoints.change(session, row, enabled=False, now=now)
     output.out().print(f"Webhook {number} is disabled.")
@@ -125,7 +125,7 @@ def disable(number: Number) -> None:
 
 @webhooks.command()
 def resend(number: Number) -> None:
-    """Send all abandoned events again."""
+    """Send all abandoned events of a webhook again."""
     with _changing(number, "resend") as (session, row, now):
         count = webhook_endpoints.resend_failed(session, row, now)
     output.out().print(f"{count_of(count, 'event')} will be sent again.")

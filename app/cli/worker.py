@@ -11,7 +11,7 @@ from app.web import connection_limits
 
 
 def worker() -> None:
-    """Run jobs without the web app. With PostgreSQL, several workers share them."""
+    """Run jobs without the web app. With PostgreSQL, several workers share the jobs."""
     connection_limits.raise_descriptor_limit()
     with output.open_application(log_level=None) as app:
         stop = threading.Event()

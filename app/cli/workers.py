@@ -1,4 +1,4 @@
-"""workers: list the processes that run jobs. jobs: procrastinate's shell."""
+"""workers: list the processes that run jobs. jobs: open procrastinate's shell."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def jobs(
     """Inspect, retry or cancel the jobs on PostgreSQL, in procrastinate's shell or with one command."""
     with output.open_application(needs_secret=False) as app:
         if not app.db.locks_rows:
-            output.fail("with SQLite there is no list of jobs: see `paperboy runs`")
-        from app.jobs.worker import open_shell  # an extra
+            output.fail("with SQLite, there is no list of jobs: see `paperboy runs`")
+        from app.jobs.worker import open_shell  # needs an optional dependency
 
         open_shell(app, " ".join(command or []))

@@ -5,7 +5,7 @@ replay              send the mails that become due between two files
 smtp_server         a mail server on a free port
 summary             a summary of the outcome and any problems
 inbox               web pages that show each mail
-workspace           the lock of the demo's folder; the files that a new demo replaces
+workspace           lock the demo's folder; delete the files of an earlier demo
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def build(folder: Path, smtp_port: int, base_url: str) -> Application:
 
 
 def write_env_file(file: Path, values: Mapping[str, str]) -> None:
-    """Write settings to a file. With it, the settings in the environment are ignored."""
+    """Write settings to a file, which also makes Paperboy ignore the environment."""
     escaped = {name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in values.items()}
     lines = [f"PAPERBOY_{name.upper()}='{value}'\n" for name, value in escaped.items()]
     comment = "# The settings of the demo, for commands in this folder.\n"
@@ -120,7 +120,7 @@ def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[st
 
 
 def run_live(app: Application, now: datetime, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
-    """Poll the real sources now, and send what becomes due within a day. Return the end and the summary."""
+    """Poll the real sources now, and send what becomes due within a day. Return the end and summary."""
     sign_up(app, now)
     with console.status("Polling the sources …"):
         result = pipeline.refresh(app, now)
@@ -137,11 +137,11 @@ def sign_up(app: Application, now: datetime) -> None:
 
 
 def print_explain_command(outcome: summary.Report, console: Console) -> None:
-    """Print an `explain` command for a sent paper that uses the demo's own settings."""
+    """Print an `explain` command, with the demo's own settings, for a paper that was sent."""
     mailbox = next((mailbox for mailbox in outcome.mailboxes if mailbox.latest), None)
     if mailbox:
         explain = f"../../.venv/bin/paperboy explain {mailbox.email} {mailbox.latest}"
-        console.print(f"Commands run in {FOLDER} use the demo. See why a paper was sent:")
+        console.print(f"Commands run in {FOLDER} use the demo's database. To see why a paper was sent:")
         console.print(f"(cd {FOLDER} && {explain})", soft_wrap=True, highlight=False)
 
 
@@ -158,9 +158,9 @@ def serve(app: Application, mail_server: DemoMailServer, moment: datetime, conso
         soft_wrap=True,
         highlight=False,
     )
-    console.print("Sign up, then look for your confirmation in the mailboxes. Press Ctrl-C to stop.")
+    console.print("Sign up, then open the confirmation mail in the mailboxes. Press Ctrl-C to stop.")
     console.print(
-        f"The demo's date is {moment.day} {moment:%B %Y}. A button in the mailboxes advances it by a day."
+        f"The demo's date is {moment.day} {moment:%B %Y}. A button on the mailboxes page adds a day."
     )
     if sys.stdout.isatty():
         webbrowser.open(f"{url}{inbox.INBOX}")
@@ -169,7 +169,7 @@ def serve(app: Application, mail_server: DemoMailServer, moment: datetime, conso
 
 
 def free_port(preferred: int) -> int:
-    """Return the preferred port if it is free, otherwise one that the system chooses."""
+    """Return the preferred port if it is free, otherwise a port that the system chooses."""
     for port in (preferred, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -28,7 +28,7 @@ INBOX = "/demo/inbox"
 TIMING = Timing(  # the demo has no schedule
     mails="when you advance the demo’s date by a day in the mailboxes",
     polls="only when you poll it, because the demo has no schedule",
-    events="only outside of the demo, which has no schedule",
+    events="only outside the demo, because the demo has no schedule",
 )
 
 
@@ -69,7 +69,7 @@ def install(site: FastAPI, mail_server: DemoMailServer) -> None:
     def pass_a_day() -> RedirectResponse:
         """Advance the clock by a day and send what is due, including to people who signed up in the demo."""
         start, end = clock.utcnow(), clock.utcnow() + DAY
-        pipeline.send_due(app, start)  # what an operator has released
+        pipeline.send_due(app, start)  # send the mails that an operator has released
         replay.deliver_between(app, start, end)
         demo_clock.travel(app.db, end)
         with app.db.write() as session:  # operators remain signed in
@@ -105,7 +105,7 @@ def _find(mail_server: DemoMailServer, number: int) -> ReceivedMail:
 
 
 def _mailbox_views(session: Session, mails: Sequence[ReceivedMail]) -> list[MailboxView]:
-    """Return the mailboxes: first those of people who were added while the demo runs, then the others."""
+    """Return the mailboxes: first those of people added in the running demo, then the sample subscribers'."""
     about = {subscriber.email: subscriber.about for subscriber in SUBSCRIBERS}
     active = session.exec(select(Subscriber.email).where(Subscriber.state == SubscriberState.ACTIVE))
     guests = sorted({*active, *(mail.recipient for mail in mails)} - about.keys())

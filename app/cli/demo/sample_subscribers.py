@@ -69,7 +69,7 @@ SUBSCRIBERS = (
     ),
     SampleSubscriber(
         "dave@example.org",
-        "A phrase, and a category with an exclusion: robotics, nothing about driving; benchmarks are muted",
+        "A phrase, and a category with an exclusion: robotics, but not driving; benchmarks are muted",
         _preferences(
             '"robot"',
             "vision-language-action",
@@ -115,7 +115,7 @@ SUBSCRIBERS = (
     ),
     SampleSubscriber(
         UNKNOWN,
-        "A mailbox that does not exist: one mail bounces, and no other is sent",
+        "A mailbox that does not exist: one mail bounces, and no further mail is sent",
         _preferences("coding agents", zone="UTC", hour=10),
     ),
 )

@@ -18,7 +18,7 @@ MAX_BYTES = 10 * 1024 * 1024
 
 
 class _FreePortController(Controller):
-    """A controller on a free port. Without it, aiosmtpd would probe its server at port 0."""
+    """A controller on a free port. The base class would probe its server at port 0."""
 
     def _trigger_server(self) -> None:
         assert isinstance(self.server, asyncio.Server)  # noqa: S101 - the server is running

@@ -1,4 +1,4 @@
-"""A report on the demo, from its database and its mail server: the outcome and any problems."""
+"""Report the outcome of the demo and any problems, from its database and its mail server."""
 
 from __future__ import annotations
 
@@ -152,6 +152,6 @@ def _subscriber_table(report: Report) -> Table:
     for mailbox in report.mailboxes:
         shows = escape(about[mailbox.email])
         if mailbox.not_sent:
-            shows += f"\n[dim]The last digest that was not sent was {escape(mailbox.not_sent)}[/dim]"
+            shows += f"\n[dim]The last unsent digest was {escape(mailbox.not_sent)}[/dim]"
         table.add_row(mailbox.email, str(mailbox.sent), str(mailbox.papers), shows)
     return table

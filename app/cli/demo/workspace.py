@@ -1,4 +1,4 @@
-"""The demo's folder: a lock that one demo holds at a time, and the removal of an earlier demo's files."""
+"""Lock the demo's folder, so that only one demo runs at a time, and delete the files of an earlier demo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN_FILES = (".env", f"*{demo_clock.SUFFIX}", "paperboy.db*", "search", "journal
 def hold(folder: Path, url: str) -> Iterator[None]:
     """Hold the lock of a folder for the demo at `url`. Raise Conflict if another demo holds it.
 
-    The kernel releases the lock when the demo ends, however it ends.
+    The kernel releases the lock when the demo ends, even if it is killed.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("a+", encoding="utf-8") as file:

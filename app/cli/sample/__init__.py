@@ -1,4 +1,4 @@
-"""The bundled sample of recorded responses: each file, and when a service would have polled it."""
+"""List the bundled sample of recorded responses, and when a service would have polled each file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from app.text.dates import day_in
 
 FOLDER = Path(__file__).parent
-# Hours from the beginning of a file's day, in UTC, until a service polls it.
+# Hours from the beginning of a file's day, in UTC, until a service polls the file.
 ARXIV_ANNOUNCEMENT, MORNING, SAVED_PAGE, NEXT_MORNING = 0.5, 10, 12, 29
 
 

@@ -269,7 +269,7 @@ def test_address_that_cannot_be_used_is_refused(
         suppression.suppress(session, "gone@example.org", "it bounced", NOW)
     for email, status, reason in (
         ("bob@example.org", 409, f"already registered: subscriber {bob}, active"),
-        ("gone@example.org", 409, "is suppressed: lift the suppression first"),
+        ("gone@example.org", 409, "is suppressed: if its owner wants mail again, lift"),
         ("alice@example.org", 422, "address"),
         ("nobody", 422, "address"),
     ):
