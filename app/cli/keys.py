@@ -147,6 +147,4 @@ def new_dkim_key(
         return
     typer.echo(f"{record}. TXT " + " ".join(f'"{part}"' for part in strings))
     typer.echo(setting)
-    output.err().print(
-        "Publish the first line in DNS, then use the second as a setting. Keep the file private."
-    )
+    output.err().print("Publish the first line in DNS, then set the second line. Keep the file private.")

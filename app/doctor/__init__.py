@@ -1,4 +1,4 @@
-"""Checks for this installation. Each finding says what is wrong and how to fix it.
+"""Check this installation. Each finding says what is wrong and how to fix it.
 
 findings          the result of a check
 configuration     the settings: names, addresses, folders, DKIM keys
@@ -10,12 +10,12 @@ dns_lookup        DNS queries with a deadline; the tag=value lists of DKIM and D
 spf               SPF evaluation
 daily_report      the daily report to the operators
 alerts            a mail to the operators as soon as something needs attention
-operator_mail     send such mails
+operator_mail     send mails to the operators
 web_reachability  whether the web app answers at the base URL; uses the network, so runs only on request
-test_mail         send a digest from a temporary service to our own mail server
-smtp_sink         that mail server
-message_checks    the bytes of the received digest
-oneclick          unsubscribe with its one-click link
+test_mail         send a test digest from a temporary service to our own mail server
+smtp_sink         the mail server for the test digest
+message_checks    the bytes of the received test digest
+oneclick          unsubscribe with the one-click link of the test digest
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run_checks(
     online: http_client.HttpTransport | None = None,
     service: TemporaryService | None = None,
 ) -> list[Finding]:
-    """Run all checks concurrently, since some wait for slow servers. A check that crashes yields an error.
+    """Run all checks concurrently, because some wait for slow servers. A check that crashes yields an error.
 
     `resolver` answers DNS queries; the default is the system's resolver. `online` is the HTTP transport for
     requesting the web app at its base URL; without it, the web app is not requested. `service` builds the

@@ -1,4 +1,4 @@
-"""Alerts to the operators: one mail as soon as something needs attention."""
+"""Mail an alert to the operators as soon as something needs attention."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from app.storage.database import insert_or_ignore
 from app.storage.models import OperatorAlert
 from app.types import OperatorReport, ReportSection
 
-REPEAT_AFTER = timedelta(days=1)  # an alert is repeated if its cause ends and begins again later than that
+REPEAT_AFTER = timedelta(days=1)  # an alert is repeated if its cause ends, and recurs after more than this
 
 
 def send_alerts(app: Application, now: datetime) -> None:
-    """Mail one alert about all causes that are new. A cause that persists is not reported again.
+    """Mail one alert about all new causes. A cause that persists is not reported again.
 
-    Raise DeliveryError if the relay does not accept the mail. A later run then sends it.
+    Raise DeliveryError if the relay does not accept the mail. A later run sends the mail again.
     """
     if not app.settings.admin_addresses:
         return
@@ -44,7 +44,7 @@ def send_alerts(app: Application, now: datetime) -> None:
 
 
 def _new_causes(session: Session, urgent: dict[str, Finding], now: datetime) -> list[str]:
-    """Store the causes of today's alerts, and return those that no mail has reported."""
+    """Store the causes of current alerts, and return the causes that no mail has reported yet."""
     for alert in session.exec(select(OperatorAlert)):
         if alert.cause in urgent:
             alert.seen_at = now

@@ -25,7 +25,7 @@ MAX_COUNTED = 1000
 
 
 def check(settings: Settings, database: Database, now: datetime) -> Iterator[Finding]:
-    """Log in to the mailbox, list the folder, and count waiting notices. Do not read or remove them."""
+    """Log in to the mailbox, list the folder, and count the waiting notices without reading them."""
     if settings.bounce_mailbox:
         try:
             with Mailbox(settings.bounce_mailbox, TIMEOUT) as mailbox:
@@ -70,7 +70,7 @@ def _check_webhooks(settings: Settings, database: Database) -> Iterator[Finding]
 
 
 def check_encryption(url: str) -> Iterator[Finding]:
-    """Warn if the password of a mailbox is sent over a network unencrypted."""
+    """Warn if a mailbox's password is sent unencrypted over a network."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -78,12 +78,12 @@ def check_encryption(url: str) -> Iterator[Finding]:
     except ValueError:
         is_loopback = host == "localhost"
     if parts.scheme == "imap" and not is_loopback:
-        message = "its password is sent unencrypted to a server that does not prove its identity"
+        message = "is sent unencrypted to a server that does not prove its identity"
         yield warning("bounce_mailbox password", message, "begin PAPERBOY_BOUNCE_MAILBOX with imaps://")
 
 
 def _check_signatures(settings: Settings) -> Iterator[Finding]:
-    """Report which relays' signatures are verified. Warn if those of the configured relay are not."""
+    """Report which relays' signatures are verified. Warn if the configured relay's are not."""
     check_name, is_reported = "webhook signatures", False
     for relay, host, value, name in (
         ("Amazon SNS", ".amazonaws.com", settings.sns_topics, "PAPERBOY_SNS_TOPICS"),
@@ -94,7 +94,7 @@ def _check_signatures(settings: Settings) -> Iterator[Finding]:
             yield ok(check_name, f"webhooks from {relay} are accepted only with its signature")
         elif settings.smtp_host.endswith(host):
             message = (
-                f"webhooks are accepted without the signature of {relay}: the API key is all that they need"
+                f"webhooks are accepted without {relay}'s signature: the API key alone is enough to send them"
             )
             yield warning(check_name, message, f"set {name} (see .env.example)")
         else:
@@ -102,7 +102,7 @@ def _check_signatures(settings: Settings) -> Iterator[Finding]:
         is_reported = True
     if not is_reported:
         message = (
-            "not verified: whoever has the API key can report bounces of mails whose Message-ID they know"
+            "not verified: anyone with the API key can report bounces of mails whose Message-ID they know"
         )
         yield ok(check_name, message)
 
@@ -110,7 +110,7 @@ def _check_signatures(settings: Settings) -> Iterator[Finding]:
 def _has_webhook_key(database: Database) -> bool:
     """Return whether there is a key for webhooks.
 
-    Return False if the database is unreachable; `service_state` reports that.
+    Return False if the database is unreachable, which `service_state` reports.
     """
     try:
         with database.read() as session:

@@ -40,7 +40,7 @@ def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Fin
 
 
 def check(settings: Settings) -> Iterator[Finding]:
-    """Check for valid settings that may not work or may not be safe."""
+    """Report settings that are valid, but may not work or may not be safe."""
     yield ok("settings", "all settings are valid")
     if settings.base_url.startswith("https://"):
         yield ok("base_url", f"links begin with {settings.base_url}")
@@ -97,7 +97,7 @@ def _check_files(settings: Settings) -> Iterator[Finding]:
 
 def _check_folder(settings: Settings, name: str, needed_by: str) -> Finding:
     folder = Path(getattr(settings, name))
-    # It is created when it is needed, so check its nearest existing parent.
+    # The folder is created when it is needed, so check its nearest existing parent.
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if reason := write_error(existing):
         other = f"set PAPERBOY_{name.upper()} to another folder: {needed_by} needs it"
@@ -135,12 +135,12 @@ def _check_key(setting: str) -> Iterator[Finding]:
     try:
         (key,) = dkim.load([setting])
     except InvalidSettings as fault:
-        fix = "create one with `paperboy key dkim dkim.pem`, and set PAPERBOY_DKIM_KEYS as it says"
+        fix = "create a key with `paperboy key dkim dkim.pem`, and set PAPERBOY_DKIM_KEYS as it prints"
         yield error(check_name, str(fault), fix)
         return
     if key.algorithm is dkim.Algorithm.RSA and key.bits < dkim.GOOD_BITS:
-        message = f"has {key.bits} bits: some providers ignore signatures by such short keys"
-        fix = "create one with `paperboy key dkim new.pem --selector new`, and add it to PAPERBOY_DKIM_KEYS"
+        message = f"has {key.bits} bits: some providers ignore signatures made with such short keys"
+        fix = "create a key with `paperboy key dkim new.pem --selector new`; add it to PAPERBOY_DKIM_KEYS"
         yield warning(check_name, message, fix)
     elif not is_open:
         yield ok(check_name, f"signs with selector {selector}: {key.algorithm}, {key.bits} bits")

@@ -42,7 +42,7 @@ class DnsLookup:
         return [b"".join(record.strings).decode("utf-8", "replace") for record in answer]
 
     def can_resolve_root(self) -> bool:
-        """Return whether the DNS root resolves. On a closed network, every name may be answered NXDOMAIN."""
+        """Return whether the DNS root resolves. On a closed network, every query may return NXDOMAIN."""
         return bool(self._query(".", "NS"))
 
     def texts(self, name: str) -> list[str]:

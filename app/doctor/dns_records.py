@@ -48,12 +48,12 @@ def check(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> 
 
 
 def _check_mx(domain: str, lookup: DnsLookup) -> Finding:
-    """Check that the domain accepts mail: return paths are on it, so bounces are sent there."""
+    """Check that the domain accepts mail. Return paths are on this domain, so bounces are sent there."""
     hosts = lookup.mail_exchanges(domain)
     if any(hosts):
         return ok("mx", f"bounces are sent to {', '.join(sorted(hosts))}")
     if not hosts and lookup.addresses(domain):
-        return ok("mx", f"bounces are sent to {domain} itself: it has an address, but no MX record")
+        return ok("mx", f"bounces are sent to {domain} itself, which has an address, but no MX record")
     problem = "accepts no mail (MX 0 .)" if hosts else "has neither an MX record nor an address"
     return error(
         "mx",
@@ -67,7 +67,7 @@ def _check_spf(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     records = spf.spf_records(lookup.texts(domain))
     addresses = _public_relay_addresses(settings, lookup)
     if not records:
-        terms = _ip_terms(addresses) or "include:… (as your relay's provider documents it)"
+        terms = _ip_terms(addresses) or "include:… (see the documentation of your relay's provider)"
         message = f"{domain} has no SPF record; large providers require one from bulk senders"
         yield warning("spf", message, f"publish the TXT record of {domain}: v=spf1 {terms} ~all")
         return
@@ -78,7 +78,7 @@ def _check_spf(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     result = spf.evaluate(domain, records[0], addresses, lookup)
     if result.lookups > spf.MAX_LOOKUPS:
         message = f"the record of {domain} needs over {spf.MAX_LOOKUPS} lookups; receivers then ignore it"
-        fix = "remove includes of providers that you no longer use, or list networks by ip4:"
+        fix = "remove the include: of providers that you no longer use, or list networks with ip4:"
         yield error("spf", message, fix)
     elif result.errors:
         fix = "correct or remove the invalid part: one error invalidates the whole record"
@@ -113,9 +113,9 @@ def _check_relay_is_listed(settings: Settings, addresses: list[Address], result:
     if result.depends_on_mail:
         message += ", as far as can be determined without a mail"
     if f".{settings.smtp_host}".endswith(f".{settings.mail_domain}"):
-        fix = f"if the relay sends from there, put {_ip_terms(addresses)} before {result.default}"
+        fix = f"if the relay sends from this address, put {_ip_terms(addresses)} before {result.default}"
         return warning("spf", message, fix)
-    advice = "ignore this if your provider sends from other addresses that its include: lists"
+    advice = "ignore this if your provider sends from other addresses, which its include: term lists"
     return ok("spf", message, advice)
 
 
@@ -129,7 +129,7 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
             "dkim",
             "no key is set: mails are signed only if the relay signs them, which this machine cannot check",
             f"unless the relay signs for {settings.mail_domain}, create a key with "
-            "`paperboy key dkim dkim.pem`, set PAPERBOY_DKIM_KEYS, and publish its record",
+            "`paperboy key dkim dkim.pem`, set PAPERBOY_DKIM_KEYS, and publish the key's record",
         )
     for setting in settings.dkim_keys:
         try:
@@ -145,9 +145,9 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
         elif len(texts) > 1:
             yield error(check_name, f"{name} has {len(texts)} records: receivers may use any of them", fix)
         elif not published.get("p"):
-            yield error(check_name, f"the record of {name} has no key: an empty p= revokes it", fix)
+            yield error(check_name, f"the record of {name} has no key: an empty p= revokes the key", fix)
         elif published.get("k", "rsa") != key.algorithm or _decode_public_key(published["p"]) != key.public:
-            message = f"the record of {name} has a different key than ours: all our signatures fail"
+            message = f"the record of {name} does not have our public key: all our signatures fail"
             yield error(check_name, message, fix)
         elif "y" in published.get("t", "").split(":"):
             message = f"the record of {name} says that this domain is testing DKIM (t=y)"
@@ -194,7 +194,7 @@ def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
             fix = f"publish: {records[0].rstrip('; ')}; p=none"
             yield warning("dmarc", f"the record of {name} has no valid policy", fix)
             return
-        alignment = "From, return path and signatures all use that domain, so a pass of SPF or DKIM is enough"
+        alignment = "From, return path and signatures all use that domain, so SPF or DKIM alone is enough"
         advice = (
             "" if tags.get("rua") else f"add rua=mailto:postmaster@{domain} to receive reports of forgeries"
         )
@@ -202,14 +202,14 @@ def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
 
 
 def _check_tls_policies(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
-    """Suggest optional records that concern mail to the domain, such as bounces."""
+    """Suggest optional records for mail to the domain, such as bounces."""
     domain = settings.mail_domain
     for check_name, name, version, purpose, advice in (
         (
             "mta-sts",
             f"_mta-sts.{domain}",
             "v=stsv1",
-            "makes servers send bounces by verified TLS only (RFC 8461)",
+            "makes servers send bounces only over verified TLS (RFC 8461)",
             f"publish _mta-sts.{domain}: v=STSv1; id=1, and serve https://mta-sts.{domain}/.well-known/mta-sts.txt",
         ),
         (
@@ -221,7 +221,7 @@ def _check_tls_policies(settings: Settings, lookup: DnsLookup) -> Iterator[Findi
         ),
     ):
         found = any(text.replace(" ", "").lower().startswith(version) for text in lookup.texts(name))
-        state = "has a record, which" if found else "has no record; one"
+        state = "has a record, which" if found else "has no record; such a record"
         yield ok(check_name, f"{name} {state} {purpose}", "" if found else advice)
 
 
@@ -237,11 +237,11 @@ def _check_ptr(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
         names = lookup.host_names(address)
         confirmed = [name for name in names if address in lookup.addresses(name)]
         if confirmed:
-            yield ok("ptr", f"the relay's address {address} is {confirmed[0]}, which resolves back to it")
+            yield ok("ptr", f"the relay's address {address} is named {confirmed[0]}, which resolves back")
             continue
-        problem = f"names {names[0]}, which does not resolve back to it" if names else "has no PTR record"
+        problem = f"names {names[0]}, which does not resolve back" if names else "has no PTR record"
         yield warning(
             "ptr",
             f"the relay's address {address} {problem}: large providers refuse mails from it",
-            f"ask the provider of {address} to set its PTR record to the relay's name, which resolves back",
+            f"ask the provider of {address} to set its PTR record to a name that resolves to this address",
         )

@@ -1,4 +1,4 @@
-"""The result of a check: its name, severity, message and fix, and the one action that resolves it."""
+"""The result of a check: its name, severity, message and fix, and the action that resolves the problem."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from enum import StrEnum
 
 class Level(StrEnum):
     OK = "ok"
-    WARNING = "warning"  # it works, but not as well as it should
+    WARNING = "warning"  # the service works, but not as well as it should
     ERROR = "error"  # messages are not sent, or are sent incorrectly
 
 
 class RemedyAction(StrEnum):
-    """What an operator can do about a finding with one button of the admin pages."""
+    """An action that an operator can take on a finding with one button on the admin pages."""
 
     POLL_SOURCE = "poll_source"
     RESUME_SOURCE = "resume_source"
@@ -32,7 +32,7 @@ class RemedyAction(StrEnum):
 class Remedy:
     """The action that resolves a finding, or None if an operator has to choose one.
 
-    `subject` is the id or the edition that it applies to, or "".
+    `subject` is the id or the edition that the action applies to, or "".
     """
 
     action: RemedyAction | None
@@ -43,7 +43,7 @@ class Remedy:
 class Finding:
     """The result of one check. A warning or error always has a fix.
 
-    With `urgent`, operators get an alert. Errors are urgent.
+    If `urgent` is set, operators get an alert. Errors are urgent.
     """
 
     check: str

@@ -83,7 +83,7 @@ def check(mail: Mail) -> Iterator[Finding]:
     signed = f"signed by {selectors}, verified by dkimpy" if selectors else "not signed by us: no key is set"
     html = len(mail.part("html").encode())
     descriptions = {
-        "mail headers": f"each is present once; From is {mail.header('From')}",
+        "mail headers": f"each required header is present once; From is {mail.header('From')}",
         "mail unsubscribe": f"by one click at {mail.settings.base_url} or by mail",
         "mail signatures": signed,
         "mail return path": f"{mail.received.sender}, signed by us",
@@ -126,9 +126,7 @@ def _header_problems(mail: Mail) -> Iterator[Finding]:
     try:
         mail.signer.delivery_of(sender)
     except LinkForged:
-        message = (
-            f"has the return path “{sender}”, which is not signed by us: bounces cannot be matched to it"
-        )
+        message = f"has the return path “{sender}”, which we did not sign: its bounces cannot be recognised"
         yield _problem("return path", message)
     if sender.rpartition("@")[2] != domain:
         message = f"has the return path “{sender}”, which is not on {domain}: SPF does not count for DMARC"
@@ -180,7 +178,7 @@ def _signature_tags(mail: Mail) -> list[dict[str, str]]:
 
 
 def _verifies(raw: bytes, index: int, key: dkim.Key) -> bool:
-    """Verify a signature with our own public key. `dns_records` checks the published one."""
+    """Verify a signature with our own public key. `dns_records` checks the published key."""
     _, record = key.record("")
 
     def published(_name: bytes, timeout: int = 5) -> bytes:

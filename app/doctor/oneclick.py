@@ -63,7 +63,7 @@ def check_mailto(app: Application, subscriber_id: int, address: str) -> Iterator
         session.get_one(Subscriber, subscriber_id).state = SubscriberState.ACTIVE
     file = Path(app.settings.bounce_folder) / "unsubscribe.eml"
     file.write_text(f"From: reader@example.org\nTo: <{address}>\nSubject: unsubscribe\n\n")
-    os.utime(file, (0, 0))  # complete
+    os.utime(file, (0, 0))  # old enough to be considered complete
     pipeline.read_bounces(app, clock.utcnow())
     if _state(app, subscriber_id) is SubscriberState.UNSUBSCRIBED:
         yield ok("unsubscribe mail", f"a mail to …@{address.rpartition('@')[2]} unsubscribes the subscriber")

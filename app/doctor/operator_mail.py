@@ -1,6 +1,6 @@
 """Send mails to the operators, at PAPERBOY_ADMIN_ADDRESSES.
 
-They bypass the ledger, so they are sent even while sending is paused.
+These mails bypass the ledger, so they are sent even while sending is paused.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ LEASE = timedelta(minutes=10)  # longer than a report or an alert takes
 
 
 def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[str] = ()) -> int:
-    """Send a mail to each operator, or only to these. Return how many the relay accepted.
+    """Send a mail to each operator, or to the addresses in `to`. Return how many mails the relay accepted.
 
-    Raise DeliveryError if it accepted none.
+    Raise DeliveryError if the relay accepted none.
     """
     refusals, addresses = [], to or app.settings.admin_addresses
     for address in addresses:
@@ -43,7 +43,7 @@ def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[s
 
 
 def findings_of(app: Application, now: datetime) -> Iterable[Finding]:
-    """Check what needs no network: the records of the service, its warm-up and its disk."""
+    """Run the checks that need no network: the service's records, its warm-up and its disk."""
     yield from service_state.check(app.db, app.models, now)
     yield from service_state.check_warm_up(app.db, app.settings, now)
     yield from service_state.check_disk(app.db, Path(app.settings.journal_dir))

@@ -1,4 +1,4 @@
-"""Check the relay: connect as a sender does and read what it announces. No mail is sent."""
+"""Check the relay: connect as a sender does and read what the relay announces. No mail is sent."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def check(settings: Settings, now: datetime) -> Iterator[Finding]:
         timed_out = isinstance(fault, TimeoutError)
         text = " ".join(str(fault).split()) or type(fault).__name__
         reason = f"no answer within {TIMEOUT:g} seconds" if timed_out else text
-        fix = "check PAPERBOY_SMTP_HOST, PAPERBOY_SMTP_PORT, PAPERBOY_SMTP_SECURITY, and that the relay runs"
+        fix = "check PAPERBOY_SMTP_HOST, PAPERBOY_SMTP_PORT, PAPERBOY_SMTP_SECURITY, and the relay itself"
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             fix = (
-                f"give the relay a certificate for {settings.smtp_host} by an authority that this machine "
+                f"give the relay a certificate for {settings.smtp_host} from an authority that this machine "
                 "trusts, or set PAPERBOY_SMTP_HOST to the name in its certificate"
             )
         yield error("relay", f"{address} cannot be used: {reason}", fix)
@@ -71,7 +71,7 @@ def require_sending(db: Database, settings: Settings, now: datetime) -> None:
     with db.read() as session:
         everything = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
         reasons = [f"all sending is paused: {each.reason}" for each in everything]
-    # Other errors, such as a size limit below that of a full digest, do not stop the mail.
+    # Other errors, such as a size limit that is too low for a full digest, do not stop the mail.
     reasons = reasons or [
         each.message
         for each in check(settings, now)
@@ -133,7 +133,7 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
         yield warning(
             "relay speed",
             "does not announce PIPELINING: each mail takes four round trips instead of one",
-            "use a relay that does, such as Postfix or Exim, without a firewall that filters SMTP commands",
+            "use a relay with PIPELINING, such as Postfix, without a firewall that filters SMTP commands",
         )
 
 
@@ -149,7 +149,7 @@ def _check_tls(connection: RelayConnection, settings: Settings, now: datetime) -
         else:
             message += f"; it is valid until {expiry:%Y-%m-%d}" if expiry else ""
             needs_advice = not (verified or connection.is_local)
-            advice = "set PAPERBOY_SMTP_SECURITY to starttls to verify it" if needs_advice else ""
+            advice = "set PAPERBOY_SMTP_SECURITY to starttls to verify certificates" if needs_advice else ""
             yield ok("relay TLS", message, advice)
     elif connection.is_local:
         yield ok("relay TLS", "not used, and not needed: the relay is on this machine")

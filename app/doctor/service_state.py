@@ -1,6 +1,6 @@
 """Check the database and its records.
 
-Sources, jobs, late digests, the ledger, pauses, keys, webhooks and models.
+The records are sources, jobs, late digests, the ledger, pauses, keys, webhooks and models.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOW_SPACE, NO_SPACE = 2_000_000_000, 200_000_000  # bytes
 
 
 def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
-    """Check the database. Its records are read only if it is reachable and up to date."""
+    """Check the database. Check its records only if the database is reachable and up to date."""
     url = db.url.render_as_string(hide_password=True)
     try:
         revision_fault = schema.revision_fault(db)
@@ -50,7 +50,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         yield error("database", f"{url}: {revision_fault}", "run `paperboy migrate`")
         return
     if table_fault:
-        fix = "restore a backup that this release made, or undo what changed the tables; no mail is sent"
+        fix = "undo the change to the tables, or restore a backup; until then, no mail is sent"
         yield error("database", f"{url}: {table_fault}", fix)
         return
     yield ok("database", f"{url} is reachable and up to date")
@@ -61,7 +61,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         yield from _check_pauses(session)
         for backoff in ledger.backoffs(session, now).values():
             message = f"mails wait until {backoff.until:%Y-%m-%d %H:%M} UTC: {backoff.reason}"
-            fix = "find out why: the delays grow as long as the provider asks for less"
+            fix = "find out why: the delays grow as long as the provider asks for less mail"
             yield warning(f"receiver {backoff.receiver}", message, fix)
         for rate in rates.of_last_week(session, now):
             if rate.is_excessive(rates.WARN_PERCENT):
@@ -83,7 +83,7 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
     for pause in pauses:
         edition, awaits_approval = pause.edition, pause.reason == ledger.AWAITS_APPROVAL
         if awaits_approval and edition not in begun:
-            continue  # there is nothing to look at yet
+            continue  # there is nothing to approve yet
         if edition == ledger.ALL_EDITIONS:
             name, scope, others = "sending", "all sending", "; confirmations and requested links also wait"
             option, remedy = "", Remedy(RemedyAction.RESUME_SENDING)
@@ -108,7 +108,7 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
 
 
 def _check_unsent(session: Session, now: datetime) -> Iterator[Finding]:
-    """Check for recent digests that can be sent again, or whose outcome an operator has to find out."""
+    """Check for recent digests that can be sent again, or whose outcome is unknown."""
     for edition, count in ledger.count_retryable(session, now - RECENT_EDITIONS).items():
         digests = f"{count_of(count, 'digest')} failed and can be sent again"
         fix = f"look at the relay's replies, then run `paperboy sending retry {edition}`"
@@ -141,11 +141,11 @@ def _check_webhooks(session: Session) -> Iterator[Finding]:
         name = f"webhook {webhook_endpoints.label(endpoint)}"
         if endpoint.disabled_at and endpoint.error:
             message = f"was disabled at {endpoint.disabled_at:%Y-%m-%d %H:%M} UTC: {endpoint.error}"
-            fix = f"find out why, then run `paperboy webhooks enable {endpoint.id}`, or remove it"
+            fix = f"find out why, then run `paperboy webhooks enable {endpoint.id}`, or remove the webhook"
             remedy = Remedy(RemedyAction.ENABLE_WEBHOOK, str(endpoint.id))
             yield warning(name, message, fix, urgent=True, remedy=remedy)
         elif endpoint.error:
-            fix = "check what receives the events; they are sent again for three days"
+            fix = "check the server that receives the events; failed events are retried for three days"
             yield warning(name, f"did not accept the last event: {endpoint.error}", fix)
 
 
@@ -165,28 +165,30 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
         elif _has_failed(source):
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
             message = f"failed {times}: {source.last_error or 'the reason is unknown'}"
-            fix = "Paperboy retries it; if it keeps failing, check its address and the network"
+            fix = "Paperboy polls it again; if it keeps failing, check its address and the network"
             yield (error if source.failures > 2 else warning)(name, message, fix, remedy=poll)
         elif source.next_poll_at and polled_at and now - polled_at > STALE:
             message = f"was last polled at {polled_at:%Y-%m-%d %H:%M} UTC"
-            fix = "make sure that `paperboy serve` or `paperboy worker` runs"
+            fix = "make sure that `paperboy serve` or `paperboy worker` is running"
             yield warning(name, message, fix, remedy=poll)
         elif message := source_history.describe_silence(session, source, now):
-            fix = "look at its page; if it has new papers, run `paperboy sources list` and report a bug"
+            fix = (
+                "look at its web page; if there are new papers, run `paperboy sources list` and report a bug"
+            )
             yield warning(name, message, fix, urgent=True, remedy=poll)
         else:
             yield ok(name, f"was polled at {polled_at:%Y-%m-%d %H:%M} UTC" if polled_at else "not polled yet")
 
 
 def _has_failed(source: Source) -> bool:
-    """Return whether the last polls of a source failed. While a first failure is tried again, it has not."""
+    """Return whether the last polls of a source failed. Ignore a first failure that is being retried."""
     return source.failures > source_registry.is_unfinished(source)
 
 
 def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[Finding]:
     """Check whether mails wait because of the warm-up of the sending domain.
 
-    Without a warm-up, there is no finding. If the database cannot be used, `check` reports that.
+    Without a warm-up, there is no finding. `check` reports a database that cannot be used.
     """
     warm_up, status = ledger.warm_up_of(settings), None
     with suppress(SQLAlchemyError):
@@ -194,9 +196,7 @@ def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[F
             with db.read() as session:
                 status = ledger.warm_up_status(session, warm_up, now)
     if status and status.waiting:
-        fix = (
-            "nothing to do: the limit grows; if the domain is known to receivers, set PAPERBOY_WARM_UP_START="
-        )
+        fix = "nothing to do: the limit grows; if receivers know the domain already, set PAPERBOY_WARM_UP_START="
         yield warning("warm-up", status.describe(), fix)
     elif status:
         yield ok("warm-up", status.describe())
@@ -228,7 +228,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
         if job_runs.has_failed(run, apart_from=failed_sources if run.job == polling.JOB else ()):
             fix = f"for details, run `paperboy runs {run.id}`, or see GET /api/v1/runs/{run.id} or the log"
-            urgent = run.job != picture_fetching.JOB  # a host of pictures failed: nothing waits for these
+            urgent = run.job != picture_fetching.JOB  # nothing waits for pictures
             yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix, urgent=urgent)
         else:
             yield ok(f"job {run.job}", f"last ran at {when}")
@@ -251,12 +251,12 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     # This compares the ledger with the subscribers who were due.
     if faults := reconciliation.reconcile_recent(session, now).describe_faults():
         fix = (
-            "nothing, if the service did not run then; else look for “planning failed for a subscriber” in "
-            "the log; without it, please report a bug"
+            "nothing to do if the service was not running then; otherwise, look for “planning failed for a "
+            "subscriber” in the log; if the log does not contain it, please report a bug"
         )
         yield error("ledger", f"since yesterday: {faults}", fix)
     else:
-        yield ok("ledger", "it has exactly one entry for each digest that was due since yesterday")
+        yield ok("ledger", "has exactly one entry for each digest that has been due since yesterday")
 
 
 def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
@@ -264,10 +264,10 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
     statuses = worker_registry.statuses(session)
     lost = [status for status in statuses if status.lost]
     for status in lost:
-        fix = "find out why it died, and start it again; its mails are recovered, and it is listed for a day"
+        fix = "find out why it died, and restart it; its mails are recovered, and it stays listed for a day"
         yield warning(f"worker {status.name}", f"was lost at {status.seen_at:%Y-%m-%d %H:%M} UTC", fix)
     if alive := len(statuses) - len(lost):
-        yield ok("workers", f"{alive} {'processes run' if alive > 1 else 'process runs'} jobs")
+        yield ok("workers", f"{alive} {'processes are' if alive > 1 else 'process is'} running jobs")
     elif lost:
         fix = "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`"
         yield error("workers", "no process is running jobs", fix)
@@ -276,7 +276,7 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
         if each.state == "failed" and now - each.newest < RECENTLY:
             fix = f"run `paperboy jobs list_jobs task={each.job} status=failed`; the log says why"
             yield warning(
-                f"failed {each.job}", f"this job failed {count_of(each.count, 'time')} {since}", fix
+                f"failed {each.job}", f"this job has failed {count_of(each.count, 'time')} {since}", fix
             )
         elif each.state == "waiting" and now - each.since > LATE:
             fix = "start more workers, unless a long job of this name is running"
@@ -295,15 +295,15 @@ def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[
     current = next((version for version in versions if version.in_use), None)
     for version in model_store.rejected_versions(versions):
         message = (
-            f"model {version.id} of {version.trained_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
+            f"model {version.id} from {version.trained_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
         )
-        fix = "run `paperboy model train` to train a new one"
+        fix = "run `paperboy model train` to train a new model"
         yield warning("model", message, fix, remedy=Remedy(RemedyAction.TRAIN_MODEL))
     if current:
         trained = f"trained on {current.archive.papers} papers at {current.trained_at:%Y-%m-%d %H:%M} UTC"
         yield ok("model", f"model {current.id} is in use, {trained}")
     elif models.needs_training(session):
-        message = "the bundled model is in use, although the archive is large enough to train its own"
+        message = "the bundled model is in use, although the archive is large enough to train a model"
         yield warning("model", message, "run `paperboy model train`", remedy=Remedy(RemedyAction.TRAIN_MODEL))
     else:
-        yield ok("model", "the bundled model is in use: the archive is still too small to train its own")
+        yield ok("model", "the bundled model is in use: the archive is still too small to train a model")

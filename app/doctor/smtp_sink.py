@@ -36,7 +36,7 @@ class Sink:
         return int(self._server.server_address[1])
 
     def receive(self, mail: CapturedMail) -> None:
-        """Store a message. This is called in the thread of its connection."""
+        """Store a message. This method is called in the thread of the connection."""
         self.received.append(mail)
 
     def __enter__(self) -> Sink:

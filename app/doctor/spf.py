@@ -17,8 +17,8 @@ class SpfResult:
     """The result of evaluating a record together with everything that it includes."""
 
     lookups: int = 0
-    lists_address: bool = False  # it lists one of the given addresses
-    depends_on_mail: bool = False  # it has a macro, `ptr` or `exists`
+    lists_address: bool = False  # the record lists one of the given addresses
+    depends_on_mail: bool = False  # the record has a macro, `ptr` or `exists`
     errors: list[str] = field(default_factory=list)
     default: str = ""  # "-all", "~all", "?all" or "+all"; empty if there is no such term
 
@@ -31,7 +31,7 @@ def spf_records(texts: Collection[str]) -> list[str]:
 def evaluate(domain: str, record: str, addresses: Collection[Address], dns: DnsLookup) -> SpfResult:
     """Evaluate a record to determine whether it lists any of these addresses.
 
-    Unlike a receiver, this does not stop at the first match, so it also reports errors after the match.
+    Unlike a receiver, do not stop at the first match, so that errors after the match are also reported.
     """
     result = SpfResult()
     result.default = _follow(domain, record, addresses, dns, result)
@@ -41,7 +41,7 @@ def evaluate(domain: str, record: str, addresses: Collection[Address], dns: DnsL
 def _follow(
     domain: str, record: str, addresses: Collection[Address], dns: DnsLookup, result: SpfResult
 ) -> str:
-    """Add a record to the result. Return its `all` term, or that of the record to which it redirects."""
+    """Add a record to the result. Return the `all` term of the record or of the one that it redirects to."""
     default = redirect = ""
     for sign, name, value in _terms(record):
         result.lookups += name in _LOOKUP_TERMS

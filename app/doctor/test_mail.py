@@ -1,8 +1,8 @@
 """Send a test digest to our own mail server, with the real code and settings, and check the received message.
 
-A second, temporary service does this. It has its own database, secret and subscriber, and reads the bundled
-sample. It cannot affect the service being checked: its mail is delivered only to this process, and its links
-do not work anywhere else.
+A second, temporary service sends the digest. It has its own database, secret and subscriber, and reads the
+bundled sample. It cannot affect the service being checked: its mail is delivered only to this process, and
+its links do not work anywhere else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from app.storage.models import Delivery, Subscriber
 from app.subscribers import MAX_PAPERS, Preferences
 from app.types import EmptyDigestPolicy, Interest
 
-if TYPE_CHECKING:  # loading it takes every command a tenth of its start
+if TYPE_CHECKING:  # loading FastAPI would take a tenth of the start-up time of every command
     from fastapi import FastAPI
 
 RECIPIENT = "doctor@example.org"
@@ -72,7 +72,7 @@ def check(settings: Settings, service: TemporaryService, sink: Sink | None = Non
             yield ok("mail", f"the test digest was received: “{mail.message['Subject']}”")
             yield from message_checks.check(mail)
             if mail.unsubscribe_url.startswith(settings.base_url):
-                # The proxy in front of the web app removes the base URL's path from a URL.
+                # The proxy in front of the web app removes the base URL's path from requested URLs.
                 path = urlsplit(app.settings.base_url).path
                 url = mail.unsubscribe_url.replace(path, "", 1) if path else mail.unsubscribe_url
                 yield from oneclick.check(app, service.create_app(app), subscriber_id, url)

@@ -1,8 +1,8 @@
-"""The jobs of the service, and how they run.
+"""Run the jobs of the service at their times.
 
 schedule      the list of jobs, each with its times
-scheduler     runs them in one process, on SQLite
-worker        shares them among all processes, on PostgreSQL
+scheduler     run the jobs in one process, on SQLite
+worker        share the jobs among all processes, on PostgreSQL
 
 Every job asks our own tables what is due now, so it may run late, twice, or in several processes at once.
 Jobs that must run once a night on only one machine are marked `once_a_day`.

@@ -1,4 +1,4 @@
-"""The jobs: which function of the service runs when. This is the one list for all ways to run them."""
+"""List the jobs (functions of the service) and their times. `scheduler` and `worker` both use this list."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class Lane(StrEnum):
 class Job:
     """A function of the service, and when it runs: hour and minute in UTC, in cron notation.
 
-    `is_shared`: several processes may run it at once. `has_more`: whether there is enough work for another.
+    If `is_shared` is set, several processes may run the job at once. `has_more` returns whether there is
+    enough work for another process.
     """
 
     work: Callable[[Application, datetime], object]
     minute: str
     hour: str = "*"
-    once_a_day: bool = False  # among all processes on all machines
+    once_a_day: bool = False  # across all processes on all machines
     lane: Lane = Lane.UPKEEP
     is_shared: bool = False
     has_more: Callable[[Application, datetime], bool] | None = None
@@ -54,15 +55,15 @@ JOBS = (
     Job(webhooks.send_events, "*"),
     Job(webhooks.report_editions, "*/10"),
     Job(pipeline.summarise, "*/15"),
-    Job(pipeline.fetch_pictures, "7-59/15"),  # after the sources were polled
+    Job(pipeline.fetch_pictures, "7-59/15"),  # after the sources have been polled
     Job(alerts.send_alerts, "*/5"),
     Job(daily_report.send_daily_report, "10"),
     Job(pipeline.train, "43", "2", once_a_day=True),
-    # Every hour until each source could be asked. Before 01:00, arXiv is often busy.
+    # Every hour until each source has been queried. Before 01:00, arXiv is often busy.
     Job(pipeline.recheck, "37", "3-9", once_a_day=True),
     Job(maintenance.prune, "17", "3", once_a_day=True),
 )
-NIGHTLY_LEASE = timedelta(hours=2)  # after it, another machine may start the same nightly job
+NIGHTLY_LEASE = timedelta(hours=2)  # after which another machine may start the same nightly job
 
 
 def run(app: Application, job: Job, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Run the jobs in this process, in threads. The only file that uses APScheduler.
+"""Run the jobs in this process, in threads. No other file uses APScheduler.
 
 There is no job store: `app.jobs` explains why none is needed.
 """
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 def running(app: Application) -> Iterator[BackgroundScheduler]:
     """Run every job at its scheduled times during the block.
 
-    At its end, running jobs finish first, so that a mail in flight gets its reply.
+    At the end of the block, running jobs finish first, so that a mail in flight gets its reply.
     """
     scheduler = BackgroundScheduler(timezone=UTC)
     for job in schedule.JOBS:

@@ -1,12 +1,14 @@
-"""Run the jobs on PostgreSQL, shared among the processes of the fleet. The only file that uses procrastinate.
+"""Run the jobs on PostgreSQL, shared among all processes. No other file uses procrastinate.
 
-Every process defers each job at its times. The database keeps one of them and notifies the processes, and one
-process runs it. A process that finds more work than it can do alone defers the same job once more, at most as
-often as there are other processes, so that a job that fails at once is not repeated endlessly.
+Every process defers each job at its times. The database keeps only the first copy and notifies the processes,
+and one process runs the job. A process that finds more work than it can do alone defers the same job once
+more, at most as often as there are other processes, so that a job that fails at once is not repeated
+endlessly.
 
 A job does not refer to particular mails: the ledger and the other tables determine what is left to do. So a
-job may be lost or run twice. When a process dies, another one retries its jobs as soon as its heartbeat is
-missing. When a connection breaks while a job is taken or its end is recorded, the process itself retries it.
+job may be lost or run twice. When a process dies, another process retries its jobs as soon as heartbeats are
+missing. When a connection breaks while a job is taken or its end is recorded, the process itself retries the
+job.
 """
 
 from __future__ import annotations
@@ -37,15 +39,15 @@ from app.jobs import schedule
 from app.jobs.schedule import Job, Lane
 from app.storage import worker_registry
 
-UPKEEP_JOBS = 4  # of the upkeep lane, that a process runs side by side
-HEARTBEAT_SECONDS, STALLED_SECONDS = 10.0, 30.0  # of each lane; stalled: without a heartbeat
+UPKEEP_JOBS = 4  # jobs of the upkeep lane that a process runs side by side
+HEARTBEAT_SECONDS, STALLED_SECONDS = 10.0, 30.0  # for each lane; a stalled lane has sent no heartbeat
 MAX_RETRIES = 2  # of a job whose process died, and of a failed nightly job
 RETRY_SECONDS = 600
 KEEP_FAILED_HOURS = 24
-FALLBACK_SECONDS = 5.0  # between looks for jobs: a notification during a look is lost, and retries send none
-RESTART_SECONDS = 5.0  # after a lane lost the database
+FALLBACK_SECONDS = 5.0  # between queries for jobs: a notification during one is lost, and retries send none
+RESTART_SECONDS = 5.0  # after a lane has lost the database
 STOP_AGAIN_SECONDS = 1.0  # between requests to a lane to stop
-LOST_SECONDS = 15.0  # a job that is recorded as running here, but is not, is retried after once or twice this
+LOST_SECONDS = 15.0  # a job recorded as running here, but not running, is retried after one or two periods
 CONNECTIONS = 4  # besides one for the notifications of each lane
 
 log = structlog.get_logger(__name__)
@@ -53,7 +55,7 @@ log = structlog.get_logger(__name__)
 
 @contextmanager
 def running(app: Application) -> Iterator[Worker]:
-    """Take part in running the jobs during the block. At its end, running jobs finish first."""
+    """Take part in running the jobs during the block. At the end of the block, running jobs finish first."""
     worker = Worker(app)
     worker.start()
     try:
@@ -73,7 +75,7 @@ class Worker:
         self._lanes: dict[Lane, LaneWorker] = {}
         self._running_jobs: set[int | None] = set()
         self._tasks = {job.name: self._add(job) for job in schedule.JOBS}
-        # Without a lock: if the process that holds it died, no other could rescue its jobs.
+        # Without a lock: if the process that holds the lock died, no other process could rescue the jobs.
         self._tasks["rescue"] = self._add_periodic(self._rescue, "rescue", "* * * * *", Lane.UPKEEP)
         self._tasks["forget"] = self._add_periodic(self._forget, "forget", "7 * * * *", Lane.UPKEEP)
         self._running = self._loop.create_task(self._work())
@@ -85,12 +87,12 @@ class Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more jobs, and wait for those that are running."""
+        """Take no more jobs, and wait for the running jobs."""
         self._app.stopping.set()
         self._loop.call_soon_threadsafe(self._running.cancel)
         self._thread.join(STOP_AGAIN_SECONDS)
         while self._thread.is_alive():
-            # A cancellation is lost if what it interrupts ends in the same step of the event loop.
+            # A cancellation is lost if the awaited operation ends in the same step of the event loop.
             with suppress(RuntimeError):  # the loop was closed in the meantime
                 self._loop.call_soon_threadsafe(self._stop_lanes)
             self._thread.join(STOP_AGAIN_SECONDS)
@@ -101,9 +103,9 @@ class Worker:
             lane.stop()  # type: ignore[no-untyped-call]
 
     def defer(self, name: str, recruits: int = 0) -> None:
-        """Have a process run a job now, unless it is already waiting. May be called from any thread.
+        """Have a process run a job now, unless the job is already waiting. May be called from any thread.
 
-        `recruits`: the number of processes recruited for it so far, including this one.
+        `recruits` is the number of processes recruited for the job so far, including this one.
         """
         asyncio.run_coroutine_threadsafe(self._defer(name, recruits), self._loop)
 
@@ -139,7 +141,7 @@ class Worker:
         lock: str | None = None,
         retry: procrastinate.RetryStrategy | bool = False,
     ) -> Any:
-        """Add a task that runs at its scheduled times. At most one run of it waits at any time."""
+        """Add a task that runs at its scheduled times. At most one run is waiting at any time."""
         engine = self._engines[lane]
         task = engine.task(name=name, queue=lane.value, lock=lock, queueing_lock=name, retry=retry)(work)
         return engine.periodic(cron=cron)(task)
@@ -148,7 +150,7 @@ class Worker:
         """Defer a job. If this fails, the job still runs at its next time."""
         task = self._tasks[name]
         try:
-            # Asked first, because PostgreSQL would log an error for each duplicate.
+            # Check first, because PostgreSQL would log an error for each duplicate.
             if not await task.blueprint.job_manager.list_jobs_async(queueing_lock=name, status="todo"):
                 await task.defer_async(**({"recruits": recruits} if recruits else {}))
         except AlreadyEnqueued:
@@ -157,7 +159,7 @@ class Worker:
             log.warning("could not defer a job", job=name, error=str(error))
 
     async def _rescue(self, timestamp: int = 0) -> None:
-        """Retry the jobs of processes that died. Give up a job that may have killed them."""
+        """Retry the jobs of processes that died. Give up a job that may have killed its processes."""
         manager = self._engines[Lane.UPKEEP].job_manager
         for job in await manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_SECONDS):
             log.warning("a process died while it ran a job", job=job.task_name, attempts=job.attempts)
@@ -206,7 +208,7 @@ class Worker:
                 return
 
     async def _run_lane(self, lane: Lane) -> None:
-        """Run the jobs of a lane until the process stops. Restart if the database was unreachable."""
+        """Run the jobs of a lane until the process stops. Restart a lane that lost the database."""
         while not self._app.stopping.is_set():
             try:
                 self._lanes[lane] = LaneWorker(
@@ -233,7 +235,7 @@ class Worker:
     async def _note_running(
         self, work: Callable[[], Awaitable[Any]], context: JobContext, _lane: LaneWorker
     ) -> Any:
-        """Run a job and record its number meanwhile, because procrastinate does not report it."""
+        """Run a job, and record its number while it is running, because procrastinate does not report it."""
         self._running_jobs.add(context.job.id)
         try:
             return await work()
@@ -243,15 +245,15 @@ class Worker:
     async def _retry_lost_jobs(self) -> None:
         """Retry the jobs that are recorded as running in this process, but are not.
 
-        The answer to taking a job, or to recording its end, is lost if the connection breaks at that moment.
-        Such a job would block all later ones of its name, as the heartbeat of its process is not missing.
+        If the connection breaks while a job is taken or its end is recorded, the database's reply is lost.
+        Such a job would block all later jobs of its name, because the heartbeats of its process continue.
         """
         missing: set[int | None] = set()
         while not self._app.stopping.is_set():
             await asyncio.sleep(LOST_SECONDS)
             manager = self._engines[Lane.UPKEEP].job_manager
             try:
-                lanes = {lane.worker_id for lane in self._lanes.values()} - {None}  # None: it starts again
+                lanes = {lane.worker_id for lane in self._lanes.values()} - {None}  # None: restarting
                 recorded = await manager.list_jobs_async(status=Status.DOING.value)
                 lost = [
                     job for job in recorded if job.worker_id in lanes and job.id not in self._running_jobs
@@ -265,11 +267,11 @@ class Worker:
             except (ConnectorException, PostgresError) as error:
                 log.warning("could not look for lost jobs", error=str(error))
             except Exception:
-                log.exception("could not look for lost jobs")  # the lanes go on
+                log.exception("could not look for lost jobs")  # the lanes continue
 
 
 async def _retry(manager: JobManager, job: StoredJob) -> None:
-    """Let a job run once more, unless the same one is waiting already."""
+    """Let a job run once more, unless the same job is already waiting."""
     try:
         await manager.retry_job(job)
     except UniqueViolation:
@@ -286,7 +288,7 @@ def _suppress_rescued(job: str) -> Iterator[None]:
 
 
 def open_shell(app: Application, command: str) -> None:
-    """Run one command of procrastinate's shell, or read commands from the terminal if it is empty."""
+    """Run one command in procrastinate's shell. If `command` is empty, read commands from the terminal."""
 
     async def run() -> None:
         engine = procrastinate.App(connector=_connector(app.db.url))

@@ -2,5 +2,5 @@
 
 interpreter  garbage collection, thread switching and memory arenas
 sandbox      run a parser in a child process, with limits on CPU time and memory
-tracing      spans of OpenTelemetry
+tracing      OpenTelemetry spans
 """

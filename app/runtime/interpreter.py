@@ -1,6 +1,6 @@
-"""Interpreter settings: garbage collection, thread switching, memory arenas. Nothing else changes them.
+"""Change interpreter settings: garbage collection, thread switching, memory arenas. No other module does.
 
-They affect the whole process, so overlapping threads must not each save and restore them.
+The settings affect the whole process, so overlapping threads must not each save and restore them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
 
-COLLECT_AFTER = 500_000  # new objects, instead of 700: a shard that is planned has 300,000
+COLLECT_AFTER = 500_000  # new objects, instead of 700: planning a shard creates 300,000
 SWITCH_AFTER = 0.0005  # seconds, instead of 0.005
 ARENAS = 2
 _M_ARENA_MAX = -8  # from glibc's malloc.h
@@ -28,8 +28,8 @@ def tuned_for_throughput() -> Iterator[None]:
     """Collect garbage less often and switch threads sooner, for a block that sends thousands of mails.
 
     Sending creates hardly any cyclic garbage, but collecting after every 700 objects took 1/12 of the time.
-    Connections took as long again waiting for the interpreter during claims. Blocks may overlap: the first
-    one changes the settings, and the last one restores them.
+    Connections waited for the interpreter for just as long during claims. Blocks may overlap: the first one
+    changes the settings, and the last one restores them.
     """
     global _users, _saved
     with _lock:

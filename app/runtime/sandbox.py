@@ -1,8 +1,8 @@
 """Run a parser in a child process with limits on CPU time and memory.
 
-Used for untrusted input and for libraries that may take more than linear time. A child that exceeds a limit
-is killed, which does not affect others. This protects resources, not secrets: the child runs our own code,
-although without our environment variables.
+The sandbox is for untrusted input and for libraries that may take more than linear time. A child that exceeds
+a limit is killed, which does not affect other processes. This protects resources, not secrets: the child runs
+our own code, although without our environment variables.
 
 Children are started on demand and reused. A child exits when its parent does, because its pipe is closed.
 """
@@ -25,7 +25,7 @@ from typing import IO, Any, ParamSpec, TypeVar, cast
 
 from app.errors import ParsingTooExpensive
 
-CHILDREN = 2  # at most: a file that uses all its time delays half of the others
+CHILDREN = 2  # at most; a file that uses all of its time delays half of the other files
 SECONDS = 10  # of CPU time; a real feed of 2,000 entries takes 3
 MEGABYTES = 600
 WALL_SECONDS_PER_CPU_SECOND = 4  # the machine may be busy
@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 def run(function: Callable[Params, Result], /, *args: Params.args, **options: Params.kwargs) -> Result:
     """Call a module-level function in a child process. Return its result, or raise its exception.
 
-    Raise ParsingTooExpensive if it exceeds SECONDS or MEGABYTES, or if no child becomes free in time.
+    Raise ParsingTooExpensive if the call exceeds SECONDS or MEGABYTES, or if no child becomes free in time.
     """
     return _pool.run(function, args, options)  # type: ignore[no-any-return]
 
@@ -102,12 +102,12 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={"PYTHONPATH": os.pathsep.join(path or "." for path in sys.path), "PYTHONUTF8": "1"},
-            start_new_session=True,  # so that Ctrl-C in a terminal does not reach it
+            start_new_session=True,  # so that Ctrl-C in a terminal does not reach the child
         )
         self._calls = cast("IO[bytes]", self._process.stdin)
         self._answers = cast("IO[bytes]", self._process.stdout)
         try:
-            self._receive(START_SECONDS)  # the message that it is ready
+            self._receive(START_SECONDS)  # the message that the child is ready
         except BaseException:
             self.end()
             raise
@@ -116,7 +116,7 @@ class _Child:
         return self._process.poll() is None
 
     def ask(self, message: bytes) -> Any:
-        """Send a pickled call. Return (succeeded, result). Raise ParsingTooExpensive if none arrives."""
+        """Send a pickled call. Return (succeeded, result). Raise ParsingTooExpensive if no result arrives."""
         with suppress(BrokenPipeError):
             _write(self._calls, message)
         return pickle.loads(self._receive(SECONDS * WALL_SECONDS_PER_CPU_SECOND))  # noqa: S301  # our own code wrote it
@@ -159,7 +159,7 @@ _pool = _Pool()
 
 def main() -> None:
     """Answer calls from standard input until it ends."""
-    import resource  # not on Windows, where this is not called
+    import resource  # not available on Windows, where `main` is not called
 
     calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # so that output from a library is not mistaken for an answer

@@ -1,6 +1,6 @@
-"""Spans of OpenTelemetry, if PAPERBOY_OTEL_ENDPOINT is set. They need the `otel` extra.
+"""Record OpenTelemetry spans if PAPERBOY_OTEL_ENDPOINT is set. This needs the `otel` extra.
 
-Without a provider, the API of OpenTelemetry does nothing. It may also be missing.
+Without a provider, the OpenTelemetry API does nothing. The package may also be missing.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def configure(endpoint: str) -> Any:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise InvalidSettings(
-            "PAPERBOY_OTEL_ENDPOINT is set, but its packages are not installed: "
-            ".venv/bin/pip install -e '.[otel]'"
+            "PAPERBOY_OTEL_ENDPOINT is set, but the OpenTelemetry packages are not installed: "
+            "run .venv/bin/pip install -e '.[otel]'"
         ) from None
     provider = TracerProvider(resource=Resource.create({"service.name": NAME}))
-    # The exporter appends a path to an endpoint from the environment, but not to this one.
+    # The exporter appends a path to an endpoint from the environment, but not to this argument.
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=traces_url(endpoint))))
     trace.set_tracer_provider(provider)
     return provider
@@ -54,7 +54,8 @@ def traces_url(collector: str) -> str:
 def span(name: str, attributes: Mapping[str, int | str]) -> Iterator[Any]:
     """Run the block in a span, and yield the span, or None without OpenTelemetry.
 
-    Exceptions are marked, but not recorded, because their messages may contain addresses.
+    A span that raises an exception is marked as failed. Exceptions are not recorded, because their messages
+    may contain addresses.
     """
     if trace is None:
         yield None
@@ -77,7 +78,7 @@ def fail(current: Any, reason: str) -> None:
 
 
 def current_ids() -> dict[str, str]:
-    """Return the ids of the current trace and span, in hexadecimal digits, or nothing outside of a span."""
+    """Return the ids of the current trace and span, in hexadecimal digits; empty outside a span."""
     context = trace.get_current_span().get_span_context() if trace is not None else None
     if context is None or not context.is_valid:
         return {}
