@@ -172,9 +172,7 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
             fix = "make sure that `paperboy serve` or `paperboy worker` is running"
             yield warning(name, message, fix, remedy=poll)
         elif message := source_history.describe_silence(session, source, now):
-            fix = (
-                "look at its web page; if there are new papers, run `paperboy sources list` and report a bug"
-            )
+            fix = "look at its page; if there are new papers, run `paperboy sources list` and report a bug"
             yield warning(name, message, fix, urgent=True, remedy=poll)
         else:
             yield ok(name, f"was polled at {polled_at:%Y-%m-%d %H:%M} UTC" if polled_at else "not polled yet")
@@ -196,7 +194,7 @@ def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[F
             with db.read() as session:
                 status = ledger.warm_up_status(session, warm_up, now)
     if status and status.waiting:
-        fix = "nothing to do: the limit grows; if receivers know the domain already, set PAPERBOY_WARM_UP_START="
+        fix = "nothing to do: the limit grows; if receivers know the domain, set PAPERBOY_WARM_UP_START="
         yield warning("warm-up", status.describe(), fix)
     elif status:
         yield ok("warm-up", status.describe())
