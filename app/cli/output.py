@@ -152,7 +152,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
         )
     console.print(printed)
     if not printed.row_count:
-        err().print("There are none.")
+        err().print("There is nothing to list.")
 
 
 def escaped(text: str) -> str:

@@ -25,7 +25,7 @@ def send(
 ) -> None:
     """Compose the digests that are due, and send all waiting mails. Exit code 1 if a mail failed."""
     if everybody and not dry_run:
-        raise typer.BadParameter("--all works only with --dry-run: add --dry-run")
+        raise typer.BadParameter("--all works only with --dry-run")
     if dry_run:
         _print_due(everybody=everybody, as_json=as_json)
         return

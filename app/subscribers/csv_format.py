@@ -153,7 +153,7 @@ def survey(file: BinaryIO, name: str = "the file") -> Contents:
     rows = read_rows(file, name)
     _, columns = next(rows, (0, None))
     if columns is None:
-        raise InvalidInput(f"{name} has a line with column names, but no subscribers")
+        raise InvalidInput(f"{name} has no subscribers, only a line with the names of the columns")
     ignored = tuple(column for column in columns if column and column not in (*EXPORTED, EXTRA_CELLS))
     return Contents(1 + sum(1 for _ in rows), ignored)
 

@@ -429,7 +429,7 @@ def test_explain_a_sent_paper(run: Run, alice_is_due: None) -> None:
     ledger, numbers = output.split("The paper, now", 1)
     assert "In the ledger" in ledger
     assert "relevance" in numbers
-    assert "no candidate" not in output
+    assert "not a candidate" not in output
     assert "no digest" not in output
     assert "The relevance above" in output
     with time_machine.travel(clock.utcnow() + timedelta(days=40)):
@@ -445,7 +445,7 @@ def test_send_one_to_me_first(run: Run, alice_is_due: None, mail_server: MailSer
     assert [mail.recipient for mail in mail_server.messages] == ["me@example.org"]
     assert parse_output(run("deliveries", "--json")) == []
     mail_server.reply("rcpt", "550 5.7.1 No relaying", times=1)
-    assert "The relay did not accept it: 550" in run("subscribers", *mine, code=1).stderr
+    assert "The relay did not accept the mail: 550" in run("subscribers", *mine, code=1).stderr
     run("subscribers", "set", "alice@example.org", "--interest", "zebrafish", "--max-trending", "0")
     assert "There would be no digest: " in run("subscribers", *mine, code=1).stderr
 
@@ -924,7 +924,7 @@ def test_import_holds_the_first_digests(run: Run, tmp_path: Path, mail_server: M
     assert not imported("a", "--no-hold")
     would_get = run("send", "--dry-run", "--all").stdout
     assert re.search(r"a@example.org +Language Agents that Plan", would_get)
-    assert "needs --dry-run" in run("send", "--all", code=2).stderr
+    assert "only with --dry-run" in run("send", "--all", code=2).stderr
     assert imported("b")
     assert "subscribers were imported" in run("send").stderr
     assert mail_server.messages == []
@@ -943,7 +943,7 @@ def test_import_holds_the_first_digests(run: Run, tmp_path: Path, mail_server: M
 
 def test_resend_needs_a_delivery_or_an_edition(run: Run) -> None:
     for arguments in ((), ("1", "--edition", "2026-11-20")):
-        assert "a delivery, or an edition" in run("sending", "resend", *arguments, code=1).stderr
+        assert "a delivery or --edition" in run("sending", "resend", *arguments, code=1).stderr
     assert "again: 0" in run("sending", "resend", "--edition", "2026-11-20").stdout
 
 
@@ -956,7 +956,7 @@ def test_coming_edition_is_held(run: Run) -> None:
 
 
 def test_recording_an_arrival_needs_a_delivery_or_an_edition(run: Run) -> None:
-    assert "a delivery, or an edition" in run("sending", "arrived", code=1).stderr
+    assert "a delivery or --edition" in run("sending", "arrived", code=1).stderr
     assert "no delivery 7" in run("sending", "arrived", "7", code=1).stderr
     assert "0 mails recorded" in run("sending", "arrived", "--edition", "2026-11-20").stdout
 
@@ -1342,7 +1342,7 @@ def test_first_command_creates_the_database(
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new/paperboy.db")
     sources = parse_output(run("sources", "list", "--json"))
     assert [source["kind"] for source in sources] == ["huggingface", "arxiv_feed"]
-    assert "There are none." in run("deliveries").stderr
+    assert "There is nothing to list." in run("deliveries").stderr
     assert "is at revision" in run("migrate").stdout
     assert "is at revision none" in run("migrate", "--to", "base").stdout
     assert "There is no revision 4711" in run("migrate", "--to", "4711", code=1).stderr
@@ -1369,7 +1369,7 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert parse_output(run("deliveries", "--json"))[0]["state"] == "sent"
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/alone.db")
     restored = run("restore", str(file)).stdout
-    assert "Anyone who unsubscribed or was erased since the backup is active" in restored
+    assert "Anyone who unsubscribed or was erased after the backup is active" in restored
     assert "These webhooks are disabled: 1 (https://a.test)." in restored
 
 
@@ -1394,8 +1394,8 @@ def test_restore_into_another_folder(run: Run, monkeypatch: pytest.MonkeyPatch, 
     ("days", "line"),
     [
         (0, ""),
-        (1, "due since, of 1 edition: 2026-11-01  2\n"),
-        (90, "due since, of 90 editions: 2026-11-01 to 2027-01-29  180\n"),
+        (1, "due since then, 1 edition: 2026-11-01  2\n"),
+        (90, "due since then, 90 editions: 2026-11-01 to 2027-01-29  180\n"),
     ],
 )
 def test_restore_summarises_the_editions(days: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -1417,7 +1417,7 @@ def test_move(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     assert "this database was moved to" in run("sending", "status").stderr
     assert "digests are sent from there" in run("sending", "resume", code=1).stderr
     again = f"sqlite:///{tmp_path}/again.db"
-    assert "All sending is still paused there" in run("move", "--to", again).stdout
+    assert "All sending is still paused in the new database" in run("move", "--to", again).stdout
     assert "is resumed" in run("sending", "resume", "--force").stdout
     assert "must begin with sqlite:///" in run("move", "--to", "var/new.db", code=2).stderr
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", target)

@@ -99,7 +99,7 @@ def test_show_counts_digests(run: Run, app: Application, papers: list[int]) -> N
     shown = parse_output(run("papers", "show", "1", "--json"))
     assert shown["digests"] == {"pending": 1}
     assert [each["source"] for each in shown["listings"]] == ["Hugging Face Daily Papers"]
-    assert "digests with it: none" in run("papers", "show", "2").stdout
+    assert "digests with this paper: none" in run("papers", "show", "2").stdout
 
 
 @pytest.mark.parametrize(

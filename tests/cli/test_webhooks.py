@@ -22,7 +22,7 @@ def test_webhooks(app: Application, run: Run, monkeypatch: pytest.MonkeyPatch) -
         assert "Accepted: HTTP 204" in run("webhooks", "test", "1").stdout
         assert receiver.received[0].is_signed_by(secret)
         receiver.status = 403
-        assert "Not accepted: HTTP 403." in run("webhooks", "test", "1", code=1).stderr
+        assert "The event was not accepted: HTTP 403." in run("webhooks", "test", "1", code=1).stderr
     listed = run("webhooks", "list", "--json").stdout
     assert "whsec_" not in listed
     assert parse_output(run("webhooks", "list", "--json"))[0]["error"] == "HTTP 403."

@@ -42,7 +42,7 @@ def test_no_bounce_processing(app: Application, now: datetime) -> None:
     ("changed", "level", "text"),
     [
         ({}, Level.OK, "not verified"),
-        ({"smtp_host": "smtp.eu.mailgun.org"}, Level.WARNING, "without the signature of Mailgun"),
+        ({"smtp_host": "smtp.eu.mailgun.org"}, Level.WARNING, "without Mailgun's signature"),
         ({"smtp_host": "smtp.eu.mailgun.org", "mailgun_key": "x"}, Level.OK, "Mailgun"),
         ({"smtp_host": "email-smtp.eu-west-1.amazonaws.com"}, Level.WARNING, "Amazon SNS"),
     ],

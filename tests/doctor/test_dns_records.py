@@ -73,7 +73,7 @@ def test_useful_records_are_suggested(settings: Settings, name_server: NameServe
     assert "rua=mailto:postmaster@paperboy.io" in findings["dmarc"].fix
     assert "https://mta-sts.paperboy.io/" in findings["mta-sts"].fix
     assert "_smtp._tls.paperboy.io: v=TLSRPTv1" in findings["tls-rpt"].fix
-    assert "has no record; one makes servers send bounces" in findings["mta-sts"].message
+    assert "has no record; such a record makes servers send bounces" in findings["mta-sts"].message
     name_server.set("_dmarc.paperboy.io", "TXT", "v=DMARC1; p=none; rua=mailto:x@paperboy.io")
     name_server.set("_mta-sts.paperboy.io", "TXT", "v=STSv1; id=20261123")
     name_server.set("_smtp._tls.paperboy.io", "TXT", "v=TLSRPTv1; rua=mailto:x@paperboy.io")
@@ -253,14 +253,14 @@ def test_record_with_another_key(
         dkim_record(settings, number)[0], "TXT", dkim.load([f"x:{tmp_path}/other"])[0].record("x")[1]
     )
     finding = run_check(settings, name_server)[f"dkim {algorithm}1"]
-    assert (finding.level, "a different key" in finding.message) == (Level.ERROR, True)
+    assert (finding.level, "does not have our public key" in finding.message) == (Level.ERROR, True)
 
 
 @pytest.mark.parametrize(
     ("published", "level", "expected"),
     [
         ("v=DKIM1; k=rsa; p=", Level.ERROR, "revokes"),
-        ("v=DKIM1; k=rsa; p=!!!", Level.ERROR, "a different key"),
+        ("v=DKIM1; k=rsa; p=!!!", Level.ERROR, "does not have our public key"),
         ("v=DKIM1; k=rsa", Level.ERROR, "has no key"),
         ("{ours}; t=y:s", Level.WARNING, "testing"),
     ],

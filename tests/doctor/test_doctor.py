@@ -319,6 +319,6 @@ def test_missing_or_corrupt_model(app: Application, now: datetime) -> None:
     torn, instead = (
         each for each in service_state.check(app.db, model_store.ModelStore(), now) if each.check == "model"
     )
-    assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model train` to train a new one")
-    assert "model 1 of 2026-11-20 09:30 UTC is not used: The stored bytes" in torn.message
+    assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model train` to train a new model")
+    assert "model 1 from 2026-11-20 09:30 UTC is not used: The stored bytes" in torn.message
     assert (instead.level, "bundled" in instead.message) == (Level.WARNING, True)

@@ -269,8 +269,8 @@ def add_signature(
 @pytest.mark.parametrize(
     ("sender", "expected"),
     [
-        ("bounce+aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@paperboy.test", "not signed by us"),
-        ("", "not signed by us"),
+        ("bounce+aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@paperboy.test", "we did not sign"),
+        ("", "we did not sign"),
         ("{ours}@elsewhere.example", "not on paperboy.test"),
     ],
 )

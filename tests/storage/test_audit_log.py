@@ -26,7 +26,7 @@ def test_every_action_has_words() -> None:
 
 def test_action_without_words_is_refused(app: Application) -> None:
     """So the test of whatever makes such a change fails. Old entries keep the name."""
-    with app.db.write() as session, pytest.raises(ValueError, match="no words"):
+    with app.db.write() as session, pytest.raises(ValueError, match="no description"):
         audit_log.record(session, "cli", "paper.burn", 1, NOW)
     assert audit_log.describe("paper.burn") == "paper.burn"
     assert audit_log.describe("edition.confirm_uncertain") == "recorded uncertain mails as sent"

@@ -95,7 +95,7 @@ def test_operators_see_workers_and_jobs(
         with app.db.write() as session:
             session.execute(text(FAIL))
     findings = {each.check: each for each in service_state.check(app.db, model_store.ModelStore(), now)}
-    assert findings["workers"].message == "1 process runs jobs"
+    assert findings["workers"].message == "1 process is running jobs"
     assert findings["worker mail2:2:b"].level is Level.WARNING
     assert ("failed prune" in findings, "waiting plan" in findings) == (on_postgresql, on_postgresql)
 
