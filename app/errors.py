@@ -78,7 +78,7 @@ class PreconditionFailed(PaperboyError):
 
 
 class LinkError(PaperboyError):
-    """This link grants nothing."""
+    """This link does not work."""
 
 
 class LinkForged(LinkError):

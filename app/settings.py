@@ -367,7 +367,7 @@ def _has_a_login(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSetting:
-    """A setting in effect. The value of a secret is HIDDEN if it is set."""
+    """A setting in effect. The value of a secret is HIDDEN if the secret is set."""
 
     name: str  # of the environment variable
     value: Any

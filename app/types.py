@@ -316,7 +316,7 @@ class UpdateKind(StrEnum):
     """A change to a paper that a subscriber was sent or liked."""
 
     WITHDRAWN = "withdrawn"
-    CODE = "code"  # it has code now
+    CODE = "code"  # the paper has code now
 
 
 class PaperUpdate(NamedTuple):

@@ -1,7 +1,7 @@
 """Send events to the URLs that operators registered, signed as specified by Standard Webhooks.
 
-The events are rows of the outbox (`storage.webhook_endpoints`). Each is sent at least once, with the same id
-in all attempts. See https://www.standardwebhooks.com.
+The events are rows of the outbox (`storage.webhook_endpoints`). Each event is sent at least once, with the
+same id in all attempts. See https://www.standardwebhooks.com.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ async def _attempt(
         reply = await client.deliver(endpoint.url, body, headers)
     except SourceError as error:
         return WebhookAttempt(error=str(error))
-    except Exception as error:  # the events of other endpoints must not wait for this one
+    except Exception as error:  # the events of other endpoints must not wait for this endpoint
         log.exception("sending an event failed", endpoint=endpoint.id)
         return WebhookAttempt(error=f"{type(error).__name__}: {error}")
     if 200 <= reply.status < 300:

@@ -119,7 +119,7 @@ def demo_command(
     port: Annotated[int, typer.Option(help="The web app's port. If it is in use, another is chosen.")] = 8000,
 ) -> None:
     """Run the whole service on a sample of real papers, without network access."""
-    from app.cli import demo  # other commands do not need to load its mail server
+    from app.cli import demo  # other commands do not need its mail server
 
     raise typer.Exit(demo.run(once=once, live=live, port=port))
 

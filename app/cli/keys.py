@@ -86,7 +86,7 @@ def rotate(
         int, typer.Option(help="The hours for which the old key still works.", min=0)
     ] = api_keys.OVERLAP // HOUR,
 ) -> None:
-    """Replace an API key with a new key with the same name and scopes. The new key is shown once."""
+    """Replace an API key with one that has the same name and scopes. The new key is shown once."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         key_id = api_keys.active(session, name, now).id or 0

@@ -182,7 +182,7 @@ def edit_source(
 
 @sources.command("remove")
 def remove_source(name: SourceName) -> None:
-    """Remove a source. Its papers and their votes remain, and are its own again if you add it again."""
+    """Remove a source. Its papers and votes remain, and belong to the source again if you add it again."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         source = source_registry.find(session, name)

@@ -106,7 +106,7 @@ def pause(
         date | None, output.day_option("--until", "The day, in UTC, on which digests resume.")
     ] = None,
 ) -> None:
-    """Pause a subscriber's digests, until a day or until they resume."""
+    """Pause a subscriber's digests, until a day or until the subscriber resumes them."""
     now = clock.utcnow()
     end = datetime.combine(until, time(), UTC) if until else None
     with output.open_application(needs_secret=False) as app, app.db.write() as session:

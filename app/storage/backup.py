@@ -74,7 +74,7 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
     if target.exists():
         raise InvalidInput(f"{target} already exists: name another file")
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for abandoned in target.parent.glob(".paperboy-*.zip.*.partial"):  # its process was killed
+    for abandoned in target.parent.glob(".paperboy-*.zip.*.partial"):  # left by a killed process
         with suppress(FileNotFoundError):
             if now.timestamp() - abandoned.stat().st_mtime > ABANDONED_SECONDS:
                 abandoned.unlink()

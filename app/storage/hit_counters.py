@@ -63,6 +63,6 @@ def _count(dialect: str) -> Executable:
 
 
 def prune(session: Session, now: datetime) -> int:
-    """Delete the counters whose windows have ended. Return how many were deleted."""
+    """Delete the counters whose windows have ended, and return their number."""
     expired = delete(RateLimit).where(col(RateLimit.expires_at) <= now)
     return int(session.execute(expired).rowcount)  # type: ignore[attr-defined]

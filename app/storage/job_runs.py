@@ -44,7 +44,7 @@ class JobRunRecorder:
             self.counts[name] += count
 
     def reject(self, rejections: Iterable[Rejection]) -> None:
-        """Store rejected rows, up to MAX_LISTED. They are not counted here: use `add`."""
+        """Store rejected rows, up to MAX_LISTED. To count them, use `add`."""
         left = MAX_LISTED - len(self.rejections)
         self.rejections += [asdict(rejection) for rejection in islice(rejections, left)]
 

@@ -145,7 +145,7 @@ class Paper(Row, table=True):
     __table_args__ = (
         _partial_index("ix_paper_withdrawn_at", "withdrawn_at IS NOT NULL", "withdrawn_at"),
         _partial_index("ix_paper_code_found_at", "code_found_at IS NOT NULL", "code_found_at"),
-        # A paper with an arXiv id is merged only with rows that have none. These are few.
+        # A paper with an arXiv id is merged only with rows that have none, which are few.
         _partial_index("ix_paper_title_key_without_id", "arxiv_id IS NULL", "title_key"),
         _partial_index("ix_paper_title_end_without_id", "arxiv_id IS NULL", "title_end"),
     )
@@ -266,7 +266,7 @@ class Merge(Row, table=True):
     reason: str
     before: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # the survivor's earlier fields
     at: datetime = Field(sa_type=UtcDateTime)
-    undone_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # if set, never merge these again
+    undone_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # if set, never merge them again
 
 
 class TrainedModel(Row, table=True):

@@ -63,7 +63,7 @@ def migrate(url: str, revision: str = "head") -> None:
 
 
 def revisions(db: Database) -> tuple[str | None, str]:
-    """Return the current revision of the database and the newest one of this release."""
+    """Return the current revision of the database and the newest revision of this release."""
     with db.engine.connect() as connection:
         is_migrated = inspect(connection).has_table("alembic_version")
         current = connection.scalar(text("SELECT version_num FROM alembic_version")) if is_migrated else None

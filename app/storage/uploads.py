@@ -40,7 +40,7 @@ def store(directory: Path, content: BinaryIO, owner: str, now: datetime) -> str:
 
 
 def find(directory: Path, name: str, owner: str, now: datetime) -> Path:
-    """Return the path of a file. Raise NotFound if it was deleted, or has another owner."""
+    """Return the path of a file. Raise NotFound if the file was deleted or has another owner."""
     path = _path(directory, name, owner)
     if not path.is_file() or _is_expired(path, now):
         raise NotFound(GONE)

@@ -68,9 +68,9 @@ def find_conflicts(
     states: Mapping[str, SubscriberState],
     earlier: MutableMapping[str, SubscriberState] | None = None,
 ) -> list[Outcome]:
-    """Return an error for each address that is suppressed, registered in `states` or a repetition, else None.
+    """Return an error for each address that is suppressed, registered in `states` or repeated, else None.
 
-    `earlier` contains the states of the addresses that occur earlier in the file. Add those of this batch.
+    `earlier` contains the states of the addresses that occur earlier in the file. Add this batch to it.
     """
     suppressed = suppression.reasons_for(session, {new.email for new in batch})
     earlier = {} if earlier is None else earlier

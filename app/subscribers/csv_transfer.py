@@ -53,7 +53,7 @@ class ImportReport:
     added: int = 0
     rejected: int = 0
     registered: int = 0  # rejected rows whose address is registered or suppressed
-    rejections: list[SkippedRow] = field(default_factory=list)  # the first ones
+    rejections: list[SkippedRow] = field(default_factory=list)  # the first skipped rows
     first: list[ImportedSubscriber] = field(default_factory=list)  # the first valid rows
     ignored_columns: tuple[str, ...] = ()
 

@@ -189,7 +189,7 @@ def _public_key(paper: PrivatePaper) -> str:
 def ignore_author(session: Session, subscriber_id: int, author: str) -> None:
     """Stop using an author of liked papers in the subscriber's profile.
 
-    Raise InvalidInput if the subscriber already ignores MAX_IGNORED_AUTHORS others.
+    Raise InvalidInput if the subscriber already ignores MAX_IGNORED_AUTHORS other authors.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)

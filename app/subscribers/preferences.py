@@ -121,7 +121,7 @@ def check(
 
 
 def deduplicate(interests: Iterable[Interest]) -> tuple[Interest, ...]:
-    """Return normalised interests; if several have the same text, only the first of them."""
+    """Return normalised interests. Of several interests with the same text, keep only the first."""
     unique: dict[str, Interest] = {}
     for interest in interests:
         text = query_language.normalise(interest.text)

@@ -158,7 +158,7 @@ def enqueue_requested_mail(
     *,
     lifetime: timedelta = timedelta(days=1),
 ) -> int | None:
-    """Enqueue a requested mail. Return None if one of the same kind was enqueued less than an hour ago."""
+    """Enqueue a requested mail. Return None if such a mail was enqueued less than an hour ago."""
     if was_mailed_recently(session, subscriber, kind, now):
         return None
     # The suffix distinguishes this mail from one in the same second whose links have been replaced.

@@ -213,7 +213,7 @@ def confirm(
     if choices is None:
         raise Conflict("This sign-up is no longer valid. You are welcome to sign up again.")
     store_preferences(session, subscriber, choices.preferences)
-    # A former subscriber may have reached the limit on papers. Their sign-up is confirmed without new ones.
+    # A former subscriber may have reached the limit on papers. Their sign-up is confirmed without new papers.
     with suppress(InvalidInput):
         feedback.like(session, subscriber_id, choices.liked, now)
     activate(session, subscriber, ip, now)
