@@ -314,7 +314,7 @@ def test_restore_refuses(
             if name == "manifest.json":
                 content = content.replace(manifest.revision.encode(), newer.revision.encode())
             target.writestr(name, content)
-    with pytest.raises(InvalidInput, match="newer than this one"):
+    with pytest.raises(InvalidInput, match="newer than this release"):
         backup.read_manifest(damaged)
 
 

@@ -98,7 +98,7 @@ def edit_paper(
     abstract: Annotated[str | None, typer.Option()] = None,
     tldr: Annotated[str | None, typer.Option(help="The summary in one sentence.")] = None,
     author: Annotated[
-        list[str] | None, typer.Option(help="An author. Repeat the option for more: they replace all.")
+        list[str] | None, typer.Option(help="An author (repeatable). Replaces all authors.")
     ] = None,
     published_on: Annotated[str | None, typer.Option(help="The day, such as 2026-11-20.")] = None,
     url: Annotated[str | None, typer.Option(help="The page with the abstract.")] = None,

@@ -37,7 +37,7 @@ SubscriberName = Annotated[str, typer.Argument(help="The subscriber's address or
 def set_preferences(
     subscriber: SubscriberName,
     interest: Annotated[
-        list[str] | None, typer.Option(help="An interest. Repeat the option for more: they replace all.")
+        list[str] | None, typer.Option(help="An interest (repeatable). Replaces all current interests.")
     ] = None,
     cadence: Annotated[Cadence | None, typer.Option(help="How often digests are sent.")] = None,
     weekday: Annotated[
@@ -53,7 +53,7 @@ def set_preferences(
     max_trending: output.MaxTrending = None,
     paper_updates: PaperUpdates = None,
     mute: Annotated[
-        list[str] | None, typer.Option(help="A muted query. Repeat the option for more: they replace all.")
+        list[str] | None, typer.Option(help="A muted query (repeatable). Replaces all muted queries.")
     ] = None,
     email: NewAddress = None,
     email_confirmed: IsConfirmed = False,

@@ -91,7 +91,7 @@ def _print_report(report: subscribers.ImportReport, paused_scope: str | None) ->
         output.out().print(f"{report.rejected - len(report.rejections)} more skipped rows are not listed.")
     if not report.is_complete:
         output.err().print(
-            f"Stopped after {report.rows} of {count_of(report.total, 'row')}. To continue, import it again.",
+            f"Stopped after {report.rows} of {count_of(report.total, 'row')}. Repeat the import to continue.",
             soft_wrap=True,
         )
     if report.ignored_columns:

@@ -123,7 +123,9 @@ def read_manifest(source: Path) -> Manifest:
     except DAMAGED as error:
         raise InvalidInput(f"{source} is not a complete backup: {error}") from None
     if manifest.format != FORMAT or manifest.revision not in schema.known_revisions():
-        raise InvalidInput(f"{source} was made by release {manifest.release}, which is newer than this one")
+        raise InvalidInput(
+            f"{source} was made by release {manifest.release}, which is newer than this release"
+        )
     return manifest
 
 

@@ -287,7 +287,7 @@ def invite(session: Session, email: str, preferences: Preferences, now: datetime
     record_event(session, "signed_up", subscriber, now)
     if send_link(session, subscriber.email, "", now) is None:
         raise Conflict(
-            f"No confirmation was sent: the owner of {email} has declined one, or has been sent too many."
+            f"No confirmation was sent: the owner of {email} declined a sign-up, or too many were requested."
         )
     return subscriber.id or 0
 
