@@ -257,5 +257,5 @@ def test_other_providers_need_no_signature(post: Post) -> None:
     "wrong", [{"sns_topics": "bounces"}, {"sendgrid_key": "abc"}, {"sendgrid_key": "bm8ga2V5"}]
 )
 def test_unusable_keys_are_refused_at_start(wrong: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="must be (the|comma)"):
+    with pytest.raises(ValueError, match=r"must be (the|comma)"):
         Settings(**wrong)  # type: ignore[arg-type]
