@@ -120,8 +120,8 @@ class InterestMatcher:
 
         Papers are matched with both. Raise InvalidInterest if the interest cannot be parsed.
         """
-        if (known := self._read_as.get(text)) is not None:
-            return known
+        if (cached := self._read_as.get(text)) is not None:
+            return cached
         query, self._read_as[text] = query_language.parse(text), ""
         if self._interest_reader.has_unknown_words(text):
             read = self._interest_reader.read(text, self._index.missing_words(query))
