@@ -85,7 +85,7 @@ def _poll(name: str | None, *, quiet: bool) -> dict[str, Any]:
 
 
 def _request_poll(app: Application, name: str | None) -> int | None:
-    """Record that an operator polls a source, and return the source's id, or None without a name."""
+    """Record an operator's request to poll a source. Return its id, or None if no name is given."""
     if name is None:
         return None
     now = clock.utcnow()

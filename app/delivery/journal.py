@@ -96,7 +96,10 @@ class Journal:
             raise _unwritable(self._path, error) from error
 
     def begin(self, delivery_id: int, at: float, message_id: str, subject: str) -> None:
-        """Write that the body is about to be sent. Do not send it on JournalError: its result may not fit."""
+        """Write that the body is about to be sent, and reserve space in the file for the result.
+
+        If this raises JournalError, do not send the body, because its result could not be recorded.
+        """
         line = _line(f"B\t{delivery_id}\t{at:.3f}\t{message_id}\t{subject}")
         self._append(delivery_id, line, len(self.in_flight) + 1)
         self.in_flight.add(delivery_id)

@@ -63,7 +63,7 @@ class WarmUpStatus:
         return sum(use.waiting for use in self.receivers)
 
     def describe(self) -> str:
-        """Describe the warm-up in one sentence, for operators."""
+        """Describe the warm-up in one sentence, for operators, without a capital and a period."""
         if self.day < self.start:
             return f"it begins on {self.start}; until then, there is no limit"
         if self.limit is None:
@@ -73,4 +73,5 @@ class WarmUpStatus:
         mails = "1 mail is waiting" if self.waiting == 1 else f"{self.waiting} mails are waiting"
         waiting = f"{mails} until tomorrow: {named}" if full else "no mail is waiting"
         ends = f"there is no limit from {self.unlimited_from} on"
-        return f"each receiver gets at most {self.limit} mails today, and {ends}; {waiting}"
+        limit = f"each receiver gets at most {self.limit} mails today"
+        return f"it began on {self.start}; {limit}, and {ends}; {waiting}"

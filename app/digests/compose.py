@@ -88,7 +88,7 @@ def _trending_reason(selected: SelectedPaper, pool: CandidatePool) -> CardReason
 
 
 def _item_for(ranked: Ranked, selected: SelectedPaper) -> DigestItem:
-    """Return the card of a paper under an interest, which subscribers share unless it names their likes."""
+    """Return a paper's card under an interest. Subscribers share the card unless it names their likes."""
     paper, text = selected.paper, selected.interest.text
     if paper.id in ranked.profile:
         return _item(paper, ranked.pool, ranked.reason(text, paper.id))

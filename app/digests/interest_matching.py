@@ -150,7 +150,7 @@ class InterestMatcher:
         )
 
     def _best_shorter_interest(self, text: str) -> str:
-        """Return the part of an interest that matches papers and has the most, then the rarest words."""
+        """Return the part of an interest that matches papers and has the most words; on ties, rarer ones."""
         parts = suggestions.shorter_interests(text)
         self.match(map(Interest, parts))
         matching_parts = [part for part in parts if self.papers_above_floor(part)]

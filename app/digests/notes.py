@@ -21,7 +21,7 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
 
 
 def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
-    """Return why there is no digest: the number of papers left, words that no paper contains, the calendar.
+    """Return why there is no digest: the papers considered, words that no paper contains, the calendar.
 
     `considered` is the number of recently listed, unsent papers. Many of them are the same every day.
     """

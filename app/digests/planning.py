@@ -211,7 +211,7 @@ def digest_requests(
 
 
 def newest_due(subscriber: Subscriber | DueSubscriber, by: datetime) -> datetime:
-    """Return the latest time up to `by` at which a subscriber was due; if none, the next due time."""
+    """Return the latest time up to `by` at which a subscriber was due, or else the next due time."""
     cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
     return _due_times(*cadence, subscriber.next_due_at or by, by)[1]
 

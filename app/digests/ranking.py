@@ -195,7 +195,7 @@ class CandidatePool:
 
     @cached_property
     def _vector_rows(self) -> Matrix:
-        """The vectors, by column; zero where there is none."""
+        """The papers' vectors, by column. A paper without a vector has zeros."""
         size = len(next(iter(self.vectors.values()), ()))
         rows = np.zeros((len(self.matches.ids), size), np.float32)
         for number, vector in self.vectors.items():

@@ -100,7 +100,7 @@ def _best_columns(ranked: Ranked) -> dict[str, int]:
 
 
 def _select_columns(all_ranked: Sequence[Ranked]) -> list[tuple[list[int], list[int]]]:
-    """Return, for each subscriber, the selected places in `ranked.columns`, and those selected first."""
+    """Return each subscriber's places in `ranked.columns`: all selected ones, and those considered first."""
     considered = [_places_to_consider(ranked) for ranked in all_ranked]
     shape = len(all_ranked), max(len(places) for places, *_ in considered)
     columns, scores = np.zeros(shape, np.intp), np.zeros(shape)
@@ -125,7 +125,7 @@ def _select_columns(all_ranked: Sequence[Ranked]) -> list[tuple[list[int], list[
 def _places_to_consider(ranked: Ranked) -> tuple[list[int], int, int]:
     """Return places in `ranked.columns`: of pinned papers, then each interest's best paper, then others.
 
-    The numbers are the positions at which the pinned papers and the best papers end.
+    Also return the positions at which the pinned papers and the best papers end.
     """
     bonuses = ranked.pool.bonuses
     pinned = np.flatnonzero(bonuses[ranked.columns]).tolist() if ranked.pool.pinned else []
@@ -170,7 +170,7 @@ def _selections(
 ) -> list[Selection]:
     """Return each subscriber's selected places as papers, each listed under the interest that it fits best.
 
-    `picks` contains each subscriber's selected places in `ranked.columns`, and those selected first.
+    `picks` is the result of `_select_columns`.
     """
     all_columns = [ranked.columns[places] for ranked, (places, _) in zip(all_ranked, picks, strict=True)]
     all_interests = [

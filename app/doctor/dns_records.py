@@ -157,7 +157,7 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
 
 
 def _decode_public_key(published: str) -> bytes:
-    """Decode a `p=` tag. RSA keys may have two encodings; return SubjectPublicKeyInfo for both."""
+    """Decode a `p=` tag. RSA keys come in either of two encodings; return both as SubjectPublicKeyInfo."""
     try:
         raw = base64.b64decode(published, validate=True)
     except ValueError:

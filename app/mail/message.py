@@ -183,5 +183,5 @@ def address(text: str) -> str:
             raise DeliveryError("the address has an invalid domain", permanent=True) from None
     address = f"{local}@{domain}"
     if not _ADDRESS.fullmatch(address) or len(address.encode()) > 320:
-        raise DeliveryError("mail cannot be sent to this address", permanent=True)
+        raise DeliveryError("the address is malformed or longer than 320 bytes", permanent=True)
     return address

@@ -17,7 +17,7 @@ typed_organizations PURE: organisations that subscribers type as plain words
 highlights       PURE: the matching words, as the paper spells them
 matching         PURE: interests × papers → relevance, and the facts for its reason
 query_examples   PURE: the archive's papers that show what an interest means
-cut_offs         PURE: agreement → relevance; the agreement from which an interest's papers are sent
+cut_offs         PURE: agreement → relevance; the agreement that an interest's papers need
 user_profile     PURE: likes and dislikes → relevance (Rocchio relevance feedback)
 reasons          PURE: the texts on cards that say why a paper is shown
 trending         PURE: votes over time → a score

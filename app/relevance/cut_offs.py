@@ -1,11 +1,11 @@
-"""PURE. Convert agreement (see `scoring`) to relevance, by the cut-off from which papers are sent.
+"""PURE. Convert agreement (see `scoring`) to relevance, by the cut-off that a paper must reach to be sent.
 
-Interests differ in how many papers are about them, so each has its own cut-off: the z from which papers are
-sent. In a sample of the archive, as many papers reach it as are probably about the interest. That number is
-the geometric mean of three counts: the papers with a high z, those that contain all words of the interest,
-and those that use all of them prominently. The cut-off lies between the z that this many papers reach and
-FLOOR_Z. Relevance rises with the distance of z from the cut-off in the same way for all interests, and is
-FLOOR at the cut-off.
+Interests differ in how many papers are about them, so each has its own cut-off: the z that a paper
+needs to be sent. In a sample of the archive, as many papers reach it as are probably about the interest. That
+number is the geometric mean of three counts: the papers with a high z, those that contain all words of the
+interest, and those that use all of them prominently. The cut-off lies between the z that this many papers
+reach and FLOOR_Z. Relevance rises with the distance of z from the cut-off in the same way for all interests,
+and is FLOOR at the cut-off.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def evidence_from(agreement: Matrix, cut_offs: Matrix) -> Matrix:
 
 
 def estimate_cut_offs(agreement: Matrix, all_words: Matrix, prominent: Matrix) -> Matrix:
-    """Return the z from which papers are sent. The arrays are interests × papers of the sample."""
+    """Return each interest's cut-off. The arrays are interests × papers of the sample."""
     size = agreement.shape[1]
     counts = np.stack([mask.sum(1) for mask in (agreement >= FLOOR_Z, all_words, prominent)])
     expected = np.exp(np.log(counts + MIN_COUNT * size).mean(0))

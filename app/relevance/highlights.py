@@ -133,7 +133,7 @@ class PaperText:
         return highlights
 
     def marks(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> tuple[Spans, Spans, Set[str]]:
-        """Return the spans to mark in the title, those in the abstract for other terms, and the marked terms.
+        """Return the spans to mark in the title, spans in the abstract for other terms, and the marked terms.
 
         Mark each term once per text, next to as many other terms as possible.
         """
@@ -210,7 +210,10 @@ class PaperText:
         return {*implied} - {word.stem for word in words if not _is_form(word, text, typed)}
 
     def _fields_with_forms(self, terms: Set[str], typed: Typed) -> list[Field]:
-        """Return the folded fields with stop words of `terms`, but no words that only share a typed stem."""
+        """Return the folded fields with stop words of `terms`.
+
+        Leave out words that only share the stem of a typed word.
+        """
         little, fields = terms - {*without_stopwords(terms)}, list[Field]()
         for (name, text, tokens, _), folded in zip(self.fields, self._folded_fields, strict=True):
             own, index = folded.tokens, folded.positions or {}
@@ -325,7 +328,7 @@ def _padded(words: Sequence[str]) -> str:
 
 
 def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[list[Token]]:
-    """Return runs of terms that together contain each term of the field, heaviest first, then in order."""
+    """Return runs of terms that together contain each term of the field, heaviest first, then by position."""
     runs = _runs(field, terms)
     if len(runs) < 2:
         return runs

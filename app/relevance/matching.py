@@ -8,7 +8,7 @@ in this direction: the number of standard deviations by which it is closer than 
 This makes interests comparable and finds papers that use other words. P is damped if the examples contain few
 of the interest's words.
 
-`scoring` combines B and P into the agreement. `cut_offs` defines the agreement from which papers are sent.
+`scoring` combines B and P into the agreement. `cut_offs` defines the agreement that a paper needs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MatchDetails:
     in_title: bool  # the paper's title contains all of them
     from_organization: bool  # the interest is the name of the paper's organisation
     agreement: float  # z
-    cut_off: float  # the z from which papers are sent
+    cut_off: float  # the z that a paper needs to be sent
     # In 0…1, with the minimum for an organisation, a phrase or a filter; 0 if rejected.
     relevance: float
     rejection_reason: str  # why a filter or an exclusion rejects the paper, or ""
@@ -268,7 +268,8 @@ class MatchIndex:
         """Return which words of an interest a paper contains, and which it lacks, as typed.
 
         A paper that lacks a term with a short form may contain some of its words. A word such as "use" is a
-        stop word in "using", but not in "tool use". Such a word must stand beside another of the interest.
+        stop word in "using", but not in "tool use". Such a word must stand beside another
+        word of the interest.
         """
         words = self._query_words(query)
         typed = words.typed

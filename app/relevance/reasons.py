@@ -28,7 +28,7 @@ def interest_reason(
 ) -> tuple[str, str]:
     """Return why a paper matches an interest: highlights, close words, and the filters it passed.
 
-    The second reason is for a card on which all highlights but the `unmarked` ones are marked.
+    Return two reasons: the full one, and one for a card that marks all highlights except those in `unmarked`.
     If the paper lacks some words of the interest, name them and, unless `close_words` is None, the related
     words of the paper.
     """

@@ -47,7 +47,7 @@ class InterestHint:
     topics_are_near: bool = False  # the topics share a word with the interest; if not, they are the commonest
 
     def __bool__(self) -> bool:
-        """Return True if there is anything to tell."""
+        """Return True if the hint has any content."""
         return bool(self.did_you_mean or self.missing_words or self.is_foreign or self.shorter or self.topics)
 
 
@@ -167,11 +167,11 @@ class TopicIndex:
         return [*itertools.islice(near, MAX_TOPICS)]
 
     def commonest(self) -> list[str]:
-        """Return the topics with most papers."""
+        """Return the topics with the most papers."""
         return [spelling for _, spelling in self._topics[:MAX_TOPICS]]
 
     def varied(self, titles: Iterable[str]) -> list[str]:
-        """Return topics that share no word: those of `titles` first, then the others with most papers."""
+        """Return topics that share no word: topics of `titles` first, then those with the most papers."""
         runs = {stems for title in titles for stems, _ in _title_runs(title)}
         chosen, words = list[str](), set[str]()
         for stems, spelling in sorted(self._topics, key=lambda topic: topic[0] not in runs):

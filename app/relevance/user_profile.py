@@ -7,10 +7,11 @@ terms and pairs (BM25 impacts, unit rows, minus the archive's mean) and one in t
 - Likes: the closeness to their centroid. Most people like several subjects, so a paper that is much closer
   to some likes than to others gains the difference between the soft maximum and the mean of its closeness
   to each. The sum counts less if few papers were liked.
-- Authors of liked papers are scored separately. A name counts by its share of the likes on the same subject,
-  and less if several people probably have it.
-- Dislikes: each counts as much against the papers close to it as a single like counts in favour, but only as
-  far as a paper is closer to it than to the nearest like. So a dislike does not lower all liked subjects.
+- Authors of liked papers are scored separately. A name is weighted by its share of the likes on the same
+  subject, and counts less if several people probably share it.
+- Dislikes: each counts as much against the papers close to it as a single like counts in favour, but only to
+  the extent that a paper is closer to it than to the nearest like (times LIKES_AGAINST_DISLIKE). So a dislike
+  does not lower the scores of whole subjects that the subscriber likes.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ class Candidates:
     def _closeness(self, term_products: Matrix, vectors: Matrix) -> Matrix:
         """Return directions × candidates: the weighted sum of the z-scores by terms and in the LSA space.
 
-        `term_products` are those of each direction with the candidates and the sample; `vectors` are unit
-        rows.
+        `term_products` are the products of each direction with the candidates and the sample. `vectors` are
+        unit rows.
         """
         own, sample = np.split(term_products - self._mean_products, [len(self.texts)], axis=1)
         deviation = np.maximum(sample.std(1, keepdims=True), 1e-6)
@@ -177,7 +178,7 @@ class Candidates:
         """Return the weight of a name as evidence, in 0…1: about 1 if only one person is likely to have it.
 
         The expected number of namesakes among n authors, if first and last names are independent, is n times
-        the share of the first name times that of the last name, both without the author.
+        the share of the first name times that of the last name, both counted without the author.
         """
         words = name.split(" ")
         first = f"{words[0]}. " if len(words[0]) == 1 else f"{words[0]} "
@@ -212,7 +213,7 @@ class UserProfile:
 
     @cached_property
     def _author_shares(self) -> dict[str, float]:
-        """Return, by normalised name, the share of the liked papers on the same subjects by that author."""
+        """Return each liked author's share of the liked papers on the same subjects, by normalised name."""
         shares = defaultdict[str, float](float)
         if self.liked:
             vectors = np.array([paper.lsa for paper in self.candidates.rated_papers(self.liked)])

@@ -184,7 +184,7 @@ class VectorSpace:
 
     @cached_property
     def prominent_idf(self) -> sparse.csr_matrix:
-        """Return terms × sample: the idf of each stem that a paper of the sample uses prominently."""
+        """Return a matrix, terms × sample: the idf of each stem that a sample paper uses prominently."""
         impacts = self._sample_impacts.copy()
         idf = np.repeat(self.terms.idf, np.diff(impacts.indptr))
         is_pair = np.repeat(self.terms.is_pair, np.diff(impacts.indptr))
@@ -195,7 +195,7 @@ class VectorSpace:
 
     @cached_property
     def sample_terms(self) -> sparse.csr_matrix:
-        """Return terms × sample: 1 for each stem and pair that a paper of the sample contains."""
+        """Return a matrix, terms × sample: 1 for each stem and pair that a sample paper contains."""
         impacts = self._sample_impacts
         return sparse.csr_matrix((np.ones_like(impacts.data), impacts.indices, impacts.indptr), impacts.shape)
 
@@ -219,7 +219,7 @@ class VectorSpace:
         return np.asarray(difference / np.maximum(deviation, 1e-6)[:, None])
 
     def direction(self, vector: Matrix) -> Direction:
-        """Return a direction, which computes the z-scores of single papers many times faster."""
+        """Return a `Direction`, which computes single z-scores many times faster than `z_scores`."""
         deviation = np.sqrt(((vector @ self.covariance) * vector).sum())
         return Direction(vector, float(vector @ self.mean), max(float(deviation), 1e-6))
 

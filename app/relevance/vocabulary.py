@@ -57,7 +57,7 @@ class Vocabulary:
         return [f"{spelling}\t{self.papers[word]}" for word, spelling in sorted(self.spellings.items())]
 
     def with_bundled(self) -> Vocabulary:
-        """Return this vocabulary with the counts of the bundled one added. Its own spellings are kept."""
+        """Return this vocabulary, with its spellings, and with the counts of the bundled one added."""
         bundled = bundled_vocabulary()
         papers = Counter(self.papers)
         papers.update(bundled.papers)

@@ -280,7 +280,10 @@ def _insert_all(
 
 
 def _unnested(column: Column[Any], values: Sequence[Any]) -> ColumnElement[Any]:
-    """Return values as rows. JSON is sent as text, because an array of lists would be a matrix."""
+    """Return values as rows.
+
+    JSON is sent as text, because PostgreSQL would read an array of lists as a two-dimensional array.
+    """
     if isinstance(column.type, CompressedJson):
         return func.unnest(literal([*map(compressed_json.dump, values)], postgresql.ARRAY(LargeBinary)))
     if isinstance(column.type, JSON):

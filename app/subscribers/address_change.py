@@ -153,7 +153,7 @@ def confirm_change(
         )
     holder = get_for_update(session, subscriber_id)
     if suppression.is_suppressed(session, email) or holder.state is not State.PENDING:
-        raise Conflict("This address cannot be used.")
+        raise Conflict("This address cannot be used. Enter another one in your preferences, or contact us.")
     session.delete(change)
     _move(session, subscriber, email, holder, now)
     return None

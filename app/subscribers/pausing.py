@@ -30,7 +30,7 @@ def pause(session: Session, subscriber_id: int, until: datetime | None, now: dat
             raise InvalidPreference(f"{problem} or leave the date empty.", "until")
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state not in (State.ACTIVE, State.PAUSED):
-        raise Conflict("There is no digest to pause: this subscription is not active.")
+        raise Conflict("Only an active subscription can be paused.")
     subscriber.state, subscriber.paused_until = State.PAUSED, until
     reschedule(session, subscriber, now)
     record_event(session, "paused", subscriber, now, f"until {until:%Y-%m-%d}" if until else "")

@@ -160,7 +160,10 @@ _parse_piece = lru_cache(maxsize=10_000)(_parse)  # formulas such as "$n$" occur
 
 
 def _script(sign: str, text: str) -> str:
-    """Return a short script as small characters if Unicode has them, or else as text after `sign`."""
+    """Return a subscript or superscript in the small characters of Unicode, or else as text after `sign`.
+
+    Small characters are used for short texts and numbers, if Unicode has all of them.
+    """
     text, small = text.strip(f" {_BEFORE}{_AFTER}"), _SCRIPTS[sign]
     if text in _UNMARKED[sign]:
         return _UNMARKED[sign][text]

@@ -9,7 +9,7 @@ monitoring         health and metrics
 security           response headers, size limits, the origin of a form
 visitors           the address of a client, and the network that counts as one visitor
 form_throttle      limits for forms that send mail
-proof_of_work      the ALTCHA challenges above these limits, and their proofs
+proof_of_work      ALTCHA challenges for forms beyond the limits of form_throttle, and their proofs
 background         send mail and run jobs after the response
 rate_limits        how often a key or a visitor may send requests
 capacity           slots for expensive responses
@@ -23,7 +23,7 @@ paper_cards        papers as pages show them
 vote_chart         the chart of votes on a paper's page
 templating         Jinja environment, filters and static files
 link_access        verify the signed link in a path; responses that must not be cached
-http_cache         conditional responses, and a cache that keeps responses for some minutes
+http_cache         conditional responses, and a cache that keeps responses for a few minutes
 feed_formats       entries → Atom and JSON Feed
 errors             exceptions → status and page
 telemetry          spans for an OpenTelemetry collector, if one is configured

@@ -106,7 +106,7 @@ def test_invalid_preference_is_marked_until_corrected(page: Page, preferences: s
     """The preview marks it while typing, and restores the field's hint."""
     page.goto(preferences)
     expect(page.get_by_role("button", name="Save")).to_be_in_viewport()
-    page.get_by_text("Fine tuning").click()
+    page.get_by_text("More options").click()
     muted, least = page.get_by_label("Muted"), page.get_by_label("At least")
     hint = page.locator("#muted-hint").inner_text()
     muted.fill("the")

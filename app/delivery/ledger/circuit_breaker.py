@@ -26,7 +26,7 @@ class CircuitBreaker:
         self._refusals: deque[str] = deque(maxlen=WINDOW)  # texts; empty if the reply was not a refusal
 
     def add(self, result: SendResult) -> str:
-        """Count a result. Return the reason to stop, with the most common refusal, or ""."""
+        """Count a result. Return the reason to pause sending, with the commonest refusal, or ""."""
         if result.outcome not in ANSWERS:
             return ""
         is_refusal = result.outcome in REFUSALS

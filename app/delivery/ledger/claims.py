@@ -42,7 +42,7 @@ _MAILS = (
 
 
 class SkipReason(NamedTuple):
-    """The state of an unsent mail, and why: final, or `until` its provider accepts mail again."""
+    """The state of a mail that is not sent, and the reason. The state is final or lasts `until` a time."""
 
     state: State
     reason: str

@@ -74,7 +74,7 @@ def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITION
 
 
 def _release_first_digests(session: Session) -> None:
-    """Release the held digests. Delete their pause first, because planning locks the pause to hold more."""
+    """Release the held digests. Delete their pause first, because planning locks it to hold more digests."""
     session.execute(update(Delivery).where(is_held()).values(next_attempt_at=Delivery.due_at))
 
 

@@ -190,7 +190,7 @@ def _promising_digests(
 
 
 class PromisedContent(NamedTuple):
-    """Some of the papers in a subscriber's digests, and all news about earlier papers in these digests."""
+    """The requested papers that a subscriber's digests contain, and all news in these digests."""
 
     papers: set[int]
     updates: set[tuple[UpdateKind, int]]

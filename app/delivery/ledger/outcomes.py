@@ -166,7 +166,7 @@ def _back_off(
 
 
 def _unclaim(session: Session, delivery: Delivery, subscriber: Subscriber) -> None:
-    """Return a mail that was not attempted to the queue, or skip it if it must no longer be sent."""
+    """Put a mail that was not attempted back in the queue, or skip it if it must no longer be sent."""
     suppressed = suppression.reasons_for(session, [subscriber.email]).get(subscriber.email)
     skip = skip_reason(delivery.kind, subscriber.state, suppressed)
     delivery.attempts -= 1

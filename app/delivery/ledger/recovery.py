@@ -95,7 +95,7 @@ def expire_leases(
 ) -> Counter[str]:
     """Mark mails as uncertain if their sender has lost both its lease and its process lock.
 
-    A running sender may lose one of them: a lost connection releases the lock at once, and a clock that
+    A running sender may lose one of the two: a lost connection releases the lock at once, and a clock that
     jumps ends the lease.
     """
     rows = lock_rows(session, _lease_has_expired(now, alive))

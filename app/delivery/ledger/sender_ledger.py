@@ -185,7 +185,7 @@ class SenderLedger:
     # --- journal the intent, commit, record: see connection_pool.DeliveryTracker
 
     async def journal_intent(self, ids: Collection[int]) -> None:
-        """Sync the intent to send these mails, if the journal is durable. `commit` then need not sync."""
+        """Sync to disk that these mails may be sent, if the journal is durable, so that `commit` need not."""
         if self._journal.durable:
             self._journal.intend(ids)
             await asyncio.to_thread(self._journal.sync)
@@ -260,7 +260,7 @@ class SenderLedger:
                 self._error = self._error or error
 
     async def flush(self, *, one_batch: bool = False) -> None:
-        """Write all recorded results to the database, or only one batch. Small batches are not faster."""
+        """Write all recorded results to the database, or only one batch. Smaller batches are not faster."""
         async with self._flush_lock:
             while self._results:
                 batch = self._results[: 2 * FLUSH_SIZE]
@@ -327,7 +327,7 @@ class SenderLedger:
                 self._error = self._error or error
 
     async def refresh(self) -> None:
-        """Withdraw claimed mails that must not be sent, mark those long in flight, and renew the lease."""
+        """Withdraw claimed mails that must not be sent, mark mails long in flight, and renew the lease."""
         claimed_ids, now = frozenset(self._claimed_ids), monotonic()
         if not claimed_ids:
             return

@@ -71,7 +71,7 @@ def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[di
 
 
 def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> dict[int, _ItemColumns]:
-    """Store the snapshots of all items. Return the columns that a digest stores for each, by object identity.
+    """Store the snapshots of all items. Return each item's values in a digest, by object identity.
 
     Subscribers share these objects, so the values of each are encoded only once.
     """
@@ -324,7 +324,7 @@ def paper_ids(stored: Mapping[str, Any]) -> list[int]:
 
 
 def is_readable(section: Any) -> bool:
-    """Return whether a stored section has all columns, of equal length."""
+    """Return whether a stored section has all columns and these have the same length."""
     columns = [section.get(name) for name in COLUMNS] if isinstance(section, dict) else [None]
     lengths = {len(column) if isinstance(column, list) else None for column in columns}
     return len(lengths) == 1 and None not in lengths

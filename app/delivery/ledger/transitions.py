@@ -14,7 +14,7 @@ def set_state(delivery: Delivery, state: State, reason: str, next_attempt_at: da
 
 
 def requeue(delivery: Delivery, next_attempt_at: datetime | None) -> None:
-    """Return a mail to the queue. The mail is uncertain if an earlier attempt may have arrived."""
+    """Put a mail back in the queue. It is uncertain if it may have arrived by an earlier attempt."""
     state, reason = (State.UNCERTAIN, delivery.reason) if delivery.possibly_delivered else (State.PENDING, "")
     set_state(delivery, state, reason, next_attempt_at)
 

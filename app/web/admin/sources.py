@@ -28,7 +28,7 @@ PATH = "/admin/sources"
 RUNS_SHOWN = 10
 MESSAGES = {
     "added": "Added. The source will be polled {timing.polls}.",
-    "changed": "Saved. If you changed what the source reads, its papers are fetched as from a new source.",
+    "changed": "Saved. If you changed what the source reads, its papers are fetched as if it were new.",
     "paused": "Paused.",
     "resumed": "Resumed. The source will be polled {timing.polls}.",
     "removed": "Removed. Its papers remain. To read the source again, add it under the same name.",

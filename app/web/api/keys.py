@@ -100,7 +100,10 @@ def revoke_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> None:
 
 def _require_scopes(key: api_keys.ApiKeyIdentity, scopes: list[Scope]) -> None:
     if missing := sorted(set(scopes) - key.scopes):
-        raise Conflict(f"this key lacks the “{missing[0]}” scope, which the other key has")
+        raise Conflict(
+            f"this key lacks the “{missing[0]}” scope: it cannot create, rotate or revoke a key that has it; "
+            "use a key with this scope"
+        )
 
 
 def _to_out(row: ApiKey) -> KeyOut:

@@ -59,7 +59,7 @@ class NewSource(BaseModel):
 
 
 class SourceChange(BaseModel):
-    """Changes to a source. After a change of configuration, papers are fetched as from a new source."""
+    """Changes to a source. If `config` changes, papers are fetched as if it were new."""
 
     model_config = ConfigDict(extra="forbid")
     name: str | None = None

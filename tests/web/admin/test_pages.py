@@ -223,7 +223,7 @@ def test_charts_have_a_scale(app: Application, sign_in: Callable[..., Desk], peo
     first, last = ((now - timedelta(days=back)).date() for back in (29, 0))
     highest = (now - timedelta(days=3)).date()
     assert (
-        f'aria-label="Growth of each day from {first} to {last}. Joined: 2. Left: 1. The most on one day: '
+        f'aria-label="Growth per day from {first} to {last}. Joined: 2. Left: 1. The most on one day: '
         f'2, on {highest}. The table below has the numbers."'
     ) in page
     chart = page.partition('<h2 id="growth">')[2]
@@ -642,7 +642,7 @@ def test_coming_edition_is_held(app: Application, sign_in: Callable[..., Desk]) 
     assert 'value="2020-01-01"' in refused.text
     released = desk.post(f"/admin/editions/{coming}/resume").headers["location"]
     assert "The edition is no longer held." in desk.get(released).text
-    assert "None is held." in desk.get("/admin/editions").text
+    assert "No edition is held." in desk.get("/admin/editions").text
     assert [action for _, action in actions(app)] == ["edition.hold", "sending.resume"]
 
 
@@ -723,6 +723,35 @@ def test_warm_up(app: Application, settings: Settings) -> None:
     assert re.search(r"google</td><td[^>]*>0</td><td[^>]*>50</td><td[^>]*>1<", page)
     assert "1 mails are" not in page
     assert "1 mail is waiting until tomorrow: google (1)" in overview
+
+
+@pytest.mark.parametrize(
+    ("days", "sentence"),
+    [
+        (-3, "It begins on {start}; until then, there is no limit."),
+        (
+            0,
+            (
+                "It began on {start}; each receiver gets at most 50 mails today, and "
+                "there is no limit from {end} on; no mail is waiting."
+            ),
+        ),
+        (30, "It ended on {end}."),
+    ],
+    ids=["before", "during", "after"],
+)
+def test_warm_up_sentence(app: Application, settings: Settings, days: int, sentence: str) -> None:
+    """The page describes the warm-up in one sentence before, during and after it."""
+    now = clock.utcnow()
+    start = now.date() - timedelta(days=days)
+    warming = replace(app, settings=settings.model_copy(update={"warm_up_start": start}))
+    with app.db.write() as session:
+        key = api_keys.create(session, "desk", ALL, now)[1]
+    with TestClient(main.create_app(warming), base_url="https://paperboy.test") as browser:
+        browser.post("/admin/sign-in", data={"key": key})
+        page = browser.get("/admin/deliverability").text
+    expected = sentence.format(start=start, end=start + timedelta(days=22))
+    assert f"<p>{expected}</p>" in page
 
 
 def test_suppressions(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
@@ -895,7 +924,7 @@ def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callab
     assert "already exists" in desk.post("/admin/keys", name="Grace", scope="read").text
     refused = desk.post("/admin/keys", name="Mallory", scope="send")
     assert refused.status_code == 422
-    assert "which the other key has" in refused.text
+    assert "cannot create, rotate or revoke a key that has it" in refused.text
     (second,) = re.findall(r"<code>(pb_[\w-]+)</code>", desk.post("/admin/keys/2/rotate").text)
     now = clock.utcnow()
     with app.db.read() as session:
