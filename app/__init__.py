@@ -63,9 +63,11 @@ Where to find limits, weights and intervals:
     papers on the front page                    web/pages/home.py
     papers in a pasted or uploaded list         papers/bibliography/limits.py
     the facts on a card, and their order        mail/card_facts.py
+    the subject, the titles in the preview text mail/subject_and_preview.py
     how long texts on a card may be             mail/text_limits.py
     how many authors a card names               papers/bylines.py
     the width of the lines of plain text        text/wrapping.py
+    how many papers a digest may have           subscribers/preferences.py (MAX_PAPERS)
     when a digest is held or skipped            digests/too_few_papers.py, digests/compose.py
     the order of sections in a digest           digests/compose.py
     how many interests a subscriber may have    settings.py

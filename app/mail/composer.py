@@ -27,13 +27,14 @@ from app.mail import (
     marked_words,
     message,
     render,
-    subject_line,
+    subject_and_preview,
     text_limits,
 )
 from app.mail.fragments import Fragments, Line, SectionLayout, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK
 from app.mail.render import Renderer
-from app.mail.text_limits import LIMIT_STEPS, MAX_HTML_BYTES, PREVIEW_TITLES
+from app.mail.subject_and_preview import PREVIEW_TITLES
+from app.mail.text_limits import LIMIT_STEPS, MAX_HTML_BYTES
 from app.relevance import query_language
 from app.settings import Settings
 from app.text import characters, direction, in_words, shortening, wrapping
@@ -310,7 +311,7 @@ def _program_fingerprint(templates: Path) -> blake2b:
     """Return a hash of templates, code and library versions, which stay the same while the process runs."""
     versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2")]
     state = blake2b(repr(versions).encode(), digest_size=16)
-    modules = (card_facts, dkim, fragments, marked_words, message, render, subject_line, text_limits)
+    modules = (card_facts, dkim, fragments, marked_words, message, render, subject_and_preview, text_limits)
     used = (characters, direction, in_words, shortening, wrapping, query_language, links)
     code = [Path(str(module.__file__)) for module in (*modules, *used)]
     for path in [Path(__file__), *code, *sorted(templates.rglob("*.*"))]:

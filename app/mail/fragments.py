@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from markupsafe import escape
 
 from app.links import TOKEN_CHARS, LinkSigner, Purpose
-from app.mail import bulk_headers, marked_words, message, render, subject_line, text_limits
+from app.mail import bulk_headers, marked_words, message, render, subject_and_preview, text_limits
 from app.mail.render import DigestCard, Fragment, Renderer
 from app.mail.text_limits import LIMIT_STEPS, TextLimits
 from app.types import DigestItem, MailKind, PaperUpdate, Section
@@ -175,7 +175,7 @@ class Fragments:
         title, summary, reason = map(_placeholders, ("title", "summary", "reason"))
         lines = marked_words.MarkedLines(title.text, summary.text)
         card = self._renderer.card(DigestCard(item, title.html, summary.html, reason, lines, is_lead), links)
-        preview_title = _encode_html(text_limits.preview_title(item.title))
+        preview_title = _encode_html(subject_and_preview.preview_title(item.title))
         return EncodedPaper(item, preview_title, _split(str(card.html)), _split(card.text), card.link_count)
 
     def _reason(self, reason: str) -> Line:
@@ -186,13 +186,13 @@ class Fragments:
 
     def subject(self, titles: tuple[str, ...], count: int) -> Subject:
         """Encode the subject of a digest of `count` papers, of which `titles` are the first two."""
-        text, named = subject_line.write(titles, count)
+        text, named = subject_and_preview.write(titles, count)
         return Subject(text, named, message.subject(text).encode(), _encode_html(text))
 
     @staticmethod
     def preview_reason(reason: str) -> bytes:
         """Encode the reason in the preview of a digest with only one paper."""
-        return _encode_html(text_limits.preview_reason(reason))
+        return _encode_html(subject_and_preview.preview_reason(reason))
 
     def intro(self, count: int, considered: int) -> Line:
         """Encode the line that states the number of papers."""

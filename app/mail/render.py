@@ -23,16 +23,14 @@ from markupsafe import Markup, escape
 
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose, lifetime_in_words
-from app.mail import bulk_headers, card_facts, marked_words, subject_line
+from app.mail import bulk_headers, card_facts, marked_words, subject_and_preview
+from app.mail.subject_and_preview import PREVIEW_TITLES, preview_reason, preview_title
 from app.mail.text_limits import (
     LIMIT_STEPS,
     MAX_HTML_BYTES,
-    PREVIEW_TITLES,
     UPDATE_TITLE_CHARS,
     TextLimits,
     fit_to_limits,
-    preview_reason,
-    preview_title,
     truncated_line,
     web_link,
 )
@@ -152,7 +150,7 @@ class Renderer:
                 sections += [self.heading(section.interest, section.heading), *cards]
         if not items:
             raise DeliveryError("no paper in this digest can be shown", permanent=not request.unreadable)
-        subject = subject_line.write([item.title for item in items[:2]], len(items))
+        subject = subject_and_preview.write([item.title for item in items[:2]], len(items))
         links = self._links(request)
         shell = self.shell(
             request.edition,

@@ -9,8 +9,7 @@ from app.text.characters import safe_line
 from app.text.shortening import shorten, shorten_at_clause
 from app.types import DigestItem
 
-LINE_CHARS, UPDATE_TITLE_CHARS, PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 300, 160, 70, 120
-PREVIEW_TITLES = 2  # number of titles in the preview, after those in the subject
+LINE_CHARS, UPDATE_TITLE_CHARS = 300, 160
 # Gmail clips messages over about 102 kB, so the texts of larger digests are shortened.
 MAX_HTML_BYTES = 98_000
 
@@ -78,13 +77,3 @@ def web_link(url: str) -> str:
 def truncated_line(text: str, chars: int = LINE_CHARS) -> str:
     """Return untrusted text as one shortened line. Raise AttributeError if it is not a string."""
     return shorten(safe_line(text), chars)
-
-
-def preview_title(title: str) -> str:
-    """Return a title shortened for the preview."""
-    return shorten(title, PREVIEW_TITLE_CHARS)
-
-
-def preview_reason(reason: str) -> str:
-    """Return the preview text of a digest with only one paper."""
-    return f"Why: {shorten(reason, PREVIEW_REASON_CHARS)}" if reason else ""

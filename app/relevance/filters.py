@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 
 from app.relevance.bm25 import Matrix
-from app.relevance.highlights import in_categories
 from app.relevance.model import TermStatistics
 from app.relevance.phrase_index import PhraseIndex
 from app.relevance.query_language import Query
@@ -172,3 +171,9 @@ def belongs_together(
         if by_chance >= 1 and papers.get(f"{first} {second}", 0) < MIN_LIFT * by_chance:
             return False
     return True
+
+
+def in_categories(category: str, names: Sequence[str]) -> bool:
+    """Return True if a category is one of `names`, or a subcategory of one: `cs.CL` is in `cs`."""
+    own = category.casefold()
+    return any(own == name or own.startswith(f"{name}.") for name in names)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from app.relevance.bm25 import Idf
+from app.relevance.filters import in_categories
 from app.text import summarizer
 from app.text.abbreviations import Abbreviations
 from app.text.names import words_of_name, words_of_organization
@@ -314,12 +315,6 @@ def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] |
 @lru_cache(maxsize=MAX_CACHED_WORDS)
 def _stems_in(word: str) -> frozenset[str]:
     return frozenset(content_stems(word))
-
-
-def in_categories(category: str, names: Sequence[str]) -> bool:
-    """Return True if a category is one of `names`, or a subcategory of one: `cs.CL` is in `cs`."""
-    own = category.casefold()
-    return any(own == name or own.startswith(f"{name}.") for name in names)
 
 
 def _padded(words: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ SPACING = timedelta(seconds=10)
 LONGEST_PAUSE = HOUR
 
 
-class FormLimits:
+class FormThrottle:
     """Limits for forms, counted in the database across all processes.
 
     A visitor may send `per_visitor` forms an hour. `attempts` sets how much work a challenge takes.

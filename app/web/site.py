@@ -70,7 +70,7 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     site.state.timing = Timing()
     site.state.templates = templating.environment(app.settings)
     site.state.capacity = limits = capacity.Capacity(app.settings)
-    site.state.form_limits = form_throttle.FormLimits(
+    site.state.form_throttle = form_throttle.FormThrottle(
         app.db, app.settings.signups_per_hour, app.settings.secret_keys
     )
     site.state.answer_delay = background.ANSWER_DELAY if is_public else 0.0

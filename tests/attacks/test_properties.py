@@ -21,7 +21,7 @@ import pytest
 from app.bounces import InvalidPayload, parse_mail, parse_webhook
 from app.errors import InvalidInput, UnreadableAnswer
 from app.papers import bibliography
-from app.papers.sources import arxiv, feed, files, huggingface, jsonl, saved_pages
+from app.papers.sources import arxiv, feed, files, huggingface, huggingface_pages, jsonl
 from app.relevance import query_language
 from app.text import abbreviations, sanitize, summarizer, tokenizer
 from tests.bounces import mails
@@ -137,7 +137,7 @@ def parse_interest(data: bytes) -> object:
 
 
 def parse_page(data: bytes) -> object:
-    return saved_pages.parse(data, today=DAY)
+    return huggingface_pages.parse(data, today=DAY)
 
 
 def parse_file(data: bytes) -> object:

@@ -24,7 +24,7 @@ from app.storage import hit_counters
 from app.storage.models import Delivery, FormSubmission, JobRun, RateLimit, Subscriber, SubscriberState
 from app.subscribers import MatchedReferences, Preferences, SignUp
 from app.types import Interest, MailKind, PaperRecord
-from app.web.form_throttle import FormLimits
+from app.web.form_throttle import FormThrottle
 from app.web.proof_of_work import Challenge
 from app.web.visitors import network
 from tests.support.mail_server import MailServer
@@ -38,16 +38,16 @@ FORM = {"email": ALICE, "interest": "robotics", "cadence": "daily", "hour": "8",
 
 
 @pytest.fixture
-def limits(app: Application) -> FormLimits:
+def limits(app: Application) -> FormThrottle:
     """Return limits for sign-ups with a minimal proof of work."""
-    return FormLimits(app.db, PER_VISITOR, app.settings.secret_keys, attempts=1)
+    return FormThrottle(app.db, PER_VISITOR, app.settings.secret_keys, attempts=1)
 
 
 @pytest.fixture
 def client(app: Application) -> Iterator[TestClient]:
     """Return a visitor of a service that requires minimal work from the second sign-up on."""
     site = main.create_app(app)
-    site.state.form_limits = FormLimits(app.db, 1, app.settings.secret_keys, attempts=2)
+    site.state.form_throttle = FormThrottle(app.db, 1, app.settings.secret_keys, attempts=2)
     with TestClient(site, base_url="https://paperboy.test") as visitor:
         yield visitor
 
@@ -60,7 +60,7 @@ def solve_challenge(proof: str) -> str:
     return altcha.Payload(challenge, solution).to_base64()
 
 
-def requires_work(limits: FormLimits, ip: str, email: str, now: datetime, proof: str = "") -> Challenge:
+def requires_work(limits: FormThrottle, ip: str, email: str, now: datetime, proof: str = "") -> Challenge:
     challenge = limits.admit(ip, email, proof, now)
     assert challenge is not None
     return challenge
@@ -206,7 +206,7 @@ def test_spellings_of_one_mailbox_share_its_limits(first: str, second: str, same
 
 
 def test_address_tags_from_one_network_are_limited(
-    app: Application, limits: FormLimits, now: datetime
+    app: Application, limits: FormThrottle, now: datetime
 ) -> None:
     """494 mails came from one IPv6 /56, and nobody else could sign up for an hour."""
     admitted = 0
@@ -225,7 +225,7 @@ def test_address_tags_from_one_network_are_limited(
 # --- many visitors
 
 
-def test_many_people_behind_one_ip_can_sign_up(app: Application, limits: FormLimits, now: datetime) -> None:
+def test_many_people_behind_one_ip_can_sign_up(app: Application, limits: FormThrottle, now: datetime) -> None:
     """300 people share an IP address: all are admitted, some after work; every tenth gets a mail."""
     worked = 0
     for number in range(300):
@@ -244,7 +244,7 @@ def test_many_people_behind_one_ip_can_sign_up(app: Application, limits: FormLim
 
 def test_work_grows_with_the_number_of_sign_ups(app: Application, now: datetime) -> None:
     """It grows to 16 times the minimum, so that it is expensive for robots."""
-    limits = FormLimits(app.db, PER_VISITOR, app.settings.secret_keys, attempts=10)
+    limits = FormThrottle(app.db, PER_VISITOR, app.settings.secret_keys, attempts=10)
     for number in range(PER_VISITOR):
         assert limits.admit("192.0.2.1", f"{number}@example.org", "", now) is None
     work = [requires_work(limits, "192.0.2.1", f"x{n}@example.org", now).attempts for n in range(PER_VISITOR)]
@@ -254,7 +254,7 @@ def test_work_grows_with_the_number_of_sign_ups(app: Application, now: datetime)
 
 def test_distributed_flood_requires_minimal_work(app: Application, now: datetime) -> None:
     """Nobody is refused, and each visitor gets the easiest challenge."""
-    limits = FormLimits(app.db, 1, app.settings.secret_keys, attempts=2)
+    limits = FormThrottle(app.db, 1, app.settings.secret_keys, attempts=2)
     for number in range(25):
         assert limits.admit(f"198.51.100.{number}", f"{number}@example.org", "", now) is None
     challenge = requires_work(limits, "203.0.113.1", ALICE, now)
@@ -284,13 +284,13 @@ def test_limits_are_shared_and_persistent(app: Application, now: datetime) -> No
     """Each process had its own limits and lost them at its end."""
     for number in range(PER_VISITOR):
         other = main.build(app.settings)
-        first = FormLimits(other.db, PER_VISITOR, app.settings.secret_keys)
+        first = FormThrottle(other.db, PER_VISITOR, app.settings.secret_keys)
         assert first.admit("192.0.2.1", f"{number}@example.org", "", now) is None
         other.db.dispose()
-    limits = FormLimits(app.db, PER_VISITOR, app.settings.secret_keys, attempts=2)
+    limits = FormThrottle(app.db, PER_VISITOR, app.settings.secret_keys, attempts=2)
     proof = solve_challenge(requires_work(limits, "192.0.2.1", ALICE, now).proof)
     other = main.build(app.settings)
-    elsewhere = FormLimits(other.db, PER_VISITOR, app.settings.secret_keys, attempts=2)
+    elsewhere = FormThrottle(other.db, PER_VISITOR, app.settings.secret_keys, attempts=2)
     assert elsewhere.admit("192.0.2.1", ALICE, proof, now) is None
     other.db.dispose()
     assert limits.admit("192.0.2.1", ALICE, proof, now), "solved once, used once, in whatever process"
@@ -299,7 +299,7 @@ def test_limits_are_shared_and_persistent(app: Application, now: datetime) -> No
 # --- the challenge
 
 
-def test_without_scripts_a_wait_replaces_the_work(limits: FormLimits, now: datetime) -> None:
+def test_without_scripts_a_wait_replaces_the_work(limits: FormThrottle, now: datetime) -> None:
     """The same form is accepted once, a minute later; sent too early, it keeps its place."""
     for number in range(PER_VISITOR):
         limits.admit("192.0.2.1", f"{number}@example.org", "", now)
@@ -316,7 +316,7 @@ def test_without_scripts_a_wait_replaces_the_work(limits: FormLimits, now: datet
     assert limits.admit("192.0.2.1", BOB, late.proof, now + 0.9 * HOUR), "it has expired"
 
 
-def test_wait_is_at_most_an_hour(app: Application, limits: FormLimits, now: datetime) -> None:
+def test_wait_is_at_most_an_hour(app: Application, limits: FormThrottle, now: datetime) -> None:
     """A visitor who would wait longer needs a script, or returns when the hour is over."""
     with app.db.write() as session:
         session.add(RateLimit(name="visitor 192.0.2.1", hits=PER_VISITOR + 354, expires_at=now + HOUR))
@@ -330,8 +330,8 @@ def test_wait_is_at_most_an_hour(app: Application, limits: FormLimits, now: date
 @pytest.mark.once
 def test_invalid_proofs_are_refused(app: Application, now: datetime) -> None:
     """Test forged, truncated, deeply nested, huge and wrongly typed ones, and another secret."""
-    limits = FormLimits(app.db, 1, app.settings.secret_keys, attempts=2)
-    foreign = FormLimits(app.db, 1, ("another secret",), attempts=2)
+    limits = FormThrottle(app.db, 1, app.settings.secret_keys, attempts=2)
+    foreign = FormThrottle(app.db, 1, ("another secret",), attempts=2)
     limits.admit("192.0.2.1", BOB, "", now)
     good = requires_work(limits, "192.0.2.1", ALICE, now).proof
     payload = json.loads(base64.b64decode(solve_challenge(good)))
@@ -440,7 +440,7 @@ def test_confirmation_uses_the_preferences_of_its_mail(
     mail_server: MailServer, app: Application, client: TestClient
 ) -> None:
     for interest in ("a stranger's interest", "her own interest"):
-        client.app.state.form_limits = FormLimits(app.db, 9, app.settings.secret_keys)  # type: ignore[attr-defined]
+        client.app.state.form_throttle = FormThrottle(app.db, 9, app.settings.secret_keys)  # type: ignore[attr-defined]
         client.post("/subscribe", data={**FORM, "interest": interest})
     texts = [mail.parsed().get_body(("plain",)).get_content() for mail in mail_server.messages]  # type: ignore[union-attr]
     links = [link for text in texts for link in re.findall(r"https://paperboy\.test(/confirm/\S+)", text)]

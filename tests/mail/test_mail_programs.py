@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.links import LinkSigner
-from app.mail import text_limits
 from app.mail.render import Renderer
+from app.mail.subject_and_preview import preview_title
 from app.settings import Settings
 from app.text.shortening import shorten_at_clause
 from app.types import Digest, MailKind, MailRequest, Section
@@ -139,7 +139,7 @@ def test_unstyled_mail_is_readable(mails: dict[str, str]) -> None:
 def test_unstyled_mail_starts_with_the_preview_text(mails: dict[str, str]) -> None:
     """The preview text comes first and describes the mail."""
     best, first, second, *_ = sample_digest.digest().picks
-    also = f"{text_limits.preview_title(first.title)} · {text_limits.preview_title(second.title)}"
+    also = " · ".join(preview_title(item.title) for item in (first, second))
     assert {name: UnstyledText(html).lines[:3] for name, html in mails.items()} == {
         "digest": [
             f"Also in this digest: {also}",

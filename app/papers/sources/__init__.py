@@ -4,7 +4,7 @@ huggingface        Hugging Face Daily Papers
 arxiv              the query API and the daily feed
 oai                arXiv's back catalogue, through OAI-PMH
 feed               any RSS or Atom feed
-saved_pages        saved search pages
+huggingface_pages  search pages of Hugging Face, saved as text
 jsonl              rows of JSON and JSON lines
 files              read saved responses and files of JSON lines, and detect their kind
 xml_elements       PURE: read XML elements from arXiv, even if truncated or hostile

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from app.errors import UnreadableAnswer
 from app.papers import sources
-from app.papers.sources import arxiv, json_rows, jsonl, saved_pages
+from app.papers.sources import arxiv, huggingface_pages, json_rows, jsonl
 from app.text import dates
 from app.types import ParseResult, SourceKind
 
@@ -47,7 +47,7 @@ def parse_file(
             "Paperboy can't read this kind of file. It reads saved responses, feeds, search pages and JSON."
         )
     if kind is SourceKind.PAGE:
-        return ParsedFile(kind, saved_pages.parse(text, day, today=today))
+        return ParsedFile(kind, huggingface_pages.parse(text, day, today=today))
     parsed = sources.parse(kind, text, day or dates.day_in(name))
     return ParsedFile(_kind_of_rows(parsed) if kind is SourceKind.JSONL else kind, parsed)
 
@@ -131,7 +131,7 @@ def _detect(text: str) -> SourceKind | None:
         )
         return SourceKind.HUGGINGFACE if is_huggingface else SourceKind.JSONL
     if not start.startswith("<"):
-        return SourceKind.PAGE if saved_pages.looks_like(text) else None
+        return SourceKind.PAGE if huggingface_pages.looks_like(text) else None
     json_rows.refuse_markup(start, "a feed")
     if "<OAI-PMH" in start:
         return SourceKind.ARXIV_OAI

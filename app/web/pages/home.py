@@ -22,7 +22,7 @@ from app.web import background, forms, paper_cards, pasted_papers
 from app.web import preview as previews
 from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
-from app.web.form_throttle import LONGEST_PAUSE, FormLimits
+from app.web.form_throttle import LONGEST_PAUSE, FormThrottle
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.http_cache import public_page
 from app.web.preview import Preview
@@ -198,7 +198,7 @@ def _challenge(
 
     The page submits the form again: by script after a proof of work, or by a button after a pause.
     """
-    limits: FormLimits = request.app.state.form_limits
+    limits: FormThrottle = request.app.state.form_throttle
     address = subscribers.normalise_address(email)
     challenge = limits.admit(client_ip(request), address, proof, clock.utcnow())
     if challenge is None:

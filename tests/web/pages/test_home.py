@@ -257,7 +257,7 @@ def test_excess_sign_ups_need_proof_of_work_or_a_wait(app: Application) -> None:
 
 def test_form_can_be_sent_without_a_script(client: TestClient) -> None:
     """Even if only a proof of work admits it now: after an hour, the limits count anew."""
-    client.app.state.form_limits.admit = lambda *_: Challenge("{}", 1, "proof", None)  # type: ignore[attr-defined]
+    client.app.state.form_throttle.admit = lambda *_: Challenge("{}", 1, "proof", None)  # type: ignore[attr-defined]
     answer = client.post("/subscribe", data=FORM)
     assert answer.status_code == 429
     assert "Please wait an hour, then press the button." in answer.text
@@ -280,7 +280,7 @@ def test_refused_form_can_be_sent_again(client: TestClient) -> None:
     def refuse(*_arguments: object) -> None:
         raise TooManyRequests(retry_after=40)
 
-    client.app.state.form_limits.admit = refuse  # type: ignore[attr-defined]
+    client.app.state.form_throttle.admit = refuse  # type: ignore[attr-defined]
     refused = client.post("/subscribe", data=FORM)
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "40")
     assert "Please send the form again in 40 seconds. We kept everything you entered." in refused.text

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.mail import subject_line
+from app.mail import subject_and_preview
 from app.text.shortening import FUNCTION_WORDS
 
 LONG = "Learning Where to Stop Tokens as a Budget for the Retrieval and Reasoning of Many Hops"
@@ -37,7 +37,7 @@ LONG = "Learning Where to Stop Tokens as a Budget for the Retrieval and Reasonin
 )
 def test_subject(titles: list[str], count: int, subject: str, named: int) -> None:
     """It names one or two papers and counts the others."""
-    assert subject_line.write(titles, count) == (subject, named)
+    assert subject_and_preview.write(titles, count) == (subject, named)
 
 
 @given(
@@ -46,8 +46,8 @@ def test_subject(titles: list[str], count: int, subject: str, named: int) -> Non
 def test_subject_is_short(titles: list[str], others: int) -> None:
     """The number of papers that it names and counts is that of the digest."""
     count = len(titles) + (others if len(titles) > 1 else 0)
-    text, named = subject_line.write(titles, count)
-    assert len(text) <= subject_line.SUBJECT_CHARS
+    text, named = subject_and_preview.write(titles, count)
+    assert len(text) <= subject_and_preview.SUBJECT_CHARS
     assert 1 <= named <= len(titles)
     assert text.endswith(f" + {count - named} more") == (count > named)
 
@@ -57,7 +57,7 @@ def test_subject_is_short(titles: list[str], others: int) -> None:
 )
 def test_subject_is_not_cut_after_a_function_word(words: list[str]) -> None:
     """A title of nothing but function words is the exception."""
-    cut, ellipsis, _ = subject_line.write([" ".join(words)], 1).text.partition("…")
+    cut, ellipsis, _ = subject_and_preview.write([" ".join(words)], 1).text.partition("…")
     assert ellipsis
     assert (
         cut.split()[-1].lower() not in FUNCTION_WORDS

@@ -1,4 +1,7 @@
-"""PURE. Write the subject of a digest: the names of its first papers, and the number of others."""
+"""PURE. Write the subject of a digest and the preview text that mail programs show beside it.
+
+The subject names the first papers and counts the others; the preview continues with the next titles.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import NamedTuple
 from app.text.shortening import short_title, shorten
 
 SUBJECT_CHARS = 70  # desktop mail clients show about this many
+PREVIEW_TITLES = 2  # number of titles in the preview, after those in the subject
+PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 70, 120
 
 
 class SubjectLine(NamedTuple):
@@ -34,3 +39,13 @@ def write(titles: Sequence[str], count: int) -> SubjectLine:
     if len(whole) <= SUBJECT_CHARS:
         return SubjectLine(whole, 1)
     return SubjectLine(shorten(names[0], SUBJECT_CHARS - len(others)) + others, 1)
+
+
+def preview_title(title: str) -> str:
+    """Return a title shortened for the preview."""
+    return shorten(title, PREVIEW_TITLE_CHARS)
+
+
+def preview_reason(reason: str) -> str:
+    """Return the preview text of a digest with only one paper."""
+    return f"Why: {shorten(reason, PREVIEW_REASON_CHARS)}" if reason else ""
