@@ -10,8 +10,7 @@ of them, distributed by Zipf's law, and gets at most ten papers. All are due at 
 the days before.
 
 Each digest is planned nine minutes before it is due, signed ahead with RSA-2048, and sent to a relay that
-accepts everything, whose CPU time does not count. `plan_marginal_us` is what one more reader adds to a large
-run, and `plan_fixed_s` what a run takes besides. `bytes_per_reader` is what the last day has added to the
+accepts everything, whose CPU time does not count. `bytes_per_reader` is what the last day has added to the
 tables of the ledger and their indexes, after a VACUUM. `peak_mb` is the peak memory of the process.
 """
 
@@ -291,29 +290,15 @@ class Meter:
 
     server: int
     seconds: dict[str, float] = field(default_factory=dict)
-    shards: list[float] = field(default_factory=list)  # the seconds used when each shard was planned
 
     def measure(self, name: str, work: Callable[[], object]) -> None:
         before = self._used()
         work()
         self.seconds[name] = self.seconds.get(name, 0.0) + self._used() - before
 
-    def note_shard(self) -> None:
-        self.shards.append(self._used())
-
     def costs(self, readers: int) -> dict[str, float]:
-        """Return the CPU a reader by stage, and what of planning depends on the number of readers.
-
-        That is the slope over the second half of the shards: papers are read and words matched in the first.
-        The rest is fixed. Without enough shards, all of it counts as depending on the readers.
-        """
-        costs = {f"{name}_cpu_us": round(cpu / readers * 1e6, 1) for name, cpu in self.seconds.items()}
-        whole = self.shards[len(self.shards) // 2 : -1]  # the last shard has fewer readers
-        marginal = self.seconds["plan"] / readers
-        if len(whole) > 1:
-            marginal = (whole[-1] - whole[0]) / (len(whole) - 1) / planning.SHARD
-        fixed = self.seconds["plan"] - marginal * readers
-        return costs | {"plan_marginal_us": round(marginal * 1e6, 1), "plan_fixed_s": round(fixed, 2)}
+        """Return the CPU microseconds per reader, by stage."""
+        return {f"{name}_cpu_us": round(cpu / readers * 1e6, 1) for name, cpu in self.seconds.items()}
 
     def _used(self) -> float:
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -335,7 +320,6 @@ def live(settings: dict[str, Any], server: int, readers: int, days: int, spread:
         meter = Meter(server)
         if day == days - 1:
             before = ledger_bytes(app)
-        app.on_shard_planned[:] = [] if spread else [meter.note_shard]
         for hour in range(ZONES if spread else 1):
             live_an_hour(app, meter, FIRST_HOUR + DAY * day + HOUR * hour)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
