@@ -90,7 +90,7 @@ class Journal:
 
     def sync(self) -> None:
         """Wait until the file is on disk. May run in another thread. Raise JournalError on failure."""
-        try:  # not `mmap.flush`, which holds the interpreter's lock meanwhile
+        try:  # not `mmap.flush`, which holds the interpreter's lock while it waits
             os.fsync(self._file)
         except OSError as error:
             raise _unwritable(self._path, error) from error
@@ -134,8 +134,8 @@ class Journal:
     def close(self, *, complete: bool = True) -> None:
         """Close the journal, and delete it if nothing is left to recover.
 
-        Keep it if it contains results that are not in the ledger yet, or if some claimed mails have no result
-        (not `complete`): then the journal proves that they were never sent.
+        Keep it if it contains results that are not in the ledger yet. Also keep it if some claimed mails have
+        no result (`complete` is false), because it proves that these mails were never sent.
         """
         if complete and not self._needed_lines:
             _remove(self._path)
@@ -225,7 +225,7 @@ def live_owners(folder: Path) -> set[str]:
 def _parse(data: bytes) -> AbandonedJournal | None:
     """Return the content of a journal, or None if its header is missing or invalid."""
     owner, same_boot, complete = None, False, False
-    # Both contain only the last attempt at each delivery.
+    # Both mappings contain only the last attempt at each delivery.
     unanswered, results = dict[int, tuple[str, str]](), dict[int, AttemptResult]()
     for line in data.split(b"\n"):
         crc, _, text = line.partition(b"\t")

@@ -22,7 +22,7 @@ STRICT_CONNECTIONS, STRICT_MESSAGES, CONNECTIONS_PER_DOMAIN = 5, 50, 10
 
 
 def provider_of(recipient: str) -> str:
-    """Return the provider whose limits apply to an address: a known name, otherwise the domain."""
+    """Return the provider whose limits apply to an address: a known provider's name, or the domain."""
     domain = recipient.rpartition("@")[2].lower()
     if provider := _DOMAINS.get(domain):
         return provider

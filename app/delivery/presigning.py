@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 def sign_ahead(sender: Sender, now: datetime) -> int:
-    """Sign digests that are not due yet and return their number. Other digests are signed when sent.
+    """Sign digests that are not due yet and return their number. The others are signed when they are sent.
 
     No two processes sign the same digest.
     """
@@ -40,7 +40,7 @@ def sign_ahead(sender: Sender, now: datetime) -> int:
     count = 0
     with lock as may_sign, ThreadPoolExecutor() as pool:
         while may_sign and not sender.stopping.is_set() and monotonic() < deadline:
-            # PostgreSQL locks only the rows during signing. SQLite would block all other writers.
+            # A write transaction locks only these rows on PostgreSQL. On SQLite, it would block writers.
             with sender.db.write() if sender.db.locks_rows else sender.db.read() as session:
                 unsigned = ledger.lock_unsigned(session, now, limit=BATCH_SIZE)
                 waiting_ids = [delivery_id for delivery_id, waits in unsigned.items() if waits]

@@ -33,8 +33,8 @@ MAX_GROUPS_SIGNING = 4  # groups that are being signed while the relay receives 
 SHUTDOWN_GRACE = 10.0  # seconds to wait at shutdown for the replies to mails in flight
 FIRST_BATCH = 32  # mails; small, so that connections open while the next batch is claimed
 POLL_INTERVAL = 0.1  # seconds
-TEST_NOTE = "This is a test mail. Its links change nothing, because it belongs to no subscriber."
-TUNE_FROM = 100  # number of mails from which the interpreter is tuned
+TEST_NOTE = "This is a test mail. Its links have no effect, because it does not belong to a subscriber."
+TUNE_FROM = 100  # mails; for fewer, tuning the interpreter is not worthwhile
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Sender:
     settings: Settings
     composer: Composer
     snapshots: ledger.SnapshotStore
-    stopping: Event  # set at shutdown: nothing new is started
+    stopping: Event  # set at shutdown; no mail is started afterwards
     on_failed: ledger.OnFailed
 
     def send(self, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
@@ -141,7 +141,7 @@ class _SendRun:
             await self.pool.drain()
             if not any_claimed or self.pool.stopped:
                 return
-            await self.ledger.flush()  # mails that were returned unsent may now be due
+            await self.ledger.flush()  # mails that were put back unsent may be due again
 
     async def _compose_and_submit(self, requests: Sequence[MailRequest]) -> None:
         for start in range(0, len(requests), SIGNING_GROUP):
@@ -165,7 +165,7 @@ class _SendRun:
             else:
                 await self._submit(_sign_all(self.composer, drafts))
             await self._submit_signed(max_signing=MAX_GROUPS_SIGNING)
-            # Let the connections run: they must not wait until the whole batch is composed.
+            # Yield to the connections, so that they need not wait until the whole batch is composed.
             await asyncio.sleep(0)
 
     async def _submit_signed(self, *, max_signing: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 NAMED = 5  # receivers listed in `describe`
-UNLIMITED_FROM = 100_000  # mails per day and receiver; from this volume on, there is no limit
+UNLIMITED_FROM = 100_000  # mails per day and receiver; once the ramp reaches this number, there is no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class WarmUpStatus:
         return sum(use.waiting for use in self.receivers)
 
     def describe(self) -> str:
-        """Describe the warm-up in one sentence, for operators, without a capital and a period."""
+        """Describe the warm-up to operators, in a sentence without an initial capital or a final period."""
         if self.day < self.start:
             return f"it begins on {self.start}; until then, there is no limit"
         if self.limit is None:

@@ -10,7 +10,7 @@ than a second. So after a crash, only the mails in flight are uncertain. Mails t
 provably unsent. Functions take a session and never commit. The exceptions are `SenderLedger` and `recover`,
 because a mail that was sent cannot be rolled back.
 
-snapshots          papers as digests show them, stored once a day for all subscribers
+snapshots          papers as digests show them; each is stored once a day for all subscribers
 entries            add mails and skipped digests; find papers that were already promised
 claims             claim mails for a sender, with a lease
 sender_ledger      claim, journal, commit and record, for one running sender

@@ -47,12 +47,12 @@ def hold_waiting(session: Session, now: datetime) -> int:
 
 
 def skip_ids(session: Session) -> None:
-    """Skip the ids of mails sent since the backup, because links, bounces and journals refer to them."""
+    """Skip the ids assigned since the backup, because links, bounces and journals may refer to them."""
     for table, gap in ((_DELIVERIES, ID_GAP), (_SNAPSHOTS, ID_GAP), (_PAPERS, 0)):
         newest = max((session.scalar(select(func.max(table.c.id))) or 0) + gap, 1)
         if session.get_bind().dialect.name == "postgresql":
             session.execute(select(func.setval(func.pg_get_serial_sequence(table.name, "id"), newest)))
-        elif gap:  # without a gap, SQLite continues after the newest row by itself
+        elif gap:  # without a gap, SQLite counts on from the newest row anyway
             values = {"name": table.name, "newest": newest}
             session.execute(text("DELETE FROM sqlite_sequence WHERE name = :name"), values)
             session.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :newest)"), values)

@@ -7,7 +7,7 @@ from collections import Counter, deque
 
 from app.types import SendOutcome, SendResult
 
-WINDOW, MINIMUM = 100, 20  # the number of replies that count, and the minimum before sending stops
+WINDOW, MINIMUM = 100, 20  # the replies that are counted, and the fewest that can stop sending
 REFUSALS = (
     SendOutcome.HARD_BOUNCE,
     SendOutcome.SOFT_BOUNCE,
@@ -26,7 +26,7 @@ class CircuitBreaker:
         self._refusals: deque[str] = deque(maxlen=WINDOW)  # texts; empty if the reply was not a refusal
 
     def add(self, result: SendResult) -> str:
-        """Count a result. Return the reason to pause sending, with the commonest refusal, or ""."""
+        """Count a result. Return a reason to pause sending that quotes the most common refusal, or ""."""
         if result.outcome not in ANSWERS:
             return ""
         is_refusal = result.outcome in REFUSALS

@@ -71,7 +71,7 @@ def claim(
     limit: int | None = None,
     ids: Collection[int] | None = None,
 ) -> list[int]:
-    """Claim mails that are due and return their ids. Two senders, in any process, never get the same row."""
+    """Claim mails that are due and return their ids. No row is claimed by two senders at the same time."""
     limit = limit or BATCH_SIZE
     claimed_ids: list[int] = []
     # One query per state: the index returns a state's mails in order. Sorting all waiting mails takes longer.
@@ -120,7 +120,7 @@ def _not_paused() -> ColumnElement[bool]:
     return col(Delivery.edition).not_in(paused) & ~all_paused
 
 
-# --- load what was claimed
+# --- load claimed mails
 
 
 def load_claimed(
@@ -140,7 +140,7 @@ def mail_requests(
 
 
 def _load_rows(session: Session, ids: Collection[int]) -> Sequence[Any]:
-    """Load deliveries with their subscribers. This uses tables: ORM classes take three times as long."""
+    """Load deliveries with their subscribers, as rows: ORM objects would take three times as long."""
     selected = in_array(session, DELIVERIES.c.id, ids)
     return session.connection().execute(_MAILS.where(selected).order_by(DELIVERIES.c.id)).all()
 
@@ -165,7 +165,7 @@ def _mail_requests(
     return tuple(requests)
 
 
-# --- skip what must not be sent
+# --- skip mails that must not be sent
 
 
 def skip_reason(kind: MailKind, subscriber: SubscriberState, suppressed: str | None) -> SkipReason | None:
@@ -197,7 +197,7 @@ def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) 
         ids_by_reason[skip].append(delivery_id)
     for (state, reason, until), ids in ids_by_reason.items():
         values: dict[str, Any] = {"state": state, "reason": reason, "next_attempt_at": until}
-        if until:  # this claim made no attempt, but an earlier one may have arrived
+        if until:  # no attempt was made now, but an earlier one may have delivered the mail
             values["attempts"] = col(Delivery.attempts) - 1
             values["state"] = case((col(Delivery.possibly_delivered), State.UNCERTAIN), else_=state)
         claimed = update(Delivery).where(col(Delivery.id).in_(ids), _leased_by(owner))
@@ -227,7 +227,7 @@ def renew_lease(session: Session, owner: str, now: datetime) -> None:
 
 
 def mark_committing(session: Session, owner: str, ids: Collection[int]) -> None:
-    """Set the state of mails whose bodies were sent and have no reply yet to `committing`."""
+    """Mark mails as `committing`: their bodies were sent, but the relay has not replied yet."""
     claimed = update(Delivery).where(
         col(Delivery.id).in_(ids), col(Delivery.lease_owner) == owner, col(Delivery.state) == State.CLAIMED
     )

@@ -74,7 +74,7 @@ def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITION
 
 
 def _release_first_digests(session: Session) -> None:
-    """Release the held digests. Delete their pause first, because planning locks it to hold more digests."""
+    """Release the held digests. The pause must be deleted first, so that planning holds no more of them."""
     session.execute(update(Delivery).where(is_held()).values(next_attempt_at=Delivery.due_at))
 
 
@@ -118,7 +118,7 @@ def planned_editions(session: Session, editions: Collection[str]) -> set[str]:
 def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:
     """End a pause. Return False if there was none.
 
-    Raise Conflict if the database was moved, unless `force` is true: the new database sends its digests.
+    Raise Conflict if the database was moved, because the new one sends the digests. `force` resumes anyway.
     """
     pause = session.exec(select(SendingPause).where(SendingPause.edition == edition)).first()
     if pause and pause.reason.startswith(MOVED) and not force:
@@ -194,7 +194,7 @@ def confirm_uncertain(session: Session, edition: str, now: datetime) -> int:
 
 
 def _record_arrival(session: Session, mails: ColumnElement[bool], now: datetime) -> int:
-    """Record the uncertain mails that meet a condition as sent. No sender has claimed uncertain mails."""
+    """Record uncertain mails that meet a condition as sent. No sender holds a lease on an uncertain mail."""
     values = {"state": State.SENT, "reason": "", "next_attempt_at": None, "smtp_text": ARRIVED}
     uncertain = update(Delivery).where(mails, col(Delivery.state) == State.UNCERTAIN)
     due_at = col(Delivery.due_at)  # the actual time of sending is unknown
@@ -204,7 +204,7 @@ def _record_arrival(session: Session, mails: ColumnElement[bool], now: datetime)
 
 
 def count_held_uncertain(session: Session, since: datetime) -> dict[str, int]:
-    """Return, by edition, the number of digests planned from `since` on that need `resend` or `confirm_…`."""
+    """Count the digests created since `since` that an operator must resend or confirm, by edition."""
     held = sql_select(col(Delivery.edition)).where(
         col(Delivery.created_at) >= since,
         col(Delivery.kind) == MailKind.DIGEST,
@@ -217,11 +217,11 @@ def count_held_uncertain(session: Session, since: datetime) -> dict[str, int]:
 def retry_failed(session: Session, edition: str, now: datetime) -> int:
     """Send the failed digests of an edition again, as new mails. Return their number.
 
-    A digest stays failed if its subscriber was or will be sent a later one, which may contain the same
-    papers; if the failed digest may have arrived; or if its subscriber no longer gets digests.
+    A digest stays failed if it may have arrived, if its subscriber no longer gets digests, or if the
+    subscriber was or will be sent a later digest, which may contain the same papers.
     """
     failed = select(col(Delivery.subscriber_id)).where(_failed_digests(), col(Delivery.edition) == edition)
-    # Planning locks the subscribers whose history it reads, so it cannot choose the same papers meanwhile.
+    # Planning locks the subscribers whose history it reads, so it cannot choose the same papers now.
     active = session.exec(_active().where(col(Subscriber.id).in_(failed)).with_for_update()).all()
     retried = _retryable(col(Delivery.id)).where(
         col(Delivery.edition) == edition, in_array(session, col(Delivery.subscriber_id), active)
@@ -232,14 +232,14 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
 
 
 def count_retryable(session: Session, since: datetime) -> dict[str, int]:
-    """Return, by edition, the number of digests planned from `since` on that `retry_failed` would resend."""
+    """Count the digests created since `since` that `retry_failed` would send again, by edition."""
     is_active = _active().where(col(Subscriber.id) == Delivery.subscriber_id).exists()
     retryable = _retryable(col(Delivery.edition)).where(col(Delivery.created_at) >= since, is_active)
     return _count_by_edition(session, retryable)
 
 
 def _count_by_edition(session: Session, mails: Select[Any]) -> dict[str, int]:
-    """Count the selected mails by edition. With GROUP BY, SQLite would read the mails of all editions."""
+    """Count the selected mails by edition. GROUP BY would make SQLite read the mails of all editions."""
     return dict(sorted(Counter(session.execute(mails).scalars()).items()))
 
 
@@ -252,7 +252,7 @@ def _failed_digests() -> ColumnElement[bool]:
 
 
 def _retryable(*columns: Any) -> Select[Any]:
-    """Select failed digests that did not arrive, unless there is a later digest for their subscribers."""
+    """Select failed digests that did not arrive and whose subscribers have no later digest."""
     later = aliased(Delivery)
     has_later = exists().where(
         col(later.subscriber_id) == Delivery.subscriber_id,
@@ -272,7 +272,7 @@ def is_paused(session: Session, scope: str = ALL_EDITIONS) -> bool:
 
 
 def first_digests_to_hold(session: Session, subscriber_ids: Collection[int]) -> set[int]:
-    """Return the subscribers whose digest must be held because it is their first after an import."""
+    """Return the added or imported subscribers in `subscriber_ids` whose first digest must be held."""
     paused = select(SendingPause.id).where(SendingPause.edition == FIRST_DIGESTS)
     if session.exec(paused.with_for_update(read=True)).first() is None:  # lock the pause until we commit
         return set()

@@ -1,7 +1,7 @@
 """Count the mails to each receiver while a sending domain warms up; defer those beyond its daily limit.
 
-The row of a claimed mail contains the name of its receiver, and an index of these rows counts the mails sent
-today. Without a warm-up no row has a receiver, so the index is empty and costs nothing.
+During the warm-up, claiming a mail writes its receiver to its row. An index of the rows with a receiver makes
+it fast to count today's mails. Without a warm-up, the index is empty and costs nothing.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def defer_excess(
 ) -> dict[int, SkipReason]:
     """Defer claimed digests beyond today's limits until tomorrow, and return the reasons by id.
 
-    Mails that somebody is waiting for, such as confirmations, count but are never deferred. Must be called
-    in the same transaction as the claim, after `lock`.
+    Mails that somebody is waiting for, such as confirmations, count towards the limits but are never
+    deferred. Must be called in the same transaction as the claim, after `lock`.
     """
     limit = warm_up.limit_on(now.date())
     if limit is None or not claimed_ids:
@@ -92,7 +92,7 @@ def use_today(session: Session, receivers: Collection[str] | None, now: datetime
 
 def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
     """Count the mails that senders have claimed and may send, by receiver."""
-    # There is no condition on the receiver, which would make SQLite read all of today's mails.
+    # A condition on the receiver would make SQLite read all of today's mails.
     claimed = select(Delivery.id, Delivery.receiver).where(col(Delivery.state).in_(LEASED_STATES))
     return Counter(
         receiver for number, receiver in session.execute(claimed) if receiver and number not in exclude
@@ -100,7 +100,7 @@ def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
 
 
 def warm_up_status(session: Session, warm_up: WarmUp | None, now: datetime) -> WarmUpStatus | None:
-    """Return the progress of the warm-up and the receivers whose mails wait; None if there is no warm-up."""
+    """Return the warm-up's progress and the mails of each receiver, or None if there is no warm-up."""
     if warm_up is None:
         return None
     sent, receiver = use_today(session, None, now), col(Delivery.receiver)

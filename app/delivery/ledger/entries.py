@@ -20,9 +20,9 @@ from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, PaperUpdate, Skip, SkippedEdition, UpdateKind
 
-AFTER_DAYS = "a"  # sorts after the editions of digests (2026-…), before those of other mails (confirm-2026…)
+AFTER_DAYS = "a"  # sorts between the editions of digests (2026-…) and those of other mails (confirm-2026…)
 A_DAY, MAX_EDITION_DELAY = timedelta(days=1), timedelta(days=10)
-# Patterns in stored digests. Within a JSON string, their quotation marks would be escaped.
+# Patterns in stored digests. They match only keys, because quotation marks in JSON strings are escaped.
 _PAPERS, _UPDATES = re.compile(rb'"papers": ?\[([\d, ]*\d)\]'), b'"updates":'
 MAX_ID = 2**63 - 1
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
@@ -99,8 +99,8 @@ def enqueue(
 ) -> int | None:
     """Add one mail and return its id, or None if the subscriber already has this edition.
 
-    `now` is from this machine's clock, which may be wrong. So a mail that is due now, other than a digest, is
-    due by the database's clock.
+    `now` is from this machine's clock, which may be wrong. So the due time of a mail that is due now is
+    converted to the database's clock, unless the mail is a digest.
     """
     ahead = skew(session)
     due_at += ahead if due_at == now and kind is not MailKind.DIGEST else timedelta()
@@ -202,8 +202,8 @@ def promised_content(
     """Return, by subscriber, which of these papers and which news their digests from `since` on contain.
 
     `days` are the UTC days of digests that can contain one of the papers. The query skips all other digests
-    without news. Digests are only searched as text, because decoding thousands of them would take seconds.
-    See `paper_ids_promised` for digests that were not sent.
+    without news. Digests are searched as text, because decoding thousands of them would take seconds.
+    Digests that will not be sent are left out, as in `paper_ids_promised`.
     """
     on_days = [col(Delivery.created_at).between(*span) for span in _spans(days)]
     digests = _promising_digests(session, subscriber_ids, since)

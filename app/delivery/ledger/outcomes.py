@@ -1,4 +1,4 @@
-"""Record the results of attempts: a mail's next state, the time of a retry, and whom to notify."""
+"""Record the results of attempts: set each mail's state and retry time, and report permanent failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.types import SendOutcome, SendResult
 # Called in the transaction that records a permanent failure, with the ids of the delivery and the subscriber.
 OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
-# States in which the owner's result counts. In other states, the mail was released, sent or ended.
+# States in which the owner's result counts. In all others, the mail was released, sent or given up.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 RETRIED = (
@@ -131,7 +131,7 @@ def _record_others(
         if subscriber.state is SubscriberState.ERASED:  # the relay's text may name the subscriber
             attempt = attempt._replace(result=attempt.result._replace(text=""), subject="")
         if attempt.result.outcome in NOT_ATTEMPTED:
-            if delivery.state in LEASED_STATES:  # otherwise, the mail was ended or held in the meantime
+            if delivery.state in LEASED_STATES:  # otherwise, it was cancelled or held in the meantime
                 _unclaim(session, delivery, subscriber)
         elif delivery.state in OPEN_STATES:
             _apply(delivery, attempt.result, now, policy)
@@ -144,7 +144,7 @@ def _record_others(
             elif delivery.state is State.FAILED:
                 on_failed(session, delivery_id, delivery.subscriber_id, attempt.result, now)
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
-            # The mail was ended while it was in flight.
+            # The mail was cancelled or given up while it was in flight.
             transitions.mark_uncertain(delivery, _text(attempt.result), None)
         _postpone(delivery, receiver_backoffs.find(backoffs, subscriber.email))
         states[delivery_id] = delivery.state

@@ -42,7 +42,7 @@ class PaperHistory:
 
 
 def paper_history(session: Session, papers: Collection[int]) -> PaperHistory:
-    """Return the digests that contain one of these rows of a paper.
+    """Return the digests that contain a paper. `papers` are the ids of its rows.
 
     The paper's snapshots show on which days it was in a digest, so only digests from these days are read.
     """

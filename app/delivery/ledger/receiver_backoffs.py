@@ -13,7 +13,7 @@ from app.storage.models import ReceiverBackoff
 from app.text import sanitize
 
 FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(minutes=10), timedelta(hours=4)
-MEMORY = timedelta(hours=12)  # after a back-off has ended; later, the delays start again with the shortest
+MEMORY = timedelta(hours=12)  # after a back-off ends, until its count is forgotten
 
 
 def extend(session: Session, recipient: str, reply: str, now: datetime) -> None:
@@ -45,5 +45,5 @@ def find(backoffs: Mapping[str, ReceiverBackoff], recipient: str) -> ReceiverBac
 
 
 def backoff_delay(count: int) -> timedelta:
-    """Return the delay, doubled each time, after a provider asked `count` times in a row to send less."""
+    """Return the delay after `count` consecutive requests to send less. It doubles each time."""
     return min(FIRST_BACKOFF * (1 << min(count - 1, 16)), LONGEST_BACKOFF)

@@ -22,14 +22,14 @@ from app.storage import live_processes
 from app.storage.database import Database, advisory_lock
 from app.storage.models import Delivery
 
-MAX_LOGGED = 50  # ids in one line
+MAX_LOGGED = 50  # ids in a log line
 
 log = structlog.get_logger(__name__)
 
 
 def has_work(session: Session, now: datetime, folder: Path) -> bool:
     """Return whether a mail may be sent now or `recover` has work to do."""
-    # One query per condition: joined by OR, they would make databases read every waiting mail.
+    # One query per condition, because conditions joined by OR make databases read every waiting mail.
     sendable = ((col(Delivery.state) == state) & is_sendable(now) for state in WAITING_STATES)
     conditions = (*sendable, is_overdue(now), _lease_has_expired(now, ()))
     ids = (session.exec(select(Delivery.id).where(condition).limit(1)).first() for condition in conditions)
@@ -72,7 +72,7 @@ def replay_journal(
     on_failed: OnFailed,
 ) -> Counter[str]:
     """Record a dead sender's mails according to its journal: answered, uncertain or provably unsent."""
-    advisory_lock(session, abandoned.owner)  # wait: the transaction of its last claim may still be running
+    advisory_lock(session, abandoned.owner)  # its last claim's transaction may still be running
     answered = record_results(
         session, abandoned.results, owner=abandoned.owner, now=now, policy=policy, on_failed=on_failed
     )
@@ -100,7 +100,7 @@ def expire_leases(
     """
     rows = lock_rows(session, _lease_has_expired(now, alive))
     for delivery in rows:
-        _mark_uncertain(delivery, "the sender is gone, and so is its journal", now, policy)
+        _mark_uncertain(delivery, "the sender stopped running, and its journal was lost", now, policy)
     return Counter(delivery.state for delivery in rows)
 
 

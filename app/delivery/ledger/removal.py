@@ -17,14 +17,14 @@ from app.types import MailKind
 
 NOTHING_LEFT = "an operator hid the only paper in it"
 BATCH = 500  # digests that are read at once
-# Digests that are being sent, or may have arrived, are no longer changed.
+# Digests that are being sent or may have arrived must not change.
 _UNSENT = (State.PENDING, State.DEFERRED)
 
 
 def leave_out(session: Session, papers: Collection[int]) -> int:
     """Take papers, and news about them, out of all unsent digests. Return the number of changed digests.
 
-    A digest without any other paper is skipped.
+    A digest that contained no other paper is skipped.
     """
     waiting = select(Delivery.id).where(
         col(Delivery.state).in_(_UNSENT),
@@ -32,7 +32,7 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
         col(Delivery.possibly_delivered).is_(False),
     )
     in_digests = select(PaperSnapshot.id).where(col(PaperSnapshot.paper_id).in_(papers))
-    if session.exec(in_digests.limit(1)).first() is None:  # then only news can be about these papers
+    if session.exec(in_digests.limit(1)).first() is None:  # only news can mention these papers
         with_news = col(DigestContent.has_updates)
         waiting = waiting.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(with_news)
     ids = session.exec(waiting.order_by(col(Delivery.id))).all()

@@ -3,9 +3,9 @@
 This module commits its own transactions.
 
 claim            claim mails that are due, with a lease           database
-journal_intent   optional: make the intent survive a power cut    journal, synced to disk
-commit           journal that the body is about to be sent                journal
-record           the relay's reply, or why there is none          journal
+journal_intent   optional: journal that mails may be sent soon    journal, synced to disk
+commit           journal that the body is about to be sent        journal
+record           journal the relay's reply, or why there is none  journal
 flush            write the recorded results, in batches           database
 refresh          find claimed mails that must no longer be sent   database
 """
@@ -67,7 +67,7 @@ class SenderLedger:
 
     This class is the connection pool's `DeliveryTracker`. `commit` and `record` never wait: they write to the
     journal at once, and a thread flushes the results to the database in batches. While the database is
-    unreachable, no mail is claimed and results stay in the journal. After `MAX_REFRESH_AGE`, sending stops.
+    unreachable, no mail is claimed and results stay in the journal. Sending stops after `MAX_REFRESH_AGE`.
     Results that still cannot be flushed on exit stay in the journal for `recover`.
     """
 
@@ -150,7 +150,7 @@ class SenderLedger:
         claimed_ids, deferred, claimed_at = await self._retry_while_away(partial(self._claim, ids, limit))
         if not self._claimed_ids:
             self._refreshed_at = self._renewed_at = claimed_at
-        self._claimed_ids.update(claimed_ids)  # from here on, any failure releases them
+        self._claimed_ids.update(claimed_ids)  # if anything fails from here on, they are released
         batch = await self._retry_while_away(partial(self._load_claimed, claimed_ids))
         batch = replace(batch, skipped={**batch.skipped, **dict.fromkeys(deferred, State.DEFERRED)})
         self._claimed_ids.difference_update(batch.skipped)
@@ -185,14 +185,14 @@ class SenderLedger:
     # --- journal the intent, commit, record: see connection_pool.DeliveryTracker
 
     async def journal_intent(self, ids: Collection[int]) -> None:
-        """Sync to disk that these mails may be sent, if the journal is durable, so that `commit` need not."""
+        """Record durably that these mails may be sent. Do nothing if the journal is not durable."""
         if self._journal.durable:
             self._journal.intend(ids)
             await asyncio.to_thread(self._journal.sync)
             self._intended_ids.update(ids)
 
     def may_send(self, mail: OutgoingMail) -> bool:
-        """Return whether a mail may be sent, as of the last refresh, and its provider has no back-off."""
+        """Return whether the last refresh allows sending a mail and its provider has no back-off."""
         if self._backed_off and self._backed_off.get(provider_of(mail.recipient), 0) > monotonic():
             return False
         return self._may_commit(mail)
@@ -210,7 +210,7 @@ class SenderLedger:
     def commit(self, mail: OutgoingMail) -> bool:
         """Return whether the body may be sent. If True, the journal says that it is about to be sent.
 
-        Raise JournalError if the journal cannot be written. Then nothing more is sent.
+        Raise JournalError if the journal cannot be written. In that case, nothing more is sent.
         """
         if not self._may_commit(mail):
             return False
@@ -260,7 +260,7 @@ class SenderLedger:
                 self._error = self._error or error
 
     async def flush(self, *, one_batch: bool = False) -> None:
-        """Write all recorded results to the database, or only one batch. Smaller batches are not faster."""
+        """Write the recorded results to the database: all of them, or only one batch."""
         async with self._flush_lock:
             while self._results:
                 batch = self._results[: 2 * FLUSH_SIZE]
@@ -279,7 +279,7 @@ class SenderLedger:
                 self._flush_due.clear()
 
     def _log_results(self, batch: Sequence[AttemptResult], states: Mapping[int, str]) -> None:
-        """Log one line for the batch, and one for each mail that was attempted and not sent."""
+        """Log one line for the batch, and one for each mail that was attempted but not sent."""
         editions = {attempt.delivery_id: self._editions.pop(attempt.delivery_id, "") for attempt in batch}
         log.info(
             "mails recorded",
@@ -327,7 +327,7 @@ class SenderLedger:
                 self._error = self._error or error
 
     async def refresh(self) -> None:
-        """Withdraw claimed mails that must not be sent, mark mails long in flight, and renew the lease."""
+        """Withdraw mails that must not be sent, mark mails that are long in flight, and renew the lease."""
         claimed_ids, now = frozenset(self._claimed_ids), monotonic()
         if not claimed_ids:
             return

@@ -1,13 +1,13 @@
-"""Papers as digests show them: snapshots are stored once a day for all subscribers, and read back.
+"""Snapshots of papers as digests show them. Each is stored once a day for all subscribers.
 
 `DigestContent.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "cards",
 "papers", "why", "marks", "scores", "reasons"}]}. The items of a section are stored as columns of equal
 length: "cards" contains the ids of snapshots, "why" contains indexes into "reasons", which lists each reason
 once, and "marks" contains texts, which can be keys of a cache (see `_decode_marks`). The other fields of an
 item are in its snapshot. A reason that at least MIN_SHARING subscribers in a shard receive is stored in
-a separate snapshot, together with its marks. Then "reasons" contains the id of that snapshot, and the item's
-marks are empty. If a digest has news about earlier papers, "updates" contains [kind, paper id, title, URL]
-for each.
+a separate snapshot, together with its marks. In that case, "reasons" contains the id of that snapshot, and
+the item's marks are empty. If a digest has news about earlier papers, "updates" contains [kind, paper id,
+title, URL] for each.
 
 Snapshots do not change when the paper does, so a delivery can be rendered again, byte for byte, until it is
 deleted. Columns are compact, because they are read for each mail.
@@ -37,7 +37,7 @@ OWN_FIELDS = ("paper_id", "reason", "marks")  # fields of an item that are not i
 REASON_FIELDS = ("reason", "marks")
 COLUMNS = ("cards", "papers", "why", "marks", "scores")
 SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in OWN_FIELDS)
-MIN_SHARING = 5  # readers in a shard from which a snapshot takes less space than a copy in each digest
+MIN_SHARING = 5  # readers in a shard; for fewer, copies in their digests take less space than a snapshot
 A_DAY = timedelta(days=1)
 MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 15_000, 25_000  # for reading
 MAX_ENCODED_ITEMS = 20_000  # for storing
@@ -71,9 +71,9 @@ def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[di
 
 
 def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> dict[int, _ItemColumns]:
-    """Store the snapshots of all items. Return each item's values in a digest, by object identity.
+    """Store the snapshots of all items. Return the column values of each item, by object identity.
 
-    Subscribers share these objects, so the values of each are encoded only once.
+    Digests share these objects, so each is encoded only once.
     """
     day, uses = f"{now:%Y%m%d}", [item for digest in digests for own in digest.sections for item in own.picks]
     items = {id(item): item for item in uses}
@@ -84,7 +84,7 @@ def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> 
     by_key: dict[str, DigestItem | _ReasonText] = {
         own.card_key: items[number] for number, own in encoded.items()
     }
-    # A reason that only one subscriber gets may be personal, so it is deleted with the digest.
+    # A reason that few subscribers share may be personal, so it is stored in the digest and deleted with it.
     by_key |= {
         own.reason_key: own.text
         for own in encoded.values()
@@ -225,7 +225,7 @@ class SnapshotStore:
         return [digest or next(loaded) for digest in cached]
 
     def _restore_from_cache(self, stored: Mapping[str, Any]) -> RestoredDigest | None:
-        """Return a digest if all of its items are cached, as is usual in the morning run, otherwise None."""
+        """Return a digest, or None unless all of its items are cached, as is usual in the morning run."""
         restored = []
         try:
             for section in stored["sections"]:
@@ -269,7 +269,7 @@ class SnapshotStore:
         return digests
 
     def _item(self, stored: _StoredItem, snapshots: Mapping[int, SnapshotFields]) -> DigestItem | None:
-        """Return an item, which is shared by all digests that contain it; None if unreadable."""
+        """Return the object for an item, shared by all its digests, or None if it is unreadable."""
         snapshot_id, _, reason, marks, score = stored
         if not (isinstance(reason, str | int) and _is_score(score)):
             return None
@@ -324,14 +324,14 @@ def paper_ids(stored: Mapping[str, Any]) -> list[int]:
 
 
 def is_readable(section: Any) -> bool:
-    """Return whether a stored section has all columns and these have the same length."""
+    """Return whether a stored section has all columns and they have the same length."""
     columns = [section.get(name) for name in COLUMNS] if isinstance(section, dict) else [None]
     lengths = {len(column) if isinstance(column, list) else None for column in columns}
     return len(lengths) == 1 and None not in lengths
 
 
 def items_of(stored: Mapping[str, Any], papers: Collection[int]) -> list[tuple[str, str | int]]:
-    """Return the interest and the reason of each item in a stored digest whose paper is in `papers`.
+    """Return the interest and the reason of each item about one of `papers` in a stored digest.
 
     A reason that several subscribers share is given as the id of its snapshot: see `shared_reasons`.
     """

@@ -10,11 +10,11 @@ from app.storage.models import DeliveryState as State
 
 def set_state(delivery: Delivery, state: State, reason: str, next_attempt_at: datetime | None = None) -> None:
     delivery.state, delivery.reason, delivery.next_attempt_at = state, reason, next_attempt_at
-    delivery.lease_until = None  # `lease_owner` stays, because a late result still counts
+    delivery.lease_until = None  # keep `lease_owner`, because its late result still counts
 
 
 def requeue(delivery: Delivery, next_attempt_at: datetime | None) -> None:
-    """Put a mail back in the queue. It is uncertain if it may have arrived by an earlier attempt."""
+    """Put a mail back in the queue. It becomes uncertain if an earlier attempt may have delivered it."""
     state, reason = (State.UNCERTAIN, delivery.reason) if delivery.possibly_delivered else (State.PENDING, "")
     set_state(delivery, state, reason, next_attempt_at)
 

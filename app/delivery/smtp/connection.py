@@ -89,7 +89,7 @@ class SmtpConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._parser = ReplyParser()
         self._pending: deque[PendingReply] = deque()
-        self._unsent: deque[tuple[PendingReply, bytes]] = deque()  # to send later, without PIPELINING
+        self._unsent: deque[tuple[PendingReply, bytes]] = deque()  # commands to send later if not pipelining
         self._next: QueuedMail | None = None
         self._next_refusal: SendResult | None = None
         self._sender_refused = False
@@ -99,7 +99,7 @@ class SmtpConnection(asyncio.Protocol):
         self._closed = False
         self._more_replies = False  # arrived together with the reply that is being handled
         self._deadline = 0.0
-        self._unsent_bytes = 0  # part of the body in the transport's buffer
+        self._unsent_bytes = 0  # bytes of the body that the transport still buffers
         self._timer: asyncio.TimerHandle | None = None
         self._expected: dict[PendingReply, tuple[Callable[[Reply], None], float]] = {
             PendingReply.RSET: (partial(self._on_end, PendingReply.RSET), timeouts.mail),
@@ -171,7 +171,8 @@ class SmtpConnection(asyncio.Protocol):
         queued = self._next
         if queued is None or self._transport.is_closing():
             return
-        if self._more_replies or self._parser.has_more:  # replies to commands that the relay cannot have read
+        # More replies would be to commands that the relay cannot have read yet.
+        if self._more_replies or self._parser.has_more:
             self._protocol_error()
             return
         committed = self._pool.commit(queued.mail)
@@ -330,7 +331,7 @@ class SmtpConnection(asyncio.Protocol):
         """Close the connection and record the results of its mails.
 
         The mail in flight becomes uncertain. The next mail is provably unsent, because at most its envelope
-        was sent. Another connection may try the next mail if it did not cause the closing (`may_retry`).
+        was sent. If the next mail did not cause the closing (`may_retry`), another connection may send it.
         Otherwise, its result is its refusal, `unsent` or DEFERRED.
         """
         if self._closed:

@@ -1,4 +1,4 @@
-"""A pool of connections to the relay, which are opened while mails wait, reused, and renewed."""
+"""A pool of connections to the relay. It opens connections while mails wait, reuses them and renews them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.delivery.smtp.fair_queue import FairQueue, QueuedMail
 from app.settings import Settings, SmtpSecurity
 from app.types import OutgoingMail, SendOutcome, SendResult
 
-# The number of mails that may wait in the queue. It is higher while a connection has nothing to do: then all
-# waiting mails are for providers that already use their maximum number of connections.
+# The number of mails that may wait in the queue. The limit is higher while a connection is idle, because all
+# waiting mails are then for providers that already use their maximum number of connections.
 QUEUE_LIMIT, QUEUE_LIMIT_WHILE_IDLE = 200, 1000
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,7 @@ class DeliveryTracker(Protocol):
     """The interface that approves mails for sending and records their results. No method may block."""
 
     def may_send(self, mail: OutgoingMail) -> bool:
-        """Return whether to send the envelope. A refusal in `commit` would cost a connection."""
+        """Return whether to send the envelope. A later refusal by `commit` ends the connection."""
 
     def commit(self, mail: OutgoingMail) -> bool:
         """Return whether the body may be sent. If True, the caller sends it immediately."""
@@ -39,7 +39,7 @@ class ConnectionPool:
     """The connections for one run. Used as `async with ConnectionPool(settings, tracker) as pool`.
 
     The pool stops if the relay cannot be reached or refuses the sender, or if the tracker fails. Mails that
-    were not started by then get the result NOT_ATTEMPTED.
+    have not been started when it stops get the result NOT_ATTEMPTED.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ConnectionPool:
 
     async def _open(self) -> None:
         transport, capabilities = await handshake.connect(self._settings, self._timeouts, self._tls)
-        # Await nothing until the connection has its transport, or it may miss that the transport closes.
+        # Await nothing before the connection has its transport, so that it notices if the transport closes.
         max_mails = self._settings.smtp_messages_per_connection
         connection = SmtpConnection(transport, capabilities, self._timeouts, self, max_mails)
         connection.pipelines &= self.pipelining
@@ -156,7 +156,7 @@ class ConnectionPool:
         self._opening.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, aiosmtplib.SMTPException | OSError):
-            # Use only as many connections as the relay accepts. Without any, stop the run.
+            # Use only as many connections as the relay accepts. If it accepts none, stop the run.
             self._max_connections = len(self._connections) + len(self._opening)
             if not (self._max_connections or self.stopped):
                 result = handshake.connect_error_result(error)
@@ -186,7 +186,7 @@ class ConnectionPool:
             self.record(queued, connection, SendResult(SendOutcome.WITHDRAWN))
         if queued is None:
             self._waiting_for_mail[connection] = None
-        if self._has_room(QUEUE_LIMIT // 2):  # half empty, so that `submit` wakes up once for many mails
+        if self._has_room(QUEUE_LIMIT // 2):  # only at half the limit, so that `submit` rarely wakes up
             self._queue_has_room.set()
         return queued
 
@@ -206,7 +206,7 @@ class ConnectionPool:
         """Record the result of a mail that a connection took."""
         self._queue.release(queued, connection.carried)
         self._record(queued.mail, result)
-        if self._waiting_for_mail and len(self._queue):  # the provider may now use another connection
+        if self._waiting_for_mail and len(self._queue):  # the provider's next mail may use another one
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     def retry_or_record(self, queued: QueuedMail, connection: SmtpConnection, result: SendResult) -> None:

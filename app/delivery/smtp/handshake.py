@@ -31,7 +31,7 @@ async def connect(
 ) -> tuple[asyncio.Transport, ServerCapabilities]:
     """Connect and log in as `open_client` does. Return the transport and the relay's capabilities."""
     client = await open_client(settings, timeouts, tls)
-    # A cast, because uvloop's transports have no common base class.
+    # A cast, because uvloop's transports do not derive from asyncio.Transport.
     transport = cast("asyncio.Transport | None", client.transport)
     if transport is None or transport.is_closing():
         client.close()

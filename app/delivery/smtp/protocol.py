@@ -28,7 +28,7 @@ class Reply(NamedTuple):
         return printable_line(self.raw_text.decode("utf-8", "replace"))
 
 
-# The first four bytes of a reply's last line, mapped to its code, and those of the lines before it.
+# The first four bytes of a reply's last line, mapped to its code, and the first four of the lines before it.
 _LAST_LINES = {b"%d%s" % (code, end): code for code in range(200, 600) for end in (b" ", b"\r", b"")}
 _OTHER_LINES = {b"%d-" % code for code in range(200, 600)}
 
@@ -36,7 +36,7 @@ _OTHER_LINES = {b"%d-" % code for code in range(200, 600)}
 class ReplyParser:
     """An incremental parser of replies."""
 
-    LONGEST_LINE, MAX_LINES = 4096, 100  # RFC 5321 allows 512 octets; these limits only bound the memory
+    LONGEST_LINE, MAX_LINES = 4096, 100  # RFC 5321 allows 512 octets; these limits only bound memory use
 
     def __init__(self) -> None:
         self._rest = b""

@@ -1,8 +1,8 @@
 """PURE. The meaning of SMTP refusals: code, enhanced status and text → a reason and an outcome.
 
 The same tables are used for the relay's replies and for bounce notices. A specific enhanced status decides.
-Many servers send 5.0.0, 5.7.1 or no status, whatever the cause. Then the text decides, and the generic status
-only if the text is not recognised.
+Many servers send 5.0.0, 5.7.1 or no status, whatever the cause. In that case, the text decides. The generic
+status counts only if the text is not recognised.
 
 refusal_reasons  the reasons, and the consequences of each
 enhanced_status  enhanced statuses → reasons
@@ -11,7 +11,7 @@ phrase_matching  phrases → reasons
 phases           which command was refused
 notice_phrases   the phrases by which bounce notices are recognised
 diagnosis        status, text and command of a refusal → `Diagnosis`
-reply_outcomes   a relay's reply → `SendOutcome`; the words with which receivers ask us to slow down
+reply_outcomes   a relay's reply → `SendOutcome`; the phrases with which receivers ask us to slow down
 """
 
 from app.delivery.smtp.responses.diagnosis import Diagnosis, diagnose

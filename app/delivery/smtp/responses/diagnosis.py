@@ -35,13 +35,13 @@ class Diagnosis:
     text: str = ""  # the refusal itself, on one line
 
 
-# The server did not understand a command (RFC 5321, 4.2.2), or it wants a login (RFC 4954).
+# The server did not understand a command (RFC 5321, 4.2.2), or it requires a login (RFC 4954).
 _BY_CODE = {
     **dict.fromkeys((500, 501, 502, 503, 504), Reason.SYNTAX_ERROR),
     **dict.fromkeys((530, 534, 535, 538), Reason.SECURITY_ERROR),
 }
 _BY_PHASE = {Phase.CONNECT: Reason.BLOCKED, Phase.MAIL: Reason.REJECTED}
-# If the text names one of these reasons, the reason outweighs a status for an unknown user, such as 5.1.1.
+# Reasons that outweigh the status of an unknown user, such as 5.1.1, if the text names them.
 _OVERRIDES_USER_UNKNOWN = frozenset(
     {
         Reason.MAILBOX_FULL, Reason.REQUIRE_PTR, Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.SPEEDING,
@@ -55,7 +55,7 @@ _OVERRIDES_FROM_AROUND: dict[Reason | None, frozenset[Reason]] = {
     Reason.USER_UNKNOWN: frozenset({Reason.SUSPEND, Reason.MAILBOX_FULL, Reason.HAS_MOVED}),
     Reason.SYSTEM_ERROR: _OVERRIDES_USER_UNKNOWN | {Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN},
 }
-# A failure that may be temporary, unless the status is about the address.
+# Phrases of failures that may be temporary. They are ignored if the status is about the address.
 _MAY_PASS = re.compile(
     r"\btemporar|\btry again|\b(?:try|again) later\b|\bdeferred\b|\bname ?server (?:reply|error|fail|time)",
     re.IGNORECASE,
@@ -77,9 +77,9 @@ def diagnose(
     """Diagnose a refusal of one recipient.
 
     `refusal` is the text about the recipient, and `around` is the rest of the notice, written for people.
-    `status` is the enhanced status from a field of the notice. `delayed`: delivery is only delayed, which is
-    never hard. `field`: `refusal` is the Diagnostic-Code for this recipient (RFC 3464). `own`: `refusal`
-    is the server's own reply, not quoted from another server.
+    `status` is the enhanced status from a field of the notice. `delayed` means that delivery is only delayed,
+    which is never a hard failure. `field` means that `refusal` is the Diagnostic-Code for this recipient
+    (RFC 3464). `own` means that `refusal` is the server's own reply, not quoted from another server.
     """
     refusal, around = _one_line(refusal), _one_line(around)
     phase = phase_in(refusal) or phase_in(around)
@@ -129,9 +129,9 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
 def _is_confirmed(refusal: str, status: str, phase: Phase, field: bool) -> bool:
     """Return whether anything besides the text confirms that the user is unknown.
 
-    The status may say so, RCPT may have been refused, or the server may be reporting its own users. A refusal
-    after DATA, which means that the recipient was accepted before, or one that does not name its command
-    often comes from a filter. Such a bounce is soft and only adds to the address's bounce score.
+    A status, a refusal of RCPT, or a server that reports on its own users can confirm it. A refusal after
+    DATA often comes from a filter, because the recipient had already been accepted. So does a refusal that
+    does not name its command. Such a bounce is soft and only adds to the address's bounce score.
     """
     if status.split(".")[1:2] in (["1"], ["5"]) or status[1:] == ".2.1" or phase is Phase.RCPT:
         return True

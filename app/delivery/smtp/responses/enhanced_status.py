@@ -6,7 +6,8 @@ import re
 
 from app.delivery.smtp.responses.refusal_reasons import Reason
 
-# Codes without the first digit (permanent or temporary). They outweigh the text, but see `diagnosis._reason`.
+# Codes without the first digit (permanent or temporary). They outweigh the text, with the exceptions in
+# `diagnosis._reason`.
 SPECIFIC_CODES = {
     **dict.fromkeys(("1.1", "1.3"), Reason.USER_UNKNOWN),
     "1.2": Reason.HOST_UNKNOWN,

@@ -400,7 +400,7 @@ PHRASES_BY_REASON: dict[Reason, str] = {
     """,
 }
 
-# Words that show what a refusal is about if none of the phrases above matches. The order matters here, too.
+# Words that suggest the reason if none of the phrases above matches. The order matters here, too.
 WORDS_BY_REASON: dict[Reason, str] = {
     Reason.VIRUS_DETECTED: r"""
         \b(?:virus|worm|malware|trojan|infected)

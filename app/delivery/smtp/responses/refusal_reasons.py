@@ -17,7 +17,7 @@ class Reason(StrEnum):
     EXPIRED = "expired"  # not delivered in time
     FAILED_STARTTLS = "failedstarttls"
     FEEDBACK = "feedback"
-    FILTERED = "filtered"  # by the recipient's own filter, or after the address was accepted
+    FILTERED = "filtered"  # by the recipient's own filter, or after RCPT was accepted
     HAS_MOVED = "hasmoved"
     HOST_UNKNOWN = "hostunknown"
     MAILBOX_FULL = "mailboxfull"
@@ -29,7 +29,7 @@ class Reason(StrEnum):
     NOT_COMPLIANT = "notcompliantrfc"
     ON_HOLD = "onhold"  # refused without a reason
     POLICY_VIOLATION = "policyviolation"
-    REJECTED = "rejected"  # our address as a sender
+    REJECTED = "rejected"  # because of our sender address
     REQUIRE_PTR = "requireptr"
     SECURITY_ERROR = "securityerror"
     SPAM_DETECTED = "spamdetected"

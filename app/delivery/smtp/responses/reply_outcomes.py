@@ -9,8 +9,8 @@ from app.delivery.smtp.responses.enhanced_status import status_in
 from app.delivery.smtp.responses.refusal_reasons import Action, Reason
 from app.types import SendOutcome
 
-# The sender's address, authentication or reputation: the relay would refuse the next mail as well. This stops
-# all mail, so texts that may come from one subscriber's own filter must not count.
+# Reasons that concern the sender's address, authentication or reputation. The relay would refuse every mail,
+# so sending stops. Texts that may come from one subscriber's own filter must therefore not count.
 _OUR_FAULT = frozenset({Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.NO_RELAYING, Reason.REQUIRE_PTR})
 _OUR_FAULT_WORDS = re.compile(
     r"\b(blocklist|blacklist|block list|spamhaus|barracuda)\b|authentication (is )?required|not authenticated"
@@ -19,7 +19,7 @@ _OUR_FAULT_WORDS = re.compile(
 )
 _OUR_FAULT_STATUS = re.compile(r"5\.1\.[78]|5\.7\.(?:0|8|9|11|14|2\d|30|5\d\d|6\d\d|7\d\d)|5\.5\.[12]")
 _OUR_FAULT_CODES = {500, 502, 503, 504, 521, 530, 534, 535, 538}
-# The words with which Gmail, Yahoo, Outlook and Orange limit a sender, not just one mail.
+# Phrases with which Gmail, Yahoo, Outlook and Orange throttle the sender, rather than defer one mail.
 _THROTTLED = re.compile(
     r"\b4\.7\.(?:28|65\d)\b|\[TSS?\d\d\]|\bS77\d{1,3}\b|\bOFR(?:004)?_\d{3}\b"
     r"|\bunusual rate of (?:unsolicited|e-?mail)"
