@@ -5,8 +5,8 @@ database        engine, sessions, column types, bulk helpers
 compressed_json  compressed JSON
 schema          migrations, and a check that the database belongs to this release
 backup          write all tables and journals to a file, and restore them
-locks           locks with a lease, so that only one process at a time runs a job
-demo_clock      the demo's clock, which a file beside its database records
+locks           locks with a lease, so that only one process runs a job at a time
+demo_clock      the demo's clock, which is stored in a file beside its database
 live_processes  detect which processes are alive, from locks that are released when they die
 worker_registry the processes that run jobs, with heartbeats, and the waiting, running and failed jobs
 hit_counters    rate-limit counters that all processes share

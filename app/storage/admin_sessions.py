@@ -33,7 +33,7 @@ def find(
 ) -> tuple[ApiKeyIdentity, bool] | None:
     """Return the holder of a session, and whether `touch` should be called.
 
-    Return None if the session was unused for `idle`, is older than `longest`, or its key is no longer active.
+    Return None if the session was unused for `idle`, is older than `longest`, or has an inactive key.
     """
     row = _find(session, secret)
     if row is None or row.used_at <= now - idle or row.created_at <= now - longest:
@@ -66,7 +66,7 @@ def form_token(secret: str) -> str:
 
 
 def _find(session: Session, secret: str) -> AdminSession | None:
-    # A secret has 256 random bits, so its hash can be looked up, like the hash of a key.
+    # A secret has 256 random bits, so its plain hash can be looked up, like that of a key.
     return session.exec(select(AdminSession).where(AdminSession.token_hash == _hash(secret))).one_or_none()
 
 

@@ -22,7 +22,7 @@ DAYS, MAX_DAYS = 365, 3650  # the default and the maximum number of days until a
 COMMANDS = "cli"  # the name of the command line in the audit log
 BY_MAIL = ", by mail"  # ends the names of keys that a mailed link created
 LINK_NAME = "sign-in link to"
-OVERLAP = timedelta(days=1)  # how long a key still works after it has been replaced
+OVERLAP = timedelta(days=1)  # for which a key still works after it has been replaced
 _SECRET_BYTES = 32
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 
@@ -85,7 +85,7 @@ def _refuse_reserved(name: str) -> None:
 
 
 def _earlier(expires_at: datetime | None, creator: ApiKeyIdentity | None) -> datetime | None:
-    """Return when a key expires, which must be no later than the key of its creator."""
+    """Return the time at which a key expires: no later than the key of its creator."""
     ends = [expires_at, creator.expires_at if creator else None]
     return min((at for at in ends if at is not None), default=None)
 
@@ -113,7 +113,7 @@ def authenticate(session: Session, key: str, now: datetime) -> ApiKeyIdentity | 
     key_hash = _hash(key)
     row = session.exec(select(ApiKey).where(ApiKey.key_hash == key_hash)).one_or_none()
     # The query compares hashes, and nobody can choose the prefix of a hash, so its timing reveals nothing.
-    # The comparison in constant time makes that obvious.
+    # The comparison in constant time makes this evident to readers.
     if row is None or not hmac.compare_digest(row.key_hash, key_hash):
         return None
     return identity_of(row, now)
@@ -157,7 +157,7 @@ def create_link(session: Session, email: str, now: datetime, expires_at: datetim
 
 
 def redeem_link(session: Session, token: str, now: datetime, expires_at: datetime) -> ApiKeyIdentity | None:
-    """Revoke the link, and return a new key with all scopes of an operator, which expires at `expires_at`.
+    """Revoke a link and return a new key with an operator's scopes. The key expires at `expires_at`.
 
     Return None if the link has been used or has expired, or if the token is not a link's.
     """

@@ -96,7 +96,7 @@ def last_time(session: Session, action: str, subject: str) -> datetime | None:
 
 
 def erase_details(session: Session, subscriber_id: int, address_hash: str) -> None:
-    """Delete the details in entries about a subscriber, and the stored answers to such requests.
+    """Delete the details in entries about a subscriber, and the stored answers about the subscriber.
 
     Keep the actor, the action and the time.
     """

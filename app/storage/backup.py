@@ -4,7 +4,7 @@ A backup is a ZIP archive with these members:
 
     manifest.json          the release, the schema revision, the time, and rows and SHA-256 of each table
     tables/NAME.jsonl      the rows of a table: a JSON array of the column names, then one array per row
-    journals/NAME.journal  the senders' journals, which record the mails sent in the last second
+    journals/NAME.journal  the senders' journals, with results that may not be in the tables yet
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFE
 BATCH = 1000  # rows
 ABANDONED_SECONDS = 86_400  # after which the file of an unfinished backup is deleted
 EVERYTHING = "*"  # the edition of a pause that holds all mails
-# The rows of these tables are useless elsewhere: sessions, locks and jobs belong to running processes.
+# These tables are useless in another database: sessions, locks and jobs belong to running processes.
 EXCLUDED = ("alembic_version", "admin_session", "lock", "rate_limit", "worker")
 JOBS = "procrastinate_"  # the prefix of the job tables
 
@@ -88,7 +88,7 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
                 tables = {
                     table.name: _write_table(archive, connection, table) for table in _tables(connection)
                 }
-            # After the tables: a mail sent in between is in the journal.
+            # After the tables, so that a mail sent in between is at least in a journal.
             names = tuple(_write_journals(archive, journals))
             manifest = Manifest(now, schema.revisions(db)[0] or "base", release, tables, names)
             archive.writestr("manifest.json", json.dumps(asdict(manifest), default=str, indent=1))
@@ -132,7 +132,7 @@ def read_manifest(source: Path) -> Manifest:
 def load(url: str, source: Path, manifest: Manifest, pause_reason: str, now: datetime) -> None:
     """Load a backup into an empty database, in one transaction, with all sending paused.
 
-    The database gets the schema of the backup, which must then be migrated.
+    The database gets the backup's schema. The caller must migrate it afterwards.
     """
     schema.migrate(url, manifest.revision)
     db = Database(url)
@@ -179,7 +179,7 @@ def restore_journals(source: Path, manifest: Manifest, folder: Path) -> None:
 
 
 def _pause(connection: Connection, reason: str, now: datetime) -> None:
-    """Pause all sending, in the tables of any revision."""
+    """Pause all sending. Reflect the table, because its columns depend on the backup's revision."""
     tables = MetaData()
     tables.reflect(connection, only=["sending_pause"])
     pauses = tables.tables["sending_pause"]
@@ -277,7 +277,7 @@ def _load_table(connection: Connection, table: Table, archive: zipfile.ZipFile) 
         connection.execute(update(table).where(key == bindparam("row")).values(values), later)
     if connection.dialect.name == "postgresql" and isinstance(key.type, column_types.Integer):
         sequence = select(func.pg_get_serial_sequence(table.name, key.name)).scalar_subquery()
-        # Without a sequence, the key refers to another table, and there is nothing to set.
+        # A key without a sequence refers to another table, so there is nothing to set.
         connection.execute(
             select(func.setval(sequence, func.max(key))).select_from(table).having(sequence.is_not(None))
         )

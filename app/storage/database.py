@@ -182,9 +182,9 @@ class Database:
 
 
 def has_changed(session: Session) -> bool:
-    """Return True if SQLite's database has changed since a transaction began to read; otherwise, lock it.
+    """Return whether a SQLite database has changed since the transaction began to read. If not, lock it.
 
-    SQLite lets a transaction write only if it has read the newest state.
+    SQLite lets a transaction write only if nobody has written since it began to read.
     """
     try:
         session.connection().exec_driver_sql("DELETE FROM subscriber WHERE 0")
@@ -257,8 +257,8 @@ def _insert_all(
 ) -> int:
     """Insert rows, except those whose `unique` columns already exist. Return the number of inserted rows.
 
-    On PostgreSQL, this is one statement with an array for each column, because a statement for each row takes
-    longer than inserting the row. On SQLite, the driver gets tuples, because SQLAlchemy takes longer to
+    On PostgreSQL, this is one statement with an array for each column, because executing a statement takes
+    longer than inserting a row. On SQLite, the driver gets tuples, because SQLAlchemy takes longer to
     convert a row than SQLite takes to insert it.
     """
     dialect = connection.dialect
@@ -280,7 +280,7 @@ def _insert_all(
 
 
 def _unnested(column: Column[Any], values: Sequence[Any]) -> ColumnElement[Any]:
-    """Return values as rows.
+    """Return an expression that turns a column's values into rows.
 
     JSON is sent as text, because PostgreSQL would read an array of lists as a two-dimensional array.
     """
@@ -319,7 +319,7 @@ def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator
     key = inspect(table).local_table.primary_key.columns[0]
     if session.get_bind().dialect.name == "sqlite":
         last = session.execute(select(func.max(key))).scalar() or 0
-        if key.table.dialect_options["sqlite"]["autoincrement"]:  # then no id is used again
+        if key.table.dialect_options["sqlite"]["autoincrement"]:  # ids are never reused
             highest = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
             last = max(last, session.execute(highest, {"table": key.table.name}).scalar() or 0)
         return iter(range(last + 1, last + 1 + count))
@@ -329,7 +329,7 @@ def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator
 
 
 def in_array(session: Session, column: Any, values: Iterable[Any]) -> ColumnElement[bool]:
-    """Return `column IN values` as a single parameter. Hundreds of parameters take longer than the search."""
+    """Return the condition `column IN values` with one parameter, because hundreds of parameters are slow."""
     if session.get_bind().dialect.name == "postgresql":
         return column == any_(literal(list(values), postgresql.ARRAY(column.type)))  # type: ignore[no-any-return]
     array = func.json_each(json.dumps(list(values))).table_valued("value")

@@ -1,4 +1,4 @@
-"""Count hits for rate limits in a table, which all processes share and which survives restarts."""
+"""Count hits for rate limits in a table that all processes share and that survives restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carry out a request with an idempotency key only once, and store its response, the answer.
+"""Carry out a request with an idempotency key only once, and store its response (the answer).
 
 The claim, the change and the answer are three transactions. The claim is marked in the transaction of the
 change (see `audit_log.record`), so a request is never carried out twice, even if its process is killed or its
@@ -44,7 +44,8 @@ class Attempt:
     name: str = ""
 
 
-# The attempt of the current request. An object, because a thread cannot set a variable for its caller.
+# The attempt at the current request. It is an object that threads change, because a thread cannot set a
+# context variable for its caller.
 current: ContextVar[Attempt | None] = ContextVar("idempotent_attempt", default=None)
 
 

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 class JobRunRecorder:
     """The counts, rejections and errors of a run in progress. They are stored when the run ends.
 
-    A long run also calls `store_counts` now and then.
+    During a long run, the caller also stores them with `store_counts` from time to time.
     """
 
     id: int
@@ -78,7 +78,7 @@ def failed_jobs(session: Session, _now: datetime) -> list[str]:
 
 
 def has_failed(run: JobRun, apart_from: Iterable[str] = ()) -> bool:
-    """Return whether a run has errors, apart from those that `fail` recorded for these parts."""
+    """Return whether a run has errors other than those that `fail` recorded for the parts in `apart_from`."""
     return bool(run.error) and not set(run.failed_parts or [""]).issubset(apart_from)
 
 

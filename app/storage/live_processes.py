@@ -2,7 +2,7 @@
 
 A process holds one lock for each database that it uses. On PostgreSQL, it is a session-level advisory lock on
 a separate connection. On SQLite, it is a lock on a file next to the database. The database or the kernel
-releases the lock when the process dies. No clock is involved.
+releases the lock when the process dies, so this does not depend on any clock.
 
 A process that holds its lock is alive. A process without a lock is dead, or has briefly lost its connection.
 Mails are therefore recovered only after their lease has also expired (see delivery.ledger.recovery).
@@ -179,7 +179,7 @@ class Presence:
 
 
 def _lock_new_file(folder: Path) -> tuple[int, Path] | None:
-    """Lock a new file for this process, which gets the suffix `.lock` only once it is locked.
+    """Create and lock a file for this process. It gets the suffix `.lock` only once it is locked.
 
     Delete the files of dead processes first. Return None if the file cannot be created or locked.
     """

@@ -1,8 +1,8 @@
 """Locks with a lease, so that only one process on all machines runs a job at a time.
 
 Leases use the database's clock. A lease ends when it is released, when it expires, or when its holder's
-process dies (see `live_processes`). The death of a process cannot always be detected: not on a file system
-without locks, and not if the process ran as another user. The lease of a job is therefore short, and is
+process dies (see `live_processes`). The death of a process cannot be detected on a file system without
+locks, or if the process ran as another user. The lease of a job is therefore short, and is
 renewed while the job is running.
 """
 
@@ -35,8 +35,9 @@ def hold(db: Database, name: str, now: datetime, lasting: timedelta, edition: st
     """Hold a lock during the block. Yield True if it was acquired.
 
     `now` is the time by this machine's clock. While the block runs, a thread renews the lease, until the lock
-    has been held for `lasting`. With an `edition` (such as a day), the block completes only once per edition
-    across all machines: after it ends without an exception, the lock is not granted for that edition again.
+    has been held for `lasting`. If an `edition` is given, such as a day, the block completes only once per
+    edition across all machines: after it ends without an exception, the lock is not granted for that edition
+    again.
     """
     holder, ended = new_holder(), Event()
     with db.write() as session:
@@ -48,7 +49,7 @@ def hold(db: Database, name: str, now: datetime, lasting: timedelta, edition: st
             renewing.start()
         yield acquired
     except BaseException:
-        edition = ""  # another process may try
+        edition = ""  # so that another process may try again
         raise
     finally:
         if acquired:
@@ -69,7 +70,7 @@ def _keep_renewing(
             with db.write() as session:
                 if held > lasting or not renew(session, name, holder, start + min(held + LEASE, lasting)):
                     return
-        except SQLAlchemyError as error:  # there is time for three more attempts
+        except SQLAlchemyError as error:  # the lease lasts for three more attempts
             log.warning("could not renew a lease", lock=name, error=str(error))
 
 

@@ -145,7 +145,7 @@ class Paper(Row, table=True):
     __table_args__ = (
         _partial_index("ix_paper_withdrawn_at", "withdrawn_at IS NOT NULL", "withdrawn_at"),
         _partial_index("ix_paper_code_found_at", "code_found_at IS NOT NULL", "code_found_at"),
-        # A paper with an arXiv id is merged only with rows that have none, which are few.
+        # Small indexes: a paper with an arXiv id is merged only with the few rows that have none.
         _partial_index("ix_paper_title_key_without_id", "arxiv_id IS NULL", "title_key"),
         _partial_index("ix_paper_title_end_without_id", "arxiv_id IS NULL", "title_end"),
     )
@@ -160,7 +160,7 @@ class Paper(Row, table=True):
     abstract: str = Field(default="", sa_type=Text)
     authors: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     author_count: int = 0  # the true count: `authors` may be shorter
-    # Of one organisation: the name that is shown, then its short name at the source.
+    # The displayed name of the paper's organisation, then its short name at the source.
     organization_names: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     categories: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     keywords: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
@@ -176,12 +176,12 @@ class Paper(Row, table=True):
     code_found_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     content_hash: str = Field(max_length=64)
     # The time and the kind of source of each field. An older record never overwrites a newer one, regardless
-    # of the order in which they arrive (see papers.fields).
+    # of the order in which they arrive (see papers.field_precedence).
     versions: dict[str, str] = Field(default_factory=dict, sa_type=JSON)
     # The sources' values of the fields that an operator has edited (see papers.editing).
     sourced: dict[str, Any] | None = Field(default=None, sa_type=JSON, nullable=True)
     edited_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    # When an operator hid the paper, after which it is neither sent nor shown.
+    # When an operator hid the paper. A hidden paper is neither sent nor shown.
     hidden_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
     pinned_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     pinned_until: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
@@ -193,7 +193,7 @@ class Paper(Row, table=True):
 
 
 class Listing(Row, table=True):
-    """The fact that a source listed a paper on a day."""
+    """A listing of a paper by a source on a day."""
 
     __table_args__ = (
         UniqueConstraint("original_paper_id", "source_id", "listed_on"),
@@ -210,7 +210,7 @@ class Listing(Row, table=True):
 
 
 class VoteCount(Row, table=True):
-    """The votes, comments and stars of a paper at a source, starting at `at`. Each change adds a row."""
+    """The votes, comments and stars that a paper has at a source from `at` on. Each change adds a row."""
 
     __table_args__ = (UniqueConstraint("original_paper_id", "source_id", "at"),)
 
@@ -329,8 +329,8 @@ class FormSubmission(Row, table=True):
     """A form that requests an e-mail: a sign-up, or a request for the link to the preferences.
 
     A row is stored whether or not the address is known, and processed after the response. Its preferences are
-    kept separate from the subscriber's own until the owner of the address confirms them. The mailbox's hash
-    and the times are kept longer, for rate limits and to respect a decline.
+    kept separate from the subscriber's own until the owner of the address confirms them. After that, only the
+    mailbox's hash and the times are kept, for rate limits and to respect a decline.
     """
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
@@ -420,7 +420,7 @@ class Delivery(Row, table=True):
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     give_up_at: datetime | None = Field(
         default=None, sa_type=UtcDateTime
-    )  # the subscriber's next digest is due
+    )  # when the subscriber's next digest is due
     possibly_delivered: bool = False  # an attempt ended without a reply, so the subscriber may have the mail
     lease_owner: str = Field(default="", max_length=100)
     lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -433,7 +433,7 @@ class Delivery(Row, table=True):
 
 
 class DigestContent(Row, table=True):
-    """The content of a digest. It never changes, unlike the row in `delivery`."""
+    """The content of a digest. It changes only if one of its papers is hidden (see `ledger.removal`)."""
 
     __table_args__ = (
         _partial_index(
@@ -444,10 +444,10 @@ class DigestContent(Row, table=True):
     delivery_id: int = Field(primary_key=True, foreign_key="delivery.id", ondelete="CASCADE", sa_type=BigId)
     # See `delivery.ledger.snapshots`.
     digest: dict[str, Any] = Field(default_factory=dict, sa_type=CompressedJson)
-    # Whether `digest` has news about earlier papers, so that such digests are found without reading them all.
+    # True if `digest` has news about earlier papers, so that such digests are found without reading them all.
     has_updates: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     signature: str = Field(default="", sa_type=Text)  # DKIM-Signature header lines, if signed ahead
-    # The fingerprint of the signed content. Empty if the content has not been signed ahead.
+    # The fingerprint of the signed content. Empty if it is yet to be signed ahead, and "-" if it will not be.
     signature_fingerprint: str = Field(default="", max_length=64)
 
 
@@ -574,7 +574,7 @@ class IdempotencyKey(Row, table=True):
 
     name: str = Field(primary_key=True, max_length=64)  # the hash of the API key's id and the header
     fingerprint: str = Field(max_length=64)  # the hash of the request
-    holder: str = Field(max_length=100)  # the attempt that may carry out the request, until its lease ends
+    holder: str = Field(max_length=100)  # the attempt that may carry out the request until its lease ends
     until: datetime = Field(sa_type=UtcDateTime)
     changed: bool = False  # the request was carried out, whether or not its answer was stored
     subject: str = Field(default="", sa_type=Text)  # as in the audit log, to erase the answer
@@ -639,7 +639,7 @@ class WebhookMessage(Row, table=True):
 
 
 class OperatorAlert(Row, table=True):
-    """A problem that needs attention, and whether it has been mailed to the operators."""
+    """A problem that needs attention, and the time at which it was mailed to the operators."""
 
     cause: str = Field(primary_key=True, max_length=200)
     message: str = Field(sa_type=Text)
@@ -658,9 +658,9 @@ class ReceiverBackoff(Row, table=True):
 
 
 class SendingPause(Row, table=True):
-    """A pause, set by an operator or automatically: no mail is sent until an operator resumes sending."""
+    """A pause of all mails or some of them, begun by an operator or automatically."""
 
     id: int | None = Field(default=None, primary_key=True)
-    edition: str = Field(unique=True, max_length=40)  # one edition, or "*" for everything
+    edition: str = Field(unique=True, max_length=40)  # one edition, "first digests", or "*" for all
     reason: str = Field(sa_type=Text)
     since: datetime = Field(sa_type=UtcDateTime)

@@ -18,7 +18,7 @@ from app.storage.database import ROOT, Database
 
 MIGRATIONS = ROOT / "migrations"
 MAX_NAMED = 3  # differences that a message names
-# Queries for the columns, each with its table and whether it must have a value, and for the indexes.
+# Queries that list the columns (with their table, and whether they must have a value) and the indexes.
 # Reflecting the tables takes fifty times as long, and every command and every sender would wait for it.
 _COLUMNS = {
     "sqlite": text("""
@@ -83,7 +83,7 @@ def revision_fault(db: Database) -> str:
 def table_fault(db: Database) -> str:
     """Return how the tables differ from the models of this release, or "".
 
-    Columns and indexes are compared by name, and columns by whether they must have a value. Tables and
+    Columns and indexes are compared by name, and columns also by whether they may be empty. Tables and
     indexes that an operator added do not matter.
     """
     with db.engine.connect() as connection:
@@ -112,7 +112,7 @@ class SchemaGuard:
         self._verified = newest
 
 
-@cache  # an upgrade in place replaces the files below a running process, but not its models
+@cache  # an upgrade in place replaces a running process's files, but not its models
 def known_revisions() -> tuple[str, ...]:
     """Return the revisions of this release, newest first."""
     return tuple(script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions())

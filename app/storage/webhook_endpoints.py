@@ -25,7 +25,7 @@ from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, We
 MAX_ENDPOINTS = 20
 GIVE_UP_AFTER = timedelta(days=3)
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=1), timedelta(hours=6)
-OVERLAP = timedelta(days=1)  # for which the previous secret still signs after a rotation
+OVERLAP = timedelta(days=1)  # for which the previous secret also signs after a rotation
 TEST = "webhook.test"
 DISABLED = "the endpoint was disabled"
 GONE = 410  # the status with which an endpoint refuses all further events
@@ -85,7 +85,7 @@ def change(
 
 
 def _check_url(session: Session, url: str, own_id: int | None) -> str:
-    """Return the URL without spaces around it. Whether its host is allowed is checked with each request."""
+    """Return the URL without surrounding spaces. Each request checks whether its host is allowed."""
     url = url.strip()
     if not re.fullmatch(r"https?://[^/?#@\s]+([/?][!-\"$-~]*)?", url, re.ASCII) or len(url) > 2000:
         raise InvalidInput(
@@ -98,7 +98,7 @@ def _check_url(session: Session, url: str, own_id: int | None) -> str:
 
 
 def origin(url: str) -> str:
-    """Return scheme and host of a URL, without its path and query, which may contain a secret."""
+    """Return the scheme and host of a URL. Its path and query may contain a secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -150,7 +150,7 @@ def emit(
 ) -> None:
     """Store an event for each endpoint that listens to it. With a `key`, each endpoint gets the event once.
 
-    `data` must contain no address. If an endpoint gets addresses, the subscriber's is added on sending.
+    `data` must not contain an address. For endpoints that get addresses, it is added when sending.
     """
     rows = listeners(session, event)
     messages = [message(row.id or 0, event, now, data) | {"key": key} for row in rows]
@@ -194,7 +194,7 @@ def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequen
 def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, now: datetime) -> None:
     """Record an attempt: the event's state or its next attempt. Disable an endpoint that keeps failing.
 
-    Disable an endpoint that responds with GONE, or that has accepted nothing since an abandoned event.
+    It keeps failing if it responds with GONE, or has accepted nothing since a given-up event was created.
     """
     row = session.get(WebhookMessage, message_id)
     endpoint = session.get(WebhookEndpoint, row.endpoint_id) if row else None
@@ -225,13 +225,13 @@ def set_outcome(
 
 
 def retry_delay(attempts: int, number: int) -> timedelta:
-    """Return the delay after the n-th attempt. It grows fourfold, and varies by id to spread the load."""
+    """Return the delay after the n-th attempt. It quadruples each time, and varies by id to spread load."""
     spread: float = 0.75 + 0.5 * (number * 2654435761 % 2**32) / 2**32
     return min(FIRST_DELAY * (1 << 2 * min(attempts - 1, 8)), LONGEST_DELAY) * spread
 
 
 def disable_all(session: Session, reason: str, now: datetime) -> list[WebhookEndpoint]:
-    """Disable all endpoints of a database that is a copy or has been copied: the other one sends the events.
+    """Disable all endpoints of a database that is or has a copy, because the other one sends the events.
 
     Return the endpoints that were enabled.
     """

@@ -95,7 +95,7 @@ def _try_to_write(db: Database, change: Callable[[Session], object]) -> None:
 
 
 def _beat(session: Session, name: str) -> None:
-    """Write a heartbeat. If the worker is not registered, register it, and forget workers lost long ago."""
+    """Write a heartbeat. If the worker is not registered, register it, and delete workers lost long ago."""
     own = update(WorkerRow).where(col(WorkerRow.name) == name).values(seen_at=_NOW)
     if not session.connection().execute(own).rowcount:
         now = _database_time(session)
