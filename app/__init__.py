@@ -97,6 +97,6 @@ Where to find limits, weights and intervals:
 import os
 
 # One BLAS thread: our matrix products are too small to gain from a second one. On a busy machine, a second
-# one makes them several times slower, because threads spin while they wait. numpy reads this at its first
-# import.
+# one makes them several times slower, because threads spin while they wait. numpy reads this variable at its
+# first import.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

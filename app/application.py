@@ -38,10 +38,10 @@ class Application:
     indexes: IndexCache = field(default_factory=IndexCache)
     http: http_client.HttpTransport = field(default_factory=http_client.HttpTransport)
     sending: Lock = field(default_factory=Lock)  # held while `pipeline.send` runs in this process
-    # Set when new mails have been planned, which a running `pipeline.send` may have missed.
+    # Set when mails have been planned that a running `pipeline.send` may have missed.
     more_to_send: Event = field(default_factory=Event)
     on_shard_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each shard
-    stopping: Event = field(default_factory=Event)  # set when the process should exit: start nothing new
+    stopping: Event = field(default_factory=Event)  # set when the process should exit, so start nothing new
 
     @cached_property
     def schema(self) -> SchemaGuard:

@@ -28,8 +28,8 @@ def travel(to: datetime) -> None:
 class Timeline:
     """The clock of a run that began at `now`, adjusted to the database's time.
 
-    Machines compare leases and due times, so all machines must use the same clock. `skew` returns how far the
-    database's clock is ahead of this machine's, and is called for each reading. A simulated `now` (in tests
+    Machines compare leases and due times, so all machines must use the same clock. Each reading calls `skew`,
+    which returns how far the database's clock is ahead of this machine's. A simulated `now` (in tests
     and the demo) keeps its offset from the real time.
     """
 

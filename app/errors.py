@@ -86,7 +86,7 @@ class LinkForged(LinkError):
 
 
 class LinkOfTest(LinkForged):
-    """This link is from a test mail, which belongs to no subscriber."""
+    """This link is from a test mail, which does not belong to a subscriber."""
 
 
 class LinkExpired(LinkError):

@@ -1,4 +1,4 @@
-"""PURE. Create and verify signed links, which need no login, and return paths.
+"""PURE. Create and verify return paths and signed links. The links do not need a login.
 
 Each link serves one purpose for one subscriber.
 
@@ -14,8 +14,8 @@ The mac covers the purpose, so a token made for one purpose is not valid for ano
 the purpose and on every bit of the payload, so two tokens have no visible part in common. Without the key,
 they do not reveal the subscriber, the argument or the time. The same input gives the same token.
 
-A return path is made in the same way from a delivery's id: 8 hidden bytes and 12 bytes of mac. It is in
-hexadecimal because relays may change the case of a local part.
+A return path is made in the same way from a delivery's id: 8 hidden bytes and 12 bytes of mac. It is
+hexadecimal, because relays may change the case of a local part.
 
 A digest contains several tokens. For speed, the hashes are initialised once with the key and the purpose, and
 `tokens` encodes all tokens together. All feedback on papers has one purpose, so the links on all cards share
@@ -41,7 +41,7 @@ from app.text.in_words import count_of
 
 TOKEN_CHARS = 51
 RETURN_PATH_DIGITS = 40
-_PAYLOAD = struct.Struct(">IQII")  # subscriber, argument, issued (s), epoch: as wide as their columns
+_PAYLOAD = struct.Struct(">IQII")  # subscriber, argument, issued (s), epoch: as wide as in the tables
 _DELIVERY = struct.Struct(">Q")
 _MAC_BYTES, _VERP_MAC_BYTES = 18, 12
 _PURPOSE_BYTES = 16

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 def build(settings: Settings) -> Application:
-    """Build the application. The caller must call `app.db.dispose()` when the application is not needed."""
+    """Build the application. The caller must call `app.db.dispose()` when it is no longer needed."""
     interpreter.limit_malloc_arenas()
     tracing.configure(settings.otel_endpoint)
     lifetimes = {
@@ -53,8 +53,8 @@ def build(settings: Settings) -> Application:
 def create_app(app: Application, *, is_public: bool = False) -> FastAPI:
     """Build the web app.
 
-    With `is_public`, a form that requests an e-mail is processed after a random delay, so that response times
-    reveal nothing to strangers.
+    If `is_public` is true, a form that requests an e-mail is processed after a random delay, so that response
+    times do not reveal to strangers which addresses are known.
     """
     from app.web import site  # a global import would double the start-up time of other commands
 

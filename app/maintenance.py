@@ -46,7 +46,7 @@ from app.storage.models import JobRun
 from app.text.in_words import count_of
 from app.types import Rejection
 
-SIGNATURES_SINCE = timedelta(days=3)  # pruning runs every night
+SIGNATURES_SINCE = timedelta(days=3)  # more than enough, because pruning runs every night
 MOVING = "the database is being moved, or the move was interrupted: in that case, repeat it"
 RESTORING = "a restore is running, or was interrupted: in that case, empty the database and repeat it"
 
@@ -73,10 +73,10 @@ def import_subscribers(
 ) -> ImportResult:
     """Add the subscribers in a CSV file, who must have consented elsewhere. Skip invalid rows.
 
-    With `hold`, pause all sending first. If it is None, do so only if no digest has ever been sent;
-    otherwise, hold only the first digests of the new subscribers. If nobody is added, that pause ends. Raise
+    If `hold` is true, pause all sending first. If it is None, do so only if no digest has ever been sent;
+    otherwise, hold only the first digests of the new subscribers. The pause ends if nobody is added. Raise
     InvalidInput, and change nothing, if the file is not a table of subscribers. An interrupted import can be
-    repeated. `run_id` is a run that has already begun.
+    repeated. `run_id` is the id of a run that has already begun.
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
     contents = subscribers.survey(file, name)  # before the run: an unreadable file is not a failed job
@@ -122,9 +122,9 @@ def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -
 
 
 def prune(app: Application, now: datetime) -> Counter[str]:
-    """Delete rows whose retention has passed. Papers that old are not candidates, so none is sent twice.
+    """Delete rows whose retention has passed. No paper is sent twice, because papers that old are not sent.
 
-    Deliveries and events are deleted a few thousand per transaction, so that other transactions do not wait
+    Deliveries and events are deleted in batches of a few thousand, so that other transactions do not wait
     long. If the service stops, return between two transactions; the next nightly run continues.
     """
     now = app.timeline(now).start
@@ -207,9 +207,9 @@ def restore(
     time = Timeline(now, db.skew)
     backup.load(settings.database_url, source, manifest, RESTORING, now)
     schema.migrate(settings.database_url)
-    with db.write() as session:  # the run that made the backup had not ended
+    with db.write() as session:  # delete the run that made the backup: it had not ended
         session.execute(delete(JobRun).where(col(JobRun.job) == "backup", col(JobRun.ended_at).is_(None)))
-    # The tables that record runs exist only now.
+    # The run is recorded only now, because its table did not exist before.
     with job_runs.record(db, "restore", time(), job_runs.begin(db, "restore", now)) as run:
         backup.restore_journals(source, manifest, journals)
         report = after_restore.settle(

@@ -2,7 +2,7 @@
 
 refresh()          poll sources → records → the archive
 try_source()       a source that has not been added yet → its newest papers; nothing is stored
-recheck()          papers that subscribers were sent or liked → whether they are withdrawn or have code now
+recheck()          papers that subscribers were sent or liked → withdrawals and new code
 read_files()       saved responses → records → the archive
 summarise()        papers without a summary → one sentence from a language model, if one is configured
 fetch_pictures()   recently listed papers with the URL of a picture → small copies of the pictures
@@ -120,7 +120,7 @@ def _train_if_outgrown(app: Application, now: datetime) -> None:
 
 
 def summarise(app: Application, now: datetime) -> Counter[str]:
-    """Have a language model summarise papers without a summary, if the settings name a model.
+    """Have a language model summarise papers without a summary, if one is configured.
 
     Only one process does so at a time. Must not be called from a running event loop.
     """
@@ -174,9 +174,9 @@ def try_source(app: Application, kind: SourceKind, config: Mapping[str, Any], no
 
 
 def train(app: Application, now: datetime) -> TrainingResult:
-    """Train a model on the archive if it has changed. Until the new model is ready, the old one is used.
+    """Train a model on the archive if it has changed. The old model is used until the new one is ready.
 
-    Only one process does so at a time.
+    Only one process trains a model at a time.
     """
     with locks.hold(app.db, "train", now, TRAINING_LEASE) as acquired:
         if not acquired:
@@ -228,7 +228,7 @@ def _end_pauses_and_check_due(app: Application, now: datetime) -> bool:
 
 
 def _plan(app: Application, time: Timeline, run: job_runs.JobRunRecorder) -> None:
-    """Recover, then plan. If the clocks disagree, only planning fails: sending uses the database's clock."""
+    """Recover mails, then plan. If clocks disagree, only planning fails: sending uses the database's."""
     _recover(app, time.start)  # first, so that the papers from an abandoned digest go into the next one
     try:
         run.add(planning.plan(app.digest_context, time.start))
@@ -309,9 +309,9 @@ def send_due(app: Application, now: datetime) -> Counter[str]:
 
 
 def answer_requests(app: Application, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
-    """Process forms that request e-mails, and send the e-mails. Return their number by final state.
+    """Process forms that request e-mails. Send the e-mails and return their number by final state.
 
-    Without `ids`, process the forms that an exited process left behind. Must not be called from a running
+    If `ids` is None, process the forms that an exited process left behind. Must not be called from a running
     event loop.
     """
     if ids is None:
@@ -349,7 +349,7 @@ def _sign_ahead(app: Application, now: datetime, run: job_runs.JobRunRecorder) -
 def send_pending(app: Application, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
     """Send all sendable mails to the relay. Return the number of mails by final state.
 
-    With `ids`, send only these deliveries. Must not be called from a running event loop.
+    If `ids` is given, send only these deliveries. Must not be called from a running event loop.
     """
     return _send(app, app.timeline(now), ids)
 

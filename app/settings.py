@@ -27,7 +27,7 @@ from pydantic_settings import (
 from app.errors import InvalidSettings
 
 MIN_SECRET_CHARS = 32
-IGNORE_ENVIRONMENT = "IGNORE_ENVIRONMENT"  # in the demo's .env; such a file is the only source of settings
+IGNORE_ENVIRONMENT = "IGNORE_ENVIRONMENT"  # in the demo's .env, which is then the only source of settings
 HIDDEN = "…"  # shown instead of a secret
 _PLACEHOLDERS = ("change", "placeholder", "secret", "example", "password", "xxxx")
 
@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     # The relay
     smtp_host: str = "127.0.0.1"
     smtp_port: int = Field(default=25, ge=1, le=65535)
-    smtp_username: str = Field(default="", repr=False)  # hidden, because some relays use a key as the name
+    smtp_username: str = Field(default="", repr=False)  # hidden: some relays use a key as the user name
     smtp_password: str = Field(default="", repr=False)
     smtp_security: SmtpSecurity = SmtpSecurity.OPPORTUNISTIC
     smtp_connections: int = Field(default=10, ge=1, le=200)
@@ -328,7 +328,7 @@ class Settings(BaseSettings):
 
     @property
     def relay_security(self) -> SmtpSecurity:
-        """Return `smtp_security`. With a login, STARTTLS is required instead of opportunistic."""
+        """Return `smtp_security`, or STARTTLS instead of OPPORTUNISTIC if the relay needs a login."""
         if self.smtp_security is SmtpSecurity.OPPORTUNISTIC and self.smtp_username:
             return SmtpSecurity.STARTTLS
         return self.smtp_security
@@ -340,7 +340,7 @@ class Settings(BaseSettings):
 
 
 def _bare_address(value: str) -> str:
-    """Encode the domain as IDNA, because few relays accept more than ASCII in headers."""
+    """Return an address with its domain encoded as IDNA. Few relays accept more than ASCII in headers."""
     if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
         raise ValueError("must be an address without a name; the sender's name is PAPERBOY_SITE_NAME")
     local, _, domain = value.rpartition("@")

@@ -194,7 +194,7 @@ class PaperView:
     stars: int = 0  # of its code
     votes: tuple[VoteSample, ...] = ()  # oldest first; empty if no source has votes
     sources: tuple[str, ...] = ()
-    submitted_by: str = ""  # who first submitted it to a source; empty if no source says so
+    submitted_by: str = ""  # who first submitted it to a source; empty if unknown
     hidden_at: datetime | None = None  # by an operator
     pinned_at: datetime | None = None
     pinned_until: datetime | None = None
@@ -262,7 +262,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class CardReason:
-    """The reason for a paper in a digest: in words, and as marks on its card as far as possible."""
+    """The reason for a paper in a digest: in words and, where possible, as marks on its card."""
 
     text: str
     marks: Marks | None = None
@@ -316,7 +316,7 @@ class UpdateKind(StrEnum):
     """A change to a paper that a subscriber was sent or liked."""
 
     WITHDRAWN = "withdrawn"
-    CODE = "code"  # the paper has code now
+    CODE = "code"  # code for the paper has been published
 
 
 class PaperUpdate(NamedTuple):
@@ -325,7 +325,7 @@ class PaperUpdate(NamedTuple):
     kind: UpdateKind
     paper_id: int
     title: str
-    url: str  # of the paper's page or, if it has code now, of the code
+    url: str  # of the paper's page or, if the kind is CODE, of the code
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from app.storage.models import (
 from app.storage.webhook_endpoints import WebhookAttempt
 
 ANSWER_SECONDS = 15.0  # for a whole response
-RUN_SECONDS = 45.0  # after which a run starts no more attempts: the job runs every minute
+RUN_SECONDS = 45.0  # after which a run starts no more attempts, because the job runs every minute
 MAX_MESSAGES = 500  # per endpoint and run
 LEASE = timedelta(minutes=5)
 MIN_SECRET = 4  # characters; a shorter path is not a secret
@@ -56,7 +56,7 @@ _OPEN = (DeliveryState.PENDING, DeliveryState.CLAIMED, DeliveryState.COMMITTING,
 
 
 def check_url(settings: Settings, url: str) -> None:
-    """Raise InvalidInput if the host is private and not allowed, or not named in the settings for http://."""
+    """Raise InvalidInput if a private host is not allowed, or if the settings do not name an http:// host."""
     try:
         parts = urlsplit(url.strip())
         host = (parts.hostname or "").lower()

@@ -18,7 +18,7 @@ def backtest(
     at: output.At = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show the papers that interests would have matched on each of the last few days, each paper once.
+    """Show the papers that interests would have matched on each recent day. Each paper is listed only once.
 
     Put two hyphens before an interest that begins with a hyphen: paperboy backtest -- "-survey agents"
     """

@@ -1,4 +1,4 @@
-"""backup, restore, move: write the database to a file, load a file, copy the database to another."""
+"""backup, restore, move: write the database to a file, load it from a file, copy it to another database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""changes: list the audit log, the changes made by operators."""
+"""changes: list the audit log of changes made by operators."""
 
 from __future__ import annotations
 

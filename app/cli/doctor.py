@@ -15,7 +15,7 @@ from app.doctor import Finding, Level, TemporaryService
 from app.errors import InvalidSettings
 from app.papers.sources import http_client
 
-FILES = 12  # the number of sample files to read, from its last days
+FILES = 12  # the number of sample files to read, from the sample's last days
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
 

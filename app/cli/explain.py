@@ -55,7 +55,7 @@ def explain(
 ) -> None:
     """Show why a paper was or was not sent to a subscriber, with all scores.
 
-    Without a paper, show what the subscriber was and was not sent, and why, and what they would get now.
+    If no paper is given, show what the subscriber was and was not sent, and why, and what they would get now.
 
     With --at, the listings, votes, feedback, sent mails and the subscriber's state are as of that time.
     The subscriber's preferences and interests are the current ones.
@@ -157,7 +157,7 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield the scores. If the paper has not been sent, first yield what rules it or the digest out."""
+    """Yield the scores. If the paper has not been sent, first yield the reasons that rule it out."""
     sent = (past.created_at for past in explanation.deliveries if past.state is DeliveryState.SENT)
     if all(created_at > explanation.at for created_at in sent):
         if explanation.ineligible_reason:

@@ -209,7 +209,7 @@ def require_papers(app: Application) -> None:
 
 
 def suggest_day(app: Application, now: datetime, option: str) -> None:
-    """If the newest papers are too old for a digest now, print the `option` that uses them."""
+    """Print the `option` that selects the newest papers, if they are too old for a digest now."""
     with app.db.read() as session:
         newest = next(iter(listings.days(session, limit=1)), None)
     if newest and newest[0] < now.date() - timedelta(days=app.settings.candidate_days):
@@ -218,9 +218,9 @@ def suggest_day(app: Application, now: datetime, option: str) -> None:
 
 
 def load_settings(*, needs_secret: bool = True) -> Settings:
-    """Load the settings. Without `needs_secret`, use a temporary secret if none is set.
+    """Load the settings. If `needs_secret` is false and no secret is set, use a temporary one.
 
-    Only a command that does not send links can run without a secret.
+    Commands that send links need the secret, because a temporary secret would make the links invalid.
     """
     try:
         return load()

@@ -146,7 +146,7 @@ def unhide_paper(name: Name) -> None:
 def pin_paper(
     name: Name, days: Annotated[int, typer.Option(help="The number of days.")] = pinning.PIN_DAYS
 ) -> None:
-    """Put a paper first for some days in digests with a matching interest or with trending papers."""
+    """Put a paper first, for a few days, in digests with a matching interest or with trending papers."""
     with _editor(name) as (editor, paper_id):
         until = editor.pin(paper_id, days).pinned_until
     output.out().print(f"Paper {paper_id} is pinned until {output.format_time(until)}.")
@@ -164,7 +164,7 @@ def unpin_paper(name: Name) -> None:
 def merge_papers(
     name: Name, other: Annotated[str, typer.Argument(help="The duplicate: its number, arXiv id, DOI or URL.")]
 ) -> None:
-    """Merge two papers that are the same. Subscribers who received one do not receive the other."""
+    """Merge two records of the same paper. Subscribers who received one do not receive the other."""
     with _editor(name) as (editor, paper_id):
         other_id = merging.id_of(operator_changes.find(editor.session, other))
         survivor = merging.id_of(editor.merge(paper_id, other_id))

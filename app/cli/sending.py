@@ -31,7 +31,7 @@ OneDelivery = Annotated[int | None, typer.Argument(help="The delivery's number."
 AllUncertain = Annotated[str, typer.Option("--edition", help="All uncertain digests of this edition.")]
 Reason = Annotated[str, typer.Option("--reason", help="The reason, shown to other operators.")]
 
-EDITION_ENDS = timedelta(hours=36)  # from 00:00 UTC until the day has ended in every time zone
+EDITION_ENDS = timedelta(hours=36)  # from 00:00 UTC until the edition's day has ended in every time zone
 _KIND_NAMES = {
     MailKind.CONFIRM: "Confirmations",
     MailKind.MANAGE: "Links to preferences",
@@ -109,7 +109,7 @@ def show_notices(
     limit: Annotated[int, typer.Option(help="The maximum number of notices.", min=1, max=10_000)] = 50,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show complaints and bounces, with the subscribers: complaints first, then the newest first."""
+    """Show complaints, then bounces, newest first, with the subscribers."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         notices = rates.newest_notices(session, clock.utcnow(), days, limit)
     if as_json:
@@ -165,7 +165,7 @@ def show_sample(
 
 
 def _reason_for_no_sample(session: Session, edition: str | None, now: datetime) -> str:
-    """Return why no digest of an edition is waiting or, without an edition, why no first digest is held."""
+    """Return why no digest of an edition is waiting. If it is None, return why no first digest is held."""
     if edition is None:
         return "No first digest is held. An import holds the first digests of the subscribers that it adds."
     totals = ledger.digest_totals_by_edition(session, [edition])[edition]

@@ -46,7 +46,8 @@ def serve(
 class Server(uvicorn.Server):
     """A uvicorn server that sets `stopping` as soon as a signal arrives.
 
-    uvicorn waits for open requests before the lifespan ends, and a refresh through the API may take long.
+    uvicorn ends the lifespan only after all open requests. Setting `stopping` interrupts a long refresh that
+    an operator requested through the API.
     """
 
     def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:

@@ -167,7 +167,7 @@ def edit_source(
     start: From = None,
     until: Until = None,
 ) -> None:
-    """Rename a source, or change what it reads. Then its recent papers are fetched as for a new source."""
+    """Rename or reconfigure a source. A reconfigured source fetches recent papers, like a new source."""
     config = _config(url, category, query, {"set": only_set, "from": start, "until": until}) or None
     if not (new_name or config):
         raise InvalidInput("nothing to change: give at least one option")

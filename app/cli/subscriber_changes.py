@@ -22,7 +22,7 @@ group = typer.Typer()
 
 WhenEmpty = Annotated[EmptyDigestPolicy | None, typer.Option(help="What to do if no papers match.")]
 PaperUpdates = Annotated[
-    bool | None, typer.Option(help="Report in digests if earlier papers were withdrawn or have code now.")
+    bool | None, typer.Option(help="Report in digests when earlier papers are withdrawn or get code.")
 ]
 NewAddress = Annotated[
     str | None, typer.Option(help="A new address. Links to confirm it are mailed to both addresses.")

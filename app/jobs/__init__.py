@@ -1,4 +1,4 @@
-"""Run the jobs of the service at their times.
+"""Run the jobs of the service at their scheduled times.
 
 schedule      the list of jobs, each with its times
 scheduler     run the jobs in one process, on SQLite

@@ -1,4 +1,4 @@
-"""List the jobs (functions of the service) and their times. `scheduler` and `worker` both use this list."""
+"""List the jobs (functions of the service) and their times, for both `scheduler` and `worker`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.storage import locks
 
 
 class Lane(StrEnum):
-    """A group of jobs that a process runs one after another, or `upkeep`, whose jobs run side by side."""
+    """A group of jobs. A process runs the jobs of a lane in sequence, but those of UPKEEP in parallel."""
 
     SEND = "send"
     PLAN = "plan"
@@ -26,7 +26,7 @@ class Lane(StrEnum):
 class Job:
     """A function of the service, and when it runs: hour and minute in UTC, in cron notation.
 
-    If `is_shared` is set, several processes may run the job at once. `has_more` returns whether there is
+    Several processes may run the job at once if `is_shared` is set. `has_more` returns whether there is
     enough work for another process.
     """
 
@@ -59,7 +59,7 @@ JOBS = (
     Job(alerts.send_alerts, "*/5"),
     Job(daily_report.send_daily_report, "10"),
     Job(pipeline.train, "43", "2", once_a_day=True),
-    # Every hour until each source has been queried. Before 01:00, arXiv is often busy.
+    # Every hour until each source has been queried. arXiv is often busy until 01:00, so this begins later.
     Job(pipeline.recheck, "37", "3-9", once_a_day=True),
     Job(maintenance.prune, "17", "3", once_a_day=True),
 )

@@ -1,14 +1,13 @@
 """Run the jobs on PostgreSQL, shared among all processes. No other file uses procrastinate.
 
 Every process defers each job at its times. The database keeps only the first copy and notifies the processes,
-and one process runs the job. A process that finds more work than it can do alone defers the same job once
-more, at most as often as there are other processes, so that a job that fails at once is not repeated
-endlessly.
+and one process runs the job. A process that finds more work than it can do alone defers the same job again.
+This happens at most once per other process, so that a job that fails at once is not repeated endlessly.
 
 A job does not refer to particular mails: the ledger and the other tables determine what is left to do. So a
-job may be lost or run twice. When a process dies, another process retries its jobs as soon as heartbeats are
-missing. When a connection breaks while a job is taken or its end is recorded, the process itself retries the
-job.
+job may be lost or run twice. If a process dies, another process retries its jobs when its heartbeats have
+stopped. If a connection breaks while a job is being fetched or its end is being recorded, the process itself
+retries the job.
 """
 
 from __future__ import annotations
@@ -39,15 +38,16 @@ from app.jobs import schedule
 from app.jobs.schedule import Job, Lane
 from app.storage import worker_registry
 
-UPKEEP_JOBS = 4  # jobs of the upkeep lane that a process runs side by side
-HEARTBEAT_SECONDS, STALLED_SECONDS = 10.0, 30.0  # for each lane; a stalled lane has sent no heartbeat
+UPKEEP_JOBS = 4  # jobs of the upkeep lane that a process runs in parallel
+# Of each lane: the interval of its heartbeats, and the time without any after which it counts as stalled.
+HEARTBEAT_SECONDS, STALLED_SECONDS = 10.0, 30.0
 MAX_RETRIES = 2  # of a job whose process died, and of a failed nightly job
 RETRY_SECONDS = 600
 KEEP_FAILED_HOURS = 24
-FALLBACK_SECONDS = 5.0  # between queries for jobs: a notification during one is lost, and retries send none
+FALLBACK_SECONDS = 5.0  # between queries for jobs, because a notification can be missed and retries send none
 RESTART_SECONDS = 5.0  # after a lane has lost the database
 STOP_AGAIN_SECONDS = 1.0  # between requests to a lane to stop
-LOST_SECONDS = 15.0  # a job recorded as running here, but not running, is retried after one or two periods
+LOST_SECONDS = 15.0  # a job that is wrongly recorded as running here is retried after one or two periods
 CONNECTIONS = 4  # besides one for the notifications of each lane
 
 log = structlog.get_logger(__name__)
@@ -65,7 +65,7 @@ def running(app: Application) -> Iterator[Worker]:
 
 
 class Worker:
-    """The lanes of one process, in a thread with an event loop. The jobs run in further threads."""
+    """The lanes of one process. They share a thread with an event loop, and the jobs run in other threads."""
 
     def __init__(self, app: Application) -> None:
         self._app, self._loop = app, asyncio.new_event_loop()
@@ -82,7 +82,7 @@ class Worker:
         self._thread = Thread(target=self._run, name="worker", daemon=True)
 
     def start(self) -> None:
-        """Start to take jobs, as soon as the database is reachable."""
+        """Start taking jobs as soon as the database is reachable."""
         self._app.on_shard_planned.append(self._send_soon)
         self._thread.start()
 
@@ -245,8 +245,9 @@ class Worker:
     async def _retry_lost_jobs(self) -> None:
         """Retry the jobs that are recorded as running in this process, but are not.
 
-        If the connection breaks while a job is taken or its end is recorded, the database's reply is lost.
-        Such a job would block all later jobs of its name, because the heartbeats of its process continue.
+        If the connection breaks while a job is being fetched or its end is being recorded, the database's
+        reply is lost. Without this retry, the job would block all later jobs of its name, because its process
+        still sends heartbeats.
         """
         missing: set[int | None] = set()
         while not self._app.stopping.is_set():
@@ -280,7 +281,7 @@ async def _retry(manager: JobManager, job: StoredJob) -> None:
 
 @contextmanager
 def _suppress_rescued(job: str) -> Iterator[None]:
-    """Suppress the error of a job that another process has rescued, or that has ended after all."""
+    """Suppress the error raised if another process has rescued a job, or if the job has ended after all."""
     try:
         yield
     except ConnectorException as error:

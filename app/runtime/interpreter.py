@@ -28,8 +28,8 @@ def tuned_for_throughput() -> Iterator[None]:
     """Collect garbage less often and switch threads sooner, for a block that sends thousands of mails.
 
     Sending creates hardly any cyclic garbage, but collecting after every 700 objects took 1/12 of the time.
-    Connections waited for the interpreter for just as long during claims. Blocks may overlap: the first one
-    changes the settings, and the last one restores them.
+    Connections lost as much time again waiting for the interpreter while mails were claimed. Blocks may
+    overlap: the first one changes the settings, and the last one restores them.
     """
     global _users, _saved
     with _lock:
@@ -51,8 +51,8 @@ def tuned_for_throughput() -> Iterator[None]:
 def limit_malloc_arenas() -> None:
     """Limit glibc to ARENAS memory arenas for all threads, instead of eight per core.
 
-    An arena does not return its memory to the system. A mail that is sent alone uses new threads, and each
-    may allocate from any arena. Without this limit, memory would grow by a few megabytes per arena, although
+    An arena does not return its memory to the system. Sending a single mail uses new threads, and each may
+    allocate from any arena. Without this limit, memory would grow by a few megabytes per arena, although
     nothing leaks. MALLOC_ARENA_MAX in the environment takes precedence. Other C libraries have no such
     arenas.
     """

@@ -1,10 +1,10 @@
 """Run a parser in a child process with limits on CPU time and memory.
 
 The sandbox is for untrusted input and for libraries that may take more than linear time. A child that exceeds
-a limit is killed, which does not affect other processes. This protects resources, not secrets: the child runs
-our own code, although without our environment variables.
+a limit is killed, which does not affect other processes. The sandbox protects resources, not secrets: the
+child runs our own code, although without our environment variables.
 
-Children are started on demand and reused. A child exits when its parent does, because its pipe is closed.
+Children are started on demand and reused. A child exits when its parent does, because that closes its pipe.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import IO, Any, ParamSpec, TypeVar, cast
 
 from app.errors import ParsingTooExpensive
 
-CHILDREN = 2  # at most; a file that uses all of its time delays half of the other files
+CHILDREN = 2  # at most; a file that takes all of its time occupies one of them
 SECONDS = 10  # of CPU time; a real feed of 2,000 entries takes 3
 MEGABYTES = 600
 WALL_SECONDS_PER_CPU_SECOND = 4  # the machine may be busy
@@ -50,7 +50,7 @@ class _Pool:
     def __init__(self) -> None:
         self._free, self._lock = BoundedSemaphore(CHILDREN), Lock()
         self._idle: list[_Child] = []
-        self._closing = False  # whether `close` is registered
+        self._closing = False  # True once `close` is registered
 
     def run(self, function: Callable[..., Any], args: Any, options: Any) -> Any:
         if not self._free.acquire(timeout=SECONDS * WALL_SECONDS_PER_CPU_SECOND):
@@ -125,7 +125,7 @@ class _Child:
         """Kill the process and wait for it."""
         self._process.kill()
         for pipe in (self._calls, self._answers):
-            with suppress(OSError):  # buffered data cannot be written any more
+            with suppress(OSError):  # buffered data can no longer be written
                 pipe.close()
         self._process.wait()
 

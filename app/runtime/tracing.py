@@ -1,6 +1,6 @@
 """Record OpenTelemetry spans if PAPERBOY_OTEL_ENDPOINT is set. This needs the `otel` extra.
 
-Without a provider, the OpenTelemetry API does nothing. The package may also be missing.
+The OpenTelemetry API does nothing until a provider is set. Its package is optional.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "paperboy"
 
 @cache
 def configure(endpoint: str) -> Any:
-    """Send the spans of this process to a collector, and return the provider, or None without an endpoint.
+    """Send the spans of this process to a collector, and return the provider, or None if `endpoint` is empty.
 
     Raise InvalidSettings if the packages of the `otel` extra are not installed.
     """
@@ -52,10 +52,10 @@ def traces_url(collector: str) -> str:
 
 @contextmanager
 def span(name: str, attributes: Mapping[str, int | str]) -> Iterator[Any]:
-    """Run the block in a span, and yield the span, or None without OpenTelemetry.
+    """Run the block in a span, and yield the span, or None if OpenTelemetry is not installed.
 
-    A span that raises an exception is marked as failed. Exceptions are not recorded, because their messages
-    may contain addresses.
+    If the block raises an exception, the span is marked as failed. The exception itself is not recorded,
+    because its message may contain addresses.
     """
     if trace is None:
         yield None

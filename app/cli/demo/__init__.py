@@ -91,7 +91,7 @@ def build(folder: Path, smtp_port: int, base_url: str) -> Application:
 
 
 def write_env_file(file: Path, values: Mapping[str, str]) -> None:
-    """Write settings to a file, which also makes Paperboy ignore the environment."""
+    """Write settings to a file that also makes Paperboy ignore the environment."""
     escaped = {name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in values.items()}
     lines = [f"PAPERBOY_{name.upper()}='{value}'\n" for name, value in escaped.items()]
     comment = "# The settings of the demo, for commands in this folder.\n"

@@ -1,4 +1,4 @@
-"""List the bundled sample of recorded responses, and when a service would have polled each file."""
+"""List the bundled sample of recorded responses, and the time at which a service would poll each file."""
 
 from __future__ import annotations
 
