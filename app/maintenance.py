@@ -257,7 +257,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A completed move: what was copied, and why sending is paused in the new database, or ""."""
+    """A completed move: what was copied, and the reason for a pause in the new database, or ""."""
 
     manifest: Manifest
     pause_reason: str

@@ -228,7 +228,7 @@ def _end_pauses_and_check_due(app: Application, now: datetime) -> bool:
 
 
 def _plan(app: Application, time: Timeline, run: job_runs.JobRunRecorder) -> None:
-    """Recover mails, then plan. If clocks disagree, only planning fails: sending uses the database's."""
+    """Recover mails, then plan. If the clocks disagree, planning fails, but mails are still sent."""
     _recover(app, time.start)  # first, so that the papers from an abandoned digest go into the next one
     try:
         run.add(planning.plan(app.digest_context, time.start))

@@ -46,7 +46,7 @@ _KIND_NAMES = {
 def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
     """Show the due digests by state, other waiting mails, and all pauses with their reasons.
 
-    Without an edition, show the digests of yesterday, today and tomorrow, and the totals of all mails.
+    If no edition is given, show the digests of yesterday, today and tomorrow, and the totals of all mails.
     """
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
@@ -109,7 +109,7 @@ def show_notices(
     limit: Annotated[int, typer.Option(help="The maximum number of notices.", min=1, max=10_000)] = 50,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show complaints, then bounces, newest first, with the subscribers."""
+    """Show complaints and then bounces, each newest first, with their subscribers."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         notices = rates.newest_notices(session, clock.utcnow(), days, limit)
     if as_json:

@@ -16,7 +16,7 @@ UNLIMITED_FROM = 100_000  # mails per day and receiver; once the ramp reaches th
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """A ramp that allows `mails` per UTC day and receiver from `start`, and twice as many every `days`."""
+    """A ramp: `mails` per UTC day and receiver from `start` on, and twice as many after every `days` days."""
 
     start: date
     mails: int

@@ -22,7 +22,7 @@ DAYS, MAX_DAYS = 365, 3650  # the default and the maximum number of days until a
 COMMANDS = "cli"  # the name of the command line in the audit log
 BY_MAIL = ", by mail"  # ends the names of keys that a mailed link created
 LINK_NAME = "sign-in link to"
-OVERLAP = timedelta(days=1)  # for which a key still works after it has been replaced
+OVERLAP = timedelta(days=1)  # a key still works this long after it has been replaced
 _SECRET_BYTES = 32
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 

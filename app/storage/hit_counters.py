@@ -23,7 +23,7 @@ class Window(NamedTuple):
     expires_at: datetime
 
     def seconds_left(self, now: datetime) -> int:
-        """Return the seconds until the window ends, rounded, at least 1."""
+        """Return the seconds until the window ends, rounded, but at least 1."""
         return max(1, round((self.expires_at - now).total_seconds()))
 
 

@@ -270,7 +270,7 @@ class Merge(Row, table=True):
 
 
 class TrainedModel(Row, table=True):
-    """A model trained on the archive. `papers`, `newest_id` and `changed_at` describe that archive."""
+    """A model trained on the archive. `papers`, `newest_id` and `changed_at` describe the archive then."""
 
     id: int | None = Field(default=None, primary_key=True)
     trained_at: datetime = Field(sa_type=UtcDateTime)
@@ -378,7 +378,7 @@ class InterestRow(Row, table=True):
 
 
 class PaperSnapshot(Row, table=True):
-    """A paper's content in the digests of one UTC day, stored once for all subscribers who get it."""
+    """A paper's card, or the reason for a paper, stored once per UTC day for all digests that contain it."""
 
     __table_args__ = ({"sqlite_autoincrement": True},)  # digests refer to ids, so ids are never reused
 
@@ -387,7 +387,7 @@ class PaperSnapshot(Row, table=True):
     paper_id: int = Field(index=True)
     fields: dict[str, Any] = Field(
         default_factory=dict, sa_type=JSON
-    )  # a DigestItem without reason, marks and score
+    )  # a DigestItem without its id, reason and marks; or a reason and its marks
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 
@@ -464,7 +464,7 @@ class FeedbackRow(Row, table=True):
 
 
 class PrivatePaper(Row, table=True):
-    """A liked paper that is not in the archive, as the subscriber pasted it. Only used for their profile."""
+    """A liked paper that is not in the archive, as a subscriber pasted it. It only affects their profile."""
 
     __table_args__ = (UniqueConstraint("subscriber_id", "title_key"),)
 
@@ -495,7 +495,7 @@ class Event(Row, table=True):
 
 
 class Suppression(Row, table=True):
-    """An address that no mail is sent to. Only its hash is stored, so the row may survive an erasure."""
+    """An address that no mail is sent to. Only a hash is stored, so it may outlive the subscriber's data."""
 
     id: int | None = Field(default=None, primary_key=True)
     address_hash: str = Field(unique=True, max_length=64)

@@ -96,7 +96,7 @@ def table_fault(db: Database) -> str:
 
 
 class SchemaGuard:
-    """A check before work that needs the schema of this release. It compares the tables once per revision."""
+    """A guard for work that needs the schema of this release. It compares the tables once per revision."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

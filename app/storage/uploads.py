@@ -26,7 +26,7 @@ def folder(journal_dir: str) -> Path:
 
 
 def store(directory: Path, content: BinaryIO, owner: str, now: datetime) -> str:
-    """Copy a file into the folder, which only this user can read. Return a random name for it."""
+    """Copy a file into the folder, readable only by this process's user. Return a random name for it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     delete_expired(directory, now)
     name = token_urlsafe(16)

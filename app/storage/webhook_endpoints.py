@@ -25,7 +25,7 @@ from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, We
 MAX_ENDPOINTS = 20
 GIVE_UP_AFTER = timedelta(days=3)
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=1), timedelta(hours=6)
-OVERLAP = timedelta(days=1)  # for which the previous secret also signs after a rotation
+OVERLAP = timedelta(days=1)  # the previous secret also signs for this long after a rotation
 TEST = "webhook.test"
 DISABLED = "the endpoint was disabled"
 GONE = 410  # the status with which an endpoint refuses all further events
@@ -148,7 +148,7 @@ def secrets_of(row: WebhookEndpoint, now: datetime) -> list[str]:
 def emit(
     session: Session, event: WebhookEvent, data: Mapping[str, Any], now: datetime, key: str | None = None
 ) -> None:
-    """Store an event for each endpoint that listens to it. With a `key`, each endpoint gets the event once.
+    """Store an event for each endpoint that listens to it, once per endpoint if it has a `key`.
 
     `data` must not contain an address. For endpoints that get addresses, it is added when sending.
     """

@@ -88,7 +88,7 @@ def gather(
 
 
 def summarize_mailbox(session: Session, email: str) -> MailboxSummary:
-    """Summarize the digests of a subscriber, from the ledger."""
+    """Summarise a subscriber's digests in the ledger."""
     digests = session.exec(
         select(Delivery)
         .join(Subscriber)

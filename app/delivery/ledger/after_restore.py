@@ -27,7 +27,7 @@ _DELIVERIES, _CONTENTS, _PAPERS, _SNAPSHOTS, _SUBSCRIBERS = (
 
 
 def hold_waiting(session: Session, now: datetime) -> int:
-    """Hold mails that were in flight, or waiting for a time that has passed. Return their number.
+    """Hold mails that were in flight, or whose next attempt has become due. Return their number.
 
     Mails that are due later cannot have been sent.
     """
@@ -59,7 +59,7 @@ def skip_ids(session: Session) -> None:
 
 
 def copy_since(session: Session, previous: Database, backup_at: datetime) -> int:
-    """Copy mails that have ended since the backup, or are in flight, from the previous database.
+    """Copy mails that reached a final state since the backup, or are in flight, from the previous database.
 
     Return how many of them may have been sent. Papers are copied as well, so that the ids in digests refer to
     the same papers.

@@ -80,7 +80,7 @@ def _recipients(session: Session, ids: Collection[int]):  # type: ignore[no-unty
 
 
 def use_today(session: Session, receivers: Collection[str] | None, now: datetime) -> Counter[str]:
-    """Count the mails sent on this UTC day by receiver. The query reads only an index."""
+    """Count the mails sent to each receiver on this UTC day. The query reads only an index."""
     receiver = col(Delivery.receiver)
     sent = select(receiver, func.count()).where(
         receiver.is_not(None), col(Delivery.sent_at) >= _midnight(now)
@@ -91,7 +91,7 @@ def use_today(session: Session, receivers: Collection[str] | None, now: datetime
 
 
 def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
-    """Count the mails that senders have claimed and may send, by receiver."""
+    """Count the mails to each receiver that senders have claimed and may send."""
     # A condition on the receiver would make SQLite read all of today's mails.
     claimed = select(Delivery.id, Delivery.receiver).where(col(Delivery.state).in_(LEASED_STATES))
     return Counter(

@@ -82,7 +82,7 @@ _ACCEPTED_BY_POSTGRES = text("""
 
 
 def _record_accepted(session: Session, attempts: Sequence[AttemptResult], owner: str) -> dict[int, State]:
-    """Record accepted mails in one statement. They were sent, whatever state their rows have now."""
+    """Record accepted mails in one statement. Their rows become `sent`, whatever their state was."""
     if not attempts:
         return {}
     ids = [attempt.delivery_id for attempt in attempts]

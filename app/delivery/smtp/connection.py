@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). With a shorter `end`, some mails are sent twice."""
+    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). Some mails are sent twice if `end` is shorter."""
 
     connect: float = 300.0  # until the relay's greeting
     mail: float = 300.0
@@ -128,7 +128,7 @@ class SmtpConnection(asyncio.Protocol):
             self._leave()
 
     def abort(self) -> None:
-        """Close now. A mail whose body was sent, but that has no reply, becomes uncertain."""
+        """Close now. A mail whose body was sent becomes uncertain if it has no reply yet."""
         self._close("the sender was stopped", SendResult(SendOutcome.NOT_ATTEMPTED))
 
     @property

@@ -178,7 +178,7 @@ class ConnectionPool:
     # --- called by connections
 
     def next_mail(self, connection: SmtpConnection) -> QueuedMail | None:
-        """Return the next mail for a connection. If None, the pool calls `resume` when a mail is waiting."""
+        """Return a connection's next mail. After None, the pool calls `resume` once a mail is waiting."""
         self._waiting_for_mail.pop(connection, None)
         while (queued := self._queue.take(connection.carried)) and not self._ask(
             self._tracker.may_send, queued.mail

@@ -11,7 +11,7 @@ from app.types import OutgoingMail
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """The extensions that the relay announced. `size` is its limit in bytes; 0: no limit, None: unknown."""
+    """The extensions that the relay announced. `size` is its limit in bytes (0: none, None: unknown)."""
 
     pipelining: bool = False
     smtputf8: bool = False
