@@ -1,28 +1,28 @@
 """Turn upstream responses into one row per paper.
 
-sources               one file per upstream: parse its responses, fetch them politely
+sources               one module per upstream: fetch its responses politely and parse them
 bibliography          PURE: convert pasted or uploaded reference lists to records
 source_registry       the configured sources: add, change, pause
 poll_schedule         when each source is polled: intervals, back-off, leases
 source_history        the polls of each source: counts, rejected rows, errors; detect silent sources
-source_trial          try a source before it is added; store nothing
+source_trial          try a source before it is added, without storing anything
 polling               poll the sources that are due, read files, store their papers
-rechecking            ask the sources again about papers that were sent or liked
+rechecking            query the sources again about papers that were sent or liked
 ingest                records → new, merged, changed, unchanged or rejected rows
 stored_rows           the stored rows that a batch of records may change, by arXiv id, DOI and title
 duplicate_candidates  find stored papers that new records may duplicate, before the archive is locked
 dedupe                PURE: decide whether two records are the same paper
-title_differences     PURE: decide whether differing words indicate two different papers
+title_differences     PURE: decide whether words that differ between two titles indicate two papers
 field_precedence      PURE: which record supplies each field of a paper; content hash
 stored_fields         the fields of a row, as sources give them and as subscribers see them
 editing               edit the fields of a paper
-pinning               put a paper first in digests for some days
+pinning               put a paper first in digests for a number of days
 merging               merge two rows, undo a merge
-splitting             split a paper that is really two
+splitting             split a paper that is really two papers
 vote_history          the votes for a paper over time, as counted by one source
-canonical_rows        find the current row of a paper by a merged row, an arXiv id, a DOI or a URL
+canonical_rows        find the current row of a paper, given a merged row, an arXiv id, a DOI or a URL
 paper_views           papers as the other packages see them, with votes, listings and summaries
-listings              the days on which sources listed papers; their most voted papers and keywords
+listings              the days on which sources listed papers; their most upvoted papers and keywords
 archive_lists         lists of papers: filtered by day, source and code, or searched by operators
 updated_papers        papers that were withdrawn or got code after they were sent
 search_feed           read the archive for the search index

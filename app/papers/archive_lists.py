@@ -16,14 +16,14 @@ from app.storage.models import Listing, Paper, Source
 from app.types import PaperView
 
 SEARCHABLE = (col(Paper.merged_into_id).is_(None), *PUBLIC)
-# The same as one condition, for queries by day. With several conditions, SQLite would use an index that
-# contains nearly all papers.
+# SEARCHABLE as a single condition, for queries by day. Given separate conditions, SQLite would use an index
+# that contains nearly all papers.
 IS_SEARCHABLE = and_(*SEARCHABLE).is_(True)
 
 
 @dataclass(frozen=True, slots=True)
 class PaperFilter:
-    """A filter on papers. Without conditions, it accepts all papers that are neither withdrawn nor hidden."""
+    """A filter for papers. An empty filter accepts all papers that are neither withdrawn nor hidden."""
 
     day: date | None = None  # on which a source listed the paper
     source: str = ""  # the name of a source that listed the paper
@@ -45,8 +45,8 @@ def search(
 ) -> list[PaperView]:  # fmt: skip
     """Return the papers whose title or abstract contains every word of `text`, by descending id.
 
-    Hidden papers are included, unless `hidden` is False. `pinned` refers to the time `pinned_at`. For the
-    next page, pass the last id as `before`.
+    `hidden` and `pinned` return only the papers that are hidden, or are pinned at `pinned_at`. If they are
+    False, only the other papers are returned. Pass the last id as `before` to get the next page.
     """
     matching = select(Paper).where(col(Paper.merged_into_id).is_(None))
     if hidden is not None:
@@ -81,7 +81,8 @@ def newest(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> 
 def _newest_ids(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> list[int]:
     """Return ids by latest listing day, newest first. Papers without a listing come last.
 
-    There may be millions of papers without one, so each half is read in the order of an index.
+    As there may be millions of papers without a listing, two queries read the papers with and without one,
+    each in the order of an index.
     """
     passing = select(Paper.id).where(*_conditions(only))
     listed = passing.where(col(Paper.last_listed_on).is_not(None))

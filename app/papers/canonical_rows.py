@@ -1,4 +1,4 @@
-"""Find the current row of a paper by a merged row, an arXiv id, a DOI or a URL."""
+"""Find the current row of a paper, given a merged row, an arXiv id, a DOI or a URL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MergeHistory:
         return cls(undone, canonical_ids(session, parts | set(ids)))
 
     def papers_at(self, paper_id: int, at: datetime) -> set[int]:
-        """Return the current ids of the papers that had this id at a time.
+        """Return the current ids of the papers that an id referred to at the time `at`.
 
         A digest that contained a paper before it was split counts as containing all its parts.
         """
@@ -87,7 +87,7 @@ def hidden(session: Session) -> set[int]:
 
 
 def earliest_unmerge(session: Session, ids: Collection[int]) -> datetime | None:
-    """Return the time of the earliest merge into one of these papers that was later undone, or None."""
+    """Return the time of the earliest merge that involved one of these papers and was undone, or None."""
     history = MergeHistory.load(session, ())
     return min(
         (
@@ -100,7 +100,7 @@ def earliest_unmerge(session: Session, ids: Collection[int]) -> datetime | None:
 
 
 def find_by_reference(session: Session, reference: str) -> int | None:
-    """Return the id of the paper with an arXiv id, DOI or URL, or None if `reference` is none of these.
+    """Return the id of the paper that an arXiv id, DOI or URL refers to, or None for any other reference.
 
     Raise NotFound if the paper is not in the archive.
     """

@@ -32,13 +32,13 @@ KEY_CHARS = 1_000
 PLUS = "+"
 SHORT_KEY = 16  # characters: a shorter title, such as "Introduction", does not identify a paper by itself
 SHORT_SUBTITLE = 24  # characters: a shorter subtitle, such as "a survey", does not identify a paper
-LONG_SUBTITLE = 40  # characters: used instead if both titles have a name before a colon
+LONG_SUBTITLE = 40  # characters: used instead of SHORT_SUBTITLE if both titles have a name before a colon
 MIN_CUT_SPACES = 5  # in a title that was cut off; a title with fewer may be complete
-END_CHARS = 40  # characters of the end of a title, by which titles are found
+END_CHARS = 40  # length of the title end that is indexed to find similar titles
 # Two similar titles of one paper share at least this part of their letters at the beginning or the end,
 # because they differ by at most 14 % and usually in one place.
 BLOCK_SHARE = 0.4
-BLOCK_CHARS = (8, 32)  # smallest and largest number of these letters
+BLOCK_CHARS = (8, 32)  # minimum and maximum length of this part
 
 _FORMATTING = re.compile(
     r"\\?(?:text(?:tt|bf|it|sc|rm|sf)|math(?:bf|rm|cal|bb|it|sf|tt)|operatorname|underline|emph|boldsymbol)\s*\{"
@@ -75,7 +75,7 @@ def _normalize(title: str) -> str:
     text = unicodedata.normalize("NFKD", _FORMATTING.sub("", title))
     if not text.isascii():
         text = "".join(map(_latex_name, text))
-        # Combining accents are removed; any other character that is not a letter separates two words.
+        # Remove combining accents. Any other character that is not a letter or digit separates two words.
         text = "".join(char for char in text if not unicodedata.combining(char))
     text = text.casefold()
     if not text.isascii():
@@ -84,7 +84,10 @@ def _normalize(title: str) -> str:
 
 
 def _latex_name(char: str) -> str:
-    """Return the LaTeX name of a Greek letter or sign, because sources use either the sign or its name."""
+    """Return the LaTeX name of a Greek letter or sign, or `char` if it has none.
+
+    Some sources write the sign, others its name.
+    """
     name = unicodedata.name(char, "")
     if name.startswith("GREEK") and " LETTER " in name:
         return name.rpartition(" LETTER ")[2].partition(" ")[0].lower().replace("lamda", "lambda")
@@ -162,7 +165,7 @@ def _has_same_key(a: Title, b: Title) -> bool:
 
 
 def _is_cut_off(a: Title, b: Title) -> bool:
-    """Return whether one title is the other without its last word, as in sources that limit the length."""
+    """Return whether one title lacks only the last word of the other, because a source truncates titles."""
     shorter, longer = sorted((a, b), key=lambda title: len(title.normalized))
     if not longer.normalized.startswith(shorter.normalized) or shorter.normalized.count(" ") < MIN_CUT_SPACES:
         return False
@@ -170,14 +173,14 @@ def _is_cut_off(a: Title, b: Title) -> bool:
 
 
 def _is_near_title(a: Title, b: Title) -> bool:
-    """Return whether two titles may belong to one paper, if their abstracts agree."""
+    """Return whether two titles are similar enough to belong to one paper if the abstracts agree."""
     return _has_same_key(a, b) or any(True for _ in _near_parts(a, b))
 
 
 def _near_parts(a: Title, b: Title) -> Iterator[tuple[Title, Title]]:
-    """Yield the parts in which two titles are nearly the same: the whole titles, or those after a name.
+    """Yield the parts in which two titles are nearly the same: the whole titles, or the parts after a colon.
 
-    One title may lack the name before the colon, or the two names may differ.
+    One title may lack the name before the colon, or the names in the two titles may differ.
     """
     if _is_similar(a, b, TITLE_RATIO):
         yield a, b
@@ -197,7 +200,7 @@ def _near_parts(a: Title, b: Title) -> Iterator[tuple[Title, Title]]:
 def _is_renamed(a: Title, b: Title) -> bool:
     """Return whether two titles differ only in the name before the colon, and one name is a single word.
 
-    Two headlines of several words, followed by "a survey of" the same topic, are two papers.
+    If both have several words before the colon, they are different papers, such as two surveys of one topic.
     """
     if not (a.subtitle and b.subtitle and _both_have(LONG_SUBTITLE, a.subtitle, b.subtitle)):
         return False
@@ -258,7 +261,8 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
 def _surnames(authors: Iterable[str]) -> set[str]:
     """Return the longest and the last word of each name.
 
-    Order, initials and accents differ between sources: the longest word of "Yousef Kotp" is not in "Y. Kotp".
+    The order of the words, initials and accents differ between sources. The last word is needed because the
+    longest may be abbreviated elsewhere: "Yousef Kotp" and "Y. Kotp".
     """
     plain = (unicodedata.normalize("NFKD", name).casefold() for name in authors)
     words = (_PERSON_WORD.findall("".join(c for c in name if not unicodedata.combining(c))) for name in plain)
@@ -266,9 +270,9 @@ def _surnames(authors: Iterable[str]) -> set[str]:
 
 
 def block_ranges(title: Title) -> tuple[list[str], list[str]]:
-    """Return prefixes of the title keys, and of the reversed keys, of titles that may be similar.
+    """Return the prefixes by which to find the keys, and the reversed keys, of similar titles.
 
-    A title without its name before the colon begins like the part after the colon.
+    The part after the colon gets its own prefixes, because other sources may omit the name before the colon.
     """
     parts = [title]
     if title.subtitle and len(title.subtitle.key) >= SHORT_KEY:
@@ -287,7 +291,7 @@ def title_end(key: str) -> str:
 
 
 def nearest(title: Title, others: Mapping[int, Title], limit: int) -> list[int]:
-    """Return the keys of the titles that are the same or similar, nearest first."""
+    """Return the keys of at most `limit` titles that are the same or similar, nearest first."""
     texts = {key: other.normalized for key, other in others.items()}
     scored = process.extract(title.normalized, texts, scorer=fuzz.ratio, score_cutoff=MIN_RATIO, limit=None)
     ranked = sorted((-score, key) for _, score, key in scored)

@@ -2,7 +2,7 @@
 
 Comparing titles is slow if many are similar. Therefore the candidates for a batch are found in advance,
 outside any write transaction. Rows that other processes store in between are compared when the batch is
-stored. Titles are found by two indexes: by how they begin and by how they end.
+stored. Two indexes find titles by their beginnings and by their ends.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MAX_COMPARED = 300  # titles with the same beginning or end that a title is comp
 Row = tuple[int, PaperRecord]  # the number of a record in the parsed response, and the record
 
 _AFTER_ALL = "\U0010ffff"
-# For each range, the ids of the titles in it. PostgreSQL and SQLite have no common function for arrays. The
-# plus sign keeps both from using the index of ids.
+# Select the ids of the titles in each range, as JSON, because PostgreSQL and SQLite have no array function in
+# common. The plus sign prevents both from using the index on ids.
 _FIND = """
 SELECT ranges.place, (
     SELECT {collect}(found.id) FROM (
@@ -55,9 +55,9 @@ _DIALECTS = {
 
 @dataclass(frozen=True)
 class DuplicateCandidates:
-    """The papers with similar titles, nearest first, by the numbers of the records that seemed to be new.
+    """The papers whose titles are similar to those of records that seemed new, keyed by record number.
 
-    A candidate that is itself a record of the batch is represented by its negated number.
+    The nearest paper comes first. A candidate from the same batch is represented by its negated number.
     """
 
     by_number: Mapping[int, Sequence[int]] = field(default_factory=dict)
@@ -80,13 +80,13 @@ def find(session: Session, rows: Sequence[Row]) -> DuplicateCandidates:
 
 
 def find_recent(session: Session, rows: Sequence[Row], after: int) -> dict[int, list[int]]:
-    """Return the candidates among the rows stored after a search. `after` is the last id that it covered."""
+    """Return the candidates among the rows stored after a search. `after` is the highest id searched."""
     newest = session.exec(select(func.max(Paper.id))).one() or 0
     return find_stored(session, rows, after) if newest > after else {}
 
 
 def find_stored(session: Session, rows: Sequence[Row], after: int = 0) -> dict[int, list[int]]:
-    """Return the ids of stored papers with similar titles, by number of the record, nearest first.
+    """Return the ids of stored papers with similar titles, nearest first, keyed by record number.
 
     A record with an arXiv id is compared only with papers without one.
     """
@@ -104,8 +104,8 @@ def find_stored(session: Session, rows: Sequence[Row], after: int = 0) -> dict[i
 
 
 def _earlier(rows: Sequence[Row]) -> list[tuple[int, list[int]]]:
-    """Return the earlier records with similar titles, as negated numbers, for each record."""
-    titles: dict[bool, dict[int, dedupe.Title]] = {True: {}, False: {}}  # by whether it has an arXiv id
+    """Return the negated numbers of the earlier records with similar titles, for each record."""
+    titles: dict[bool, dict[int, dedupe.Title]] = {True: {}, False: {}}  # keyed by “has an arXiv id”
     has_both = len({bool(record.arxiv_id) for _, record in rows}) > 1
     earlier = []
     for number, record in rows:
@@ -123,7 +123,7 @@ def _earlier(rows: Sequence[Row]) -> list[tuple[int, list[int]]]:
 def _ids_in_ranges(
     session: Session, titles: Sequence[dedupe.Title], only_without_id: bool, after: int
 ) -> list[tuple[int, set[int]]]:
-    """Return (position, ids): the papers whose titles begin or end like the title at that position."""
+    """Return positions in `titles`, each with the ids of papers whose titles begin or end like that title."""
     results = []
     blocks = [dedupe.block_ranges(title) for title in titles]
     dialect = _DIALECTS[session.get_bind().dialect.name]
@@ -131,7 +131,7 @@ def _ids_in_ranges(
         places = [place for place, block in enumerate(blocks) for _ in block[kind]]
         ranges = json.dumps([(prefix, prefix + _AFTER_ALL) for block in blocks for prefix in block[kind]])
         condition = "AND paper.arxiv_id IS NULL" if only_without_id else ""
-        # Otherwise, SQLite would use the index of arXiv ids, in which all these rows have the same key.
+        # Otherwise, SQLite would use the index on arXiv ids, in which all these rows have the key NULL.
         forced = only_without_id and dialect is _DIALECTS["sqlite"]
         hint = f"INDEXED BY ix_paper_{column}_without_id" if forced else ""
         statement = text(_FIND.format(column=column, condition=condition, hint=hint, **dialect))
@@ -144,7 +144,7 @@ def _ids_in_ranges(
 
 
 def _load_titles(session: Session, ids: Collection[int]) -> dict[int, dedupe.Title]:
-    """Return the titles of papers, as their sources give them."""
+    """Return the titles of papers as given by their sources, without edits."""
     if not ids:
         return {}
     sourced = case((col(Paper.edited_at).is_not(None), col(Paper.sourced)))
@@ -154,7 +154,7 @@ def _load_titles(session: Session, ids: Collection[int]) -> dict[int, dedupe.Tit
 
 @dataclass
 class _Identities:
-    """The ids and titles of stored rows that some records may share."""
+    """The ids and titles that records may share with stored rows."""
 
     arxiv_ids: set[str | None]
     dois: set[str | None]
@@ -200,7 +200,7 @@ def identity_of(record: PaperRecord) -> dedupe.PaperIdentity:
 def ids_by_title(session: Session, keys: Collection[str]) -> Sequence[int]:
     """Return the ids of papers with these title keys.
 
-    For each key, these are the MAX_SAME_TITLE oldest papers with an arXiv id or DOI, and as many without.
+    For each key, return the MAX_SAME_TITLE oldest papers with an arXiv id or DOI, and as many with neither.
     """
     has_id = or_(col(Paper.arxiv_id).is_not(None), col(Paper.doi).is_not(None))
     same = (col(Paper.title_key), case((has_id, 1), else_=0))

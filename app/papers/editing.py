@@ -23,9 +23,8 @@ MAX_AUTHORS, MAX_NAME = 1_000, 200
 def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Set fields of a paper. None reverts an edit: the field gets its value from the sources again.
 
-    A field that already has the value is not edited, so that polls continue to change it. Return the old
-    values of the fields that changed, or that became or ceased to be edited. Raise InvalidInput if a value
-    cannot be used.
+    A field that already has the value is not marked as edited, so polls can still change it. Return the old
+    values of the fields whose value or edited mark changed. Raise InvalidInput for an invalid field or value.
     """
     advisory_lock(session, "archive")
     if unknown := [name for name in changes if name not in EDITABLE]:
@@ -54,7 +53,7 @@ def edit(session: Session, paper: Paper, changes: Mapping[str, Any], now: dateti
 
 
 def shown_values(paper: Paper, names: Iterable[str]) -> dict[str, Any]:
-    """Return fields as subscribers see them, in JSON types."""
+    """Return the values of fields as subscribers see them, as JSON types."""
     return {name: _shown(paper, name) for name in names}
 
 
@@ -69,7 +68,7 @@ def _shown(paper: Paper, name: str) -> Any:
 
 
 def _has_value(paper: Paper, name: str, value: Any) -> bool:
-    """Return whether subscribers already see a value. Links to arXiv are not stored."""
+    """Return whether subscribers already see a value. Links to arXiv are not stored but computed."""
     if name == "authors":
         return bool(paper.authors == value and paper.author_count == len(value))
     if name in ("url", "pdf_url"):

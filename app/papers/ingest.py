@@ -80,10 +80,10 @@ def store_in_batches(
     """Store parsed records, each batch in its own short transaction.
 
     Each transaction begins with a call to `source_of`, and the last one ends with a call to `finish`. After a
-    crash in between, the caller stores everything again, which does not change the batches already stored. If
-    `polled`, votes count from `now`, otherwise from the end of the day on which the file lists the paper, but
-    not later than `now`. `origin` names the file or source in rejections, and `first_row` is the number of
-    the first row.
+    crash in between, the caller stores all records again, which does not change those already stored. Votes
+    are dated `now` if `polled` is True. Otherwise they are dated the end of the day on which the file lists
+    the paper, but no later than `now`. `origin` names the file or source in rejections. `first_row` is the
+    number of the first row.
     """
     summary = _parser_rejections(parsed)
     batches = _batches(parsed, first_row)
@@ -184,7 +184,7 @@ class _Batch:
         self.new_rows.clear()
         self.session.flush()
 
-    # --- new papers that share nothing with any other
+    # --- new papers that share no id or title with any other
 
     def _separate(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Return the records that share no id or title with another record or a stored row, and the rest."""
@@ -303,9 +303,9 @@ class _Batch:
     def _find_duplicate(
         self, identity: Paper, number: int, record: PaperRecord, *, new: bool
     ) -> tuple[Paper | None, str]:
-        """Return a duplicate and the reason, or None and "".
+        """Return a duplicate of a row and the reason why it is one, or None and "".
 
-        `new` means that the row was just created: titles are compared, and undone merges are not checked.
+        If `new`, the row was just created: titles are also compared, and undone merges are not checked.
         """
         if record.doi and (same_doi := self.stored.by_doi.get(record.doi)) is not None:
             root, own_root = self.stored.root(same_doi), self.stored.root(identity)

@@ -1,4 +1,4 @@
-"""Query the days on which sources listed papers: neighbouring days, most voted papers, keywords, counts."""
+"""Query the days on which sources listed papers: neighbouring days, most upvoted papers, keywords, counts."""
 
 from __future__ import annotations
 
@@ -74,20 +74,20 @@ def listing_days(session: Session, source_id: int, since: date) -> list[date]:
 
 
 def count_listed(session: Session, day: date) -> dict[int, int]:
-    """Return the number of papers that each source listed on a day, by source id."""
+    """Return the number of papers that each source listed on a day, keyed by source id."""
     rows = select(Listing.source_id, func.count()).where(Listing.listed_on == day)
     return dict(session.exec(rows.group_by(col(Listing.source_id))).all())
 
 
 def most_voted(session: Session, since: date, until: date, limit: int) -> tuple[list[int], int]:
-    """Return the ids of the most voted papers listed in [since, until], and the number of papers listed."""
+    """Return the ids of the most upvoted papers listed in [since, until], and the number of papers listed."""
     listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()
     ids = select(Paper.id).where(*SEARCHABLE, col(Paper.id).in_(listed))
     totals = {paper_id or 0: 0 for paper_id in session.exec(ids)}
     best = select(VoteCount.paper_id, func.max(VoteCount.upvotes)).where(col(VoteCount.paper_id).in_(ids))
     of_sources = best.group_by(col(VoteCount.paper_id), col(VoteCount.source_id))
     for paper_id, upvotes in session.exec(of_sources):
-        if paper_id in totals:  # in PostgreSQL, each statement has its own snapshot
+        if paper_id in totals:  # in PostgreSQL, the second statement may see papers that the first did not
             totals[paper_id] += upvotes
     ranked = sorted(totals, key=lambda paper_id: (-totals[paper_id], paper_id))
     return ranked[:limit], len(ranked)
@@ -100,7 +100,7 @@ def keywords(session: Session, since: date) -> Counter[str]:
 
 
 def titles(session: Session, first: date, last: date, limit: int) -> Sequence[str]:
-    """Return the newest `limit` titles of the papers last listed between `first` and `last`."""
+    """Return the titles of the `limit` newest papers that were last listed in [first, last]."""
     shown = *PUBLIC, col(Paper.merged_into_id).is_(None)
     days = col(Paper.last_listed_on) >= first, col(Paper.last_listed_on) <= last
     newest = select(Paper.title).where(*shown, *days).order_by(col(Paper.last_listed_on).desc())

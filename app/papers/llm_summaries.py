@@ -1,4 +1,4 @@
-"""Have a language model summarise papers in one sentence. Optional, for papers that have no summary.
+"""Have a language model summarise papers in one sentence, if their sources give no summary. Optional.
 
 Any endpoint that implements OpenAI's chat API can be used. A paper without a usable answer is retried, each
 time after a longer wait. A failure of the endpoint itself ends the run, and the wait before the next run
@@ -63,7 +63,7 @@ class PaperToSummarize:
 
 @dataclass
 class RunResult:
-    """The result of a run."""
+    """The result of a run of the `summarise` job."""
 
     written: int = 0
     rejections: list[Rejection] = field(default_factory=list)  # of unusable answers
@@ -74,7 +74,7 @@ class RunResult:
 
 
 def papers_to_summarize(session: Session, now: datetime, days: int) -> list[PaperToSummarize]:
-    """Return the papers to summarise now, most voted first, among those listed in the last `days` days.
+    """Return the papers to summarise now, most upvoted first, among those listed in the last `days` days.
 
     Return an empty list during the wait after a failed run.
     """
@@ -118,7 +118,7 @@ async def write(
 
 @dataclass(frozen=True)
 class _SummaryWriter:
-    """The state of one run, shared by a few concurrent workers."""
+    """The state of one run, shared by its concurrent workers."""
 
     db: Database
     client: http_client.Client
@@ -165,7 +165,7 @@ class _SummaryWriter:
 
 
 def chat_request(model: str, title: str, abstract: str) -> dict[str, object]:
-    """Return the body of a request, using only fields that all such endpoints support."""
+    """Return the body of a request, using only fields that all compatible endpoints support."""
     return {
         "model": model,
         "messages": [

@@ -20,7 +20,7 @@ from app.storage.database import advisory_lock
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 
 BY_HAND = "by an operator"
-# Times that a merged paper has if either of its rows has them.
+# Times that the surviving row takes from the absorbed row if it has none itself.
 _MARKS = ("withdrawn_at", "hidden_at")
 _PIN = ("pinned_at", "pinned_until")  # taken from the row whose pin ends later
 
@@ -36,7 +36,7 @@ def order(a: Paper, b: Paper) -> list[Paper]:
 def merge(
     session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, has_no_listings: bool = False
 ) -> None:
-    """Merge two papers. `has_no_listings` means that the absorbed row is new, without listings or votes."""
+    """Merge two papers. Pass `has_no_listings` if the absorbed row is new, without listings or votes."""
     survivor, absorbed = order(a, b)
     stored = read_fields(survivor)
     before = {
@@ -73,7 +73,7 @@ def merge(
 
 
 def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
-    """Separate two merged papers. They are never merged with each other again.
+    """Separate two merged papers. Polls will not merge them with each other again.
 
     Listings and votes are returned to the paper for which they were stored. A field that still has the value
     of the absorbed paper is reset to its value before the merge. Raise NotFound if there is no such merge,
@@ -112,7 +112,7 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
         paper.updated_at = now
         update_listing_days(session, paper)
         paper = session.get(Paper, paper.merged_into_id) if paper.merged_into_id else None
-    absorbed.hidden_at = absorbed.hidden_at or hidden_at  # hidden while it was part of the other paper
+    absorbed.hidden_at = absorbed.hidden_at or hidden_at  # an operator may have hidden the merged paper
     absorbed.updated_at = now
     update_listing_days(session, absorbed)
 
@@ -189,7 +189,7 @@ def _take_over_edits(survivor: Paper, absorbed: Paper) -> None:
 
 
 def _give_back_edits(paper: Paper, absorbed: Paper, own: Collection[str]) -> None:
-    """Revert the edits that came from the absorbed row. `own` are the edits from before the merge."""
+    """Revert the edits that came from the absorbed row. `own` names the fields edited before the merge."""
     for name in absorbed.sourced or {}:
         if name not in own and getattr(paper, name) == getattr(absorbed, name):
             stored_fields.take_back_edit(paper, name)

@@ -18,13 +18,13 @@ from app.storage.models import GeneratedSummary, Listing, Paper, Source, VoteCou
 from app.types import PaperView, VoteSample
 
 ARXIV = "https://arxiv.org"
-# A paper that subscribers and visitors may see.
+# Conditions for the papers that subscribers and visitors may see.
 PUBLIC = (col(Paper.withdrawn_at).is_(None), col(Paper.hidden_at).is_(None))
 _PAPERS = cast("Table", inspect(Paper).local_table)
 
 
 class VoteRow(NamedTuple):
-    """A row of vote counts, read-only."""
+    """The columns of a `VoteCount` row that views use."""
 
     paper_id: int
     source_id: int
@@ -37,26 +37,26 @@ class VoteRow(NamedTuple):
 def candidates(session: Session, since: date, until: date) -> list[PaperView]:
     """Return the papers that were listed on a day in [since, until] and are neither withdrawn nor hidden."""
     listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()
-    # Plain rows, because planning loads thousands of papers many times a day.
+    # Load plain rows instead of ORM objects, because planning loads thousands of papers many times a day.
     papers = sql_select(_PAPERS).where(_PAPERS.c.id.in_(listed), *PUBLIC)
     return views_of(session, session.connection().execute(papers.order_by(_PAPERS.c.id)).all())
 
 
 def pinned(session: Session, at: datetime) -> list[PaperView]:
-    """Return the papers that are pinned at a time."""
+    """Return the papers that are pinned at the time `at`."""
     papers = select(Paper).where(col(Paper.pinned_until) > at, col(Paper.pinned_at) <= at, *PUBLIC)
     unmerged = papers.where(col(Paper.merged_into_id).is_(None))
     return views_of(session, session.exec(unmerged.order_by(col(Paper.id))).all())
 
 
 def by_ids(session: Session, ids: Collection[int]) -> list[PaperView]:
-    """Return these papers by ascending id. A merged paper is replaced by the paper that absorbed it."""
+    """Return papers, sorted by id. A merged paper is replaced by the paper that absorbed it."""
     by_id = {paper.id or 0: paper for paper in canonical_rows.papers(session, ids).values()}
     return views_of(session, [by_id[paper_id] for paper_id in sorted(by_id)])
 
 
 def in_given_order(session: Session, ids: Sequence[int]) -> list[PaperView]:
-    """Return these papers in the given order. Merged, withdrawn and hidden papers are left out."""
+    """Return papers in the order of `ids`. Merged, withdrawn and hidden papers are left out."""
     rows = {
         row.id: row
         for row in canonical_rows.papers(session, ids).values()
@@ -86,7 +86,7 @@ def as_of(paper: PaperView, at: datetime) -> PaperView:
 
 
 def views_of(session: Session, papers: Sequence[Paper | Row[Any]]) -> list[PaperView]:
-    """Return rows of papers with their votes, listings and summaries, in the given order."""
+    """Return the views of papers, with their votes, listings and summaries, in the given order."""
     ids = [paper.id for paper in papers if paper.id is not None]
     votes: dict[int, list[VoteRow]] = defaultdict(list)
     # Plain rows are read because creating ORM objects would take most of the time.
@@ -161,7 +161,7 @@ def pdf_url(paper: Paper | Row[Any]) -> str:
 
 def page_url(paper: Paper | Row[Any]) -> str:
     """Return the link to a paper's page. A paper on arXiv links there, unless an operator edited the link."""
-    # So that sources cannot decide where links lead.
+    # The link to arXiv does not come from a source, so that sources cannot decide where it leads.
     if paper.arxiv_id and "url" not in (paper.sourced or {}):
         return f"{ARXIV}/abs/{paper.arxiv_id}"
     return paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else "")

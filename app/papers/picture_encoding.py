@@ -64,7 +64,7 @@ def _check_size(width: int, height: int) -> None:
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """Return a picture without transparency. On a dark page, transparent black text is unreadable."""
+    """Return a picture on a white background, because black text without one is unreadable on a dark page."""
     from PIL import Image
 
     if not image.has_transparency_data:

@@ -1,8 +1,8 @@
 """Fetch the pictures of recently listed papers, and store small copies of them.
 
-Pictures are untrusted: their URLs are in the rows of sources. Each picture is fetched from public addresses
-only, within limits on time and size, and is decoded and encoded again. Nothing waits for a picture. A picture
-that cannot be fetched or decoded is tried again a few times, each time after a longer wait.
+Pictures are untrusted, because their URLs come from the sources. Each picture is fetched only from public
+addresses, within limits on time and size, and is decoded and encoded again. Digests and pages never wait for
+a picture. A picture that cannot be fetched or decoded is tried again a few times, after ever longer waits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.text import sanitize
 from app.types import Rejection
 
 JOB = "fetch_pictures"
-WINDOW = timedelta(days=30)  # less than the shortest retention
+WINDOW = timedelta(days=30)  # must be shorter than the shortest `retention_days`
 PICTURES_PER_RUN = 100
 DEADLINE = timedelta(minutes=10)  # of a run
 ANSWER_TIMEOUT = timedelta(seconds=60)  # for one picture
@@ -69,7 +69,7 @@ class FetchResult:
 
 
 def pictures_to_fetch(session: Session, now: datetime) -> list[PictureToFetch]:
-    """Return the pictures to fetch now, for the most recently listed papers first, then by votes.
+    """Return the pictures to fetch now, for the most recently listed papers first. Votes break ties.
 
     Return an empty list during the wait after a run in which a host failed.
     """
@@ -128,7 +128,7 @@ class _Fetcher:
             encoded = await self._download(picture)
         except Stopping:
             return
-        except Exception as error:  # any error; otherwise, each run would end at the same picture
+        except Exception as error:  # of any type; otherwise, each run would end at the same picture
             retry_at = getattr(error, "retry_at", None)
             # Text from an untrusted server may contain characters that PostgreSQL refuses.
             reason = NO_ANSWER if isinstance(error, TimeoutError) else sanitize.one_line(str(error))
@@ -154,7 +154,7 @@ class _Fetcher:
         return await asyncio.to_thread(picture_encoding.encode_small, response.body)
 
     def _note_host_failure(self, host: str, reason: str, retry_at: datetime | None) -> None:
-        """Count a failure that may concern the host. Skip the host after a few, or if it asks to wait."""
+        """Count a failure of a host. Skip the host after HOST_FAILURES in a row, or if it asks to wait."""
         self.failures[host] += 1
         if retry_at or self.failures[host] >= HOST_FAILURES:
             self.result.host_errors[host] = reason

@@ -75,7 +75,7 @@ def take_over(session: Session, survivor: Paper, absorbed: Paper) -> None:
 
 
 def prune(session: Session, listed_before: date | None) -> int:
-    """Delete the pictures of papers last listed before a day, or all of them. Return their number."""
+    """Delete the pictures of papers last listed before a day, or all pictures. Return their number."""
     deleting = delete(PaperPicture)
     if listed_before:
         paper = col(Paper.id) == col(PaperPicture.paper_id)

@@ -9,14 +9,14 @@ from sqlmodel import Session
 from app.errors import Conflict, InvalidInput
 from app.storage.models import Paper
 
-PIN_DAYS = 7  # so that each subscriber, daily or weekly, has a digest in this time
+PIN_DAYS = 7  # long enough for each daily and weekly subscriber to get a digest
 MAX_PIN_DAYS = 30
 # An older paper may have been sent long ago, and planning would have to read all digests since then.
 PINNABLE_DAYS = 30
 
 
 def pin(session: Session, paper: Paper, days: int, now: datetime) -> None:
-    """Put a paper first in digests for some days.
+    """Put a paper first in digests for a number of days.
 
     Raise InvalidInput if `days` is out of range, Conflict if the paper cannot be pinned.
     """

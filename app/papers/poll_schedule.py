@@ -29,7 +29,7 @@ BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 
 
 def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
-    """Return the due sources, or the given one. Raise Conflict if the given one cannot be polled."""
+    """Return the sources that are due, or only the given source. Raise Conflict if it cannot be polled."""
     if source_id is not None:
         source = source_registry.get(session, source_id)
         if source.kind not in sources.POLLED:
@@ -51,7 +51,7 @@ def state_of(source: Source, backfill_days: int) -> SourceState:
 
 
 def lease_of(source: Source) -> str:
-    """Return the name of the lease for polling a source. All arXiv sources share one connection."""
+    """Return the name of the lease for polling a source. All arXiv sources share one lease."""
     return host_rate_limits.ARXIV if _is_arxiv(source) else f"source:{source.id}"
 
 

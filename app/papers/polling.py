@@ -67,7 +67,7 @@ class PollContext:
 
 
 def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResult:
-    """Poll the sources that are due, or the given one, unless another process is polling them."""
+    """Poll the sources that are due, or only the given source, unless another process is polling them."""
     if context.stopping.is_set():
         return PollResult()
     now = clock.Timeline(now, context.db.skew).start
@@ -79,7 +79,7 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
             group for group in _groups(context, now, due) if group.claim(session, begin=not group.alone)
         ]
         if source_id and not groups:
-            due[0].next_poll_at = now  # the holder of the lease will finish soon
+            due[0].next_poll_at = now  # so that the next run polls it, after the lease is released
     if not groups:
         return PollResult(busy=bool(due))
     try:
@@ -114,7 +114,7 @@ class _LeaseGroup:
     def claim(self, session: Session, *, begin: bool) -> bool:
         """Acquire the lease. Return False if another process holds it.
 
-        With `begin`, also postpone the next polls. Commit before polling the sources.
+        If `begin`, also postpone the next polls. Commit before polling the sources.
         """
         if not self.renew_lease(session):
             return False
@@ -129,7 +129,7 @@ class _LeaseGroup:
             locks.release(session, self.lease, self.holder)
 
     def moment(self) -> datetime:
-        """Return the current time, counted from the start of the run."""
+        """Return the start of the run plus the time since then."""
         return self.now + timedelta(seconds=monotonic() - self.started)
 
 
@@ -148,7 +148,7 @@ class _Poll:
 
 
 def client_of(context: PollContext, now: datetime) -> AbstractAsyncContextManager[http_client.Client]:
-    """Open the client for fetching from sources, with the settings' contact and allowed addresses."""
+    """Open the client for fetching from sources, with the contact and allowed addresses from the settings."""
     settings = context.settings
     contact = settings.user_agent_contact or settings.contact_address or settings.base_url
     allowed = Allowed.parse(settings.allow_private_sources)
@@ -185,7 +185,10 @@ async def _poll_all(context: PollContext, now: datetime, groups: Sequence[_Lease
 
 
 def _begin_alone(group: _LeaseGroup) -> bool:
-    """Begin polling a source alone, unless it is too late in this run. Return whether polling may begin."""
+    """Claim the lease for polling a source alone. Return whether polling may begin.
+
+    It may not if the service is stopping, or if the run has already lasted for POLL_DEADLINE.
+    """
     if group.context.stopping.is_set() or monotonic() - group.started > POLL_DEADLINE.total_seconds():
         return False
     with group.context.db.write() as session:

@@ -34,14 +34,14 @@ BUSY = "another process is polling this source"
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A source, and the arXiv ids of the papers to ask about."""
+    """A source, and the arXiv ids of the papers to query it about."""
 
     source: Source
     ids: Sequence[str]
 
 
 def recheck(context: PollContext, now: datetime) -> IngestSummary:
-    """Ask each source again, and store what changed. Raise SourceError if a source cannot be queried.
+    """Query each source again, and store what changed. Raise SourceError if a source cannot be queried.
 
     Must not be called from a running event loop.
     """
@@ -69,7 +69,7 @@ def recheck(context: PollContext, now: datetime) -> IngestSummary:
 
 
 def _questions(session: Session, since: datetime) -> list[_Question]:
-    """Return the questions for one arXiv source and one Hugging Face source, if they are active."""
+    """Return the questions for one active arXiv source and one active Hugging Face source, if any."""
     sources: dict[bool, Source] = {}
     active = select(Source).where(col(Source.paused).is_(False), col(Source.removed_at).is_(None))
     for source in session.exec(active.order_by(col(Source.id))):
@@ -107,7 +107,7 @@ def _newest(papers: dict[str, Paper], limit: int) -> list[str]:
 
 
 def _ask(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
-    """Ask a source under its polling lease, and store its answers. Raise SourceError if the lease is held."""
+    """Query a source under its polling lease, and store its answers. Raise SourceError if it is held."""
     with locks.hold(context.db, poll_schedule.lease_of(question.source), now, LEASE) as acquired:
         if not acquired:
             raise SourceError(BUSY)

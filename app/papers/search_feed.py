@@ -21,7 +21,7 @@ class ArchiveMarks(NamedTuple):
     """Values that change whenever papers or listings are added or changed."""
 
     changed_at: datetime | None  # the last change of a paper
-    listing_id: int  # the newest
+    listing_id: int  # of the newest listing
 
 
 class SearchablePaper(NamedTuple):
@@ -33,7 +33,7 @@ class SearchablePaper(NamedTuple):
 
 
 def marks(session: Session) -> ArchiveMarks:
-    """Return the marks of the archive as it is now. This reads two index entries."""
+    """Return the current marks of the archive. This is fast, because it reads only two index entries."""
     changed_at = session.exec(select(func.max(Paper.updated_at))).one()
     return ArchiveMarks(changed_at, session.exec(select(func.max(Listing.id))).one() or 0)
 
@@ -44,7 +44,7 @@ def newest_id(session: Session) -> int:
 
 
 def changed_windows(session: Session, since: datetime | None, after_listing: int, size: int) -> set[int]:
-    """Return the numbers of the windows of `size` ids that contain changes.
+    """Return the numbers of the windows of `size` paper ids that contain changes.
 
     Changes are papers that changed or were merged at or after `since`, and listings after `after_listing`.
     """
@@ -59,7 +59,7 @@ def changed_windows(session: Session, since: datetime | None, after_listing: int
 
 
 def versions(session: Session, first: int, last: int) -> dict[int, str]:
-    """Return {id: version} of the searchable papers with ids from `first` to `last`.
+    """Return the versions of the searchable papers with ids from `first` to `last`, keyed by id.
 
     A paper's version changes whenever any of its indexed data changes.
     """
@@ -70,7 +70,7 @@ def versions(session: Session, first: int, last: int) -> dict[int, str]:
 
 
 def load(session: Session, ids: Sequence[int]) -> list[SearchablePaper]:
-    """Return the papers with these ids that are searchable."""
+    """Return the searchable papers among those with these ids."""
     listings: dict[int, list[tuple[date, int]]] = defaultdict(list)
     columns = sql_select(col(Listing.paper_id), col(Listing.listed_on), col(Listing.source_id))
     for paper_id, day, source_id in session.execute(columns.where(col(Listing.paper_id).in_(ids))):

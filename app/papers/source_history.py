@@ -17,8 +17,9 @@ from app.types import IngestSummary
 
 DAY = timedelta(days=1)
 MAX_REJECTIONS = 20  # stored per poll; all are counted
-# A source is silent if the probability that all days since its last papers are empty, estimated from its
-# weekdays in HISTORY, is below this. A single holiday is not silence. Measured by benchmarks/silence.py.
+# A source is silent if all days since its last papers would be empty with a probability below this. The
+# probability is estimated from the weekdays in HISTORY. The threshold tolerates a single holiday (measured by
+# benchmarks/silence.py).
 SILENCE_PROBABILITY, HISTORY = 0.01, timedelta(days=90)
 MIN_DAYS = 5  # days with papers that are needed to judge a source
 
@@ -61,16 +62,17 @@ def describe_silence(session: Session, source: Source, now: datetime) -> str:
 def is_silent(days: Sequence[date], today: date) -> bool:
     """Return whether a source that listed papers on `days` is silent. `today` is not counted.
 
-    The usual weekdays are learned from `days`, so no calendar is needed: empty weekends are expected, as are
-    the days between weekly lists, and a holiday is one day among many.
+    No calendar is needed, because `days` show on which weekdays the source usually lists papers. Weekends and
+    the days between weekly lists are expected to be empty, and a single holiday is tolerated.
     """
     return len(days) >= MIN_DAYS and math.prod(_chances_of_no_paper(days, today)) < SILENCE_PROBABILITY
 
 
 def _chances_of_no_paper(days: Sequence[date], today: date) -> Iterator[float]:
-    """Yield, for each day between the last papers and `today`, how often its weekday had no papers before.
+    """Yield the probability of no papers for each day between the last papers and `today`.
 
-    Each weekday gets one extra day without papers, so that no chance is 0.
+    It is the share of earlier days without papers among those with the same weekday. One extra day without
+    papers is added for each weekday, so that no probability is 0.
     """
     observed = Counter(each.weekday() for each in _dates(days[0], days[-1] + DAY))
     with_papers = Counter(each.weekday() for each in days)

@@ -81,7 +81,7 @@ def find(session: Session, name: str) -> Source:
 
 
 def is_read_from_files(source: Source) -> bool:
-    """Return whether this source was added for records from files, so that it is never polled."""
+    """Return whether this source was added for records from files, and is therefore never polled."""
     never_polled = source.paused and not (source.config or source.next_poll_at or source.polled_at)
     return source.kind not in sources.POLLED or never_polled
 
@@ -114,7 +114,7 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
     """Add a source that is due immediately.
 
     A removed source with this name and kind is restored with its papers and read from the beginning.
-    Raise InvalidInput if its name or configuration is invalid, Conflict if the name is taken or there is
+    Raise InvalidInput if the name or the configuration is invalid, Conflict if the name is taken or there is
     already a Hugging Face source.
     """
     if kind is SourceKind.HUGGINGFACE:  # with two sources, votes would count twice
@@ -148,7 +148,7 @@ def change(
 ) -> None:
     """Rename or reconfigure a source.
 
-    A reconfigured source is due at once, and its next poll goes as far back as for a new source.
+    A reconfigured source is due at once, and its next poll goes as far back as that of a new source.
     Raise Conflict if the source is read from files.
     """
     if is_read_from_files(source):  # `source_for_files` finds such sources by name
@@ -279,7 +279,7 @@ def _web_address(value: object) -> str:
 
 
 def _harvest(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options of an OAI source that are given: a set, and the first and last day of changes."""
+    """Return the options that an OAI source has: a set, and the first and last day of changes."""
     given = {name: str(config[name]).strip() for name in ("set", "from", "until") if config.get(name)}
     if "set" in given and not _SET.fullmatch(given["set"]):
         raise InvalidInput(

@@ -1,7 +1,7 @@
 """Try a source before it is added: fetch its newest papers, and compare them with the archive.
 
-Nothing is stored. The fetch has the limits of a poll, and a shorter deadline. An arXiv source waits for
-arXiv's lease like a poll, because arXiv allows one connection.
+Nothing is stored. The fetch has the limits of a poll, and a shorter deadline. The trial of an arXiv source
+needs arXiv's lease, like a poll, because arXiv allows one connection.
 """
 
 from __future__ import annotations
@@ -74,10 +74,11 @@ def try_source(
 
 
 async def _fetch(context: PollContext, source: Source, now: datetime) -> tuple[ParseResult, str, str]:
-    """Return the records that were read before the deadline, newest last, a warning and an error."""
+    """Return the records that were read before the deadline, a warning and an error."""
     yesterday = now.date() - timedelta(days=1)
     state = SourceState(source.kind, DAYS, source.config)
-    # Read only the feed, because the query API is slow, or the newest days of the back catalogue.
+    # Read only the newest announcement from arXiv's feed, without the slow query API, and only the newest
+    # records of the back catalogue.
     if source.kind in (SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI):
         state = replace(state, watermark=yesterday)
     parsed, deadline = ParseResult(), monotonic() + DEADLINE.total_seconds()

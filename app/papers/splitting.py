@@ -1,6 +1,6 @@
-"""Split a paper that is really two. The two are recorded as different, so they are never merged again.
+"""Split a paper that is really two papers. They are recorded as different, so polls do not merge them again.
 
-Subscribers who were sent the paper while it was one count as having been sent both (see
+Subscribers who were sent the paper before it was split count as having been sent both papers (see
 `canonical_rows.MergeHistory`).
 """
 
@@ -32,7 +32,7 @@ def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Pap
 
 
 def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
-    """Move the DOI of a paper with an arXiv id to a new paper. Raise Conflict if the paper lacks either."""
+    """Move the DOI of a paper with an arXiv id to a new paper. Raise Conflict if it lacks one of them."""
     advisory_lock(session, "archive")
     if not (paper.arxiv_id and paper.doi):
         raise Conflict("the DOI can be split off only if the paper also has an arXiv id")
@@ -44,9 +44,9 @@ def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
 def split_source(session: Session, paper: Paper, source_id: int, now: datetime) -> Paper:
     """Move the listings and votes of a source to a new paper.
 
-    Records without an arXiv id or DOI are recognised by their title alone, so records from two sources may be
-    two papers. Raise NotFound if the source does not list the paper. Raise Conflict if it lists the paper by
-    arXiv id or DOI, or if no other source lists it.
+    Records without an arXiv id or DOI are recognised by their titles, so records from two sources may be two
+    papers. Raise NotFound if the source does not list the paper. Raise Conflict if it lists the paper by an
+    arXiv id or DOI, or if no other source lists the paper.
     """
     advisory_lock(session, "archive")
     ids = merging.with_absorbed(session, id_of(paper))

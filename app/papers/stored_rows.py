@@ -1,4 +1,4 @@
-"""The stored rows that a batch of records may change, by arXiv id, DOI and title."""
+"""The stored rows that a batch of records may change, indexed by arXiv id, DOI and title."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StoredRows:
     votes: dict[int, list[VoteCount]] = field(default_factory=dict)
 
     def load(self, records: Sequence[PaperRecord], others: Collection[int]) -> None:
-        """Load the rows that records may change, and other papers by their ids."""
+        """Load the rows that records may change, and the papers with the ids in `others`."""
         for paper in self._select(Paper, self._known_ids(records)):
             self.add(paper)
         source_id = self.source.id  # None in a trial
@@ -106,7 +106,7 @@ class StoredRows:
         return ids
 
     def _select(self, table: type[_Table], paper_ids: Collection[int], *conditions: Any) -> Sequence[_Table]:
-        """Return the rows of these papers in a table, by id."""
+        """Return the rows of these papers in a table, ordered by id."""
         if not paper_ids:
             return ()
         key: Any = getattr(table, "original_paper_id", None) or Paper.id

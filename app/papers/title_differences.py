@@ -1,9 +1,9 @@
 """PURE. Decide whether the words in which two similar titles differ indicate two different papers.
 
-Papers of one series have titles that differ in a single word: "Editing" and "Pruning Everything Everywhere",
+Different papers may have titles that differ in a single word: "Editing" and "Pruning Everything Everywhere",
 "Qwen3" and "Qwen3-VL Technical Report", "supervised" and "unsupervised". Therefore every word in which two
 titles differ must be explained: by spacing, inflection, a typing error, a function word, a known
-abbreviation, or a cut-off end. An unexplained content word means that they are two papers.
+abbreviation, or a cut-off end. An unexplained content word means that the titles belong to two papers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from rapidfuzz.distance import OSA, Levenshtein
 
 from app.text.tokenizer import stem_all
 
-# Many pairs of words in titles differ by one letter, such as "formal" and "format". Few are long.
+# Many pairs of words in titles differ by one letter, such as "formal" and "format". Few such words are long.
 MIN_OMISSION = 3  # letters left in a word with one letter omitted
 MIN_SUBSTITUTION = 6  # letters of a word with one wrong letter
 MIN_NEGATED = 6  # letters of a word whose meaning a prefixed "a" reverses
 
-# Copies of a title may replace words by others in the same group, or omit them. All other words, such as
+# Copies of a title may replace words with others in the same group, or omit them. All other words, such as
 # "not", "without", "beyond" and "towards", change what a title says.
 _FUNCTION_WORDS = ("a an the and", "of for in on at", "with by via using through", "to into from as")
 _GROUPS = {word: number for number, group in enumerate(_FUNCTION_WORDS) for word in group.split()}

@@ -12,7 +12,7 @@ Figures = tuple[int, ...]  # upvotes, comments, stars
 
 
 class Change(NamedTuple):
-    """The rows to add and to delete. `changed` is also true if only the figures of a row changed."""
+    """The rows to add and to delete. `changed` is also true if only the figures of existing rows changed."""
 
     changed: bool
     added: tuple[VoteCount, ...] = ()

@@ -34,7 +34,7 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def parse(text: str) -> ParseResult:
-    """Return up to MAX_PAPERS papers from a text. Raise InvalidInput if it is too long.
+    """Return up to MAX_PAPERS papers from a text. Raise InvalidInput if the text is too long.
 
     Each record has at least one of title, arXiv id and DOI.
     """
@@ -65,7 +65,7 @@ def parse_file(data: bytes) -> ParseResult:
 
 
 def _parse_text(text: str) -> ParseResult:
-    """Parse a text in the first format that seems to match, otherwise as BibTeX or plain lines."""
+    """Parse a text as the first format that it looks like, or as BibTeX and plain lines otherwise."""
     text = text.removeprefix("\ufeff")
     if _MARKUP.match(text):
         reason = "XML, RDF or a web page: please export BibTeX, RIS or CSL JSON instead"

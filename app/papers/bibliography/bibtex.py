@@ -16,7 +16,7 @@ from app.text import sanitize
 from app.types import Rejection
 
 MACRO_CHARS = 300
-MAX_STRINGS = 1_000  # parts of a text that are read for definitions of macros
+MAX_STRINGS = 1_000  # parts of a text with macro definitions that are read
 MAX_ON_LINE = 100  # blocks in one part of a text
 
 _BLOCK = re.compile(r"@\w*[ \t]*(?=[{(])")
@@ -24,9 +24,10 @@ _FIRST_ON_LINE = re.compile(rf"^[^\S\n]*+{_BLOCK.pattern}", re.MULTILINE)
 _STRING = re.compile(r"@string[ \t]*[{(]", re.IGNORECASE)
 
 _UNBRACED = str.maketrans({"{": None, "}": None, "~": " "})
-# Zotero writes these signs as macros, which would be dropped.
+# Zotero writes these signs as macros, which would otherwise be dropped.
 _SIGNS = (("{\\textless}", "<"), ("{\\textgreater}", ">"))
-# Fields that may contain an id: links, Google Scholar's journal, DBLP's volume `abs/…`. So may Zotero's note.
+# Fields that may contain an id: links, `journal` in Google Scholar and `volume` in DBLP (`abs/…`). The `note`
+# that Zotero exports may also contain one, but needs a check (see `entry.arxiv_note`).
 _ID_FIELDS = ("url", "journal", "journaltitle", "volume", "number", "howpublished")
 _EPRINT_KIND_FIELDS = ("eprinttype", "archiveprefix")
 _FIELDS = {
@@ -111,7 +112,8 @@ def _item(parsed: Entry, strings: Mapping[str, str], row: int) -> Item:
     kind = next((texts[name] for name in _EPRINT_KIND_FIELDS if name in texts), "arxiv")
     eprint = texts.get("eprint", "").partition(" ")[0] if kind.lower() == "arxiv" else ""
     others = (texts.get(name, "").removeprefix("abs/") for name in _ID_FIELDS)
-    # Given name first. Unlike in `entry.names`, "Jr." precedes the given name, and braces hide commas.
+    # Put the given name first. `entry.names` cannot do this because, in BibTeX, "Jr." precedes the given name
+    # and commas within braces do not separate the parts of a name.
     authors = []
     listed = split_multiple_persons_names(" ".join(fields.get("author", "").split()))
     for person in listed[: limits.MAX_AUTHORS]:

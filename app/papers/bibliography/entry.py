@@ -9,7 +9,7 @@ from app.papers.bibliography.limits import MAX_AUTHORS
 from app.text import characters, identifiers, sanitize
 from app.types import PaperRecord, Rejection
 
-ABSTRACT_CHARS = 2_000  # arXiv allows 1,920; reading LaTeX takes most of the request time
+ABSTRACT_CHARS = 2_000  # arXiv allows 1,920. A limit is needed because converting LaTeX is slow.
 SHOWN_CHARS = 80  # of an entry that could not be read
 
 _LINK = re.compile(r"https?://\S+", re.IGNORECASE)
@@ -64,7 +64,7 @@ def names(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def arxiv_id(text: str) -> str:
-    """Return the arXiv id in a text, or at the end of any link such as huggingface.co/papers/2603.25746."""
+    """Return the arXiv id in a text, or at the end of a link such as huggingface.co/papers/2603.25746."""
     if (named := identifiers.arxiv_id(text)[0]) or not _LINK.match(text):
         return named
     return identifiers.arxiv_id(re.split(r"[?#]", text)[0].rstrip("/").rpartition("/")[2])[0]

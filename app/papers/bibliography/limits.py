@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.errors import InvalidInput
 
 MAX_PAPERS = 200
-MAX_REJECTIONS = 200  # a text with more is not a bibliography
+MAX_REJECTIONS = 200  # a text with more is unlikely to be a bibliography
 MAX_BYTES = 200_000  # in a pasted text
 MAX_FILE_BYTES = 600_000
 MAX_AUTHORS = 30  # of an entry

@@ -18,7 +18,7 @@ _SPECIAL_IPV4 = tuple(
         "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
     )
 )  # fmt: skip
-_UNICAST_IPV6 = IPv6Network("2000::/3")  # all that IANA assigns; the rest is local, multicast or reserved
+_UNICAST_IPV6 = IPv6Network("2000::/3")  # global unicast; the rest is local, multicast or reserved
 _SPECIAL_IPV6 = tuple(
     ip_network(network)
     for network in (
@@ -28,7 +28,7 @@ _SPECIAL_IPV6 = tuple(
         "3fff::/20",  # documentation
     )
 )
-_NAT64 = IPv6Network("64:ff9b::/96")  # how a network without IPv4 reaches IPv4
+_NAT64 = IPv6Network("64:ff9b::/96")  # addresses by which a network without IPv4 reaches IPv4 hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Allowed:
     def may_permit_host(self, host: str) -> bool:
         """Return False for a private address, or a name of this machine, that is not allowed.
 
-        Other names are resolved when their source is polled.
+        Other names are accepted, because they are resolved and checked when their source is polled.
         """
         host = host.lower()
         try:
@@ -61,7 +61,7 @@ class Allowed:
             return host != "localhost" and not host.endswith(".localhost")
 
     def names(self, host: str) -> bool:
-        """Return whether a host, or an address, is one that the operator listed."""
+        """Return whether a host is a name that the operator listed, or an address in a listed network."""
         try:
             return host in self.hosts or any(ip_address(host) in network for network in self.networks)
         except ValueError:

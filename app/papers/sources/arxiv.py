@@ -1,7 +1,7 @@
 """arXiv: its query API and its daily announcement feed, both in Atom.
 
 The parser is incremental, so that all complete entries of a truncated response are read. arXiv reports an
-error as a feed with an error entry or title. Such an entry is not a paper: UnreadableAnswer is raised.
+error as a feed with an error entry or title. The parser raises UnreadableAnswer for such a feed.
 """
 
 from __future__ import annotations

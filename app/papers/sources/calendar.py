@@ -22,7 +22,7 @@ ARXIV_HOLIDAYS = {
 
 
 def no_papers_reason(kind: SourceKind, day: date) -> str:
-    """Return a sentence that explains why a source has few or no papers on a day, otherwise ""."""
+    """Return a sentence that explains why a source has few or no papers on a day, or "" for other days."""
     weekend = day.weekday() >= SATURDAY
     if kind is SourceKind.HUGGINGFACE and weekend:
         return f"Hugging Face lists few or no papers on a {day:%A}."

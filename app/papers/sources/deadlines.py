@@ -46,8 +46,8 @@ async def wait_for(work: Awaitable[T], seconds: float, stopping: Event) -> T:
 async def in_thread(work: Callable[[], T]) -> T:
     """Run `work` in a thread and return its result. The thread is abandoned if the caller is cancelled.
 
-    Before it returns, `asyncio.run` waits for threads started by `asyncio.to_thread`. Use `in_thread` for
-    long work that cannot be interrupted and has no side effects.
+    Use `in_thread` for long work that cannot be interrupted and has no side effects. `asyncio.run` does not
+    return before threads started by `asyncio.to_thread` have ended.
     """
     future: Future[T] = Future()
 

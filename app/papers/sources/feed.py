@@ -66,7 +66,7 @@ def _parse(text: str, day: date | None) -> ParseResult:
 
 
 def _entries(text: str) -> list[Any]:
-    """Return the entries of a feed. If parsing fails, parse each entry alone. Unreadable entries are None."""
+    """Return the entries of a feed. If parsing fails, parse each entry alone, or return None in its place."""
     try:
         return _parse_entries(text)
     except Exception:  # usually a single entry makes feedparser fail

@@ -55,7 +55,7 @@ def parse_file(
 def read_file(
     path: Path, today: date, *, kind: SourceKind | None = None, day: date | None = None
 ) -> Iterator[ParsedFile]:
-    """Yield the records of a file. JSON lines are read in parts, so that they may be larger than the memory.
+    """Yield the records of a file. JSON lines are read in parts, so the file may be larger than the memory.
 
     Raise UnreadableAnswer or OSError if the file cannot be read.
     """
@@ -93,7 +93,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _kind_of_rows(parsed: ParseResult) -> SourceKind:
-    """Return the kind of rows. Only Hugging Face has upvotes, and they must not be counted twice."""
+    """Return the kind of rows. Rows with upvotes are Hugging Face's, whose votes must not count twice."""
     has_votes = any(record.upvotes is not None for record in parsed.records)
     return SourceKind.HUGGINGFACE if has_votes else SourceKind.JSONL
 
@@ -116,7 +116,7 @@ def _unwrap_recording(text: str) -> str:
         message = f"The recorded response is an error: HTTP {status}"
         try:
             arxiv.parse(body)
-        except UnreadableAnswer as error:  # adds the message if the body is an error feed from arXiv
+        except UnreadableAnswer as error:  # if the body is an error feed from arXiv, this has its message
             message += f". {error}"
         raise UnreadableAnswer(message)
     return body

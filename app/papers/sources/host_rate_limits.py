@@ -1,7 +1,7 @@
 """Limit how often each host is queried: pauses between requests to arXiv, and waits that hosts request.
 
 arXiv allows one request every three seconds on one connection, for all its interfaces together. A lock makes
-requests to arXiv sequential, and after its first 429 no requests are sent to it for ten minutes.
+requests to arXiv sequential. After arXiv's first 429 response, no requests are sent to it for ten minutes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Pacing:
             await self.sleep(wait)
 
     def note_request(self, service: str) -> None:
-        """Begin the pause after a request that has ended."""
+        """Begin the pause that must follow a request."""
         if service == ARXIV:
             self._next_request_at[ARXIV] = time.monotonic() + ARXIV_PAUSE.total_seconds()
 

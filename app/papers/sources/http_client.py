@@ -109,8 +109,8 @@ class Client:
     ) -> HttpResponse:
         """Send a GET request within the rate limits. Raise SourceError if there is no successful response.
 
-        With `public_only`, the addresses of the host must be public or allowed. After a redirect to another
-        host, this always applies.
+        If `public_only`, the addresses of the host must be public or allowed. After a redirect to another
+        host, this check is always made.
         """
         url = _normalized_url(url, params)
         service = service_of(url)
@@ -151,7 +151,7 @@ class Client:
         raise SourceError(_without_token(token, message))
 
     async def deliver(self, url: str, body: bytes, headers: Mapping[str, str]) -> PostReply:
-        """Send a POST request to a host that must be public or allowed, once, without following redirects.
+        """Send a single POST request, without retries and redirects, to a host that is public or allowed.
 
         Raise SourceError if there is no response in time.
         """

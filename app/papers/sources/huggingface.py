@@ -126,7 +126,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
 
 
 async def fetch_paper(client: Client, arxiv_id: str) -> ParseResult:
-    """Return the current record of a paper without listing and votes, which are incomplete in responses.
+    """Return the current record of a paper, without the listing and votes, which the response may lack.
 
     Return an empty result if Hugging Face does not have the paper.
     """

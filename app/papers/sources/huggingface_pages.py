@@ -109,8 +109,8 @@ def _is_title(part: str, following: list[str]) -> bool:
 def _listing_day(header: list[str], body: list[str], today: date) -> date | None:
     """Return the day in the header, or None.
 
-    Pages omit the current year. If the header does not have a year, the year is the one after the newest
-    on the page. If the page has no year, or has the current year, return the latest such day up to `today`.
+    A page omits the year in which it was saved. If the header has no year, assume the year after the newest
+    year on the page. If there is none, or it is the current year, return the latest such day up to `today`.
     """
     day = next((match for part in header if (match := _DAY.fullmatch(part))), None)
     if not day:

@@ -1,6 +1,7 @@
 """PURE. Read rows of JSON from an array, an object that contains one, or JSON lines.
 
-Each unreadable row becomes a rejection. A truncated response adds a rejection after its complete rows.
+Each unreadable row becomes a rejection. The complete rows of a truncated response are returned with one
+rejection.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def parse_rows(data: bytes | str) -> tuple[list[Row], list[Rejection]]:
 
 
 def parse_lines(lines: Iterable[bytes], first: int) -> tuple[list[Row], list[Rejection]]:
-    """Return the rows of JSON lines, numbered from `first`, and a rejection for each unreadable one."""
+    """Return the rows of JSON lines, numbered from `first`, and a rejection for each unreadable line."""
     rows: list[Row] = []
     rejections = []
     for number, line in enumerate(lines, first):
@@ -120,7 +121,7 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
 
 
 def collect(rows: Iterable[PaperRecord | Rejection], rejections: Sequence[Rejection] = ()) -> ParseResult:
-    """Separate records from rejections. Rejections in `rows` follow the given ones."""
+    """Separate records from rejections. Those in `rows` are placed after those in `rejections`."""
     records: list[PaperRecord] = []
     rejections = [*rejections]
     for row in rows:

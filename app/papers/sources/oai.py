@@ -3,7 +3,7 @@
 arXiv returns records in the order of their datestamps, the days on which they last changed. It divides the
 list into pages, each with a token for the next one. The token is stored with each page, so a harvest that
 takes days continues where it stopped. If arXiv no longer accepts a stored token, the harvest continues from
-the watermark: all records with earlier datestamps have been read. Later polls request only later changes.
+the watermark, the day up to which all records have been read. Later polls request only later changes.
 
 A datestamp does not say when a paper was announced. So only new papers are listed on their datestamps:
 first versions that were submitted in the week before. Other papers have no listing: they appear in no digest
@@ -26,7 +26,7 @@ from app.types import PaperRecord, ParseResult, Rejection
 
 URL = "https://oaipmh.arxiv.org/oai"
 PAGES_PER_POLL = 30  # about five minutes; the next poll continues
-NEW_WITHIN = timedelta(days=7)  # from submission to announcement, with moderation and holidays
+NEW_WITHIN = timedelta(days=7)  # longest time to the announcement, including moderation and holidays
 NO_ID = "the record has no arXiv id"
 NO_TITLE = "the record has no title"
 NOT_OAI = "an OAI-PMH response"
@@ -46,12 +46,12 @@ class RecordPage:
     token: str = ""
     datestamps: tuple[date, ...] = ()
     complete: bool = True  # False if the response was cut off
-    error: str = ""  # the code of an error: there are no records
+    error: str = ""  # the code of the error that arXiv returned instead of records
     message: str = ""
 
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
-    """PURE. Return the papers in a response. With `day`, new papers from this day on are listed.
+    """PURE. Return the papers in a response. New papers with a datestamp of `day` or later are listed.
 
     Raise UnreadableAnswer if the response is an error.
     """
@@ -165,7 +165,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
 async def _get(
     client: Client, state: SourceState, read_up_to: date | None, token: str, listed_since: date
 ) -> RecordPage:
-    """Request a token's page or, without a token, the first page of the records changed since a day."""
+    """Request the page of a token or, without a token, the first page of changes since `read_up_to`."""
     params: dict[str, str | int] = {"verb": "ListRecords"}
     if token:
         params["resumptionToken"] = token  # OAI-PMH allows no other parameter with a token
@@ -179,8 +179,8 @@ async def _get(
 def _watermark(page: RecordPage, read_up_to: date | None) -> date | None:
     """Return the last day before the newest record of a page.
 
-    The records of the newest day may continue on the next page. If the records are not in the order of their
-    datestamps, the watermark stays where it is.
+    The records of the newest day may continue on the next page. The watermark does not move if the records
+    are not in the order of their datestamps.
     """
     stamps = page.datestamps
     if not stamps or list(stamps) != sorted(stamps) or (read_up_to and stamps[0] < read_up_to):
