@@ -8,10 +8,10 @@ latex          LaTeX → Unicode
 tokenizer      tokens, stems, stop words
 names          normalise names of people and organisations for comparison
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
-in_words       counts and messages in words
-direction      right-to-left texts
-wrapping       wrapped lines
-shortening     texts cut between words, titles cut to the name before the colon
+in_words       write counts and messages in words
+direction      detect right-to-left texts
+wrapping       wrap lines
+shortening     cut texts between words, and titles to the name before the colon
 sentence_openings remove openings that refer to the previous sentence
-summarizer     the most informative sentence of an abstract
+summarizer     choose the most informative sentence of an abstract
 """

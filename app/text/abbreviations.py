@@ -17,8 +17,8 @@ from typing import TypeVar
 from app.text.tokenizer import Token, bigrams, content_stems, tokenise, without_stopwords
 
 MIN_PAPERS = 3  # papers that must define a short form in the same way
-# Of the papers that define a short form, the share that must define it in the same way. "SLM" and "ASR" have
-# two meanings and fail.
+# The share of the papers defining a short form that must define it in the same way. "SLM" and "ASR" have two
+# meanings, so they are not learned.
 MIN_AGREEMENT = 0.75
 
 _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
@@ -30,7 +30,7 @@ _SMALL_WORDS = {
 }  # fmt: skip
 _LOOK_BACK = 120  # characters before the bracket that are searched for the long form
 
-MAX_REORDERED = 5  # stems; longer runs have too many orders
+MAX_REORDERED = 5  # stems; longer runs have too many permutations
 
 Part = TypeVar("Part")
 Table = Mapping[tuple[str, ...], str]  # a run of at least two stems → the stem that replaces it
@@ -82,7 +82,7 @@ def _letter_counts(word: str, letters: str) -> Iterator[int]:
 
 
 def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
-    """Return {long form: short form}, both as stems. A text counts once for each definition it contains."""
+    """Map each long form to its short form, both as stems. A text counts once for each of its definitions."""
     with_compounds = Abbreviations(compounds, {})
     counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for text in texts:
@@ -114,10 +114,10 @@ def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
 
 
 def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table, frozenset[str]]:
-    """Return {pair of stems: stem of the compound}, and the compounds that are usually split.
+    """Map pairs of stems to the stems of compounds, and return the compounds that are usually split.
 
     For example, ("fine", "tune") maps to "finetun". A compound is usually split if at least as many papers
-    write it as two words as write it as one: "long video" is usually split, "data set" is not.
+    write two words as write one word: "long video" is usually split, "data set" is not.
     """
     stem_papers = Counter(
         stem for document in documents for stem in {stem for text in document for stem in text}
@@ -167,7 +167,7 @@ class Abbreviations:
         """
         shorts, implied = set(self.shorts.values()), dict[str, set[str]]()
         for long, short in self.shorts.items():
-            if shorts.isdisjoint(long):  # written out in full
+            if shorts.isdisjoint(long):  # the long form contains no short form
                 spans = itertools.combinations(range(len(long) + 1), 2)
                 inner = {self.shorts.get(long[start:end], "") for start, end in spans}
                 terms = {*long, *bigrams(long), *inner} - {short, ""}
@@ -214,8 +214,9 @@ class Abbreviations:
     def fold_any_order(self, words: Sequence[str]) -> list[str]:
         """Fold the stems of an interest in any order: "networks neural graph" also becomes "GNN".
 
-        Of at most MAX_REORDERED stems, the longest known run is used, preferably one of neighbours as typed:
-        "reasoning in large language models" is about LLMs, not about large reasoning models.
+        Interests of more than MAX_REORDERED stems are not reordered. The longest known run is used, and among
+        runs of equal length, one of adjacent stems: "reasoning in large language models" is about LLMs, not
+        about large reasoning models.
         """
         if len(words) <= MAX_REORDERED:
             foldable = [word for word in words if word in self._words_of_runs]

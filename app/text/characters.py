@@ -16,7 +16,7 @@ _UNWANTED = re.compile(
 )
 MAX_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
 _MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MAX_MARKS}}})[^\w\s\x00-\x7f]+")
-# What `safe_line` replaces: control characters, marks that change the direction, and lone surrogates.
+# Characters that `safe_line` replaces: control characters, marks that change the direction, lone surrogates.
 _NOT_ON_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _ON_A_LINE = (
     dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")

@@ -25,7 +25,7 @@ def arxiv_id(value: object) -> tuple[str, int]:
 
 
 def doi(value: object) -> str:
-    """Return a DOI in lower case, without the resolver's URL."""
+    """Return the DOI in a text or a URL, in lower case, or ""."""
     match = _DOI.search(one_line(value, 300))
     return match.group(1).rstrip(".,;)").lower() if match else ""
 

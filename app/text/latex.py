@@ -1,4 +1,4 @@
-r"""PURE. Convert LaTeX to Unicode, as far as possible: `$\pi_0$` becomes π₀, `O(n^{2})` becomes O(n²).
+r"""PURE. Convert LaTeX to Unicode where possible: `$\pi_0$` becomes π₀, `O(n^{2})` becomes O(n²).
 
 Sources send titles and abstracts as authors typed them: with mathematics between dollar signs, the authors'
 own macros, and macros that lost their backslash. Other text, such as markup and prices, is left unchanged.
@@ -83,7 +83,7 @@ _SUSPICIOUS = re.compile(r"[\\$^_{}~`]|--")
 # The label is optional, so that a URL without one matches as a whole and is not searched again.
 _LABELLED = re.compile(r"(https?://[^\s{}]++)(?:\{[^{}]*\})?")
 _ADDRESS = re.compile(r"(https?://[^\s{}]+)")
-# Each pattern follows a text without which it cannot match.
+# Each pattern comes after a string that a text must contain for the pattern to match.
 _LEFTOVERS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     ("{", re.compile(r"([\^_])\{([^{}]*)\}"), lambda match: _script(match[1], match[2])),
     (

@@ -1,7 +1,7 @@
 """PURE. Turn untrusted values into clean text, ids, URLs and numbers.
 
 A function with an `object` parameter accepts any value. It returns an empty result, such as "", () or None,
-if the value is unusable, so that a wrong type in one field loses only that field and not the row.
+if the value is unusable, so that the row is kept even if one field has the wrong type.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ POINTS = (3.3, 2.4, 5.4, -3.5, -1.4, -1.2, -2.0)
 
 @lru_cache(maxsize=4_096)
 def summary(title: str, own: str, abstract: str) -> str:
-    """Return the source's summary of a paper if it has at most LIMIT characters; otherwise, summarize.
+    """Return the source's summary of a paper, or one sentence of it if it is longer than LIMIT.
 
-    `own` is the source's summary, or "" if there is none.
+    `own` is the source's summary. If it is "", return a sentence of the abstract.
     """
     return own if 0 < len(own) <= LIMIT else summarize(title, own or abstract)
 
@@ -105,7 +105,7 @@ def best_sentence(
 
 
 def features(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
-    """Return, for each sentence, the values that POINTS weights."""
+    """Return the features of each sentence, in the order of POINTS."""
     title_stems = _stems(title)
     last = max(1, len(parts) - 1)
     return [

@@ -98,7 +98,7 @@ def _stem(word: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def _bases(word: str) -> frozenset[str]:
-    """Return the forms that a word may have without its ending."""
+    """Return the possible forms of a word without its ending."""
     american = _BRITISH.sub(lambda found: _AMERICAN[found.group()], fold_accents(word))
     bases = {american.removesuffix(ending) for ending in ("", *_ENDINGS.split())}
     return frozenset(bases | {base[:-1] for base in bases if base[-2:-1] == base[-1:]})  # "planning"
