@@ -19,7 +19,7 @@ class Folder:
     """A source of notices. Processed files are deleted; files that could not be processed are set aside.
 
     In a Maildir, files in `new` are complete, and files that are set aside are flagged and moved to `cur`. In
-    other folders, files are read once they are unchanged for MIN_AGE seconds, and are set aside in `kept`.
+    other folders, files are read once they have not changed for MIN_AGE seconds, and are set aside in `kept`.
     """
 
     name = "the folder"
@@ -74,5 +74,5 @@ class Folder:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Open a file without following symlinks or blocking on a pipe: other users may write files here."""
+    """Open a file without following symlinks or blocking on a pipe, which other users may have created."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -88,7 +88,7 @@ class Mailbox:
         deadline = monotonic() + MAX_SESSION
         while not self._closed.wait(POLL_INTERVAL):
             if self._stopping.is_set() or monotonic() > deadline:
-                with suppress(OSError):  # not the TLS shutdown, which waits for the peer
+                with suppress(OSError):  # close the socket, because closing TLS would wait for the peer
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
                 return
 
@@ -108,7 +108,7 @@ class Mailbox:
         return next((bytes(part[1]) for part in parts if isinstance(part, tuple)), None)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Delete processed messages. With UIDPLUS, keep messages that other clients marked as deleted."""
+        """Delete processed messages. If the server has UIDPLUS, keep others that are marked as deleted."""
         if not names:
             return
         self._command("STORE", ",".join(names), "+FLAGS.SILENT", r"(\Deleted)")

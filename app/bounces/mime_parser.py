@@ -147,7 +147,7 @@ def _decode_word(match: re.Match[str]) -> str:
 
 
 def _between(body: bytes, boundary: bytes) -> list[bytes]:
-    """Return the texts between boundary lines. Ignore white space around each; the last may be missing."""
+    """Return the texts between boundary lines, ignoring white space around these. The last may be missing."""
     sections: list[list[bytes]] = []
     mark, end = b"--" + boundary, b"--" + boundary + b"--"
     for line in body.split(b"\n"):

@@ -1,7 +1,8 @@
 """PURE. Parse a message into notices: the recipient, the reason, and whether the failure is permanent.
 
-Understands delivery status notices (RFC 3464), feedback reports (RFC 5965), automatic replies (RFC 3834) and
-free text. A notice does not prove which of our messages it is about: see `recording.find_delivery`.
+The supported formats are delivery status notices (RFC 3464), feedback reports (RFC 5965), automatic replies
+(RFC 3834) and free text. A notice does not prove which of our messages it is about (see
+`recording.find_delivery`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The information about one recipient in a message. Each text is untrusted and a single line."""
+    """The information about one recipient in a message. Each text is an untrusted single line."""
 
     kind: Kind
     recipient: str = ""
@@ -147,7 +148,7 @@ _RECIPIENT_FIELDS = ("final-recipient", "original-recipient", "x-actual-recipien
 
 
 def _parse_delivery_report(mail: Part) -> tuple[Notice, ...]:
-    """Parse the report parts or, if broken MIME has none, report fields in the text."""
+    """Parse the report parts of a message. If broken MIME hides them, parse report fields in the text."""
     reports = [part for part in mail.walk() if part.kind in _STATUS_KINDS]
     text = _readable_text(mail)
     sources = [_field_text(part) for part in reports] or [part.text for part in _readable_parts(mail)]
@@ -172,7 +173,7 @@ def _parse_delivery_report(mail: Part) -> tuple[Notice, ...]:
 
 
 def _diagnostic_limit(recipients: int) -> int:
-    """Return the characters to read per recipient. Classifying 1,000 characters takes up to 20 ms."""
+    """Return how many characters to read per recipient. Classifying 1,000 characters takes up to 20 ms."""
     return MAX_READ // min(max(recipients, 1), free_text.MAX_RECIPIENTS)
 
 

@@ -65,7 +65,7 @@ class BounceContext:
 def read(context: BounceContext, now: datetime) -> Counter[str]:
     """Process the messages in the configured mailbox and folder. Return how often each outcome occurred.
 
-    A message is removed after its notices are committed. Only one process at a time does this. A run is
+    A message is removed after its notices are committed. Only one process at a time reads messages. A run is
     recorded only if messages were waiting or a source could not be opened.
     """
     if not (context.settings.bounce_mailbox or context.settings.bounce_folder):
@@ -156,10 +156,10 @@ def _process_mail(
 def _unsubscribe(
     context: BounceContext, request: unsubscribe_mails.UnsubscribeMail, now: datetime
 ) -> str | None:
-    """Unsubscribe the subscriber whose token is valid.
+    """Unsubscribe the subscriber to whom the first valid token belongs.
 
-    Otherwise, if the sender is a subscriber, mail the links to them. Return the outcome, or None if the mail
-    concerns no subscriber.
+    If no token is valid but the sender is a subscriber, mail the links to the sender. Return the outcome, or
+    None if the mail does not concern a subscriber.
     """
     with context.db.write() as session:
         for token in request.tokens:

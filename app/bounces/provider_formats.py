@@ -184,7 +184,7 @@ def _bounce(
     paths: tuple[str, ...],
     message_id: str,
 ) -> Notice:
-    """Build a bounce. `declared`: whether the relay calls it permanent, or None if the relay does not say."""
+    """Build a bounce. `declared` is True if the relay calls it permanent, None if the relay does not say."""
     diagnostic = diagnostic[:MAX_REPLY].removeprefix("smtp; ").removeprefix("smtp;")
     diagnosis = responses.diagnose(diagnostic, status=responses.status_in(status), field=True)
     reason, hard, action = diagnosis.reason, diagnosis.hard, diagnosis.action

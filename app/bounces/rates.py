@@ -18,15 +18,15 @@ from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.text.in_words import count_of
 
 WINDOW = timedelta(days=7)  # for pausing and warnings
-MIN_COMPLAINTS = 3  # so that one subscriber on a short list does not stop all mail
-WARN_PERCENT = 0.1  # Gmail and Yahoo ask senders to stay below this; from 0.3% on, they refuse mail
+MIN_COMPLAINTS = 3  # so that one or two complaints on a short list do not stop all mail
+WARN_PERCENT = 0.1  # Gmail and Yahoo ask senders to stay below this, and refuse mail at 0.3% or more
 OTHERS = "others"
 _MAX_QUEUED = timedelta(days=7)  # between the creation of a mail and its delivery
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverRate:
-    """The mails to a receiver, such as `google`, on a day or since a day."""
+    """The mails to a receiver, such as `google`, with their bounces and complaints, on or since a day."""
 
     day: date
     receiver: str
@@ -39,11 +39,11 @@ class ReceiverRate:
         return 100 * self.complaints / max(self.sent, self.complaints, 1)
 
     def is_excessive(self, percent: float) -> bool:
-        """Return whether readers complained about at least `percent` of the mails."""
+        """Return whether there are at least MIN_COMPLAINTS, about at least `percent` % of the mails."""
         return self.complaints >= MIN_COMPLAINTS and self.complaint_percent >= percent
 
     def counts(self) -> str:
-        """Return the counts, for operators."""
+        """Return the counts in words, for operators."""
         notices = f"{count_of(self.bounces, 'bounce')}, {count_of(self.complaints, 'complaint')}"
         return f"{self.sent:,} sent, {notices}"
 
@@ -57,7 +57,7 @@ class ReceiverRate:
 
 @dataclass(frozen=True, slots=True)
 class RecordedNotice:
-    """A complaint about a mail to a subscriber, or a bounce."""
+    """A recorded complaint or bounce, with the address of its subscriber."""
 
     at: datetime
     kind: str
@@ -86,7 +86,7 @@ def between(
     domain: Any = func.substr(email, start)
     sent_at = col(Delivery.sent_at)
     sent = select(domain, func.count()).join(Delivery, col(Delivery.subscriber_id) == Subscriber.id)
-    # `created_at` is indexed.
+    # The condition on `created_at` makes the query fast, because that column is indexed.
     sent = sent.where(col(Delivery.created_at) >= since - _MAX_QUEUED, sent_at >= since, sent_at < until)
     notices = select(domain, func.count(func.distinct(Event.delivery_id)))
     notices = notices.join(Event, col(Event.subscriber_id) == Subscriber.id)
@@ -122,7 +122,7 @@ def newest_notices(session: Session, now: datetime, days: int, limit: int) -> li
 def of_last_week(
     session: Session, now: datetime, complaints_since: datetime | None = None
 ) -> list[ReceiverRate]:
-    """Return last week's row for each receiver. Leave out complaints before `complaints_since`."""
+    """Return a row per receiver for the last seven days. Leave out complaints before `complaints_since`."""
     return between(session, now - WINDOW, now + timedelta(seconds=1), complaints_since)
 
 

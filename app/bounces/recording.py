@@ -53,7 +53,8 @@ def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> Bounc
     """Return the delivery that a notice is about, or None if the notice does not prove which one.
 
     Our signed return path is proof. A Message-ID of ours, which relays report by webhook, is proof only
-    together with the subscriber's address. Addresses are indexed; Message-IDs are not.
+    together with the subscriber's address. The address also makes the query fast, because Message-IDs are not
+    indexed.
     """
     for path in notice.return_paths:
         with suppress(LinkForged):
@@ -105,7 +106,7 @@ def record_soft(
 ) -> bool:
     """Record a soft bounce, and suppress the address if there are too many soft bounces.
 
-    Return False if it was recorded before.
+    Return False if this soft bounce was recorded before.
     """
     if not _record_event(session, SOFT, delivery_id, subscriber_id, diagnostic, now):
         return False

@@ -21,7 +21,7 @@ class CertificateCache:
         self._certificates: dict[str, x509.Certificate] = {}
 
     def get(self, url: str, now: datetime) -> x509.Certificate:
-        """Return a certificate. Raise SourceError on failure. The caller checks that the URL is Amazon's."""
+        """Return a certificate, or raise SourceError. The caller must check that the URL is Amazon's."""
         if (cached := self._certificates.get(url)) is not None:
             return cached
         body = asyncio.run(self._fetch(url, now))

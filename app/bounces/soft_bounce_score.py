@@ -11,7 +11,8 @@ HALF_LIFE = timedelta(days=30)
 # A daily subscriber is suppressed after a week of bounces, a weekly one after six bounces. The first and the
 # last bounce must be at least a week apart, so that a single bad day does not suppress anybody.
 THRESHOLD, MIN_SPAN = 4.0, timedelta(days=7)
-# Relays retry for up to five days (RFC 5321, 4.5.4.1). Then a message without a notice counts as delivered.
+# Relays retry for up to five days (RFC 5321, 4.5.4.1). After that, a message without a notice counts as
+# delivered.
 ASSUME_DELIVERED_AFTER = timedelta(days=6)
 
 

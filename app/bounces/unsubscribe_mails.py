@@ -23,10 +23,10 @@ _AUTOMATIC = ("auto-submitted", "x-autoreply", "x-autorespond", "list-id", "x-fa
 
 @dataclass(frozen=True, slots=True)
 class UnsubscribeMail:
-    """A request to unsubscribe. Without a valid token, only `sender`, which can be forged, says who asks."""
+    """A request to unsubscribe. Without a valid token, only `sender` shows who asks, and it can be forged."""
 
     tokens: tuple[str, ...]
-    sender: str  # empty: unclear, or an automatic mail
+    sender: str  # empty if it is unclear or the mail is automatic
 
 
 def parse(raw: bytes) -> UnsubscribeMail | None:

@@ -34,7 +34,7 @@ _SNS_HASHES = {"1": hashes.SHA1, "2": hashes.SHA256}
 
 
 class RefusedSignature(ValueError):
-    """The webhook has no signature or a wrong one. The message says which."""
+    """The webhook has no signature or an invalid one. The message gives the reason."""
 
 
 def verify_sendgrid(key: str, headers: Mapping[str, str], body: bytes, now: datetime) -> None:

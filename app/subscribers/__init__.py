@@ -4,11 +4,11 @@ preferences       the values that a subscriber may choose, and clear errors for 
 stored_interests  interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
 form_submissions  submitted public forms
-mailbox_limits    how many mails visitors can request for one mailbox
+mailbox_limits    limit the mails that visitors can request for one mailbox
 declines          remember declined sign-ups, and block further confirmations for a while
 signup            sign up, confirm, decline, request a link
 changes           change preferences, follow authors, mute words, resubscribe
-pausing           pause, until a day, and resume
+pausing           pause, optionally until a day, and resume
 first_digest      the first digest, sent at once on request
 address           PURE: normalise addresses, and find the mailbox that an address belongs to
 address_change    change the address, confirmed from the old and the new address

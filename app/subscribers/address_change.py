@@ -3,7 +3,7 @@
 An operator can request the same change, or make it at once if the new owner has confirmed it elsewhere.
 
 The mail to the new address belongs to a pending row, like the mail for a sign-up. The limits on mail to one
-mailbox and remembered declines apply to it, and its bounces do not count for the subscriber.
+mailbox and remembered declines apply to it, and its bounces do not count against the subscriber.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ def confirm_change(
 ) -> int | None:
     """Confirm a change to `email`, the address on the page, with the link mailed to the old or new address.
 
-    With the link to the old address, store a form submission whose processing mails the new address, and
-    return its id, or None if this step has already been confirmed. With the link to the new address, change
-    the address and return None. Raise Conflict if the change cannot be confirmed.
+    With the link mailed to the old address, store a form submission whose processing mails the new address.
+    Return its id, or None if this step has already been confirmed. With the link mailed to the new address,
+    change the address and return None. Raise Conflict if the change cannot be confirmed.
     """
     change = open_change(session, subscriber_id, delivery_id, now)
     subscriber = get_for_update(session, change.subscriber_id) if change else None

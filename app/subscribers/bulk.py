@@ -46,7 +46,7 @@ def add_many(session: Session, batch: Sequence[ImportedSubscriber], now: datetim
     ]
     added = _insert(session, unregistered, now)
     for place, new in enumerate(batch):
-        # Add pending sign-ups one by one, including those from a moment ago.
+        # Add pending sign-ups one by one, including those stored in the meantime.
         if outcomes[place] is None and new.email not in added:
             try:
                 add_one(session, new, now)
@@ -68,9 +68,9 @@ def find_conflicts(
     states: Mapping[str, SubscriberState],
     earlier: MutableMapping[str, SubscriberState] | None = None,
 ) -> list[Outcome]:
-    """Return an error for each address that is suppressed, registered in `states` or repeated, else None.
+    """Return an error for each address that is suppressed, registered in `states` or repeated, or else None.
 
-    `earlier` contains the states of the addresses that occur earlier in the file. Add this batch to it.
+    `earlier` contains the states of the addresses that occur earlier in the file. This batch is added to it.
     """
     suppressed = suppression.reasons_for(session, {new.email for new in batch})
     earlier = {} if earlier is None else earlier

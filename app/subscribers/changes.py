@@ -45,9 +45,9 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
 def follow(
     session: Session, subscriber_id: int, author: str, now: datetime, max_interests: int = MAX_INTERESTS
 ) -> None:
-    """Add an author to a subscriber's interests. Raise InvalidPreference if there would be too many.
+    """Add an author to a subscriber's interests. Raise InvalidPreference if that would be too many.
 
-    A subscriber without interests still gets trending papers alongside the author's.
+    A subscriber without interests still gets trending papers alongside the author's papers.
     """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
     text = query_language.query_for("author", author)
@@ -82,7 +82,7 @@ def mute(session: Session, subscriber_id: int, texts: Sequence[str], now: dateti
 
 
 def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: datetime) -> None:
-    """Stop muting these texts, however they are spelled."""
+    """Stop muting these texts. Differences in letter case and notation are ignored."""
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
     unmuted = {query_language.normalise(text).casefold() for text in texts}
     muted = tuple(text for text in preferences.muted if text.casefold() not in unmuted)

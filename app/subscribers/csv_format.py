@@ -159,7 +159,7 @@ def survey(file: BinaryIO, name: str = "the file") -> Contents:
 
 
 def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a CSV file with their numbers in a spreadsheet, in which blank lines count.
+    """Yield the rows of a CSV file, numbered as in a spreadsheet, which counts blank lines.
 
     The separator may be a comma, a semicolon or a tab.
 

@@ -40,7 +40,7 @@ class SkippedRow(NamedTuple):
 
     @property
     def without_address(self) -> str:
-        """Return the reason without the address, which must not be stored: its owner may be erased later."""
+        """The reason without the address, which must not be stored, because its owner may be erased later."""
         return self.reason.replace(self.address, "this address") if self.address else self.reason
 
 
@@ -174,7 +174,7 @@ def _store_one(db: Database, new: ImportedSubscriber, now: datetime) -> bulk.Out
 
 
 def exported(db: Database) -> Iterator[dict[str, Any]]:
-    """Yield the columns of all subscribers except erased ones."""
+    """Yield the exported columns of each subscriber, except erased ones."""
     last_id = 0
     while True:
         with db.read() as session:

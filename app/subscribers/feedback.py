@@ -35,7 +35,7 @@ class MatchedReferences:
 
     archived: tuple[tuple[int, str], ...] = ()  # in the archive: id and title
     own: tuple[PaperRecord, ...] = ()  # not in the archive, but a profile can learn from them
-    unknown: tuple[PaperRecord, ...] = ()  # neither; ignored
+    unknown: tuple[PaperRecord, ...] = ()  # not in the archive and not usable; ignored
 
     @property
     def usable(self) -> int:
@@ -49,7 +49,7 @@ class MatchedReferences:
 def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: datetime) -> None:
     """Store a like or dislike, replacing an earlier one.
 
-    Raise NotFound if there is no such paper, or InvalidInput if there would be over MAX_FEEDBACK papers.
+    Raise NotFound if there is no such paper, InvalidInput if the subscriber would exceed MAX_FEEDBACK papers.
     """
     require_not_erased(get_for_update(session, subscriber_id))
     paper = canonical_rows.papers(session, [paper_id]).get(paper_id)
@@ -114,7 +114,7 @@ def _store(session: Session, subscriber_id: int, papers: Sequence[Paper], liked:
 
 
 def _feedback_rows(session: Session, subscriber_id: int) -> defaultdict[int, list[FeedbackRow]]:
-    """Return a subscriber's feedback by the paper's current id."""
+    """Return a subscriber's feedback, keyed by the current id of the paper."""
     rows = session.exec(select(FeedbackRow).where(FeedbackRow.subscriber_id == subscriber_id)).all()
     current = canonical_rows.canonical_ids(session, {row.paper_id for row in rows})
     by_paper: defaultdict[int, list[FeedbackRow]] = defaultdict(list)

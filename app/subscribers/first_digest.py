@@ -18,8 +18,8 @@ from app.types import MailKind
 def request_first_digest(session: Session, subscriber_id: int, now: datetime) -> bool:
     """Make the first digest due now. Return False, and change nothing, if `first_digest` returns a digest.
 
-    Its edition is today's, so the scheduled digest is not sent on the same day. Raise Conflict if the
-    subscription is not active.
+    The first digest is today's edition, so the scheduled digest is not sent on the same day. Raise Conflict
+    if the subscription is not active.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.PAUSED:
@@ -39,7 +39,7 @@ def request_first_digest(session: Session, subscriber_id: int, now: datetime) ->
 
 
 def first_digest(session: Session, subscriber: Subscriber, now: datetime) -> Delivery | None:
-    """Return the latest digest that was sent or is scheduled, or that is today's in any state, or None."""
+    """Return the latest digest that was sent, is scheduled or is today's edition, or None."""
     digests = select(Delivery).where(
         Delivery.subscriber_id == subscriber.id,
         Delivery.kind == MailKind.DIGEST,

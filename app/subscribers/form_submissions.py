@@ -119,7 +119,7 @@ def finish(
 
 
 def by_delivery(session: Session, delivery_id: int) -> FormSubmission | None:
-    """Return the row in response to which this mail was sent, or None."""
+    """Return the submission that this mail was sent in response to, or None."""
     return session.exec(select(FormSubmission).where(col(FormSubmission.delivery_id) == delivery_id)).first()
 
 
@@ -141,7 +141,7 @@ def newest_choices(session: Session, ids: Collection[int]) -> dict[int, Choices]
 def choices_of(request: FormSubmission) -> Choices | None:
     """Return the choices stored in a row, or None if it has none.
 
-    Choices that this release cannot read are left out, and the defaults apply.
+    Choices that this release cannot read are replaced by the defaults.
     """
     if not request.preferences:
         return None
@@ -170,7 +170,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _readable(kind: type[Preferences | Interest], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored values that this release can read. Log the names and the number of the rest."""
+    """Return the stored values that this release can read. Log the names and the number of the others."""
     names = {each.name for each in fields(kind)}
     values = {}
     for name in names & stored.keys():

@@ -1,4 +1,4 @@
-"""Pause digests, until a day or until the subscriber resumes them."""
+"""Pause digests until a day or until the subscriber resumes them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Preferences:
     min_papers: int = 1
     max_papers: int = 10
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
-    max_trending: int = 0  # maximum number of trending papers beyond the interests in a digest
+    max_trending: int = 0  # maximum number of trending papers in a digest that match no interest
     paper_updates: bool = True  # news about papers sent earlier, at the end of a digest
     muted: tuple[str, ...] = ()  # words, phrases, author: and cat: that keep a paper out of every section
     interests: tuple[Interest, ...] = ()

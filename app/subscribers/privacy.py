@@ -53,13 +53,14 @@ def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
     subscriber.link_epoch += 1
     record_event(session, LINKS_REPLACED, subscriber, now)
     session.add(subscriber)
-    return cast("int", delivery_id)  # not None, because no such mail is from the last hour
+    return cast("int", delivery_id)  # not None, because no such mail was sent in the last hour
 
 
 def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """Raise Conflict if a subscriber cannot be mailed new links.
 
-    The subscriber was erased, is not confirmed, has a suppressed address, or got new links in the last hour.
+    This is so if the subscriber was erased, has not confirmed, has a suppressed address, or was sent new
+    links in the last hour.
     """
     require_not_erased(subscriber)
     if subscriber.state is State.PENDING:
@@ -71,7 +72,7 @@ def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -
 
 
 def request_export(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail a link to download the stored data. Digests must not contain such links: they may be forwarded."""
+    """Mail a link to download the stored data. Digests do not contain it, because they may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
     record_event(session, "export_asked", subscriber, now)
@@ -81,7 +82,7 @@ def request_export(session: Session, subscriber_id: int, now: datetime) -> int |
 
 
 def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail a link to erase the subscriber. Digests must not contain such links: they may be forwarded."""
+    """Mail a link to erase the subscriber. Digests do not contain it, because they may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         raise Conflict("This subscriber has already been erased.")
@@ -90,7 +91,7 @@ def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int 
 
 
 def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool = True) -> None:
-    """Erase a subscriber. With `suppress`, keep the hash of the address, so that it never gets mail again."""
+    """Erase a subscriber. If `suppress`, keep the hash of the address, so that it never gets mail again."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         return

@@ -26,7 +26,7 @@ from app.types import MailKind
 BETWEEN_MAILS = timedelta(hours=1)
 LINKS_REPLACED = "new_links"  # the kind of the event
 ADDRESS_CHANGED = "address_changed"
-# Digests due within this time can fall on the same local day, whatever time zone the subscriber moved to.
+# Only digests due within this time can fall on the same local day as the next one, even in another time zone.
 LOOK_BACK = timedelta(days=3)
 # The events that change a subscriber's state, and the resulting state.
 _STATE_AFTER = {
@@ -50,7 +50,7 @@ def get(session: Session, subscriber_id: int) -> Subscriber:
 def find(session: Session, name: str) -> Subscriber:
     """Return the subscriber with this address or id.
 
-    Raise NotFound if there is no such subscriber, or InvalidAddress if `name` is neither of these.
+    Raise NotFound if there is no such subscriber, InvalidAddress if `name` is neither an address nor an id.
     """
     if name.isascii() and name.isdigit() and len(name) < 19:
         return get(session, int(name))
@@ -117,7 +117,7 @@ _COLUMNS = tuple(field.name for field in fields(Preferences) if field.name not i
 
 
 def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    """Set when the next digest is due: None if the subscriber is not active.
+    """Set the time at which the next digest is due, or None if the subscriber is not active.
 
     A digest composed ahead of its due time is withdrawn and will be composed again when it is next planned.
     """
@@ -161,14 +161,14 @@ def enqueue_requested_mail(
     """Enqueue a requested mail. Return None if such a mail was enqueued less than an hour ago."""
     if was_mailed_recently(session, subscriber, kind, now):
         return None
-    # The suffix distinguishes this mail from one in the same second whose links have been replaced.
+    # The suffix distinguishes this mail from one enqueued in the same second whose links have been replaced.
     return enqueue_mail(session, subscriber, kind, now, lifetime, f"-{subscriber.link_epoch}")
 
 
 def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind, now: datetime) -> bool:
     """Return whether a requested mail of this kind was enqueued less than an hour ago.
 
-    A mail does not count if its links have been replaced since, because they no longer work.
+    A mail does not count if its links have been replaced since, because those links no longer work.
     """
     recent = select(Delivery.id).where(
         Delivery.subscriber_id == subscriber.id,
@@ -261,7 +261,7 @@ def count_changes(session: Session, since: datetime, until: datetime) -> dict[st
 
 
 def addresses_of(session: Session, subscriber_ids: Collection[int]) -> dict[int, str]:
-    """Return the addresses of these subscribers by id. Leave out erased subscribers."""
+    """Return the addresses of these subscribers, keyed by id. Leave out erased subscribers."""
     named = select(Subscriber.id, Subscriber.email).where(
         in_array(session, col(Subscriber.id), subscriber_ids), Subscriber.state != SubscriberState.ERASED
     )

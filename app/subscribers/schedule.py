@@ -55,7 +55,7 @@ def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime
 
 
 def due_on(cadence: Cadence, weekday: int, hour: int, zone: str, day: date) -> datetime | None:
-    """Return when the digest for this local day is due, in UTC, or None if none is due on this day."""
+    """Return the time, in UTC, at which the digest for this local day is due, or None if none is due."""
     if not _falls_on(cadence, weekday, day):
         return None
     due = _local_moment(day, hour, ZoneInfo(zone))
@@ -84,5 +84,5 @@ def _local_moment(day: date, hour: int, zone: ZoneInfo) -> datetime:
 
 @lru_cache(maxsize=1)
 def _zones() -> frozenset[str]:
-    # Names without a slash, such as "localtime", mean this machine's zone.
+    # Leave out names without a slash, because some of them, such as "localtime", mean this machine's zone.
     return frozenset(name for name in available_timezones() if "/" in name or name == "UTC")

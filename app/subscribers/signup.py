@@ -1,7 +1,8 @@
 """Sign up, confirm, decline, and request a link by mail.
 
-Submitting a form only stores a row, so nothing before the response depends on whether the address belongs to
-a subscriber. `process` then decides what to send: a confirmation, the link to the preferences, or nothing.
+Submitting a form only stores a row, so neither the response nor its timing depends on whether the address
+belongs to a subscriber. `process` then decides what to send: a confirmation, the link to the preferences, or
+nothing.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) ->
         record_event(session, "signed_up", subscriber, now, request.visitor)
     else:  # a former subscriber: their state does not change until they confirm
         record_event(session, "signup_asked", subscriber, now, request.visitor)
-    # Random, because exports show the suffix and a row's id would reveal how many others signed up.
+    # Random, because exports show the suffix, and a row id would reveal how many other people signed up.
     suffix = f"-{token_hex(4)}"
     lifetime = LIFETIMES[Purpose.CONFIRM]
     return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix), subscriber.id
@@ -192,7 +193,7 @@ def pending_choices(session: Session, subscriber_id: int, delivery_id: int | Non
 
 
 def requested_preferences(session: Session, rows: Iterable[Subscriber]) -> dict[int, Preferences]:
-    """Return the requested preferences of the pending subscribers among `rows`, by id."""
+    """Return the requested preferences of the pending subscribers among `rows`, keyed by id."""
     pending = [row.id or 0 for row in rows if row.state is State.PENDING]
     choices = form_submissions.newest_choices(session, pending)
     return {number: each.preferences for number, each in choices.items()}
@@ -213,7 +214,7 @@ def confirm(
     if choices is None:
         raise Conflict("This sign-up is no longer valid. You are welcome to sign up again.")
     store_preferences(session, subscriber, choices.preferences)
-    # A former subscriber may have reached the limit on papers. Their sign-up is confirmed without new papers.
+    # A former subscriber may exceed the limit on papers. The sign-up is then confirmed without new papers.
     with suppress(InvalidInput):
         feedback.like(session, subscriber_id, choices.liked, now)
     activate(session, subscriber, ip, now)
@@ -225,7 +226,7 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
     """End a sign-up that the owner of the address did not request, and block further sign-ups for 90 days.
 
     If the address was never confirmed, only the hash of the mailbox is kept. The decline is remembered even
-    if the sign-up has already expired. Return False for an active or paused subscriber, and change nothing.
+    if the sign-up has already expired. Return False, and change nothing, for an active or paused subscriber.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state in _READING:
@@ -279,7 +280,7 @@ def add(session: Session, email: str, preferences: Preferences, now: datetime) -
 def invite(session: Session, email: str, preferences: Preferences, now: datetime) -> int:
     """Add a pending subscriber and mail them a request to confirm. Return their id.
 
-    Raise Conflict if the address is registered or suppressed, or may not be sent a confirmation now.
+    Raise Conflict if the address is registered or suppressed, or if no confirmation may be sent to it now.
     """
     subscriber, created = _store_subscriber(session, email, preferences, now)
     if not created:

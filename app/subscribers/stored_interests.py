@@ -36,7 +36,7 @@ def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Inte
     return {subscriber_id: tuple(own) for subscriber_id, own in by_subscriber.items()}
 
 
-_interest = lru_cache(maxsize=MAX_CACHED_INTERESTS)(Interest)  # creating one takes four times as long
+_interest = lru_cache(maxsize=MAX_CACHED_INTERESTS)(Interest)  # a new object takes four times as long
 
 
 def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -> None:
@@ -63,7 +63,7 @@ def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -
 
 
 def store_new(session: Session, interests: Mapping[int, Sequence[Interest]]) -> None:
-    """Store the interests of new subscribers, by subscriber id. Use `store` for existing subscribers."""
+    """Store the interests of new subscribers, keyed by their ids. Use `store` for existing subscribers."""
     ids = _query_ids(session, [interest.text for chosen in interests.values() for interest in chosen])
     rows = [
         {
@@ -82,7 +82,7 @@ def store_new(session: Session, interests: Mapping[int, Sequence[Interest]]) -> 
 
 
 def note_newest(session: Session, ids: Collection[int]) -> None:
-    """Set `Subscriber.newest_interest` of these subscribers, after their interests have changed."""
+    """Update `Subscriber.newest_interest` for these subscribers after their interests have changed."""
     newest = sql_select(func.coalesce(func.max(_ROWS.c.query_id), 0))
     own = newest.where(_ROWS.c.subscriber_id == _SUBSCRIBERS.c.id).scalar_subquery()
     changed = sql_update(_SUBSCRIBERS).where(in_array(session, _SUBSCRIBERS.c.id, ids))
@@ -90,7 +90,7 @@ def note_newest(session: Session, ids: Collection[int]) -> None:
 
 
 def forget_unused_queries(session: Session, ids: Collection[int] | None = None) -> int:
-    """Delete the texts that no subscriber uses, and return their number. With `ids`, delete only these texts.
+    """Delete the texts that no subscriber uses, or only those among `ids`, and return their number.
 
     A text that another transaction is about to use is locked (see `_query_ids`) and is not deleted.
     """
