@@ -21,7 +21,7 @@ WINDOW = timedelta(days=7)  # for pausing and warnings
 MIN_COMPLAINTS = 3  # so that one or two complaints on a short list do not stop all mail
 WARN_PERCENT = 0.1  # Gmail and Yahoo ask senders to stay below this, and refuse mail at 0.3% or more
 OTHERS = "others"
-_MAX_QUEUED = timedelta(days=7)  # between the creation of a mail and its delivery
+_MAX_QUEUED = timedelta(days=7)  # longest time between the creation of a mail and its delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ReceiverRate:
         return 100 * self.complaints / max(self.sent, self.complaints, 1)
 
     def is_excessive(self, percent: float) -> bool:
-        """Return whether there are at least MIN_COMPLAINTS, about at least `percent` % of the mails."""
+        """Return whether the complaints reach MIN_COMPLAINTS and `percent` % of the mails."""
         return self.complaints >= MIN_COMPLAINTS and self.complaint_percent >= percent
 
     def counts(self) -> str:

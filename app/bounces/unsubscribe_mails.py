@@ -1,7 +1,7 @@
 """PURE. Recognise mails that ask to unsubscribe: to the address in List-Unsubscribe, or in plain words.
 
-Like the link in the digest, the address contains a signed token that proves whose subscription it is. The
-sender of any other mail can be forged.
+Like the link in the digest, the address contains a signed token that proves whose subscription it is. Mails
+without a token prove nothing, because their sender can be forged.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ sources               one module per upstream: fetch its responses politely and 
 bibliography          PURE: convert pasted or uploaded reference lists to records
 source_registry       the configured sources: add, change, pause
 poll_schedule         when each source is polled: intervals, back-off, leases
-source_history        the polls of each source: counts, rejected rows, errors; detect silent sources
+source_history        record the polls of each source: counts, rejected rows, errors; detect silent sources
 source_trial          try a source before it is added, without storing anything
 polling               poll the sources that are due, read files, store their papers
 rechecking            query the sources again about papers that were sent or liked
@@ -24,7 +24,7 @@ canonical_rows        find the current row of a paper, given a merged row, an ar
 paper_views           papers as the other packages see them, with votes, listings and summaries
 listings              the days on which sources listed papers; their most upvoted papers and keywords
 archive_lists         lists of papers: filtered by day, source and code, or searched by operators
-updated_papers        papers that were withdrawn or got code after they were sent
+updated_papers        papers that were withdrawn, or for which code was found, after they were sent
 search_feed           read the archive for the search index
 bylines               PURE: a paper's authors in one line
 pictures              the pictures of papers, as pages show them

@@ -45,8 +45,9 @@ def search(
 ) -> list[PaperView]:  # fmt: skip
     """Return the papers whose title or abstract contains every word of `text`, by descending id.
 
-    `hidden` and `pinned` return only the papers that are hidden, or are pinned at `pinned_at`. If they are
-    False, only the other papers are returned. Pass the last id as `before` to get the next page.
+    If `hidden` is True, return only hidden papers; if it is False, only visible ones. `pinned` likewise
+    selects papers that are, or are not, pinned at `pinned_at`. Pass the last id as `before` to get the next
+    page.
     """
     matching = select(Paper).where(col(Paper.merged_into_id).is_(None))
     if hidden is not None:
@@ -79,10 +80,10 @@ def newest(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> 
 
 
 def _newest_ids(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> list[int]:
-    """Return ids by latest listing day, newest first. Papers without a listing come last.
+    """Return the ids of papers, most recently listed first. Papers without a listing come last.
 
-    As there may be millions of papers without a listing, two queries read the papers with and without one,
-    each in the order of an index.
+    Papers with a listing and papers without one are read by two queries, each in the order of an index,
+    because there may be millions of papers without a listing.
     """
     passing = select(Paper.id).where(*_conditions(only))
     listed = passing.where(col(Paper.last_listed_on).is_not(None))

@@ -23,9 +23,9 @@ from app.papers.title_differences import differ_harmlessly, expand_abbreviations
 TITLE_RATIO = 86.0  # at or above this, two titles are nearly the same
 TITLE_RATIO_NAME_MISSING = 90.0  # used if only one title has a name before a colon
 TITLE_RATIO_NAME_DIFFERS = 94.0  # used if both titles have a name before a colon
-ABSTRACT_RATIO = 60.0  # at or above this, two abstracts are versions of the same one
-# At or above this, similar titles may be worded differently. Copies of an abstract reach 94 or more, but
-# abstracts of different papers with similar titles at most 63.
+ABSTRACT_RATIO = 60.0  # at or above this, two abstracts are versions of the same abstract
+# If two abstracts reach this ratio, their titles may be worded differently. Copies of an abstract have a
+# ratio of at least 94, and abstracts of different papers with similar titles a ratio of at most 63.
 EQUAL_ABSTRACT_RATIO = 80.0
 MIN_RATIO = 50.0  # titles below this are not compared further
 KEY_CHARS = 1_000
@@ -33,12 +33,12 @@ PLUS = "+"
 SHORT_KEY = 16  # characters: a shorter title, such as "Introduction", does not identify a paper by itself
 SHORT_SUBTITLE = 24  # characters: a shorter subtitle, such as "a survey", does not identify a paper
 LONG_SUBTITLE = 40  # characters: used instead of SHORT_SUBTITLE if both titles have a name before a colon
-MIN_CUT_SPACES = 5  # in a title that was cut off; a title with fewer may be complete
+MIN_CUT_SPACES = 5  # spaces in a title that was cut off; a title with fewer may be complete
 END_CHARS = 40  # length of the title end that is indexed to find similar titles
-# Two similar titles of one paper share at least this part of their letters at the beginning or the end,
+# Two similar titles of one paper share at least this fraction of their letters at the beginning or the end,
 # because they differ by at most 14 % and usually in one place.
 BLOCK_SHARE = 0.4
-BLOCK_CHARS = (8, 32)  # minimum and maximum length of this part
+BLOCK_CHARS = (8, 32)  # minimum and maximum number of these letters
 
 _FORMATTING = re.compile(
     r"\\?(?:text(?:tt|bf|it|sc|rm|sf)|math(?:bf|rm|cal|bb|it|sf|tt)|operatorname|underline|emph|boldsymbol)\s*\{"
@@ -160,12 +160,12 @@ def _is_same_title(a: Title, b: Title) -> bool:
 
 
 def _has_same_key(a: Title, b: Title) -> bool:
-    """Return whether two titles have the same letters and digits, and equally many "+": "X++" is not "X"."""
+    """Return whether two titles have the same letters and digits, and as many "+": "X++" differs from "X"."""
     return a.key == b.key and a.marks.count(PLUS) == b.marks.count(PLUS)
 
 
 def _is_cut_off(a: Title, b: Title) -> bool:
-    """Return whether one title lacks only the last word of the other, because a source truncates titles."""
+    """Return whether one title seems to be the other one, truncated before its last word."""
     shorter, longer = sorted((a, b), key=lambda title: len(title.normalized))
     if not longer.normalized.startswith(shorter.normalized) or shorter.normalized.count(" ") < MIN_CUT_SPACES:
         return False
@@ -200,7 +200,7 @@ def _near_parts(a: Title, b: Title) -> Iterator[tuple[Title, Title]]:
 def _is_renamed(a: Title, b: Title) -> bool:
     """Return whether two titles differ only in the name before the colon, and one name is a single word.
 
-    If both have several words before the colon, they are different papers, such as two surveys of one topic.
+    If both have several words before the colon, their papers are different, such as two surveys of one topic.
     """
     if not (a.subtitle and b.subtitle and _both_have(LONG_SUBTITLE, a.subtitle, b.subtitle)):
         return False
@@ -261,8 +261,8 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
 def _surnames(authors: Iterable[str]) -> set[str]:
     """Return the longest and the last word of each name.
 
-    The order of the words, initials and accents differ between sources. The last word is needed because the
-    longest may be abbreviated elsewhere: "Yousef Kotp" and "Y. Kotp".
+    Sources differ in word order, initials and accents. The last word is needed because another source may
+    abbreviate the longest: "Yousef Kotp" and "Y. Kotp".
     """
     plain = (unicodedata.normalize("NFKD", name).casefold() for name in authors)
     words = (_PERSON_WORD.findall("".join(c for c in name if not unicodedata.combining(c))) for name in plain)

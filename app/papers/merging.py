@@ -159,7 +159,7 @@ def with_absorbed(session: Session, paper_id: int) -> set[int]:
 
 
 def update_listing_days(session: Session, paper: Paper) -> None:
-    """Set the paper's first and last listing days to those of its listings."""
+    """Set the paper's first and last listing days to the first and last days of its listings."""
     of_paper = col(Listing.original_paper_id).in_(with_absorbed(session, id_of(paper)))
     days = select(func.min(Listing.listed_on), func.max(Listing.listed_on)).where(of_paper)
     paper.first_listed_on, paper.last_listed_on = session.exec(days).one()

@@ -153,14 +153,14 @@ def _view(
 
 
 def pdf_url(paper: Paper | Row[Any]) -> str:
-    """Return the link to a paper's PDF. A paper on arXiv links there, unless an operator edited the link."""
+    """Return the link to a paper's PDF. Papers on arXiv link to arXiv unless an operator edited the link."""
     if paper.arxiv_id and "pdf_url" not in (paper.sourced or {}):
         return f"{ARXIV}/pdf/{paper.arxiv_id}"
     return str(paper.pdf_url)
 
 
 def page_url(paper: Paper | Row[Any]) -> str:
-    """Return the link to a paper's page. A paper on arXiv links there, unless an operator edited the link."""
+    """Return the link to a paper's page. Papers on arXiv link to arXiv unless an operator edited the link."""
     # The link to arXiv does not come from a source, so that sources cannot decide where it leads.
     if paper.arxiv_id and "url" not in (paper.sourced or {}):
         return f"{ARXIV}/abs/{paper.arxiv_id}"

@@ -118,7 +118,7 @@ class _Fetcher:
     client: http_client.Client
     now: datetime
     result: FetchResult = field(default_factory=FetchResult)
-    failures: Counter[str] = field(default_factory=Counter)  # in a row, by host
+    failures: Counter[str] = field(default_factory=Counter)  # consecutive failures, by host
 
     async def fetch(self, picture: PictureToFetch) -> None:
         """Fetch and store one picture, or store when to try it again."""

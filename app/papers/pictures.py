@@ -45,7 +45,7 @@ class StoredPicture(NamedTuple):
 
 
 def of_papers(session: Session, ids: Collection[int]) -> dict[int, Picture]:
-    """Return the pictures of papers by paper id. Papers without a picture are left out."""
+    """Return the pictures of papers, keyed by paper id. Papers without a picture are left out."""
     names = ("paper_id", "version", "width", "height", "url")
     rows = (
         select(*(col(getattr(PaperPicture, name)) for name in names))
@@ -75,7 +75,10 @@ def take_over(session: Session, survivor: Paper, absorbed: Paper) -> None:
 
 
 def prune(session: Session, listed_before: date | None) -> int:
-    """Delete the pictures of papers last listed before a day, or all pictures. Return their number."""
+    """Delete the pictures of papers last listed before a day. Return their number.
+
+    Delete all pictures if `listed_before` is None.
+    """
     deleting = delete(PaperPicture)
     if listed_before:
         paper = col(Paper.id) == col(PaperPicture.paper_id)

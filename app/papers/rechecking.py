@@ -1,8 +1,8 @@
 """Query the sources again about papers that were sent or liked, to find withdrawals and new code.
 
-arXiv is queried about all papers in recent digests, a hundred per request. Hugging Face, which is queried
-about one paper per request, is only queried for the code of liked papers. Each source is queried at its
-usual pace, and is not polled in the meantime.
+arXiv is queried about all recently sent or liked papers, a hundred per request. Hugging Face, which is
+queried about one paper per request, is only queried for the code of liked papers. Each source is queried at
+its usual pace, and is not polled in the meantime.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Question:
 def recheck(context: PollContext, now: datetime) -> IngestSummary:
     """Query each source again, and store what changed. Raise SourceError if a source cannot be queried.
 
-    Must not be called from a running event loop.
+    Do not call this from a running event loop.
     """
     with context.db.read() as session:
         questions = _questions(session, now - WINDOW)
@@ -107,7 +107,7 @@ def _newest(papers: dict[str, Paper], limit: int) -> list[str]:
 
 
 def _ask(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
-    """Query a source under its polling lease, and store its answers. Raise SourceError if it is held."""
+    """Query a source, and store its answers. Raise SourceError if another process holds its polling lease."""
     with locks.hold(context.db, poll_schedule.lease_of(question.source), now, LEASE) as acquired:
         if not acquired:
             raise SourceError(BUSY)

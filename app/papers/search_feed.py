@@ -70,7 +70,7 @@ def versions(session: Session, first: int, last: int) -> dict[int, str]:
 
 
 def load(session: Session, ids: Sequence[int]) -> list[SearchablePaper]:
-    """Return the searchable papers among those with these ids."""
+    """Return the papers with these ids, except those that are not searchable."""
     listings: dict[int, list[tuple[date, int]]] = defaultdict(list)
     columns = sql_select(col(Listing.paper_id), col(Listing.listed_on), col(Listing.source_id))
     for paper_id, day, source_id in session.execute(columns.where(col(Listing.paper_id).in_(ids))):

@@ -62,8 +62,8 @@ def describe_silence(session: Session, source: Source, now: datetime) -> str:
 def is_silent(days: Sequence[date], today: date) -> bool:
     """Return whether a source that listed papers on `days` is silent. `today` is not counted.
 
-    No calendar is needed, because `days` show on which weekdays the source usually lists papers. Weekends and
-    the days between weekly lists are expected to be empty, and a single holiday is tolerated.
+    No calendar is needed, because `days` shows on which weekdays the source usually lists papers. Weekends
+    and the days between weekly lists are expected to be empty, and a single holiday is tolerated.
     """
     return len(days) >= MIN_DAYS and math.prod(_chances_of_no_paper(days, today)) < SILENCE_PROBABILITY
 

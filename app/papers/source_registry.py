@@ -16,7 +16,7 @@ from app.storage.models import Source
 from app.text import dates
 from app.types import SourceKind
 
-# "stat.ML", "hep-th", "cs.CL"
+# An arXiv category: "stat.ML", "hep-th", "cs.CL"
 _CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")
 MAX_NAME = 100
 READ_FROM_FILES = "read from files"
@@ -208,7 +208,7 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
     query = select(Source).where(condition).order_by(col(Source.removed_at).is_not(None), col(Source.id))
     source = session.exec(query).first()
     if source and source.removed_at:
-        source.removed_at = None  # its files are read again
+        source.removed_at = None  # restore the source, because its files are being read again
         session.add(source)
     if source is None:
         name = _FILE_SOURCES.get(kind, f"Saved responses ({kind.value})")
@@ -279,7 +279,7 @@ def _web_address(value: object) -> str:
 
 
 def _harvest(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options that an OAI source has: a set, and the first and last day of changes."""
+    """Return the given options of an OAI source: a set, and the first and last day of changes."""
     given = {name: str(config[name]).strip() for name in ("set", "from", "until") if config.get(name)}
     if "set" in given and not _SET.fullmatch(given["set"]):
         raise InvalidInput(

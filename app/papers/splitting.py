@@ -32,7 +32,7 @@ def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Pap
 
 
 def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
-    """Move the DOI of a paper with an arXiv id to a new paper. Raise Conflict if it lacks one of them."""
+    """Move the DOI of a paper with an arXiv id to a new paper. Raise Conflict if either id is missing."""
     advisory_lock(session, "archive")
     if not (paper.arxiv_id and paper.doi):
         raise Conflict("the DOI can be split off only if the paper also has an arXiv id")

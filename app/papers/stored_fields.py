@@ -59,7 +59,7 @@ def sourced_title(paper: Paper) -> str:
 
 
 def set_edit(paper: Paper, name: str, value: Any) -> None:
-    """Set a field to the operator's value, which polls do not change. Edited authors also set their count."""
+    """Set a field to the operator's value, which polls do not change. For authors, also set their number."""
     sourced = dict(paper.sourced or {})
     for column, edited in {
         name: value,

@@ -15,9 +15,9 @@ from rapidfuzz.distance import OSA, Levenshtein
 from app.text.tokenizer import stem_all
 
 # Many pairs of words in titles differ by one letter, such as "formal" and "format". Few such words are long.
-MIN_OMISSION = 3  # letters left in a word with one letter omitted
-MIN_SUBSTITUTION = 6  # letters of a word with one wrong letter
-MIN_NEGATED = 6  # letters of a word whose meaning a prefixed "a" reverses
+MIN_OMISSION = 3  # minimum length of a word that lacks one letter
+MIN_SUBSTITUTION = 6  # minimum length of a word with one wrong letter
+MIN_NEGATED = 6  # minimum length of a word whose meaning a prefixed "a" reverses
 
 # Copies of a title may replace words with others in the same group, or omit them. All other words, such as
 # "not", "without", "beyond" and "towards", change what a title says.

@@ -1,4 +1,4 @@
-"""Papers that changed after they were sent: withdrawn, or with code that was found later."""
+"""Papers that were withdrawn, or for which code was found, after they were sent."""
 
 from __future__ import annotations
 

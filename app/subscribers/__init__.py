@@ -11,13 +11,13 @@ changes           change preferences, follow authors, mute words, resubscribe
 pausing           pause, optionally until a day, and resume
 first_digest      the first digest, sent at once on request
 address           PURE: normalise addresses, and find the mailbox that an address belongs to
-address_change    change the address, confirmed from the old and the new address
+address_change    change the address after confirmation from the old and the new address
 privacy           unsubscribe, new links, export, erase
 csv_transfer      import and export
 csv_format        columns, cells and rows of the CSV files
 bulk              add many subscribers in one transaction
 repository        find and lock rows, record events, set the next due date, enqueue service mails
-schedule          PURE: when a subscriber is due, in their time zone
+schedule          PURE: when a subscriber's digests are due, in their time zone
 """
 
 from app.subscribers.address import normalise_address

@@ -73,7 +73,7 @@ def _other_interests(preferences: Preferences, text: str) -> tuple[Interest, ...
 def mute(session: Session, subscriber_id: int, texts: Sequence[str], now: datetime) -> None:
     """Keep papers that match these texts out of the subscriber's digests.
 
-    Raise InvalidPreference if a text cannot be muted, or if there would be too many.
+    Raise InvalidPreference if a text cannot be muted, or if there would be too many muted texts.
     """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
     already_muted = {text.casefold() for text in preferences.muted}

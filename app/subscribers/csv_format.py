@@ -25,7 +25,7 @@ SEPARATOR = ";"  # between interests, and between muted queries
 MAX_COLUMNS = 200
 MAX_ROW_CHARS = 1_000_000  # a longer row means an unclosed quotation mark, or a file that is not CSV
 EXTRA_CELLS = "\0"  # the key for cells beyond the last named column
-# With any other state, the owner of the address has left, or never confirmed.
+# Subscribers in any other state have left or have never confirmed.
 IMPORTED_STATES = (SubscriberState.ACTIVE, SubscriberState.PAUSED)
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run such cells as formulas

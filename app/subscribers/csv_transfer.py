@@ -27,7 +27,7 @@ from app.subscribers.stored_interests import interests_of
 IMPORT_BATCH = 500  # rows per transaction, so that other writers wait only a fraction of a second
 EXPORT_BATCH = 500  # subscribers
 MAX_LISTED = 1000  # rejected rows in a report; all are counted
-MAX_CONFLICTS_LISTED = 500  # of the listed rows, so that a repeated import still lists the invalid rows
+MAX_CONFLICTS_LISTED = 500  # conflicts among them, so that a repeated import still lists the invalid rows
 PREVIEWED = 10  # rows
 
 
@@ -93,8 +93,8 @@ def import_file(
 ) -> ImportReport:
     """Add the subscribers in a CSV file. `defaults` applies to empty cells.
 
-    `after_batch` gets the report after each transaction, and returns False to stop. Raise InvalidInput, and
-    add nobody, if the file is not a table of subscribers.
+    `after_batch` gets the report after each transaction, and returns False to stop. Raise InvalidInput
+    without adding anyone if the file is not a table of subscribers.
     """
     return _each_batch(file, defaults, now, name, lambda batch: _store(db, batch, now), after_batch)
 

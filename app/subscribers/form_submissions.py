@@ -132,7 +132,7 @@ def find_open(session: Session, subscriber_id: int, delivery_id: int | None = No
 
 
 def newest_choices(session: Session, ids: Collection[int]) -> dict[int, Choices]:
-    """Return the choices in the newest sign-up of each of these subscribers that can still be confirmed."""
+    """Return the choices in each subscriber's newest sign-up that can still be confirmed, keyed by id."""
     rows = select(FormSubmission).where(in_array(session, col(FormSubmission.subscriber_id), ids))
     newest = {row.subscriber_id or 0: row for row in session.exec(rows.order_by(col(FormSubmission.id)))}
     return {number: choices for number, row in newest.items() if (choices := choices_of(row))}

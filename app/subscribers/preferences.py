@@ -32,7 +32,7 @@ class Preferences:
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
     max_trending: int = 0  # maximum number of trending papers in a digest that match no interest
     paper_updates: bool = True  # news about papers sent earlier, at the end of a digest
-    muted: tuple[str, ...] = ()  # words, phrases, author: and cat: that keep a paper out of every section
+    muted: tuple[str, ...] = ()  # queries for papers to leave out: words, phrases, `author:` and `cat:`
     interests: tuple[Interest, ...] = ()
 
 
@@ -46,7 +46,7 @@ def default_preferences(settings: Settings) -> Preferences:
 def problems(
     preferences: Preferences, max_interests: int = MAX_INTERESTS, stored: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return error messages by field (`interests.0` is the first interest); empty if all values are valid.
+    """Return error messages keyed by field (`interests.0` is the first interest), or {} if there are none.
 
     `stored` contains the texts of interests that may have overlong words, because they are already stored.
     """

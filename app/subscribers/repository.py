@@ -77,7 +77,7 @@ def require_not_erased(subscriber: Subscriber) -> None:
 def record_event(
     session: Session, kind: str, subscriber: Subscriber | None, now: datetime, detail: str = ""
 ) -> None:
-    """Record an event, and store it for webhooks if they can send events of this kind."""
+    """Record an event, and queue it for webhooks if they report events of this kind."""
     session.add(Event(at=now, kind=kind, subscriber_id=subscriber.id if subscriber else None, detail=detail))
     if subscriber and kind in _EMITTED:
         webhook_endpoints.emit(session, _EMITTED[kind], {"subscriber_id": subscriber.id}, now)

@@ -17,8 +17,8 @@ from typing import TypeVar
 from app.text.tokenizer import Token, bigrams, content_stems, tokenise, without_stopwords
 
 MIN_PAPERS = 3  # papers that must define a short form in the same way
-# The share of the papers defining a short form that must define it in the same way. "SLM" and "ASR" have two
-# meanings, so they are not learned.
+# Of the papers that define a short form, at least this share must define it in the same way. "SLM" and "ASR"
+# have two meanings, so they are not learned.
 MIN_AGREEMENT = 0.75
 
 _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
@@ -154,7 +154,7 @@ class Abbreviations:
 
     compounds: Table
     shorts: Table
-    split_compounds: Set[str] = frozenset()  # compounds that most papers write as two words
+    split_compounds: Set[str] = frozenset()  # compounds that are usually written as two words
 
     @cached_property
     def expansions(self) -> Mapping[str, tuple[str, ...]]:

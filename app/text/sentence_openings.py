@@ -14,7 +14,7 @@ MAX_OPENING = 160  # characters; a longer opening has content of its own
 _PAPER = (
     r"(?:paper|work|study|report|survey|review|article|letter|brief|tutorial|thesis|manuscript|research)\b"
 )
-# --- connectives, which can be removed whatever follows
+# --- connectives, which can be removed regardless of what follows
 
 _CONNECTIVES = (
     r"(?:however|therefore|thus|hence|moreover|furthermore|additionally|also|besides|then|next|finally|lastly"

@@ -31,7 +31,7 @@ _KINDS = re.compile(
 
 
 def shorten(text: str, chars: int) -> str:
-    """Shorten a text to at most `chars` characters, between words if that loses little, and append "…".
+    """Shorten a text to at most `chars` characters, and append "…". Cut between words if little is lost.
 
     The result does not end with a function word such as "the" or "of".
     """
@@ -42,7 +42,7 @@ def shorten(text: str, chars: int) -> str:
 
 
 def shorten_at_clause(text: str, chars: int) -> str:
-    """Shorten a text to at most `chars` characters, after a sentence, a clause or a phrase if possible.
+    """Shorten a text to at most `chars` characters. Cut after a sentence, a clause or a phrase if possible.
 
     Append "…", except after a sentence.
     """

@@ -98,7 +98,7 @@ def extract(parts: Sequence[str], best: int) -> str:
 def best_sentence(
     parts: Sequence[str], rows: Sequence[Sequence[float]], points: Sequence[float] = POINTS
 ) -> int:
-    """Return the index of the sentence with the most points, preferably not one on where to find the code."""
+    """Return the index of the sentence with the most points. Avoid those that say where to find the code."""
     candidates = [n for n, part in enumerate(parts) if not _WHERE_TO_FIND_IT.search(part)]
     scores = [sum(weight * value for weight, value in zip(points, row, strict=True)) for row in rows]
     return max(candidates or range(len(parts)), key=lambda n: (scores[n], -n))

@@ -16,7 +16,7 @@ from app.text import sanitize
 from app.types import Rejection
 
 MACRO_CHARS = 300
-MAX_STRINGS = 1_000  # parts of a text with macro definitions that are read
+MAX_STRINGS = 1_000  # maximum number of parts with macro definitions that are read
 MAX_ON_LINE = 100  # blocks in one part of a text
 
 _BLOCK = re.compile(r"@\w*[ \t]*(?=[{(])")

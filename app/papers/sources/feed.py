@@ -106,7 +106,7 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
         people = sanitize.names([person.get("name") for person in entry.get("authors", ())])
         if len(people) == 1:  # one comma-joined string
             people = tuple(name for part in people[0].split(",") if (name := part.strip()))
-        # dict.get avoids feedparser's lookup, which replaces a missing date with the other one and warns.
+        # dict.get avoids feedparser's lookup, which replaces a missing date with the other date and warns.
         moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed") or (0, 0, 0)
         parsed_day = dates.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
         published_on = dates.utc_day(entry.get("published")) or parsed_day or day

@@ -93,7 +93,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _kind_of_rows(parsed: ParseResult) -> SourceKind:
-    """Return the kind of rows. Rows with upvotes are Hugging Face's, whose votes must not count twice."""
+    """Return the kind of rows. Rows with upvotes belong to Hugging Face, so its votes do not count twice."""
     has_votes = any(record.upvotes is not None for record in parsed.records)
     return SourceKind.HUGGINGFACE if has_votes else SourceKind.JSONL
 
@@ -116,7 +116,7 @@ def _unwrap_recording(text: str) -> str:
         message = f"The recorded response is an error: HTTP {status}"
         try:
             arxiv.parse(body)
-        except UnreadableAnswer as error:  # if the body is an error feed from arXiv, this has its message
+        except UnreadableAnswer as error:  # contains the message if the body is an error feed from arXiv
             message += f". {error}"
         raise UnreadableAnswer(message)
     return body

@@ -64,7 +64,8 @@ class Pacing:
     def note_response(self, service: str, status: int, headers: Mapping[str, str]) -> timedelta | None:
         """Return the wait that a response asks for, and postpone later requests to the service accordingly.
 
-        Raise SourceError, and send no more requests to the service in this run, if the wait is too long.
+        Raise SourceError, and send no more requests to the service in this run, if the wait is too long or if
+        arXiv responds with 429.
         """
         if "r=0" in headers.get("ratelimit", "") and (pause := retry_after(headers, clock.utcnow())):
             self._next_request_at[service] = time.monotonic() + pause.total_seconds()

@@ -26,7 +26,7 @@ from app.types import PaperRecord, ParseResult, Rejection
 
 URL = "https://oaipmh.arxiv.org/oai"
 PAGES_PER_POLL = 30  # about five minutes; the next poll continues
-NEW_WITHIN = timedelta(days=7)  # longest time to the announcement, including moderation and holidays
+NEW_WITHIN = timedelta(days=7)  # longest time from submission to announcement, including moderation
 NO_ID = "the record has no arXiv id"
 NO_TITLE = "the record has no title"
 NOT_OAI = "an OAI-PMH response"
