@@ -80,14 +80,14 @@ class Purpose(StrEnum):
 
 DIGEST_ACTIONS = ("like", "dislike")  # the feedback links of a card; their pages link to the other actions
 FEEDBACK_ACTIONS = (*DIGEST_ACTIONS, "mute", "follow")
+# Settings define the lifetimes of CONFIRM and PREFERENCES links. Links that are in neither place work until the
+# subscriber's link epoch is incremented.
 LIFETIMES = {
-    Purpose.CONFIRM: timedelta(days=7),
     Purpose.DECLINE: timedelta(days=30),
-    Purpose.PREFERENCES: timedelta(days=30),
     Purpose.ADDRESS: timedelta(days=2),
     Purpose.EXPORT: timedelta(hours=2),
     Purpose.ERASE: timedelta(hours=2),
-}  # defaults; other links work until the subscriber's link epoch is incremented
+}
 
 
 def lifetime_in_words(lifetime: timedelta) -> str:

@@ -34,11 +34,7 @@ def build(settings: Settings) -> Application:
     """Build the application. The caller must call `app.db.dispose()` when it is no longer needed."""
     interpreter.limit_malloc_arenas()
     tracing.configure(settings.otel_endpoint)
-    lifetimes = {
-        Purpose.CONFIRM: timedelta(days=settings.confirm_link_days),
-        Purpose.PREFERENCES: timedelta(days=settings.preferences_link_days),
-    }
-    signer = LinkSigner(settings.secret_keys, settings.base_url, LIFETIMES | lifetimes)
+    signer = build_signer(settings)
     renderer = Renderer(settings, signer)
     return Application(
         settings=settings,
@@ -48,6 +44,15 @@ def build(settings: Settings) -> Application:
         composer=Composer(settings, signer, renderer),
         http=HttpTransport(answer_seconds=settings.source_timeout_seconds),
     )
+
+
+def build_signer(settings: Settings) -> LinkSigner:
+    """Build the signer of links, with the lifetimes that the settings define."""
+    configured = {
+        Purpose.CONFIRM: timedelta(days=settings.confirm_link_days),
+        Purpose.PREFERENCES: timedelta(days=settings.preferences_link_days),
+    }
+    return LinkSigner(settings.secret_keys, settings.base_url, LIFETIMES | configured)
 
 
 def create_app(app: Application, *, is_public: bool = False) -> FastAPI:

@@ -25,7 +25,8 @@ from app.relevance import vocabulary
 from app.relevance.model import RelevanceModel
 from app.relevance.suggestions import InterestReader
 from app.relevance.vocabulary import Vocabulary
-from app.text.tokenizer import content_stems, fold_accents
+from app.text.characters import fold_accents
+from app.text.tokenizer import content_stems
 
 FIRST_LATER_DAY = "2026-01-01"
 SAMPLE = 3_000

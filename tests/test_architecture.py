@@ -26,7 +26,7 @@ PURE = (
     "bounces.unsubscribe_mails",
     "bounces.soft_bounce_score",
     "bounces.webhook_signatures",
-    "bounces.provider_formats",
+    "bounces.webhook_formats",
     "delivery.mail_providers",
     "delivery.smtp.fair_queue",
     "delivery.smtp.protocol",

@@ -7,7 +7,7 @@ notices             PURE: parse a message into notices (RFC 3464, RFC 5965)
 unsubscribe_mails   PURE: recognise mails that ask to unsubscribe
 webhook_signatures  PURE: verify the signatures of SNS, SendGrid and Mailgun
 sns_certificates    fetch and cache the certificates of Amazon SNS
-provider_formats    PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON
+webhook_formats     PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON
 soft_bounce_score   PURE: decide when soft bounces suppress an address
 rates               count bounces and complaints by receiver, pause sending if there are too many complaints
 recording           record bounces and complaints, suppress addresses
@@ -18,13 +18,6 @@ folder              notices that a mail server writes into a folder
 from app.bounces.folder import Folder
 from app.bounces.imap_mailbox import Mailbox
 from app.bounces.notices import Kind, Notice
-from app.bounces.provider_formats import (
-    PROVIDERS,
-    InvalidPayload,
-    parse_mail,
-    parse_webhook,
-    sns_confirmation_url,
-)
 from app.bounces.recording import (
     TRUSTED,
     BouncedDelivery,
@@ -37,6 +30,13 @@ from app.bounces.recording import (
     record_soft,
 )
 from app.bounces.sns_certificates import CertificateCache
+from app.bounces.webhook_formats import (
+    PROVIDERS,
+    InvalidPayload,
+    parse_mail,
+    parse_webhook,
+    sns_confirmation_url,
+)
 from app.bounces.webhook_signatures import (
     RefusedSignature,
     sns_certificate_url,

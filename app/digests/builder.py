@@ -118,7 +118,7 @@ class DigestBuilder:
         # The newest listing day, if it is too old for any candidates. None: the archive is empty.
         self._newest_day = since if self._all else listings.neighbouring_days(session, date.max)[0]
         self._since = since
-        self._earliest_unmerge = canonical_rows.earliest_unmerge(session, self._all)
+        self._earliest_unmerge = canonical_rows.earliest_undone_merge(session, self._all)
         self._model = context.models.current(session)
         kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
         self._source_kinds = sorted(session.exec(kinds))

@@ -14,6 +14,7 @@ from app.storage.database import insert_or_ignore
 from app.storage.models import OperatorAlert
 from app.types import OperatorReport, ReportSection
 
+MAX_CAUSE = 200  # characters
 REPEAT_AFTER = timedelta(days=1)  # an alert is repeated if its cause ends, and recurs after more than this
 
 
@@ -27,14 +28,15 @@ def send_alerts(app: Application, now: datetime) -> None:
     with locks.hold(app.db, "alerts", now, operator_mail.LEASE) as acquired:
         if not acquired:
             return
-        urgent = {finding.check: finding for finding in operator_mail.findings_of(app, now) if finding.urgent}
+        findings = operator_mail.findings_of(app, now)
+        urgent = {finding.check[:MAX_CAUSE]: finding for finding in findings if finding.urgent}
         with app.db.write() as session:
             causes = _new_causes(session, urgent, now)
         if not causes:
             return
-        findings = [urgent[cause] for cause in causes]
+        section_lines = operator_mail.lines_of([urgent[cause] for cause in causes])
         subject = f"{app.settings.site_name} needs attention: {', '.join(causes):.200}"
-        section = ReportSection("Needs attention", tuple(operator_mail.lines_of(findings)))
+        section = ReportSection("Needs attention", tuple(section_lines))
         with job_runs.record(app.db, "alert", now) as run:
             run.add({"mails": operator_mail.send(app, OperatorReport(subject, (section,)), now)})
         with app.db.write() as session:
@@ -56,7 +58,7 @@ def _new_causes(session: Session, urgent: dict[str, Finding], now: datetime) -> 
             session,
             OperatorAlert,
             ["cause"],
-            cause=cause[:200],
+            cause=cause,
             message=finding.message,
             since=now,
             seen_at=now,

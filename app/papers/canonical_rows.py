@@ -86,7 +86,7 @@ def hidden(session: Session) -> set[int]:
     return {row.id for row in session.execute(sql_select(rows.union(merged).c.id))}
 
 
-def earliest_unmerge(session: Session, ids: Collection[int]) -> datetime | None:
+def earliest_undone_merge(session: Session, ids: Collection[int]) -> datetime | None:
     """Return the time of the earliest merge that involved one of these papers and was undone, or None."""
     history = MergeHistory.load(session, ())
     return min(

@@ -14,7 +14,8 @@ from functools import cached_property, lru_cache
 
 from app.errors import InvalidInterest
 from app.text import characters
-from app.text.tokenizer import WORD, fold_accents, stem_all, tokenise, without_stopwords
+from app.text.characters import fold_accents
+from app.text.tokenizer import WORD, stem_all, tokenise, without_stopwords
 
 MAX_INTEREST_CHARS = 300
 MAX_WORD_CHARS = 100  # no word is longer, except in a language without spaces

@@ -16,7 +16,8 @@ from functools import cached_property
 from app.relevance import query_language, translations
 from app.relevance.misspellings import SpellChecker
 from app.relevance.model import RelevanceModel
-from app.text.tokenizer import WORD, content_stems, fold_accents, stem_all, without_stopwords
+from app.text.characters import fold_accents
+from app.text.tokenizer import WORD, content_stems, stem_all, without_stopwords
 
 MIN_KNOWN = 2  # a word in this many papers is an English one
 MIN_TOPIC_PAPERS = 2

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import Stemmer
 
-from app.text.tokenizer import WORD, fold_accents
+from app.text.characters import fold_accents
+from app.text.tokenizer import WORD
 
 _TABLE = Path(__file__).with_name("translations.tsv")
 _FUNCTION_WORDS = {

@@ -19,7 +19,8 @@ from typing import Protocol
 from app.relevance.bm25 import Idf
 from app.relevance.query_language import Query
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import WORD, fold_accents, tokenise, without_stopwords
+from app.text.characters import fold_accents
+from app.text.tokenizer import WORD, tokenise, without_stopwords
 from app.types import PaperView
 
 MAX_WORDS = 8  # of an interest, so that no text takes long to split into names

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from app.text.tokenizer import WORD, fold_accents
+from app.text.characters import fold_accents
+from app.text.tokenizer import WORD
 
 MIN_LETTERS = 4  # shorter words are too similar to each other to be corrected
 BUNDLED_WORDS = Path(__file__).with_name("vocabulary.txt")

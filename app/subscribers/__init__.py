@@ -61,8 +61,8 @@ from app.subscribers.form_submissions import prune as prune_form_submissions
 from app.subscribers.form_submissions import unprocessed as unprocessed_form_submissions
 from app.subscribers.pausing import end_expired_pauses, pause, pause_date_range, resume
 from app.subscribers.preferences import (
+    ABSOLUTE_MAX_INTERESTS,
     AMOUNTS,
-    MAX_INTERESTS,
     MAX_MUTED,
     MAX_PAPERS,
     MAX_WEIGHT,

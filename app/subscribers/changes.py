@@ -14,7 +14,7 @@ from app.relevance import query_language
 from app.storage.models import Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers.pausing import resume
-from app.subscribers.preferences import MAX_INTERESTS, Preferences, check
+from app.subscribers.preferences import ABSOLUTE_MAX_INTERESTS, Preferences, check
 from app.subscribers.repository import (
     get_for_update,
     preferences_of,
@@ -43,7 +43,11 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
 
 
 def follow(
-    session: Session, subscriber_id: int, author: str, now: datetime, max_interests: int = MAX_INTERESTS
+    session: Session,
+    subscriber_id: int,
+    author: str,
+    now: datetime,
+    max_interests: int = ABSOLUTE_MAX_INTERESTS,
 ) -> None:
     """Add an author to a subscriber's interests. Raise InvalidPreference if that would be too many.
 

@@ -78,7 +78,6 @@ class ImportReport:
             self.rejections.append(SkippedRow(row, str(error), address))
 
 
-_Row = tuple[int, ImportedSubscriber]  # with its number
 _Store = Callable[[Sequence[ImportedSubscriber]], list[bulk.Outcome]]
 
 

@@ -17,7 +17,6 @@ import structlog
 from sqlalchemy import ColumnElement, and_, update
 from sqlmodel import Session, col, delete, or_, select
 
-from app.links import LIFETIMES, Purpose
 from app.storage.database import in_array
 from app.storage.models import FormSubmission, RequestKind
 from app.subscribers import declines, mailbox_limits
@@ -198,7 +197,7 @@ def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
     ]
 
 
-def prune(session: Session, now: datetime, confirmable: timedelta = LIFETIMES[Purpose.CONFIRM]) -> int:
+def prune(session: Session, now: datetime, confirmable: timedelta) -> int:
     """Delete choices that can no longer be confirmed, and rows that no longer enforce a limit or a decline.
 
     A row that was not processed within `GIVE_UP` never will be, so all its personal data except the hash of

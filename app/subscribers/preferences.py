@@ -11,7 +11,9 @@ from app.settings import Settings
 from app.subscribers import schedule
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
-MAX_INTERESTS = 50  # the absolute limit; PAPERBOY_MAX_INTERESTS limits what subscribers can add themselves
+ABSOLUTE_MAX_INTERESTS = (
+    50  # the absolute limit; PAPERBOY_MAX_INTERESTS limits what subscribers can add themselves
+)
 MAX_PAPERS = 30  # with more, a mail would exceed the 100 kB at which mailbox providers clip it
 MAX_WEIGHT = 3.0
 MAX_MUTED = 50
@@ -44,7 +46,7 @@ def default_preferences(settings: Settings) -> Preferences:
 
 
 def problems(
-    preferences: Preferences, max_interests: int = MAX_INTERESTS, stored: Collection[str] = ()
+    preferences: Preferences, max_interests: int = ABSOLUTE_MAX_INTERESTS, stored: Collection[str] = ()
 ) -> dict[str, str]:
     """Return error messages keyed by field (`interests.0` is the first interest), or {} if there are none.
 
@@ -105,7 +107,7 @@ def _problem_of_muted(texts: Sequence[str]) -> str:
 
 
 def check(
-    preferences: Preferences, max_interests: int = MAX_INTERESTS, before: Preferences | None = None
+    preferences: Preferences, max_interests: int = ABSOLUTE_MAX_INTERESTS, before: Preferences | None = None
 ) -> Preferences:
     """Return the preferences with interests and muted texts normalised and deduplicated.
 

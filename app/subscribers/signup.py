@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from secrets import token_hex
 
 from sqlmodel import Session, col, exists, select
@@ -44,6 +44,7 @@ CONSENT_TEXT = (
     "subscription at any time with the links in every digest."
 )
 CONSENT_GIVEN_ELSEWHERE = "given to the operator"
+GIVE_UP_AFTER = timedelta(days=7)  # of confirmations; the link is signed when the mail is sent
 _READING = (State.ACTIVE, State.PAUSED)
 
 
@@ -107,8 +108,7 @@ def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) ->
         record_event(session, "signup_asked", subscriber, now, request.visitor)
     # Random, because exports show the suffix, and a row id would reveal how many other people signed up.
     suffix = f"-{token_hex(4)}"
-    lifetime = LIFETIMES[Purpose.CONFIRM]
-    return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, lifetime, suffix), subscriber.id
+    return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, GIVE_UP_AFTER, suffix), subscriber.id
 
 
 def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _Answer:
@@ -125,9 +125,8 @@ def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _A
     open_request = form_submissions.find_open(session, subscriber.id or 0)
     if open_request is not None:
         request.preferences, request.liked = open_request.preferences, open_request.liked
-    lifetime = LIFETIMES[Purpose.CONFIRM]
     return enqueue_requested_mail(
-        session, subscriber, MailKind.CONFIRM, now, lifetime=lifetime
+        session, subscriber, MailKind.CONFIRM, now, lifetime=GIVE_UP_AFTER
     ), subscriber.id
 
 

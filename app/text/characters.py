@@ -51,3 +51,20 @@ def safe_line(text: str) -> str:
     if _NOT_ON_A_LINE.search(text):  # rarely true; translating every text would take several times as long
         text = text.translate(_ON_A_LINE)
     return " ".join(text.split())
+
+
+class _FoldTable(dict[int, str]):
+    """A translation table from characters to lower case without accents, filled on demand."""
+
+    def __missing__(self, code: int) -> str:
+        base = unicodedata.normalize("NFKD", chr(code))[:1] or chr(code)
+        self[code] = base.lower() if len(base.lower()) == 1 else base
+        return self[code]
+
+
+_FOLD_TABLE = _FoldTable()
+
+
+def fold_accents(text: str) -> str:
+    """Return the text in lower case without accents. Its length does not change."""
+    return text.translate(_FOLD_TABLE)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from app.text.tokenizer import WORD, fold_accents
+from app.text.characters import fold_accents
+from app.text.tokenizer import WORD
 
 
 @lru_cache(maxsize=100_000)

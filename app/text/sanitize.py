@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from app.text import characters, latex
-from app.text.tokenizer import WORD, fold_accents
+from app.text.characters import fold_accents
+from app.text.tokenizer import WORD
 
 TITLE_CHARS = 1_000
 ABSTRACT_CHARS = 20_000  # the longest real abstracts have about 4,000

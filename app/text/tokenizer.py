@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import Stemmer
+
+from app.text.characters import fold_accents
 
 WORD = re.compile(r"[^\W_]+")
 _STOPWORDS = (
@@ -71,23 +72,6 @@ def content_stems(text: str) -> list[str]:
 def stem_all(text: str) -> list[str]:
     """Return the stems of all words in a text, in order."""
     return [*map(_stem, WORD.findall(fold_accents(text)))]
-
-
-class _FoldTable(dict[int, str]):
-    """A translation table from characters to lower case without accents, filled on demand."""
-
-    def __missing__(self, code: int) -> str:
-        base = unicodedata.normalize("NFKD", chr(code))[:1] or chr(code)
-        self[code] = base.lower() if len(base.lower()) == 1 else base
-        return self[code]
-
-
-_FOLD_TABLE = _FoldTable()
-
-
-def fold_accents(text: str) -> str:
-    """Return the text in lower case without accents. Its length does not change."""
-    return text.translate(_FOLD_TABLE)
 
 
 @lru_cache(maxsize=200_000)

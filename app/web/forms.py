@@ -20,7 +20,7 @@ from app import subscribers
 from app.errors import InvalidInput, InvalidInterest
 from app.relevance import query_language
 from app.relevance.query_language import MAX_INTEREST_CHARS
-from app.subscribers import MAX_INTERESTS, MAX_MUTED, Preferences, schedule
+from app.subscribers import ABSOLUTE_MAX_INTERESTS, MAX_MUTED, Preferences, schedule
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 SPARE_ROWS = 3
@@ -76,7 +76,7 @@ class PreferencesForm:
     liked: str = ""  # pasted papers
     original_texts: tuple[str, ...] = ()  # interests and muted words when the form was opened
     problems: dict[str, str] = field(default_factory=dict)
-    max_interests: int = MAX_INTERESTS
+    max_interests: int = ABSOLUTE_MAX_INTERESTS
 
     @property
     def rows_with_spare(self) -> tuple[InterestInput, ...]:

@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 from playwright.sync_api import Page
 
-from app.links import LinkSigner
+from app import main
 from app.mail.render import Renderer
 from app.settings import Settings
 from app.types import MailKind, MailRequest, Section
@@ -32,7 +32,7 @@ def mails(settings: Settings, now: datetime) -> dict[str, str]:
     """Return the HTML of every kind of mail, with long addresses and a difficult title."""
     long = {"postal_address": "1 " + "Example" * 12 + " Street, " * 9, "contact_address": LONG_ADDRESS}
     settings = settings.model_copy(update=long)
-    signer = LinkSigner(settings.secret_keys, settings.base_url)
+    signer = main.build_signer(settings)
     renderer, usual = Renderer(settings, signer), sample_digest.digest()
     hard = Section("x" * 90, (sample_digest.pick(9, LATEX, authors="y" * 90, reason="z" * 90),))
     digest = replace(usual, sections=(*usual.sections, hard))

@@ -12,12 +12,12 @@ import dkim as verifier
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from app import main
 from app.cli.doctor import temporary_service
 from app.doctor import message_checks, test_mail
 from app.doctor.findings import Finding, Level
 from app.doctor.message_checks import Mail
 from app.doctor.smtp_sink import CapturedMail, Sink
-from app.links import LinkSigner
 from app.mail import dkim
 from app.settings import Settings
 from tests.conftest import SECRET
@@ -74,7 +74,7 @@ def mail(settings: Settings) -> Mail:
     assert {level for check, level in findings.items()} == {Level.OK}
     raw = sink.received[0].raw
     assert b"</body>" in raw, "the tests replace this text, so it must not be wrapped"
-    signer = LinkSigner(settings.secret_keys, settings.base_url)
+    signer = main.build_signer(settings)
     return Mail(
         CapturedMail(signer.return_path(1, "paperboy.test"), sink.received[0].recipient, raw),
         settings,

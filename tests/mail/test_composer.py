@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as some
 
+from app import main
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner
 from app.mail import fragments, text_limits
@@ -44,7 +45,7 @@ NEVER_SENT = re.compile(rb"\A[.]|\AFrom |[ \t]\Z|  |\t")
 
 @pytest.fixture
 def signer(settings: Settings) -> LinkSigner:
-    return LinkSigner(settings.secret_keys, settings.base_url)
+    return main.build_signer(settings)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from typer.testing import CliRunner
 
+from app import main
 from app.cli import cli
 from app.errors import Conflict, InvalidSettings
-from app.links import LinkSigner
 from app.mail import dkim, render
 from app.mail.composer import Composer
 from app.mail.dkim import Algorithm
@@ -54,7 +54,7 @@ def create_composer(settings: Settings, key_files: dict[Algorithm, Path]) -> Com
     def make(*algorithms: Algorithm, **changed: str) -> Composer:
         keys = tuple(f"{algorithm}:{key_files[algorithm]}" for algorithm in algorithms)
         own = Settings(_env_file=None, **{**settings.model_dump(), "dkim_keys": keys, **changed})
-        signer = LinkSigner(own.secret_keys, own.base_url)
+        signer = main.build_signer(own)
         return Composer(own, signer, Renderer(own, signer))
 
     return make
@@ -357,7 +357,7 @@ def test_unusable_key_is_refused_at_start(
     if content is not None:
         path.write_bytes(content)
     own = settings.model_copy(update={"dkim_keys": (f"mail:{path}",)})
-    signer = LinkSigner(own.secret_keys, own.base_url)
+    signer = main.build_signer(own)
     with pytest.raises(InvalidSettings, match=words) as refused:
         Composer(own, signer, Renderer(own, signer))
     assert f"PAPERBOY_DKIM_KEYS: the key for selector mail in {path} cannot be used" in str(refused.value)

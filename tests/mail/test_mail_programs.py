@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.links import LinkSigner
+from app import main
 from app.mail.render import Renderer
 from app.mail.subject_and_preview import preview_title
 from app.settings import Settings
@@ -41,7 +41,7 @@ UNTOLD = {
 @pytest.fixture
 def mails(settings: Settings, now: datetime) -> dict[str, str]:
     """Return the HTML of every kind of mail, and of digests with every kind of card."""
-    signer = LinkSigner(settings.secret_keys, settings.base_url)
+    signer = main.build_signer(settings)
     request = MailRequest(
         42, MailKind.DIGEST, "2026-11-20", 7, "alice@example.org", 0, now, sample_digest.digest()
     )

@@ -14,6 +14,7 @@ import pytest
 from jinja2 import UndefinedError
 from jinja2.exceptions import SecurityError
 
+from app import main
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose
 from app.mail import render, text_limits
@@ -31,7 +32,7 @@ LINK = re.compile(r"https://paperboy\.test/(\w+)/([\w-]{51})(?![\w-])(?:/(\w+)/(
 
 @pytest.fixture
 def signer(settings: Settings) -> LinkSigner:
-    return LinkSigner(settings.secret_keys, settings.base_url)
+    return main.build_signer(settings)
 
 
 @pytest.fixture

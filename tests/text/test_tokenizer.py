@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.text import tokenizer
+from app.text import characters, tokenizer
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_words_that_only_look_like_plurals(one: str, other: str) -> None:
 @given(st.text(max_size=200))
 def test_token_positions(text: str) -> None:
     """Token positions are valid in any script, and `content_stems` finds the same words as `tokenise`."""
-    assert len(tokenizer.fold_accents(text)) == len(text)
+    assert len(characters.fold_accents(text)) == len(text)
     tokens = tokenizer.tokenise(text)
     assert all(0 <= token.start < token.end <= len(text) for token in tokens)
     assert all(one.end <= other.start for one, other in itertools.pairwise(tokens))

@@ -71,7 +71,7 @@ class PreviewRequest(BaseModel):
     """Preferences to preview."""
 
     model_config = ConfigDict(extra="forbid")
-    interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
+    interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
     day: Day | None = Field(default=None, description="The day of the digest. Default: today.")
     min_papers: Integer = Field(default=1, ge=1, le=subscribers.MAX_PAPERS)
     max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
@@ -91,7 +91,7 @@ class BacktestRequest(BaseModel):
     """The interests to test, and the number of past days."""
 
     model_config = ConfigDict(extra="forbid")
-    interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.MAX_INTERESTS)
+    interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
     days: Integer = Field(default=14, ge=1, le=backtesting.MAX_DAYS)
     at: Moment | None = Field(default=None, description="The time to look back from. Default: now.")
     max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)

@@ -78,7 +78,7 @@ class PreferencesPatch(BaseModel):
         examples=[["blockchain"]],
         description="Words, author:, org: or cat: that exclude a paper.",
     )
-    interests: list[InterestIn] | None = Field(default=None, max_length=subscribers.MAX_INTERESTS)
+    interests: list[InterestIn] | None = Field(default=None, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
 
     def applied_to(self, before: Preferences) -> Preferences:
         """Return the preferences with these changes."""
