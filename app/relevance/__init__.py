@@ -1,31 +1,31 @@
 """Score how well papers match interests and likes.
 
-query_language   PURE: what a subscriber typed → words, phrases, exclusions, `author:`, `org:`, `cat:`
-mute_suggestions  PURE: words of a paper that its reader may want to mute
-vocabulary       PURE: the words of papers, as they are spelled
-misspellings     PURE: misspelt words → the words that they most likely mean
-translations     PURE: terms of the field in other languages → English
-suggestions      PURE: correct interests by the archive's words, and suggest other topics
+query_language   PURE: parse interests: words, phrases, exclusions, `author:`, `org:`, `cat:`
+mute_suggestions  PURE: suggest words of a paper that its reader may want to mute
+vocabulary       PURE: the words of papers in their usual spelling
+misspellings     PURE: find the word that a misspelt word most likely means
+translations     PURE: translate terms of the field into English
+suggestions      PURE: correct interests with the archive's vocabulary, and suggest other topics
 bm25             PURE: papers as rows of term weights: BM25F, TF-IDF
-vector_space     PURE: the LSA space of an archive, and its examples
-model            PURE: term statistics, abbreviations and LSA learned from the archive
+vector_space     PURE: the LSA space of an archive, and the papers that serve as examples
+model            PURE: the term statistics, abbreviations and LSA space learned from the archive
 model_store      train, store, load and verify models
 match_index_cache cache the last few match indexes
 phrase_index     PURE: find exact phrases in many papers at once
-filters          PURE: required and excluded phrases, authors, organisations, categories
-typed_organizations PURE: organisations that subscribers type as plain words
-highlights       PURE: the matching words, as the paper spells them
-matching         PURE: interests × papers → relevance, and the facts for its reason
-query_examples   PURE: the archive's papers that show what an interest means
-cut_offs         PURE: agreement → relevance; the agreement that an interest's papers need
-user_profile     PURE: likes and dislikes → relevance (Rocchio relevance feedback)
+filters          PURE: check required and excluded phrases, authors, organisations, categories
+typed_organizations PURE: recognise organisations that subscribers type as plain words
+highlights       PURE: find the matching words of a paper, as the paper spells them
+matching         PURE: match interests with papers: the relevance, and the reason on the card
+query_examples   PURE: find papers in the archive that show what an interest means
+cut_offs         PURE: estimate each interest's cut-off, and convert agreement to relevance
+user_profile     PURE: score papers by likes and dislikes (Rocchio relevance feedback)
 reasons          PURE: the texts on cards that say why a paper is shown
-trending         PURE: votes over time → a score
+trending         PURE: score how strongly papers trend, from their votes
 trend_notes      PURE: describe votes over time in a note on a card: “6 → 81 votes since yesterday”
-scoring          PURE: matrices of words and meaning → agreement → relevance, and their weights
+scoring          PURE: combine words and meaning into agreement and relevance
 search_index_folder the versions of the search index on disk
-search_index     write and read one version
-search_index_fields the fields of the search index; translate queries for it
+search_index     write and read one version of the search index
+search_index_fields the fields of the search index, and its queries
 search_index_records PURE: encode the data that ranking needs about a paper
 search_index_updates bring the search index up to date with the archive
 search_ranking     find candidates in the search index, and rank them

@@ -1,6 +1,6 @@
 """Search the whole archive with an index on disk. A query is matched like an interest.
 
-`canonical_rows.find_by_reference` finds a paper by arXiv id, DOI or URL.
+To find a paper by arXiv id, DOI or URL, use `canonical_rows.find_by_reference`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from app.types import PaperView
 MAX_RESULTS = 1_000  # papers that a search lists
 MIN_RELEVANCE = 0.1  # of listed papers: far below the relevance needed for a digest
 MIN_SIMILARITY = 0.4  # cosine, for related papers
-MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the threads
-FIRST_INDEX_SECONDS = 20.0  # their longest wait; the newest papers are indexed first
+MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the web threads
+FIRST_INDEX_SECONDS = 20.0  # the longest that they wait; the newest papers are indexed first
 REFRESH_SECONDS = 10.0  # the longest wait of a web thread for an update
-MAX_CACHED_SEARCHES = 100  # each up to 16 kB; used for the further pages of a search
+MAX_CACHED_SEARCHES = 100  # each up to 16 kB; reused for the other pages of a search
 
 log = structlog.get_logger(__name__)
 
@@ -48,13 +48,13 @@ class SearchPage:
 
     papers: tuple[PaperView, ...]
     total: int  # papers that match
-    listed: int  # the number of papers that the pages list, the best of all
+    listed: int  # papers on all pages together: at most the best MAX_RESULTS for a query
     searchable: int = 0  # the number of papers indexed so far, or 0 if all are
     absent_fields: tuple[str, ...] = ()  # fields that the query requires and no paper has
 
 
 class ArchiveSearch:
-    """Search over the archive. While the index is updated, searches use its last state."""
+    """A search of the archive. While the index is being updated, searches use its previous state."""
 
     def __init__(self, db: Database, models: ModelStore, folder: Path, stopping: Event) -> None:
         self._db, self._models, self._stopping = db, models, stopping
@@ -67,7 +67,7 @@ class ArchiveSearch:
         self._results_lock = Lock()
 
     def search(self, query: Query | None, only: PaperFilter, start: int, size: int) -> SearchPage:
-        """Return the papers that match a query, best first. Without a query, return all papers, newest first.
+        """Return the papers that match `query`, best first. If it is None, return all papers, newest first.
 
         Raise NotReady if there is no index yet, and InvalidInterest if the query has too many phrases.
         """
@@ -92,7 +92,7 @@ class ArchiveSearch:
         return SearchPage(tuple(papers), total, len(ids), searchable, absent)
 
     def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
-        """Return the most similar papers, or [] if there is no index yet: pages do not wait for it."""
+        """Return the most similar papers, or [] if there is no index yet. Do not wait for the index."""
         opened = self._open(session)
         if opened is None:
             return []
@@ -142,7 +142,7 @@ class ArchiveSearch:
         return self._stopping.is_set() or not main_thread().is_alive()
 
     def _wait_for_index(self) -> tuple[IndexReader, CandidateRanker]:
-        """Return the index. If there is none yet, start to build it, and wait for a while."""
+        """Return the index. If there is none yet, start to build it, and wait up to FIRST_INDEX_SECONDS."""
         # Do not hold a session while waiting: the thread that builds the index needs one.
         self._usable.clear()
         if opened := self._open_current():

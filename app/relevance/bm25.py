@@ -31,21 +31,21 @@ PAIR_WEIGHT, PAIR_K1 = 0.7, 0.8
 
 
 def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str]:
-    """Return the terms of a text, its pairs of neighbours, and the terms that its folded terms imply."""
+    """Return the terms of a text, its neighbouring pairs, and the terms that its folded terms imply."""
     return itertools.chain(text, bigrams(text), *(expansions[term] for term in text if term in expansions))
 
 
 def count_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
-    """Return texts × terms: the number of times each text contains each term. Skip terms without a column."""
+    """Return a (texts, terms) matrix of the number of occurrences. Skip terms without a column."""
     counts = indicator_matrix(texts, columns)
     counts.sum_duplicates()
     return counts
 
 
 def indicator_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
-    """Return texts × terms with a 1 for each occurrence. Skip terms without a column.
+    """Return a (texts, terms) matrix with a 1 for each occurrence. Skip terms without a column.
 
-    Repeated terms are separate entries. That is sufficient for a matrix product, and faster.
+    Repeated terms are stored as separate entries, which is faster and sufficient for a matrix product.
     """
     ends, numbers = [0], list[int]()
     for text in texts:
@@ -97,7 +97,7 @@ class Terms:
         return FieldCounts((titles, abstracts), (title_sizes, abstract_sizes))
 
     def impacts(self, fields: FieldCounts, lengths: tuple[float, float]) -> sparse.csr_matrix:
-        """Return documents × terms: the impact of each term.
+        """Return a (documents, terms) matrix with the impact of each term.
 
         `lengths` are the mean lengths of titles and abstracts in the archive, in terms.
         """
@@ -117,7 +117,7 @@ class Terms:
         return weighted
 
     def tfidf(self, documents: Sequence[Document]) -> sparse.csr_matrix:
-        """Return documents × terms, unit rows: (1 + ln count) · idf, with the title counted twice."""
+        """Return a (documents, terms) matrix of unit rows: (1 + ln count) · idf, titles counted twice."""
         titles, abstracts = ([document[field] for document in documents] for field in (0, 1))
         rows = count_matrix(titles, self.columns) * TITLE_WEIGHT + count_matrix(abstracts, self.columns)
         rows.data = (1 + np.log(rows.data)) * self.idf[rows.indices]

@@ -1,4 +1,4 @@
-"""PURE. Convert agreement (see `scoring`) to relevance, by the cut-off that a paper must reach to be sent.
+"""PURE. Convert agreement (see `scoring`) to relevance, relative to the cut-off for sending a paper.
 
 Interests differ in how many papers are about them, so each has its own cut-off: the z that a paper
 needs to be sent. In a sample of the archive, as many papers reach it as are probably about the interest. That
@@ -32,7 +32,7 @@ MIN_COUNT = 1e-3  # share of the sample, added to each count because small count
 
 
 def evidence_from(agreement: Matrix, cut_offs: Matrix) -> Matrix:
-    """Return the evidence that papers are relevant: interests × papers, like `agreement`.
+    """Return the evidence that papers are relevant: a matrix of the shape of `agreement`.
 
     Relevance is 1 − exp(−evidence).
     """
@@ -45,7 +45,7 @@ def evidence_from(agreement: Matrix, cut_offs: Matrix) -> Matrix:
 
 
 def estimate_cut_offs(agreement: Matrix, all_words: Matrix, prominent: Matrix) -> Matrix:
-    """Return each interest's cut-off. The arrays are interests × papers of the sample."""
+    """Return each interest's cut-off. The arrays have the shape (interests, papers of the sample)."""
     size = agreement.shape[1]
     counts = np.stack([mask.sum(1) for mask in (agreement >= FLOOR_Z, all_words, prominent)])
     expected = np.exp(np.log(counts + MIN_COUNT * size).mean(0))

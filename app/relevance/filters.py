@@ -146,7 +146,7 @@ class Filters:
 
 
 def required_fields(query: Query) -> list[str]:
-    """Return the fields that a query requires and some sources do not give."""
+    """Return the fields that a query requires, of those that some sources do not provide."""
     fields = {"an organisation": query.organizations, "a category": query.categories}
     return [name for name, required in fields.items() if required]
 

@@ -40,12 +40,12 @@ _BOUNDARY = re.compile(r"[.,:;!?()\[\]]")  # highlights do not cross these marks
 
 
 class Field(NamedTuple):
-    """The title or the abstract of a paper, and its words."""
+    """A paper's title or abstract, split into words."""
 
     name: str
     text: str
     tokens: list[Token]
-    # The positions in `tokens` of each stem and of the tokens that may imply it; None if there is no index.
+    # By stem: the positions in `tokens` of the stem and of tokens that may imply it. None: not indexed.
     positions: Mapping[str, tuple[int, ...]] | None = None
 
 
@@ -58,7 +58,7 @@ class PaperText:
 
     @cached_property
     def card(self) -> PaperText:
-        """The title, and the summary on the paper's card."""
+        """Return the text of the paper's card: the title, and the summary in place of the abstract."""
         own = self.paper
         summary = summarizer.summary(own.title, own.tldr, own.abstract)
         return PaperText(replace(own, abstract=summary), self.abbreviations)
@@ -78,7 +78,7 @@ class PaperText:
             for position, token in enumerate(own):
                 for term in (token.stem, *expansions.get(token.stem, ())):
                     positions[term].append(position)
-            # Tuples take half as much memory as lists, and each paper has some hundred of them.
+            # Tuples take half as much memory as lists, and each paper has about a hundred of them.
             folded.append(Field(name, text, own, {term: tuple(at) for term, at in positions.items()}))
         return tuple(folded)
 
@@ -92,9 +92,9 @@ class PaperText:
         ]
 
     def matching_organization(self, names: Sequence[str]) -> str:
-        """Return the paper's organisation if one of its names contains one of `names` as whole words, or "".
+        """Return the paper's organisation, or "" if none of its names contains one of `names` as whole words.
 
-        If only the short name matches, add the short name: "AI at Meta (facebook)".
+        If only its short name matches, add that in brackets: "AI at Meta (facebook)".
         """
         phrases = [phrase for name in names if (phrase := _padded(words_of_organization(name))).strip()]
         matching = (
@@ -106,15 +106,15 @@ class PaperText:
         return f"{shown} ({matched})" if matched not in ("", shown) else matched
 
     def matching_categories(self, names: Sequence[str]) -> list[str]:
-        """Return the paper's matching categories: `cs.CL` matches only itself, `cs` all its subcategories."""
+        """Return the paper's categories that match `names`. "cs" also matches its subcategories."""
         return [own for own in self.paper.categories if in_categories(own, names)]
 
     def highlights(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> Highlights:
         """Return the heaviest runs of terms (by idf), as the paper spells them, grouped by field.
 
-        The field with the heaviest run of several words comes first, otherwise the title. The other field
-        adds only terms that are still missing. Words that are not forms of the typed word with the same stem
-        do not count. A term that is a stop word counts only beside another term.
+        The field with the heaviest run of several words comes first, or the title if there is no such run.
+        The other field adds only terms that the first one lacks. Words that merely share a stem with a typed
+        word do not count. A term that is a stop word counts only beside another term.
         """
 
         fields, idf = self._fields_with(terms, typed), _weights(terms, idf)
@@ -134,9 +134,10 @@ class PaperText:
         return highlights
 
     def marks(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> tuple[Spans, Spans, Set[str]]:
-        """Return the spans to mark in the title, spans in the abstract for other terms, and the marked terms.
+        """Return the spans to mark in the title and in the abstract, and the marked terms.
 
-        Mark each term once per text, next to as many other terms as possible.
+        Heavier runs take precedence. Skip a run if all its terms are already marked in the same text, and a
+        run of the abstract if all its terms are marked in the title.
         """
         idf = _weights(terms, idf)
         title, abstract = (_distinct_runs(field, terms, idf) for field in self._fields_with(terms, typed))
@@ -146,7 +147,7 @@ class PaperText:
         return _spans(title), _spans(abstract), marked
 
     def are_together(self, terms: Set[str], others: Set[str]) -> bool:
-        """Return True if each of `others` stands beside one of `terms` somewhere."""
+        """Return True if each of `others` stands beside one of `terms` in the title or the abstract."""
         runs = [
             {token.stem for token in run}
             for field in self._fields_with(terms | others, _ANY_FORM)
@@ -156,7 +157,7 @@ class PaperText:
 
     @cached_property
     def _stems_in_folded_words(self) -> Set[str]:
-        """Return the terms that folded words imply, and the stems of the words that they span."""
+        """Return the terms that folded tokens imply, and the stems of the words that these tokens span."""
         expansions, stems = self.abbreviations.expansions, set[str]()
         for field in self._folded_fields:
             for token in field.tokens:
@@ -166,9 +167,9 @@ class PaperText:
         return stems
 
     def _fields_with(self, terms: Set[str], typed: Typed) -> list[Field]:
-        """Return the folded fields, with words that only imply one of the terms relabelled as that term.
+        """Return the folded fields. Relabel tokens that imply one of `terms` with that term.
 
-        Prefer the words of the long form if the paper writes it out; otherwise relabel the short form.
+        If the paper writes out a long form, return its words in place of the folded token instead.
         """
         fields = self._fields_with_forms(terms, typed)
         if self._stems_in_folded_words.isdisjoint(terms):
@@ -211,9 +212,9 @@ class PaperText:
         return {*implied} - {word.stem for word in words if not _is_form(word, text, typed)}
 
     def _fields_with_forms(self, terms: Set[str], typed: Typed) -> list[Field]:
-        """Return the folded fields with stop words of `terms`.
+        """Return the folded fields, with the stop words among `terms` added.
 
-        Leave out words that only share the stem of a typed word.
+        Words that merely share a stem with a typed word lose their stem, so that they match no term.
         """
         little, fields = terms - {*without_stopwords(terms)}, list[Field]()
         for (name, text, tokens, _), folded in zip(self.fields, self._folded_fields, strict=True):
@@ -234,9 +235,9 @@ class PaperText:
         return fields
 
     def surface_form(self, term: str, typed: Typed = _ANY_FORM) -> str:
-        """Return the first spelling of a term, or of a pair of neighbouring stems, or "" if it is missing.
+        """Return the paper's first spelling of a term or a pair of neighbouring stems, or "" if it has none.
 
-        Words that are not forms of the typed word with this stem do not count.
+        Words that merely share a stem with a typed word do not count.
         """
         if " " not in term and not any(term in (field.positions or ()) for field in self._folded_fields):
             return ""
@@ -277,7 +278,7 @@ class PaperText:
         return text[token.start : token.end] if token else ""
 
     def _occurrences(self, term: str, field: str, typed: Typed) -> Iterator[Token]:
-        """Yield the words of a field that are or imply a term."""
+        """Yield the words of a field that match or imply a term."""
         _, text, tokens, positions = self._folded_fields[field != "title"]
         for position in (positions or {}).get(term, ()):
             token = tokens[position]
@@ -297,7 +298,7 @@ def _is_form(token: Token, text: str, typed: Typed) -> bool:
 def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] | None = None) -> list[str]:
     """Return the first `MAX_CLOSE_WORDS` texts that share no stems with `excluded` or with each other.
 
-    Leave out function words, such as "against". If `allowed` is given, it must contain all stems of a text.
+    Leave out function words, such as "against". If `allowed` is given, also leave out texts with other stems.
     """
     used, chosen = set(excluded), list[str]()
     for text in texts:
@@ -323,7 +324,7 @@ def _padded(words: Sequence[str]) -> str:
 
 
 def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[list[Token]]:
-    """Return runs of terms that together contain each term of the field, heaviest first, then by position."""
+    """Return runs that together contain all matching terms of the field, heaviest first, then by position."""
     runs = _runs(field, terms)
     if len(runs) < 2:
         return runs
@@ -337,7 +338,7 @@ def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[list[Token]]
 
 
 def _weights(terms: Set[str], idf: Idf) -> Idf:
-    """Return the idf of these terms as a function that does not compute it again for each run."""
+    """Return a function that looks up the idf of these terms, computed once instead of for each run."""
     return {term: idf(term) for term in terms}.__getitem__
 
 
@@ -350,7 +351,7 @@ def _weight(run: Sequence[Token], idf: Idf) -> float:
 
 
 def _runs(field: Field, terms: Set[str]) -> list[list[Token]]:
-    """Return the runs of neighbouring terms. Runs do not cross brackets or the end of a sentence."""
+    """Return the runs of neighbouring terms. Runs do not cross brackets or punctuation, such as commas."""
     _, text, tokens, index = field
     if index is None:
         positions = [position for position, token in enumerate(tokens) if token.stem in terms]

@@ -1,4 +1,4 @@
-"""PURE. Interests × papers → relevance, with a reason that quotes the paper.
+"""PURE. Match interests with papers: compute the relevance, and a reason that quotes the paper.
 
 B, the words: BM25F over words and pairs of words, as defined in `bm25`. Long and short forms of a
 term count as the same word.
@@ -8,7 +8,7 @@ in this direction: the number of standard deviations by which it is closer than 
 This makes interests comparable and finds papers that use other words. P is damped if the examples contain few
 of the interest's words.
 
-`scoring` combines B and P into the agreement. `cut_offs` defines the agreement that a paper needs.
+`scoring` combines B and P into the agreement. `cut_offs` defines the agreement that a paper needs to be sent.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class InterestMatches:
     rows: Matrix  # of the papers in the index
     relevance: Matrix  # in 0…1, in the order of `rows`
     excluded: frozenset[int]  # papers that match an exclusion
-    direction: Direction | None  # of the interest in the LSA space; None without a space
+    direction: Direction | None  # of the interest in the LSA space; None if there is no space
     reasons: dict[int, CardReason] = field(default_factory=dict)  # by paper
     close_stems: dict[str, bool] = field(default_factory=dict)  # whether a stem is close to the direction
 
@@ -148,7 +148,7 @@ class MatchIndex:
         self._matches_by_query = LRUCache[Query, InterestMatches](
             MAX_CACHED_BYTES, lambda matches: matches.size
         )
-        self._lock = Lock()  # of the cache, which planning and the web pages share
+        self._lock = Lock()  # guards the cache, which planning and the web pages share
         self._query_words = lru_cache(MAX_CACHED_QUERY_WORDS)(self._new_query_words)
 
     @property
@@ -158,18 +158,19 @@ class MatchIndex:
 
     @cached_property
     def vectors(self) -> dict[int, Matrix]:
-        """Return each paper's unit vector in the LSA space, by id. Without a space, the vectors are empty."""
+        """Return each paper's unit vector in the LSA space, by id. If there is no space, it is empty."""
         return {text.paper.id: vector for text, vector in zip(self._texts, self._vectors, strict=True)}
 
     def match(self, queries: Sequence[Query]) -> list[dict[int, float]]:
-        """Return, for each interest, {paper id: relevance in 0…1} for the papers that match it."""
+        """Return, for each interest, the relevance in 0…1 of the papers that match it, by paper id."""
         matches = self.matches(queries)
         return [dict(zip(self._ids[m.rows].tolist(), m.relevance.tolist(), strict=True)) for m in matches]
 
     def matches(self, queries: Sequence[Query]) -> list[InterestMatches]:
         """Return, for each interest, the papers that match it. Results are cached, up to MAX_CACHED_BYTES.
 
-        So planning matches an interest only once until the papers or the model change, however often it runs.
+        Planning therefore matches an interest only once until the papers or the model change, however often
+        it runs.
         """
         with self._lock:
             matches = {query: self._matches_by_query.get(query) for query in queries}
@@ -237,7 +238,7 @@ class MatchIndex:
         return matches.reasons[paper_id]
 
     def _new_reason(self, query: Query, paper_id: int, matches: InterestMatches) -> CardReason:
-        """Return why a paper matches: its matching words as it spells them, their fields, and filters passed.
+        """Return why a paper matches: its matching words as it spells them, their fields, and the filters.
 
         If some words are missing, name them, and the words that make the paper close to the interest.
         The marks are the matching words on the paper's card.
@@ -267,9 +268,9 @@ class MatchIndex:
     def _words_in(self, text: PaperText, query: Query) -> _WordsInPaper:
         """Return which words of an interest a paper contains, and which it lacks, as typed.
 
-        A paper that lacks a term with a short form may contain some of its words. A word such as "use" is a
-        stop word in "using", but not in "tool use". Such a word must stand beside another
-        word of the interest.
+        A paper that lacks a term may still contain some of the words that the term consists of. Stop words
+        such as "use" can matter, as in "tool use", so the paper must contain them beside another word of the
+        interest.
         """
         words = self._query_words(query)
         typed = words.typed

@@ -40,13 +40,13 @@ class SpellChecker:
         self._candidates = [w for w, papers in words.papers.items() if papers >= MIN_CANDIDATE_PAPERS]
 
     def papers(self, word: str) -> int:
-        """Return the number of papers that contain a word, given without accents, or its inflections."""
+        """Return the number of papers with `word`, which must have no accents, or an inflection of it."""
         stems = stem_all(word)
         by_stem = self._frequencies.get(stems[0], 0) if len(stems) == 1 else 0
         return max(by_stem, self._vocabulary.papers.get(word, 0))
 
     def is_known(self, word: str, min_papers: int) -> bool:
-        """Return True if at least `min_papers` papers contain this spelling, which is given without accents.
+        """Return True if at least `min_papers` papers contain this spelling. `word` must have no accents.
 
         The vocabulary does not list short words and words with digits, so their stems are counted instead.
         """
@@ -56,7 +56,7 @@ class SpellChecker:
     def correct(self, words: Sequence[str], position: int, papers: int) -> str:
         """Return the spelling that the word at `position` most likely means, or "" if it seems correct.
 
-        `words` are without accents and stop words. `papers` is the number of papers that contain the word.
+        `words` must have no accents and no stop words. `papers` is the number of papers with the word.
         """
         word = words[position]
         if len(word) < MIN_LETTERS or not (word.isascii() and word.isalpha()):

@@ -24,9 +24,9 @@ from app.text.tokenizer import content_stems
 
 # Increase this when an array is added or its meaning changes, or when `text.tokenizer` stems differently.
 FORMAT = 2
-MIN_PAPERS_OF_WORD = 2  # rarer words are not in the vocabulary
-MIN_INFORMATION = 3.0  # nats, in a title that names a subject: one paper in 20 has its words
-MIN_KNOWN_SHARE = 0.5  # of the words in such a title
+MIN_PAPERS_OF_WORD = 2  # words in fewer papers are not in the vocabulary
+MIN_INFORMATION = 3.0  # nats, for a title to name a subject; a word in one paper in 20 has as much
+MIN_KNOWN_SHARE = 0.5  # of the words in a title, for it to name a subject
 _FUNCTION_STEMS = frozenset(stem for word in FUNCTION_WORDS for stem in content_stems(word))
 BUNDLED_MODEL = Path(__file__).with_name("bundled_model.npz")
 

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class ArchiveFingerprint(NamedTuple):
-    """The state of the archive, without merged papers. Until it changes, training again has no effect."""
+    """The state of the archive, without merged papers. Training again has no effect until it changes."""
 
     papers: int
     newest_id: int | None
@@ -87,11 +87,11 @@ class ModelStore:
         self._faults: dict[_ModelKey, str] = {}
 
     def current(self, session: Session) -> RelevanceModel:
-        """Return the newest valid model, or the bundled one. If nothing has changed, use one small query."""
+        """Return the newest valid model, or the bundled one. If it is loaded already, run one small query."""
         return self.loaded(session).model
 
     def loaded(self, session: Session) -> LoadedModel:
-        """Return the model of `current` with its digest."""
+        """Return the model that `current` returns, with its digest."""
         newest = next(iter(_model_keys(session, limit=1)), None)
         loaded = self._loaded
         if loaded is None:  # there is no old model to use, so wait if another thread is loading one

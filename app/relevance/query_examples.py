@@ -19,7 +19,7 @@ from app.relevance.vector_space import VectorSpace
 # Each example is weighted by (its value / the highest value)² / √rank.
 EXAMPLES_PER_INTEREST = 40
 RANK_WEIGHTS = (1 / np.sqrt(np.arange(1, EXAMPLES_PER_INTEREST + 1))).astype(np.float32)
-ENOUGH_EXAMPLES = 3.0  # with fewer, P is damped, because it would include their other subjects
+ENOUGH_EXAMPLES = 3.0  # with fewer, P is damped, because their other subjects affect it
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class QueryBatch:
     terms: Sequence[Sequence[str]]  # of each interest
     pairs: Sequence[Sequence[str]]  # in both orders
     common_pairs: Sequence[Sequence[str]]  # those that contain a very common term
-    common_counts: Matrix  # the number of very common terms among several terms
+    common_counts: Matrix  # the number of very common terms; 0 if the interest has only one term
     term_indicators: sparse.csr_matrix  # interests × terms of the index: 1 for each of `terms`
     total_idf: Matrix  # the sum of the idf of each interest's terms
     words: Matrix  # B: interests × papers
@@ -48,10 +48,11 @@ class SampleScores:
 
 @dataclass(frozen=True)
 class ExampleScores:
-    """The meaning of a batch of interests by their examples, and the scores of the archive's sample."""
+    """The meaning of a batch of interests, learned from examples, and the scores of the archive's sample."""
 
     directions: Matrix  # of each interest's best examples: unit rows
-    known_share: Matrix  # in 0…1: the weighted mean of the share of the interest's words in each example
+    # In 0…1: the weighted mean share of the interest's words in its examples, reduced if there are few.
+    known_share: Matrix
     sample: SampleScores
 
 
@@ -105,9 +106,9 @@ class QueryExamples:
 
 
 def common_terms_in_pairs(batch: QueryBatch, columns: Mapping[str, int], texts: sparse.csr_matrix) -> Matrix:
-    """Return interests × texts: True if each very common term stands beside another term of the interest.
+    """Return an (interests, texts) mask: each very common term stands beside another term of the interest.
 
-    "Real-World Images with Large Models" is not a text on world models. `texts` is terms × texts.
+    "Real-World Images with Large Models" is not a text on world models. `texts` is a (terms, texts) matrix.
     """
     if not batch.common_counts.any():
         return np.ones((len(batch.terms), texts.shape[1]), bool)

@@ -60,7 +60,7 @@ class Query:
     excluded_organizations: tuple[str, ...] = ()
     excluded_categories: tuple[str, ...] = ()
 
-    def __hash__(self) -> int:  # of the fields that differ most: queries are keys of caches
+    def __hash__(self) -> int:  # only the fields that differ most, because queries are cache keys
         return hash((self.text, self.words, self.excluded_phrases))
 
     @cached_property

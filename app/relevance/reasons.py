@@ -1,4 +1,4 @@
-"""PURE. Word the reasons on cards: why a paper matches an interest or a reader's likes, or is trending.
+"""PURE. Write the reasons on cards: why a paper matches an interest or a reader's likes, or is trending.
 
 `matching` and `user_profile` find the facts. `digests` combines the reasons for a paper.
 """
@@ -48,7 +48,7 @@ def interest_reason(
 
 
 def _in_field(texts: Sequence[str], field: str) -> str:
-    """Return where the highlights are. Quoted words look like a phrase, so say if they are apart."""
+    """Quote the highlights and name their field. Say so if they are apart, as they look like a phrase."""
     if field == "abstract" and len(texts) > 1 and all(map(WORD.fullmatch, texts)):
         return f"{_quote(texts, ' and ')} apart in the {field}"
     return f"{_quote(texts)} in the {field}"
@@ -96,13 +96,13 @@ def combine(reasons: Iterable[str]) -> str:
 
 
 def with_addition(reason: CardReason, addition: str) -> CardReason:
-    """Add a reason that no marked words can show."""
+    """Add a further reason, which marked words on the card cannot show."""
     marks = reason.marks and replace(reason.marks, rest=combine([reason.marks.rest, addition]))
     return CardReason(combine([reason.text, addition]), marks)
 
 
 def _quote(texts: Sequence[str], last: str = ", ") -> str:
-    """Quote texts, separated by commas, and by `last` before the last one."""
+    """Quote texts and join them with commas, but with `last` before the last one."""
     *others, final = (f"“{text}”" for text in texts)
     return f"{', '.join(others)}{last}{final}" if others else final
 

@@ -1,8 +1,9 @@
-"""PURE. Score papers for interests: matrices of words and meaning → agreement → relevance.
+"""PURE. Score papers for interests: combine words and meaning into agreement, and agreement into relevance.
 
 Agreement z = WORD_WEIGHT·B + P + ALL_WORDS_BONUS·(the paper contains all words of the interest) −
-MISSING_WEIGHT·(the share of the words that it lacks, by idf). `matching` explains B and P, and `cut_offs` how
-agreement becomes relevance. Digests and the archive search share this module, so both rank in the same way.
+MISSING_WEIGHT·(the share of the words that it lacks, by idf). `matching` explains B and P, and `cut_offs`
+explains how agreement becomes relevance. Digests and the archive search share this module, so both rank in
+the same way.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from app.text.tokenizer import without_stopwords
 WORD_WEIGHT, ALL_WORDS_BONUS, MISSING_WEIGHT = 0.35, 1.0, 1.0
 ALL_WORDS_SHARE = 0.9999  # this share of an interest's idf counts as all words, as 32-bit sums are inexact
 MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
-SHORT_TEXT = 3  # terms; P of a text so short counts about half, as few words say little about its meaning
-# Without an LSA space, P is estimated from the words. These numbers fit the average P of papers with words of
-# the interest.
+SHORT_TEXT = 3  # terms; P counts about half for so short a text, as few words say little about its meaning
+# If there is no LSA space, P is estimated from the words. These numbers fit the average P of papers that
+# contain words of the interest.
 FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
 # Papers with all words of the interest in the title, in any order, are relevant enough, however common the
-# words. This evidence is added to the rest, so that such papers still differ.
+# words. The evidence for this relevance is added to the rest, so that the scores of such papers still differ.
 TITLE_RELEVANCE = 0.34
 COMMON_IDF = 0.5  # of a stem in 60 % of all papers, such as "model"
-MAX_PAIRED = 4  # terms of an interest that all form pairs; in a longer one, only neighbours do
+MAX_PAIRED = 4  # terms that all form pairs with each other; in a longer run, only neighbours do
 # Minimum relevance: for papers from the organisation that the interest names, and for papers with a phrase
 # that the reader put in quotes.
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
@@ -52,9 +53,9 @@ class PaperMatrices:
     impacts: sparse.csr_matrix
     idf: sparse.csr_matrix  # of each stem that a paper contains
     in_title: sparse.csr_matrix  # 1 for each term in a title
-    certainty: Matrix  # how far P counts, by the length of the text
-    vectors: Matrix  # papers × dimensions: unit rows, or no columns without an LSA space
-    examples: QueryExamples | None  # None without an LSA space
+    certainty: Matrix  # the weight of P, by the length of the text
+    vectors: Matrix  # papers × dimensions: unit rows; no columns if there is no LSA space
+    examples: QueryExamples | None  # None if there is no LSA space
 
     @classmethod
     def build(
@@ -83,7 +84,7 @@ class QueryMeaning:
 
     directions: Matrix  # interests × dimensions of the LSA space: unit rows
     known_share: Matrix  # see `ExampleScores`
-    cut_offs: Matrix  # the agreement from which papers are sent
+    cut_offs: Matrix  # the minimum agreement at which a paper is sent
 
     @classmethod
     def learn(cls, batch: QueryBatch, examples: QueryExamples, space: VectorSpace) -> QueryMeaning:
@@ -123,7 +124,7 @@ class Scores:
 def score(
     batch: QueryBatch, papers: PaperMatrices, model: RelevanceModel, meaning: QueryMeaning | None = None
 ) -> Scores:
-    """Return the scores of papers. Without `meaning`, learn what the interests mean from the examples."""
+    """Return the scores of papers. If `meaning` is not given, learn it from the examples."""
     counts = np.array([max(1, len(terms)) for terms in batch.terms])
     in_title = (batch.term_indicators @ papers.in_title).toarray() >= counts[:, None]
     in_title &= common_terms_in_pairs(batch, papers.terms.columns, papers.in_title)
@@ -176,8 +177,8 @@ def query_batch(queries: Sequence[Query], papers: PaperMatrices, model: Relevanc
 def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[str], list[str]]:
     """Return the folded terms of an interest and the pairs that they form, without duplicates.
 
-    The order of the words must not matter, so each pair is returned in both orders. In a longer run, only
-    neighbours form pairs.
+    The order of the words must not matter, so each pair is returned in both orders. In a run of more
+    than MAX_PAIRED terms, only neighbours form pairs.
     """
     runs = [[*dict.fromkeys(abbreviations.fold_any_order(run))] for run in query.runs]
     terms = dict.fromkeys(term for run in runs for term in run)
@@ -191,9 +192,9 @@ def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[st
 
 
 def with_minimum(query: Query, relevance: Matrix, rows_named_by_query: Collection[int]) -> Matrix:
-    """Return relevance with the minimum for phrases and for the organisation that a query names.
+    """Return relevance, raised to the minimum for a phrase or for the organisation that a query names.
 
-    Return FILTER_RELEVANCE for a query without words.
+    If the query has no words, return FILTER_RELEVANCE.
     """
     if not query.terms:
         return np.full(len(relevance), FILTER_RELEVANCE)

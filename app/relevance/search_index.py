@@ -2,8 +2,8 @@
 
 A version belongs to one model and contains a copy of it. On each machine, one process writes, and any number
 of processes read. Texts are committed before records, and a paper without a record is not a candidate. So a
-writer that is killed leaves a usable index. The next writer repeats its last papers, or deletes their texts
-if the papers are gone.
+writer that is killed leaves a usable index. The next writer indexes its last papers again,
+or deletes their texts if the papers are gone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.relevance.model import RelevanceModel
 from app.relevance.search_index_records import PaperRecords
 from app.text.tokenizer import stem_all, without_stopwords
 
-WRITER_BYTES = 60_000_000  # new documents in memory before they are written
+WRITER_BYTES = 60_000_000  # memory for new documents before they are written
 PAPERS_PER_COMMIT = 20_000
 _NO_DAMAGE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY)
 _OUT_OF = (errno.ENOSPC, errno.EMFILE, errno.ENFILE)  # space or file descriptors
@@ -70,7 +70,7 @@ def _open_texts(version: Path) -> tantivy.Index:
 
 
 def read_state(version: Path) -> dict[str, str]:
-    """Return the notes about a version. Return {} if they cannot be read."""
+    """Return the state that `IndexWriter.set_state` stored, or {} if it cannot be read."""
     try:
         connection = sqlite3.connect(f"{(version / 'papers.db').absolute().as_uri()}?mode=ro", uri=True)
         with closing(connection):
@@ -179,11 +179,11 @@ class IndexWriter:
         return int(count)
 
     def state(self) -> dict[str, str]:
-        """Return the notes that `set_state` stored."""
+        """Return the state that `set_state` stored."""
         return dict(self._records.execute("SELECT name, value FROM state"))
 
     def set_state(self, **notes: str) -> None:
-        """Store notes about the index, with the next commit."""
+        """Store facts about the index. Readers see them after the next commit."""
         self._records.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", [*notes.items()])
 
     def commit(self) -> None:
@@ -208,12 +208,12 @@ class IndexReader:
             self._texts.config_reader("manual")
             self._records = _connect(version)
         self.schema = self._texts.schema
-        self._lock = Lock()  # of the connection
+        self._lock = Lock()  # guards the connection
         self._generation = -1
         self.refresh()
 
     def refresh(self) -> bool:
-        """Read the last commit. Return whether there was a new one."""
+        """Load the latest commit. Return True if it was not loaded yet."""
         with self._lock, _damage_reported():
             (generation,) = self._records.execute("PRAGMA data_version").fetchone()
             if generation == self._generation:
@@ -272,6 +272,6 @@ def _damage_reported() -> Iterator[None]:
             raise
         raise DamagedIndex(f"The search index cannot be read: {error}") from error
     except BaseException as error:
-        if type(error).__name__ == "PanicException":  # tantivy stopped in a damaged file
+        if type(error).__name__ == "PanicException":  # tantivy panics on a damaged file
             raise DamagedIndex(f"The search index cannot be read: {error}") from error
         raise

@@ -1,4 +1,4 @@
-"""The fields of the search index: papers → tantivy documents, and queries → tantivy queries.
+"""The fields of the search index. Convert papers to tantivy documents, and queries to tantivy queries.
 
 Texts are stored as our own stems, so that accents, endings and abbreviations match as in digests. The filters
 have the same meaning as in `filters`, which checks requirements and exclusions for digests.
@@ -69,7 +69,7 @@ def document(
 ) -> tantivy.Document:
     """Return a paper as a document of the index.
 
-    `written` are the stems of its title and abstract, `folded` their terms.
+    `written` contains the stems of its title and abstract, and `folded` the folded terms.
     """
     paper, new = searchable.view, tantivy.Document()
     day = paper.last_listed_on.toordinal() if paper.last_listed_on else 0
@@ -106,7 +106,7 @@ def _joined(texts: Iterable[Sequence[str]]) -> str:
 
 
 def _with_parents(categories: Iterable[str]) -> set[str]:
-    """Return categories with those that contain them: "cs.cl" and "cs"."""
+    """Return categories together with their parent categories: "cs.cl" and "cs"."""
     parts = [category.casefold().split(".") for category in categories]
     return {".".join(own[:end]) for own in parts for end in range(1, len(own) + 1)}
 
@@ -170,7 +170,7 @@ class QueryBuilder:
 
     @property
     def has_requirements(self) -> bool:
-        """Return whether papers must pass a filter, besides exclusions."""
+        """Return whether papers must meet a requirement. Exclusions do not count."""
         return any(occur is Occur.Must for occur, _ in self.clauses)
 
     def any_of(self, terms: Iterable[str]) -> TantivyQuery:

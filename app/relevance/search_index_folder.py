@@ -62,7 +62,7 @@ class IndexFolder:
         for other in {*self._versions()} - {version, self.version_in_use()}:
             with suppress(OSError), (other / _LOCK_OF_READERS).open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                removed = self.path / f"removed.{other.name}"  # so that no reader opens half a version
+                removed = self.path / f"removed.{other.name}"  # so that no reader opens it half removed
                 other.rename(removed)
                 shutil.rmtree(removed, ignore_errors=True)
 
@@ -71,7 +71,10 @@ class IndexFolder:
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
-        """Yield True if no other process or thread is writing. If a writer dies, its lock is released."""
+        """Lock the folder, unless another process or thread is writing. Yield True if it was locked.
+
+        If a writer dies, its lock is released.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("w") as file:
             try:

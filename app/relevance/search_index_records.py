@@ -1,7 +1,8 @@
-"""PURE. Papers as short records of bytes: all that ranking needs to know about a paper in the index.
+"""PURE. Papers as short binary records: all that ranking needs to know about a paper in the index.
 
 A record holds a hash of each folded term of the title and the abstract, in order, and the paper's vector,
-with a byte for each dimension. So a thousand candidates are ranked in milliseconds, without their texts.
+with a byte for each dimension. A thousand candidates are therefore ranked in milliseconds, without
+loading their texts.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class PaperRecords:
     def _counts(
         self, columns: Mapping[str, int], implied_by: Mapping[str, Sequence[str]]
     ) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
-        """Return papers × terms for titles and for abstracts: how often each term occurs or is implied."""
+        """Return two (papers, terms) matrices, for titles and abstracts, of occurrences and implied terms."""
         single, pairs = dict[int, list[int]](), dict[int, list[int]]()
         for term, column in columns.items():
             for source in (term, *implied_by.get(term, ())):

@@ -1,8 +1,8 @@
 """Bring the search index on this machine up to date with the archive.
 
-The index is compared with the archive in windows of ids: which papers are searchable, in which version, and
-which are indexed. The differences in a window are indexed or removed. Normally, only windows with recent
-changes are compared. Once a day, and until an index is complete, all windows are compared, newest first. An
+The index is compared with the archive in windows of paper ids. In each window, new and changed papers are
+indexed, and papers that are no longer searchable are removed. Normally, only windows with recent changes are
+compared. Once a day, and until an index is complete, all windows are compared, newest first. An
 interrupted update is simply repeated.
 """
 
@@ -30,8 +30,8 @@ FIRST_PAPERS = 2_000  # of a new index, after which searches can use it
 CHECK_INTERVAL = timedelta(minutes=1)  # between checks for changes to the archive
 OVERLAP = timedelta(hours=1)  # longer than a transaction that stores papers
 COMPARE_ALL_EVERY = timedelta(days=1)
-# An index with an older model is built again when it is older than this per paper, so that building takes a
-# small share of the time: 10,000 papers after six hours, a million after 23 days.
+# An index with an older model is built again at this age per paper: 10,000 papers after six hours, a million
+# after 23 days. Building the index therefore takes only a small share of the time.
 AGE_PER_PAPER = timedelta(seconds=2)
 _LAST_ID = 2**62
 
@@ -43,10 +43,10 @@ class IndexUpdater:
 
     def __init__(self, db: Database, models: ModelStore, path: Path, stopping: Callable[[], bool]) -> None:
         self._db, self._models, self.folder, self._stopping = db, models, IndexFolder(path), stopping
-        self._older_model: tuple[str, RelevanceModel] | None = None  # that of the version with this name
+        self._older_model: tuple[str, RelevanceModel] | None = None  # a version's name and its model
 
     def is_needed(self, session: Session, now: datetime) -> bool:
-        """Return whether the archive or the model has changed since the last update, or there is no index."""
+        """Return whether the index must be built, or compared with the archive again."""
         version = self.folder.version_in_use()
         if version is None or is_damaged(version):
             return True

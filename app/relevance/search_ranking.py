@@ -28,7 +28,7 @@ from app.relevance.search_index_fields import (
 from app.text.tokenizer import stem_all
 from app.types import PaperView
 
-ANY_WORD, ALL_WORDS, IN_TITLE, FROM_ORGANIZATION, NEAR = 700, 900, 300, 300, 600  # candidates
+ANY_WORD, ALL_WORDS, IN_TITLE, FROM_ORGANIZATION, NEAR = 700, 900, 300, 300, 600  # maximum candidates
 EXAMPLES = 100  # papers from which the meaning of a query with filters is learned
 MAX_NAME_TEXTS = 200  # papers read to see whether a name is an ordinary word
 MAX_CACHED_NAMES = 10_000
@@ -38,7 +38,7 @@ PaperLoader = Callable[[Sequence[int]], Sequence[PaperView]]
 
 @dataclass(frozen=True, slots=True)
 class RankedPapers:
-    """The papers that a search lists, best first, and how many match it in the whole archive."""
+    """The papers that a search lists, best first, and the number of matching papers in the whole archive."""
 
     ids: Sequence[int]
     relevance: Sequence[float]
@@ -97,7 +97,8 @@ class CandidateRanker:
     ) -> scoring.QueryMeaning | None:
         """Return the meaning of a query, from its best examples in the whole archive, ignoring its filters.
 
-        `papers` are the candidates, as matrices with the query's terms. Return None without an LSA space.
+        `papers` are the candidates, as matrices with the query's terms. Return None if the model has no LSA
+        space.
         """
         if filtered and papers.examples:
             names = papers.terms.names
@@ -110,11 +111,11 @@ class CandidateRanker:
     def _find_words(
         self, query: Query, builder: QueryBuilder, terms: Sequence[str], names: Sequence[str]
     ) -> _Candidates:
-        """Return the candidates by words and by the organisations that a query names."""
+        """Return the candidates that match a query's words or come from an organisation that it names."""
         find, named = self._index.find, Hits((), 0)
         if names:
             named = find(builder.from_organizations(names), FROM_ORGANIZATION, count=True, newest=True)
-        if builder.has_requirements:  # often few papers pass; phrases take too long to check repeatedly
+        if builder.has_requirements:  # few papers may pass, and phrases are slow to check repeatedly
             passing = find(builder.any_of(terms), ANY_WORD + ALL_WORDS, count=True)
             are_all = passing.total <= len(passing.ids)
             if are_all or query.phrases:
@@ -176,7 +177,7 @@ class _IndexedNames:
         return self._index.papers_with("organization_keys", key_of_inner_word(key)) > 0
 
     def is_written_in_lower_case(self, key: str) -> bool:
-        """Return True if enough of the newest MAX_NAME_TEXTS papers with a name write it in lower case."""
+        """Return True if enough of the newest papers that mention a name write it in lower case."""
         if key not in self._in_lower_case:
             if len(self._in_lower_case) >= MAX_CACHED_NAMES:
                 self._in_lower_case.clear()

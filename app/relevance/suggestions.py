@@ -1,4 +1,4 @@
-"""PURE. Correct interests by the words of the archive, and suggest other topics.
+"""PURE. Correct interests with the archive's vocabulary, and suggest other topics.
 
 A misspelt word is read as the word that it most likely means, and a term in another language as its English
 equivalent. Quoted phrases, filters and exclusions are taken as typed.
@@ -19,12 +19,12 @@ from app.relevance.model import RelevanceModel
 from app.text.characters import fold_accents
 from app.text.tokenizer import WORD, content_stems, stem_all, without_stopwords
 
-MIN_KNOWN = 2  # a word in this many papers is an English one
+MIN_KNOWN = 2  # papers; a word that at least this many contain counts as English
 MIN_TOPIC_PAPERS = 2
 MAX_TOPIC_WORDS = 3
 MAX_TOPICS = 4  # in a hint
 MAX_VARIED_TOPICS = 8
-SHARE_OF_LONGER = 0.7  # a topic is left out if this share of its papers continue it in the same way
+SHARE_OF_LONGER = 0.7  # a topic is left out if this share of its papers contain the same longer run
 SHARED_LETTERS = 5  # at the beginning of words that are probably related, such as "protein" and "proteomics"
 MAX_WORDS_TO_SHORTEN = 6
 
@@ -36,7 +36,7 @@ _CONTENT_BREAK = re.compile(r"[^\w\s-]")
 class InterestHint:
     """A hint about an interest that may be misspelt or that matches nothing.
 
-    Suggested texts are interests that can replace it.
+    Each suggested text is itself an interest that can replace the original.
     """
 
     interest: str
@@ -45,7 +45,7 @@ class InterestHint:
     is_foreign: bool = False  # the interest is in letters that papers do not use
     shorter: str = ""  # a part of the interest that matches papers, if the whole does not
     topics: tuple[str, ...] = ()  # topics of recent papers, if nothing matches
-    topics_are_near: bool = False  # the topics share a word with the interest; if not, they are the commonest
+    topics_are_near: bool = False  # whether they share a word with the interest; otherwise, the commonest
 
     def __bool__(self) -> bool:
         """Return True if the hint has any content."""
@@ -53,7 +53,7 @@ class InterestHint:
 
 
 class InterestReader:
-    """A reader that corrects interests by the words of the model's archive."""
+    """A reader that corrects interests with the vocabulary of the model's archive."""
 
     def __init__(self, model: RelevanceModel) -> None:
         self._model = model
@@ -63,7 +63,7 @@ class InterestReader:
         return SpellChecker(self._model.all_words, self._model.statistics.frequencies)
 
     def has_unknown_words(self, text: str) -> bool:
-        """Return True if papers seldom contain a word of the text. Otherwise there is nothing to correct."""
+        """Return True if the text has a word that few papers contain, which may need correction."""
         return not all(map(self._is_english, WORD.findall(text)))
 
     def read(self, text: str, missing_words: Collection[str] = ()) -> str:
@@ -124,7 +124,7 @@ class InterestReader:
 
 
 def shorter_interests(text: str) -> list[str]:
-    """Return shorter versions of a text of plain words: without one of its words, then single words."""
+    """Return shorter versions of a text of plain words: first with one word less, then single words."""
     text = query_language.normalise(text)
     if query_language.plain_runs(text) != [(0, len(text))]:
         return []

@@ -1,4 +1,4 @@
-"""PURE. Describe votes over time in a note on a card: their number, recent gain and rank in the day."""
+"""PURE. Describe votes over time in a note on a card: their number, recent gain and daily rank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIN_DAY_SIZE = 10  # papers; on a day with fewer, "top 10%" means nothing
 def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tuple[str, str]:
     """Return a paper's votes in words, with its recent gain if that is large and its rank if it is high.
 
-    Also return the gain and the rank alone.
+    Also return the gain and the rank without the number of votes.
     """
     if not paper.upvotes:
         return "", ""

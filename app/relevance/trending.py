@@ -14,7 +14,7 @@ from datetime import date, datetime
 from app.relevance import trend_notes
 from app.types import PaperView, Trend
 
-# The score of papers whose sources have no votes: the mean of any day. In tests that hid real votes, this
+# The score of papers whose sources have no votes: the mean score of a day. In tests that hid real votes, this
 # gave such papers a fair share of places and produced the best top ten (benchmarks/trend.py).
 UNVOTED = 0.5
 

@@ -1,8 +1,8 @@
 """PURE. Recognise the names of organisations that subscribers type as plain words, without `org:`.
 
-An interest names organisations if all of its plain words do: as a whole name in any order ("Meta AI") or
-spelling ("Deep Mind"), as its first words ("Microsoft" for "Microsoft Research"), or as several of these
-("Google DeepMind"). A name is ignored if at least as many papers write it in lower case as come from the
+An interest names organisations if its plain words form one or more names ("Google DeepMind"). A name may be
+whole, in any order ("Meta AI") or spelling ("Deep Mind"), or reduced to its first words ("Microsoft" for
+"Microsoft Research"). A name is ignored if at least as many papers write it in lower case as come from the
 organisation ("together"). First words that are not a whole name must also be rare in the archive ("Alibaba",
 but not "Personalized"), and a single first word must not occur elsewhere in other names ("University").
 """
@@ -50,7 +50,7 @@ class NameTable(Protocol):
         """Return True if a name contains the key as one of its words other than the first."""
 
     def is_written_in_lower_case(self, key: str) -> bool:
-        """Return True if as many papers write the key's words in lower case as `papers_from` counts."""
+        """Return True if at least as many papers write the key in lower case as `papers_from` counts."""
 
 
 def name_parts(name: str) -> NameParts:
@@ -66,7 +66,7 @@ def name_parts(name: str) -> NameParts:
 
 
 def names_in(query: Query, table: NameTable, abbreviations: Abbreviations, idf: Idf) -> tuple[str, ...]:
-    """Return the keys of the organisations that an interest names, or () if not all its words are names."""
+    """Return the keys of the organisations that an interest names, or () if it contains other words."""
     words = without_stopwords(query.words)
     if query.phrases or len(words) > MAX_WORDS:
         return ()
@@ -76,7 +76,7 @@ def names_in(query: Query, table: NameTable, abbreviations: Abbreviations, idf: 
 def _names_in(
     words: Sequence[str], table: NameTable, abbreviations: Abbreviations, idf: Idf
 ) -> tuple[str, ...]:
-    """Return the keys of the organisations that the words name, either one or several."""
+    """Return the keys of the organisations that the words name, or () if any word is left over."""
     for end in range(len(words), 0, -1):
         key = _known_key(words[:end], table)
         if key and _is_name(key, words[:end], table, abbreviations, idf):
@@ -145,7 +145,7 @@ def texts_writing(spellings: Iterable[str], texts: Iterable[str]) -> Iterator[st
     """Yield the texts that write one of the names in lower case, as an ordinary word."""
     parts = (map(re.escape, WORD.findall(spelling)) for spelling in sorted(spellings))
     alternatives = "|".join(map(r"[\s-]+".join, parts))
-    # Not within an address, such as "github.com/nvidia".
+    # Ignore names within an address, such as "github.com/nvidia".
     written = re.compile(rf"(?<![\w/.@:-])(?:{alternatives})(?![\w/@-]|\.\w)")
     return (text for text in texts if written.search(text))
 

@@ -1,4 +1,4 @@
-"""PURE. A subscriber's likes and dislikes → relevance of new papers, with a reason that quotes both papers.
+"""PURE. Score new papers by a subscriber's likes and dislikes, with a reason that names the rated paper.
 
 The closeness of a paper to a direction is its z-score: the number of standard deviations by which it is
 closer than the archive's average paper (Rocchio 1971, standardised). There is one direction in the space of
@@ -39,10 +39,10 @@ from app.types import Feedback, PaperView
 TERM_WEIGHT, LSA_WEIGHT = 1.6, 0.8  # agreement per standard deviation in each space, with many likes
 SHARPNESS = 0.03  # of the soft maximum over likes: 0 gives the mean, infinity the nearest like
 AUTHOR_WEIGHT = 8.0  # × ln(1 + the share of liked papers by an author, summed over the paper's authors)
-SAME_SUBJECT = 0.15  # LSA cosine from which two likes count as the same subject; lower values count in part
+SAME_SUBJECT = 0.15  # LSA cosine at which two likes are fully on the same subject; lower values count in part
 NAMESAKES = 0.2  # expected namesakes among the candidates that halve the evidence from an author's name
 PAPERS_PER_AUTHOR = 3  # candidates; a name on more of them counts less, as several people probably have it
-CERTAIN_NAME = 0.75  # weight from which a reason says that the author of two papers is the same person
+CERTAIN_NAME = 0.75  # minimum weight at which a reason says that two papers have the same author
 LIKES_AGAINST_DISLIKE = 0.75  # share of the closeness to the nearest like that a dislike must exceed
 # As in `cut_offs`: evidence is softplus(agreement − EVIDENCE_OFFSET) minus its value at an agreement of 0.
 EVIDENCE_OFFSET, EVIDENCE_SCALE = 4.0, 8.0
@@ -114,7 +114,7 @@ class Candidates:
         return np.asarray(self._closeness(products[None], centre[None])[0])
 
     def _closeness(self, term_products: Matrix, vectors: Matrix) -> Matrix:
-        """Return directions × candidates: the weighted sum of the z-scores by terms and in the LSA space.
+        """Return a (directions, candidates) matrix: the weighted sums of z-scores by terms and in LSA space.
 
         `term_products` are the products of each direction with the candidates and the sample. `vectors` are
         unit rows.
@@ -125,7 +125,7 @@ class Candidates:
         return np.asarray(TERM_WEIGHT * by_terms + LSA_WEIGHT * self.space.z_scores(vectors, self.vectors))
 
     def _vectorize(self, papers: Sequence[PaperView | Feedback]) -> tuple[sparse.csr_matrix, Matrix]:
-        """Return papers × terms and papers × LSA dimensions, both as unit rows."""
+        """Return two matrices of unit rows, one row per paper: its terms, and its vector in the LSA space."""
         documents = [self._model.document(paper.title, paper.abstract) for paper in papers]
         impacts = self._columns.impacts(self._columns.field_counts(documents), self._model.statistics.lengths)
         terms = _unit_rows_without_pair_weight(impacts, self.space.terms.is_pair)
@@ -178,7 +178,7 @@ class Candidates:
         """Return the weight of a name as evidence, in 0…1: about 1 if only one person is likely to have it.
 
         The expected number of namesakes among n authors, if first and last names are independent, is n times
-        the share of the first name times that of the last name, both counted without the author.
+        the share of the first name times that of the last name. The shares do not count the author.
         """
         words = name.split(" ")
         first = f"{words[0]}. " if len(words[0]) == 1 else f"{words[0]} "
@@ -241,7 +241,7 @@ class UserProfile:
 
     @cached_property
     def _closeness_to_likes(self) -> Matrix:
-        """Return likes × candidates, without the likes that have no known terms."""
+        """Return a (likes, candidates) matrix of closeness. Likes that have no known terms are left out."""
         return np.array([paper.closeness for paper in self._known_likes])
 
     @cached_property
@@ -320,10 +320,10 @@ class UserProfile:
     def _liked_authors_of(self, row: int) -> tuple[list[str], str, bool]:
         """Return a candidate's authors who wrote a liked paper, its title, and whether the match is certain.
 
-        Without such authors, return ([], "", False). If an author wrote several liked papers, the last one
-        liked counts. Two names may refer to the same person if they are equal, or if one is only the initial
-        and last name of the other. The match is certain if only one person is likely to have the name.
-        Uncertain matches are returned only if there are no certain ones.
+        If there are no such authors, return ([], "", False). If an author wrote several liked papers, the one
+        liked last counts. Two names may refer to the same person if they are equal, or if one is only the
+        initial and last name of the other. The match is certain if only one person is likely to have the
+        name. Uncertain matches are returned only if there are no certain ones.
         """
         works = []
         for author in self.candidates.texts[row].paper.authors:
@@ -338,7 +338,7 @@ class UserProfile:
                 other, title = matches[-1]
                 weight = min(self.candidates.name_weight(name), self.candidates.name_weight(other))
                 works.append((weight >= CERTAIN_NAME, author, title))
-        works.sort(key=lambda work: not work[0])  # certain ones first, in the order of the paper
+        works.sort(key=lambda work: not work[0])  # certain matches first, in the order of the paper
         is_certain, _, liked_title = works[0] if works else (False, "", "")
         authors = [author for *facts, author, title in works if (*facts, title) == (is_certain, liked_title)]
         return authors, liked_title, is_certain
@@ -355,7 +355,7 @@ def build_profile(feedback: Sequence[Feedback], candidates: Candidates) -> UserP
 def liked_authors(feedback: Iterable[Feedback]) -> list[tuple[str, int]]:
     """Return the authors of liked papers, each spelled as in the first of them, with their paper counts.
 
-    The highest counts come first. On ties, authors of earlier papers come first.
+    The highest counts come first. On ties, authors of papers liked earlier come first.
     """
     spellings: dict[str, str] = {}
     papers = Counter[str]()
@@ -379,7 +379,7 @@ def _evidence(agreement: Matrix) -> Matrix:
 
 
 def _unit_rows_without_pair_weight(impacts: sparse.csr_matrix, is_pair: Matrix) -> sparse.csr_matrix:
-    """Return unit rows in which pairs count as much as words: likes, unlike interests, are not typed."""
+    """Return unit rows in which pairs count as much as words. PAIR_WEIGHT is only for typed interests."""
     rows = sparse.csr_matrix(impacts, copy=True)
     rows.data /= np.where(is_pair[rows.indices], PAIR_WEIGHT, 1.0)
     return sparse_unit_rows(rows)

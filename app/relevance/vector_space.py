@@ -20,18 +20,18 @@ DIMENSIONS = 200
 WHITEN = 0.4
 MIN_PAPERS = 50  # a smaller archive has no LSA space
 MIN_FREQUENCY = 3  # papers; rarer stems are not in the LSA space
-# Mean z-scores from which a term is close to a direction, and from which a stem may be part of a close pair.
+# Minimum mean z-scores of a term that is close to a direction, and of each stem in a pair that is close.
 # For "speech synthesis", "voice" has 4.5 and "word" has 1.2.
 CLOSE_Z, PART_Z = 1.5, 0.5
 ENOUGH_EXAMPLES, MAX_TERM_EXAMPLES = 10, 500  # of a term, to compute its mean z-score
 MAX_CACHED_TERMS = 5_000  # whose mean vectors are kept, 800 bytes each
 MAX_EXAMPLES = 10_000  # the newest papers, which serve as examples of what an interest means
-SAMPLE_SIZE = 2_000  # the newest examples, in which interests are counted
-PROMINENT = 1.5  # weighted frequency (`Terms.impacts`): about one occurrence in a title, two in an abstract
+SAMPLE_SIZE = 2_000  # the newest examples, from which cut-offs are estimated
+PROMINENT = 1.5  # weighted frequency (`Terms.impacts`): about one occurrence in a title or two in an abstract
 
 
 def title_fingerprint(title: str) -> int:
-    """Return a 63-bit hash by which a paper is recognised as one of the examples."""
+    """Return a 63-bit hash of a title, to recognise candidates that are among the examples."""
     return int.from_bytes(blake2b(title.encode(), digest_size=8).digest(), "big") >> 1
 
 
@@ -155,9 +155,10 @@ class VectorSpace:
 
     @cached_property
     def impacts_with_idf(self) -> sparse.csr_matrix:
-        """Return terms × examples, with impacts as real parts and idf (0 for pairs) as imaginary parts.
+        """Return a (terms, examples) matrix: impacts as real parts, idf (0 for pairs) as imaginary parts.
 
-        So one product computes both the score of an example and the total idf of the terms that it contains.
+        One product therefore computes both the score of an example and the total idf of the terms that it
+        contains.
         """
         idf = np.where(self.terms.is_pair, 0, self.terms.idf).astype(np.float32)
         data = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)
@@ -184,7 +185,7 @@ class VectorSpace:
 
     @cached_property
     def prominent_idf(self) -> sparse.csr_matrix:
-        """Return a matrix, terms × sample: the idf of each stem that a sample paper uses prominently."""
+        """Return a (terms, sample) matrix with the idf of each stem that a sample paper uses prominently."""
         impacts = self._sample_impacts.copy()
         idf = np.repeat(self.terms.idf, np.diff(impacts.indptr))
         is_pair = np.repeat(self.terms.is_pair, np.diff(impacts.indptr))
@@ -195,12 +196,12 @@ class VectorSpace:
 
     @cached_property
     def sample_terms(self) -> sparse.csr_matrix:
-        """Return a matrix, terms × sample: 1 for each stem and pair that a sample paper contains."""
+        """Return a (terms, sample) matrix with a 1 for each stem and pair that a sample paper contains."""
         impacts = self._sample_impacts
         return sparse.csr_matrix((np.ones_like(impacts.data), impacts.indices, impacts.indptr), impacts.shape)
 
     def vectors(self, documents: Sequence[Document]) -> Matrix:
-        """Return documents × dimensions as unit rows. A document without known stems is a row of zeros."""
+        """Return the unit vectors of documents. A document without known stems gets a vector of zeros."""
         return self.project(self.stems.tfidf(documents))
 
     def project(self, tfidf: sparse.csr_matrix) -> Matrix:
@@ -208,11 +209,11 @@ class VectorSpace:
         return _unit_rows(tfidf @ self.projection)
 
     def z_scores(self, directions: Matrix, vectors: Matrix) -> Matrix:
-        """Return directions × vectors: similarity, in standard deviations above the archive's mean.
+        """Return a (directions, vectors) matrix of z-scores: standard deviations above the archive's mean.
 
         `directions` must be unit rows. Over the whole archive, the mean and the standard deviation of q·x are
-        q·μ and √(qᵀΣq), so no sample is needed. With few directions, vectors in column order are three times
-        as fast.
+        q·μ and √(qᵀΣq), so no sample is needed. For a few directions, this is three times as fast if
+        `vectors` is in column-major order.
         """
         deviation = np.sqrt(((directions @ self.covariance) * directions).sum(1))
         difference: Matrix = directions @ vectors.T - (directions @ self.mean)[:, None]

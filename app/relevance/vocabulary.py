@@ -47,7 +47,7 @@ class Vocabulary:
 
     @classmethod
     def from_lines(cls, lines: Iterable[str]) -> Vocabulary:
-        """Return the vocabulary in lines of `to_lines`. Raise ValueError if a line is malformed."""
+        """Return the vocabulary that `to_lines` wrote. Raise ValueError if a line is malformed."""
         rows = [(spelling, int(papers)) for spelling, papers in (line.split("\t") for line in lines)]
         folded = [fold_accents(spelling) for spelling, _ in rows]
         spellings = dict(zip(folded, (spelling for spelling, _ in rows), strict=True))
@@ -58,7 +58,7 @@ class Vocabulary:
         return [f"{spelling}\t{self.papers[word]}" for word, spelling in sorted(self.spellings.items())]
 
     def with_bundled(self) -> Vocabulary:
-        """Return this vocabulary, with its spellings, and with the counts of the bundled one added."""
+        """Add the bundled vocabulary to this one. If the spellings of a word differ, keep the one here."""
         bundled = bundled_vocabulary()
         papers = Counter(self.papers)
         papers.update(bundled.papers)
