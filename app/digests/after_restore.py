@@ -54,7 +54,7 @@ def settle(
     """Record the mails that may have been sent since the backup as uncertain, and do not send them again.
 
     `previous` is the database that the restored one replaces, if it can still be read. Mails that it has
-    recorded since the backup are copied, so that these are not uncertain and no paper is sent twice.
+    recorded since the backup are copied, so that they are not uncertain and no paper is sent twice.
     Unsubscriptions and key revocations since the backup are repeated.
     """
     report = RestoreReport()
@@ -65,7 +65,7 @@ def settle(
         if previous:
             report.recovered = ledger.copy_since(session, previous, backup_at)
             _repeat_departures(session, previous, now)
-        ledger.skip_ids(session)  # before any row is added
+        ledger.skip_ids(session)  # must run before any row is added
         report.waiting = ledger.hold_waiting(session, now)
         report.due_since = _hold_due(session, now)
         everything = col(SendingPause.edition) == ledger.ALL_EDITIONS
@@ -74,7 +74,7 @@ def settle(
 
 
 def _repeat_departures(session: Session, previous: Database, now: datetime) -> None:
-    """Repeat what must not be lost: unsubscriptions, erasures, bounces, suppressions and revoked keys."""
+    """Repeat unsubscriptions, erasures, bounces, suppressions and key revocations from `previous`."""
     with previous.read() as source:
         ended = source.exec(select(Subscriber).where(col(Subscriber.state).in_(_ENDED))).all()
         suppressions = source.exec(select(Suppression)).all()

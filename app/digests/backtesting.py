@@ -39,7 +39,7 @@ def run(
     while (due := schedule.next_due(*cadence, after=due)) <= now:
         moments.append(due)
     moments = moments[-days:]
-    # The same days are loaded before and after the digest hour, so that the cached match index can be used.
+    # The same days are loaded before and after the digest hour, so that the cached match index is reused.
     back = max(days, (now.date() - moments[0].date()).days)
     with context.db.read() as session:
         builder = DigestBuilder(context, session, now, back=back)
@@ -58,7 +58,7 @@ def run(
 def daily_counts(
     builder: DigestBuilder, interest: Interest, days: Sequence[date], muted: Collection[int] = ()
 ) -> tuple[int, ...]:
-    """Return how many matching papers, not counting muted ones, were first listed on each of these days.
+    """Return the number of matching papers first listed on each of these days, except muted ones.
 
     The maximum number of papers in a digest does not apply.
     """

@@ -41,7 +41,7 @@ from app.types import (
 
 log = structlog.get_logger(__name__)
 
-WEEKLY_DAYS = 8  # days that a weekly digest looks back: one more than a week, for papers listed late
+WEEKLY_DAYS = 8  # days that a weekly digest covers: one more than a week, for papers listed late
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a shard
 
 
@@ -73,7 +73,7 @@ class DigestRequest:
     feedback: Sequence[Feedback] = ()
     already_promised: frozenset[int] = frozenset()
     skipped_editions: Sequence[SkippedEdition] = ()  # since the subscriber's last digest
-    following_due: datetime | None = None  # when the digest after this one is due; None: by cadence
+    following_due: datetime | None = None  # when the next digest is due; None: computed from the cadence
 
 
 class ProfileScores(NamedTuple):
@@ -92,7 +92,7 @@ class DigestContext:
     models: ModelStore
     indexes: IndexCache
     snapshots: ledger.SnapshotStore
-    stopping: Event  # set at shutdown: no more shards are planned
+    stopping: Event  # set at shutdown, after which no more shards are planned
     on_shard_planned: Sequence[Callable[[], None]] = ()  # called after each planned shard
 
 
@@ -115,7 +115,7 @@ class DigestBuilder:
             # Deliveries before `retained_since` may have been deleted, so older papers may have been sent.
             if (paper.first_listed_on or today) > self.retained_since
         }
-        # The newest listing day, if it is too old for any candidates. None: the archive is empty.
+        # If there are no candidates: the newest listing day, or None if the archive is empty.
         self._newest_day = since if self._all else listings.neighbouring_days(session, date.max)[0]
         self._since = since
         self._earliest_unmerge = canonical_rows.earliest_undone_merge(session, self._all)
@@ -157,7 +157,7 @@ class DigestBuilder:
     def ranked(self, requests: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
         """Return each subscriber's ranked papers, or a Skip if a request fails, in the order of `requests`.
 
-        Results of earlier calls may become unusable.
+        Do not use the results of earlier calls any more: their matches may have been released.
         """
         self.interests.forget_most()
         with suppress(Exception):  # raised again, and logged, for the request that causes it
@@ -242,7 +242,7 @@ class DigestBuilder:
         return replace(digest, updates=updates) if updates and isinstance(digest, Digest) else digest
 
     def close(self) -> None:
-        """Release the memory of the matches at once, instead of when the run ends."""
+        """Release the memory of the matches now. Otherwise, it would be held until the run ends."""
         self._pool = None
         self.interests.release()
 
@@ -288,7 +288,7 @@ class DigestBuilder:
         return [*self._all.values()]
 
     def profile_of(self, feedback: tuple[Feedback, ...]) -> ProfileScores | None:
-        """Score the candidates by feedback. Return None without feedback or if the archive is too small."""
+        """Score the candidates by feedback. Return None if there is no feedback or too small an archive."""
         if not feedback or feedback in self._profiles or not self._profile_candidates:
             return self._profiles.get(feedback)
         if profile := user_profile.build_profile(feedback, self._profile_candidates):
@@ -320,10 +320,10 @@ class DigestBuilder:
         return self._pool
 
     def _calendar_note(self, edition_day: date) -> str:
-        """Return why the sources list nothing, if known.
+        """Return why the sources list no papers, or "" if the reason is not known.
 
         `edition_day` is the edition's day in the subscriber's time zone. Sources list papers by UTC day, so
-        both days must be without papers.
+        a reason is given only if neither that day nor the current UTC day has papers.
         """
         if self._newest_day is None:
             return "The archive is still empty: no source has delivered a paper yet."

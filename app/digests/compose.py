@@ -1,8 +1,7 @@
-"""PURE. Compose a digest from ranked papers: sections by interest and a note.
+"""PURE. Compose a digest from ranked papers, or return the reason for which it is skipped or held back.
 
-If the digest is skipped or held, return the reason instead.
-
-Sections, and the papers in them, are sorted by score. Trending papers that match no interest come last.
+A digest consists of a section for each interest, and a note. Sections, and the papers in them, are sorted by
+score. Trending papers that match no interest come last.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def _trending_reason(selected: SelectedPaper, pool: CandidatePool) -> CardReason
 
 
 def _item_for(ranked: Ranked, selected: SelectedPaper) -> DigestItem:
-    """Return a paper's card under an interest. Subscribers share the card unless it names their likes."""
+    """Return a paper's card under an interest. Cards are cached and shared if they name no likes."""
     paper, text = selected.paper, selected.interest.text
     if paper.id in ranked.profile:
         return _item(paper, ranked.pool, ranked.reason(text, paper.id))

@@ -33,7 +33,7 @@ from app.subscribers import schedule
 from app.text import sanitize
 from app.types import Digest, DigestItem, MailKind, Match, PaperView, Section, Skip
 
-MAX_HIGHER_RANKED = 10  # higher-scored papers that are listed
+MAX_HIGHER_RANKED = 10  # papers with higher scores that an explanation lists
 
 
 def explain(
@@ -42,8 +42,8 @@ def explain(
     """Explain why a subscriber (address or number) was sent a paper (id, arXiv id, DOI or URL), or why not.
 
     The verdict uses the listings, votes and deliveries, and the subscriber's state and feedback, as of `at`
-    (default: now). Preferences and interests are the current ones. Raise NotFound if there is
-    no such subscriber or paper.
+    (default: now). Preferences and interests are the current ones. Raise NotFound if there is no such
+    subscriber or paper.
     """
     now = at or now
     with context.db.read() as session:
@@ -125,7 +125,7 @@ def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
 def _past_deliveries(
     context: DigestContext, session: Session, subscriber_id: int, paper: int
 ) -> tuple[PastDelivery, ...]:
-    """Return the deliveries whose digest contains the paper, under any of its ids; newest first."""
+    """Return the deliveries whose digest contains the paper, under any of its ids, newest first."""
     deliveries = select(Delivery).where(
         Delivery.subscriber_id == subscriber_id, Delivery.kind == MailKind.DIGEST
     )
@@ -242,7 +242,7 @@ def _papers_ahead(
 
     If the digest had no room for the paper, also return why any papers with lower scores were selected.
     """
-    # The order without MMR: each interest's best paper, then the others; both groups by score.
+    # The order without MMR: first each interest's best paper, then the others, each group by score.
     order = sorted(ranked.papers, key=lambda number: number not in selected.best_per_interest)
     position = {number: index for index, number in enumerate(order)}
     papers = [choice.paper for choice in selected.selected]

@@ -15,7 +15,7 @@ from app.types import Interest, Match
 
 @dataclass(frozen=True, slots=True)
 class SubscriberNow:
-    """The facts about a subscriber that decide whether and when anything may be sent."""
+    """The facts about a subscriber that determine whether and when a digest may be sent."""
 
     id: int
     email: str
@@ -50,7 +50,7 @@ class PastDelivery:
     state_reason: str
     hold_reason: str  # why its edition is held back; empty if it is not
     possibly_delivered: bool
-    next_attempt_at: datetime | None  # None if it will not be sent, or is being sent
+    next_attempt_at: datetime | None  # None if it is being sent or will not be sent
     created_at: datetime
     sent_at: datetime | None
     interest: str  # the interest that the paper was listed under

@@ -1,4 +1,4 @@
-"""Hide a paper: it is never sent, and is not on public pages. Polls do not add it again."""
+"""Hide papers from digests and public pages. Later polls do not add a hidden paper again."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def show(session: Session, paper: Paper, now: datetime) -> None:
         raise Conflict("the paper is not hidden")
     paper.hidden_at, paper.updated_at = None, now
     session.add(paper)
-    # A row that is split off later must not be hidden again.
+    # Show merged rows too, so that a row that is split off later is not hidden.
     rows = col(Paper.id).in_(merging.with_absorbed(session, merging.id_of(paper)))
     session.execute(update(Paper).where(rows).values(hidden_at=None))

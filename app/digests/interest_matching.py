@@ -34,11 +34,12 @@ class InterestMatcher:
         self._papers, self._model, self._indexes = papers, model, indexes
         self.evidence = ranking.EvidenceMatrix(papers)
         self._read_as = LRUCache[str, str](MAX_READ_AS)  # an interest → what it most likely means, or ""
-        self._matched_as_read: dict[str, set[int]] = {}  # papers that match what an interest was read as
+        # The papers that match an interest better as read than as typed, by the text of the interest.
+        self._matched_as_read: dict[str, set[int]] = {}
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
 
     def forget_most(self) -> None:
-        """Forget the matches of all but MAX_MATCHED interests, which may make earlier results unusable."""
+        """Forget all matches if there are more than MAX_MATCHED. Earlier results may become unusable."""
         if len(self.evidence.row_of) > MAX_MATCHED:
             self.evidence.forget()
             self._matched_as_read.clear()
@@ -62,7 +63,7 @@ class InterestMatcher:
         return [self._papers[number] for number in self.evidence.ids[is_enough].tolist()]
 
     def absent_fields_note(self, text: str) -> str:
-        """Return a note that no paper has the category or organisation that the interest requires, or ""."""
+        """Return a note if an interest requires a category or an organisation and no paper has any, or ""."""
         fields = self._index.filters.absent_fields(query_language.parse(text))
         return notes.absent_fields_note(fields, self._source_names)
 
@@ -105,7 +106,7 @@ class InterestMatcher:
     def _as_typed_and_read(
         self, hits: matching.InterestMatches, as_read: matching.InterestMatches
     ) -> tuple[ranking.Vector, ranking.Vector, ranking.Vector]:
-        """Return the papers that match an interest as typed or as read, and their higher relevance.
+        """Return the papers that match an interest as typed or as read, and the higher relevance.
 
         The third array contains the papers that match it better as read. Papers are rows of the index.
         """
@@ -118,7 +119,7 @@ class InterestMatcher:
     def read_as(self, text: str) -> str:
         """Return the interest that a misspelt or foreign one most likely means, or "" if there is none.
 
-        Papers are matched with both. Raise InvalidInterest if the interest cannot be parsed.
+        Papers are matched with both interests. Raise InvalidInterest if the interest cannot be parsed.
         """
         if (cached := self._read_as.get(text)) is not None:
             return cached
@@ -150,7 +151,7 @@ class InterestMatcher:
         )
 
     def _best_shorter_interest(self, text: str) -> str:
-        """Return the part of an interest that matches papers and has the most words; on ties, rarer ones."""
+        """Return the longest part of an interest that matches papers. On ties, prefer rarer words."""
         parts = suggestions.shorter_interests(text)
         self.match(map(Interest, parts))
         matching_parts = [part for part in parts if self.papers_above_floor(part)]
@@ -174,7 +175,7 @@ class InterestMatcher:
         return frozenset[int]().union(*(self.papers_muted_by(text).tolist() for text in texts))
 
     def papers_muted_by(self, text: str) -> ranking.Vector:
-        """Return the papers that match a muted text. Different spellings of a query are searched once."""
+        """Return the papers that match a muted text. Texts that form the same query are searched once."""
         try:
             query = replace(query_language.parse_muted(text), text="")
         except InvalidInterest:  # it was valid when stored, so the subscriber still gets a digest
@@ -184,7 +185,7 @@ class InterestMatcher:
         return self._muted[query]
 
     def details(self, text: str, paper: PaperView) -> matching.MatchDetails:
-        """Return how a paper fits an interest; the paper need not be a candidate."""
+        """Return the details of a match with an interest. The paper need not be a candidate."""
         index = self._index if paper.id in self._papers else matching.MatchIndex([paper], self._model)
         texts = filter(None, (text, self.read_as(text)))
         return max(

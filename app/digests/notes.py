@@ -1,4 +1,4 @@
-"""PURE. The headings and notes of a digest: why none was sent, what was left out. See also `reasons`."""
+"""PURE. Write the headings and notes of a digest: why none was sent, what was left out."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
 
 
 def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
-    """Return why there is no digest: the papers considered, words that no paper contains, the calendar.
+    """Return why there is no digest, with the papers considered, the missing words and the calendar.
 
-    `considered` is the number of recently listed, unsent papers. Many of them are the same every day.
+    `considered` is the number of recently listed papers that the subscriber has not been sent.
     """
     count, calendar_note = ranked.muted_count, ranked.pool.calendar_note(date.fromisoformat(edition))
     muted = (
@@ -56,7 +56,7 @@ def absent_fields_note(fields: Sequence[str], sources: Iterable[str]) -> str:
 
 
 def skipped_editions_note(request: RankingRequest) -> str:
-    """Return why digests have been skipped since the last one was sent; empty if none was skipped."""
+    """Return a note on the digests skipped since the last one was sent, or "" if none was skipped."""
     if not request.skipped_editions:
         return ""
     edition, reason = request.skipped_editions[-1]
@@ -68,7 +68,7 @@ def skipped_editions_note(request: RankingRequest) -> str:
 
 
 def invalid_interests_note(request: RankingRequest) -> str:
-    """Return a note on interests left out because they can no longer be parsed; empty if there are none."""
+    """Return a note on interests that can no longer be parsed and were left out, or "" if there are none."""
     if not request.invalid_interests:
         return ""
     texts = ", ".join(request.invalid_interests)

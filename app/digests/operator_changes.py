@@ -30,7 +30,7 @@ class Editor:
     now: datetime
 
     def edit(self, paper_id: int, changes: Mapping[str, Any]) -> Paper:
-        """Set fields of a paper. None reverts an edit. Raise InvalidInput if a value is invalid."""
+        """Set fields of a paper, or revert edits with None. Raise InvalidInput if a value is invalid."""
         paper = self.lock(paper_id)
         old_values = editing.edit(self.session, paper, changes, self.now)
         if old_values:
@@ -54,7 +54,10 @@ class Editor:
         return paper
 
     def pin(self, paper_id: int, days: int = pinning.PIN_DAYS) -> Paper:
-        """Put a paper first in digests for `days` days. Raise InvalidInput or Conflict."""
+        """Put a paper first in digests for `days` days. Raise InvalidInput if `days` is out of range.
+
+        Raise Conflict if the paper cannot be pinned.
+        """
         paper = self.lock(paper_id)
         before = paper.pinned_until
         pinning.pin(self.session, paper, days, self.now)

@@ -1,7 +1,7 @@
 """Find news about papers that subscribers received or liked: withdrawals and added code.
 
-News is part of a digest's content, so it is stored in the same transaction, and a subscriber's digests show
-which news they have already received.
+News is part of a digest's content. It is therefore stored in the same transaction, and earlier digests show
+which news a subscriber has already received.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RecentUpdates:
 
     @cached_property
     def with_code(self) -> Mapping[int, UpdatedPaper]:
-        """The papers with new code by id, without withdrawn ones."""
+        """The papers for which code was found, by id. Withdrawn papers are left out."""
         return {paper.id: paper for paper in self.papers if paper.code_found_at and not paper.withdrawn_at}
 
     @cached_property

@@ -36,10 +36,10 @@ from app.subscribers import schedule
 from app.types import Cadence, Digest, Skip
 
 SHARD = 500  # subscribers planned in one transaction
-MANY = 4 * SHARD  # due subscribers from which it is worth loading the papers in a second process
+MANY = 4 * SHARD  # due subscribers that make it worthwhile to load the papers in a second process
 TRY_AGAIN = timedelta(hours=1)  # after planning failed for a subscriber
 
-# In one statement on PostgreSQL, where each statement takes longer than changing a row.
+# Change all rows in one statement on PostgreSQL, where a statement takes longer than changing a row.
 _SET_NEXT_DUE = text("""
     UPDATE subscriber SET next_due_at = due.at
     FROM unnest(CAST(:ids AS bigint[]), CAST(:times AS timestamptz[])) AS due(id, at)
@@ -59,9 +59,8 @@ log = structlog.get_logger(__name__)
 def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
     """Plan every digest that is due soon. Return the number of subscribers by outcome.
 
-    With `ids`, plan only these subscribers' digests, and none ahead of its due time.
-
-    The outcomes are planned, skipped, already planned, and not planned.
+    If `ids` is given, plan only the digests of these subscribers, and none ahead of its due time. The
+    outcomes are planned, skipped, already planned, and not planned.
 
     Planning stops between two shards at shutdown. Raise ClockError if the time cannot be trusted. In both
     cases, subscribers who have not been planned yet stay due.
@@ -119,8 +118,8 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
         Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= by
     )
     due = due if ids is None else due.where(col(Subscriber.id).in_(ids))
-    # Readers with a common interest follow one another, so that the interest is matched and its cards are
-    # laid out once. A reader's newest interest is usually the rarest one, which few other readers have.
+    # Readers who share their newest interest follow one another, so that it is matched and its cards are laid
+    # out once. It is usually their rarest interest. The commoner ones stay in the caches anyway.
     return due.order_by(col(Subscriber.next_due_at), col(Subscriber.newest_interest), col(Subscriber.id))
 
 
@@ -240,8 +239,8 @@ def _plan_shard(
     """Plan the SHARD subscribers who have been due the longest. Return an empty count if there are none.
 
     PostgreSQL locks their rows, and skips those that another process is planning. On SQLite, a lock would
-    block every sender, so digests are composed without a lock. If the database has changed meanwhile, only
-    the digests of unchanged subscribers are entered. The other subscribers stay due.
+    block every sender, so digests are composed without a lock. If the database has changed in the meantime,
+    only the digests of unchanged subscribers are entered. The other subscribers stay due.
     """
     if context.db.locks_rows:
         with context.db.write() as session:
@@ -276,7 +275,7 @@ def _hold_entries(
 ) -> list[Entry]:
     """Hold new editions if they need approval, and the first digests of imported subscribers.
 
-    Must be called in the transaction that writes the entries.
+    Call this in the transaction that writes the entries.
     """
     if context.settings.approve_editions:
         ledger.hold_new(session, {entry.edition for entry in entries}, now)
@@ -293,7 +292,7 @@ def _compose(
 ) -> tuple[list[DigestRequest], list[Entry]]:
     """Compose the next shard's digests, each for the subscriber's latest edition that is due.
 
-    Subscribers whose row is invalid are logged and get no entry.
+    Log subscribers whose row is invalid, and compose nothing for them.
     """
     shard = all_due.with_only_columns(*_COLUMNS).limit(SHARD).with_for_update(skip_locked=True)
     rows = _load(session, shard)

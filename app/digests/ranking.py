@@ -1,4 +1,4 @@
-"""PURE. Subscribers × papers → the papers that are relevant enough to each subscriber, best score first.
+"""PURE. Rank the papers that are relevant enough to each subscriber, best score first.
 
 Evidence is −ln(1 − relevance). A paper's relevance to a subscriber is 1 − Π (1 − r)^w over their interests
 and their profile, which equals 1 − exp(−Σ w·evidence). One product of the matrices subscribers × interests
@@ -79,7 +79,7 @@ class EvidenceMatrix:
         self._excluded[text] = excluded
 
     def forget(self) -> None:
-        """Forget all interests, so that their rows are used again."""
+        """Forget all interests, so that their rows can be reused."""
         self.row_of, self._excluded = {}, {}
 
     def evidence_row(self, hits: Mapping[int, float]) -> Vector:
@@ -125,9 +125,9 @@ class CandidatePool:
     reason: Callable[[str, int], CardReason]  # why a paper fits an interest
     vectors: Mapping[int, Vector]  # unit rows by paper; their products are cosine similarities
     today: date
-    # Why the sources list nothing on the day of an edition, if known.
+    # The reason why the sources list no papers on the day of an edition, or "" if it is not known.
     calendar_note: Callable[[date], str] = lambda edition_day: ""
-    missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # an interest's words in no paper
+    missing_words: Callable[[str], Sequence[str]] = lambda text: ()  # words of an interest that no paper has
     absent_fields_note: Callable[[str], str] = lambda text: ""  # what an interest requires and no paper has
     card_fields: dict[int, dict[str, Any]] = field(default_factory=dict)  # by paper, cached by `compose`
     items: dict[tuple[str, int], DigestItem] = field(default_factory=dict)  # by interest and paper
@@ -205,12 +205,12 @@ class CandidatePool:
 
     @cached_property
     def _similarities(self) -> tuple[Matrix, Vector]:
-        """The similarities of papers, by column, and which rows have been computed."""
+        """The similarities of papers, by column, and a mask of the rows computed so far."""
         size = len(self.matches.ids)
         return np.zeros((size, size), np.float32), np.zeros(size, bool)  # uses no memory until written to
 
     def similarity(self, columns: Vector, others: Matrix) -> Matrix:
-        """Return the similarity of each column to the other columns in its row."""
+        """Return the similarity of each of `columns` to the columns in its row of `others`."""
         similarities, is_computed = self._similarities
         if len(new := np.unique(columns[~is_computed[columns]])):
             similarities[new] = self._vector_rows[new] @ self._vector_rows.T
@@ -276,7 +276,7 @@ class Ranked:
         return self.evidence_of((*self.request.interests, Interest("")), self.columns)
 
     def evidence_of(self, interests: Sequence[Interest], columns: Vector) -> Matrix:
-        """Return interests × columns: the weighted evidence. An interest without a text is the profile."""
+        """Return an (interests, columns) matrix of weighted evidence. An empty text means the profile."""
         matches = self.pool.matches
         evidence = np.zeros((len(interests), len(columns)))
         for row, interest in enumerate(interests):

@@ -89,7 +89,7 @@ def reconcile(session: Session, now: datetime, first: str, last: str | None = No
     for edition in [day.isoformat() for day in days] or [first]:
         _count_rows(session, edition, now, counts, states)
         _count_subscribers_without_row(session, edition, now, counts)
-        # Nobody is due for an edition whose name extends this one.
+        # Count editions whose name extends this one as surplus, because nobody is due for them.
         day = _day(edition)
         following = (day + DAY).isoformat() if day else edition + "z"
         similar = (_ROWS.c.edition > edition, _ROWS.c.edition < following, _ROWS.c.kind == MailKind.DIGEST)
@@ -163,7 +163,7 @@ def _count_subscribers_without_row(
 
 @lru_cache(maxsize=50_000)
 def _due_on(cadence: Cadence, weekday: int, hour: int, zone: str, edition: str) -> datetime | None:
-    """Return when an edition is due by this cadence. Cached: time zones are slow, and cadences are shared."""
+    """Return when an edition is due by this cadence. Cached, because time zone arithmetic is slow."""
     day = _day(edition)
     return schedule.due_on(cadence, weekday, hour, zone, day) if day else None
 

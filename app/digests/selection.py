@@ -87,7 +87,7 @@ def _has_quota(ranked: Ranked) -> bool:
 
 
 def _best_columns(ranked: Ranked) -> dict[str, int]:
-    """Return, by the text of each interest, the column of the paper that would be first for it alone."""
+    """Return the column of each interest's best relevant paper, by the text of the interest."""
     best = {}
     for interest in ranked.request.interests:
         order = ranked.pool.order_of(interest.text, interest.weight)
@@ -100,7 +100,7 @@ def _best_columns(ranked: Ranked) -> dict[str, int]:
 
 
 def _select_columns(all_ranked: Sequence[Ranked]) -> list[tuple[list[int], list[int]]]:
-    """Return each subscriber's places in `ranked.columns`: all selected ones, and those considered first."""
+    """Return two lists of places in `ranked.columns` per subscriber: selected, and considered first."""
     considered = [_places_to_consider(ranked) for ranked in all_ranked]
     shape = len(all_ranked), max(len(places) for places, *_ in considered)
     columns, scores = np.zeros(shape, np.intp), np.zeros(shape)
@@ -123,7 +123,7 @@ def _select_columns(all_ranked: Sequence[Ranked]) -> list[tuple[list[int], list[
 
 
 def _places_to_consider(ranked: Ranked) -> tuple[list[int], int, int]:
-    """Return places in `ranked.columns`: of pinned papers, then each interest's best paper, then others.
+    """Return the places in `ranked.columns` of pinned papers, each interest's best paper, and others.
 
     Also return the positions at which the pinned papers and the best papers end.
     """
