@@ -1,10 +1,10 @@
 """Turn mail requests into signed messages.
 
-render               templates → subject, text and HTML
+render               render the subject, text and HTML of a message from templates
 card_facts           PURE: the line of facts on a card: votes, organisation, authors, …
-text_limits          PURE: a paper's texts → short and safe enough for its card and for Gmail
-marked_words         PURE: an item → marked words, and the words that the marks cannot show
-subject_and_preview  PURE: titles → the subject of a digest and its preview text
+text_limits          PURE: clean and shorten a paper's texts, so that Gmail does not clip the digest
+marked_words         PURE: mark the words of a title and a summary that match
+subject_and_preview  PURE: write the subject and the preview text of a digest
 fragments            the parts of digests that many messages share, rendered and encoded once
 bulk_headers         the headers of bulk mail, and Reply-To
 message              RFC 5322 headers and quoted-printable bodies

@@ -7,7 +7,7 @@ import re
 
 from app.settings import Settings
 
-# The headers whose value these relays report in their webhooks, by the end of the relay's host name.
+# The headers whose values relays report in their webhooks, by the end of the relay's host name.
 _ECHOED = {
     ".postmarkapp.com": (b"X-PM-Metadata-paperboy: ", b"\r\n"),
     ".sendgrid.net": (b'X-SMTPAPI: {"unique_args": {"paperboy": "', b'"}}\r\n'),
@@ -22,7 +22,7 @@ def echoed(smtp_host: str) -> tuple[bytes, bytes] | None:
 
 
 def reply_to(settings: Settings) -> dict[str, str]:
-    """Return the Reply-To header, if there is a separate contact address."""
+    """Return the Reply-To header, or {} if there is no separate contact address."""
     has_contact = settings.contact_address not in ("", settings.from_address)
     return {"Reply-To": settings.contact_address} if has_contact else {}
 
@@ -31,7 +31,7 @@ def bulk_headers(settings: Settings, edition: str, unsubscribe: str) -> dict[str
     """Return the headers of a digest (RFC 2369, 2919, 8058) whose unsubscribe link is `unsubscribe`."""
     domain, contact = settings.mail_domain, settings.contact_address or settings.from_address
     token = unsubscribe.rpartition("/")[2]
-    # Without a mailbox that Paperboy reads, a person reads the mail.
+    # If Paperboy reads no bounce mailbox, a person reads the unsubscribe mails, at the contact address.
     mailto = f"unsubscribe+{token}@{domain}?subject=unsubscribe"
     if not (settings.bounce_mailbox or settings.bounce_folder):
         mailto = f"{contact}?subject=unsubscribe%20{token}"

@@ -10,12 +10,15 @@ from app.types import DigestItem
 
 
 def below_title(item: DigestItem, is_lead: bool) -> str:
-    """Return the line below a title: votes if it leads, people, the date if nobody voted, trend, comments."""
+    """Return the line below a title: people, trend and comments.
+
+    Add votes and the submitter if the card is the lead, and the date if nobody voted.
+    """
     votes = count_of(item.votes, "vote") if is_lead and item.votes else ""
     day = date.fromisoformat(item.published_on) if item.published_on else None
     published = f"{day.day} {day:%b %Y}" if day and not item.votes else ""
     people = (with_ltr_mark(item.organization), with_ltr_mark(item.short_authors))
-    # After the publication date, which would otherwise look like the date of the submission.
+    # Name the submitter after the date, which would otherwise look like the date of the submission.
     submitter = f"submitted by {with_ltr_mark(item.submitted_by)}" if is_lead and item.submitted_by else ""
     # The first comment is usually by the person who submitted the paper.
     comments = count_of(item.comments, "comment") if item.comments > 1 else ""

@@ -48,7 +48,7 @@ _TOKENS = [*(purpose.value for purpose in _SUBSCRIBER_TOKENS), Purpose.VIEW.valu
 _PREVIEW_TITLES = [f"preview_title{number}" for number in range(PREVIEW_TITLES)]
 _BEFORE_TEXT, _BEFORE_HTML = message.part("plain"), b"\r\n" + message.part("html")
 _AFTER_HTML = b"\r\n" + message.END
-_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # unchanged by encoding, on one line
+_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # one line, unchanged by encoding
 
 
 class BodyParts(NamedTuple):
@@ -73,7 +73,7 @@ class Draft(NamedTuple):
     head: bytes
     body: list[bytes]
     left_out: int  # items that could not be read or rendered
-    signature: bytes = b""  # made in advance, and still valid
+    signature: bytes = b""  # made in advance and still valid, or empty
 
     @property
     def is_signed(self) -> bool:
@@ -164,7 +164,7 @@ class Composer:
     def signature(self, draft: Draft) -> tuple[str, str]:
         """Return the DKIM-Signature header lines of a draft, and the fingerprint of the signed content.
 
-        A request that has both is not signed again as long as the fingerprint still matches.
+        A request that carries both values is not signed again while the fingerprint still matches.
         """
         return self._sign(draft).decode(), self._fingerprint(draft.request, draft.message_id)
 
@@ -196,7 +196,7 @@ class Composer:
         )  # fmt: skip
 
     def _parts(self, request: MailRequest, digest: Digest, step: int) -> BodyParts:
-        """Return both parts, with the text limits in LIMIT_STEPS[step]."""
+        """Return both parts of a digest, using the text limits in LIMIT_STEPS[step]."""
         layout = self._fragments.layout(digest.sections, step)
         cards = [card for _, section_cards in layout for card in section_cards]
         if not cards:

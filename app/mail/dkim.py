@@ -28,7 +28,8 @@ from app.errors import Conflict, InvalidSettings
 MIN_BITS = 1024  # verifiers need not accept shorter keys (RFC 8301)
 GOOD_BITS = 2048
 NEW_BITS = 2048  # longer keys do not fit into every DNS response
-# Listed once more than they occur, so that nobody can add another to a signed message (RFC 6376, 8.15).
+# `h=` lists these once more than they occur, so that nobody can add another to a signed message (RFC 6376,
+# 8.15).
 OVERSIGNED_HEADERS = ("From", "To", "Subject", "Date", "Reply-To", "Content-Type", "List-Unsubscribe")
 _FOLD = "\r\n "
 _LINE_CHARS = 72

@@ -1,7 +1,8 @@
 """The parts of digests that many messages share, rendered and encoded once: cards, headings, the shell.
 
 A fragment consists of whole lines of quoted-printable, with placeholders for each reader's values. A message
-is composed by concatenating fragments and values. When decoded, it equals the output of `Renderer.render`.
+is composed by concatenating fragments and values. When decoded, the message equals the output of
+`Renderer.render`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Subject(NamedTuple):
 
 
 class EncodedPaper(NamedTuple):
-    """A card without the parts that depend on its reason: marked title and summary, rest of the reason."""
+    """A card without the parts that depend on the reason: the marked title and summary, and the reason."""
 
     item: DigestItem
     preview_title: bytes
@@ -95,7 +96,7 @@ class Fragments:
             {}
             for _ in range(2 * len(LIMIT_STEPS))  # for each step: other cards, then leads
         ]
-        # Not decorators: those would keep every instance alive, and share one cache among all of them.
+        # Decorators would keep every instance alive, and share one cache among all instances.
         sizes = {"_card": MAX_CACHED_CARDS, "_paper": MAX_CACHED_PAPERS, "shell": MAX_CACHED_SHELLS}
         sizes |= dict.fromkeys(
             ("_reason", "_heading", "subject", "intro", "note", "updates"), MAX_CACHED_LINES
@@ -204,7 +205,7 @@ class Fragments:
         return _encode_line(render.note_fragment(note))
 
     def updates(self, updates: tuple[PaperUpdate, ...]) -> Line:
-        """Encode the news about earlier papers, below the sections."""
+        """Encode the news about earlier papers, which is shown below the sections."""
         return _encode_line(self._renderer.updates(updates))
 
     def shell(

@@ -1,4 +1,4 @@
-"""PURE. Mark the words of a title and a summary that are the reason for a paper.
+"""PURE. Mark the words of a title and a summary that are the reason for sending the paper.
 
 `Marks` contains these words and the rest of the reason. If a shortened text lacks some of the words, the card
 shows the full reason instead, so that nothing is lost.

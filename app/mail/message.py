@@ -26,7 +26,8 @@ BOUNDARY = "=_paperboy"
 MAX_LINE = 998
 QUOTED_CHARS = 75  # per line; the limit of 76 (RFC 2045) includes the "=" of a soft line break
 _NOT_SAFE = re.compile(rb"[^\n !-<>-~]+")
-_FITS = re.compile(rb"(?!From |\.)(?:[^\n]{0,%d}[^ \n])?" % (QUOTED_CHARS - 1))  # a line, once it is encoded
+# An encoded line that is short enough, and whose first and last characters need no encoding.
+_FITS = re.compile(rb"(?!From |\.)(?:[^\n]{0,%d}[^ \n])?" % (QUOTED_CHARS - 1))
 MAX_CACHED_RUNS = 5_000  # of bytes that are encoded: mostly single letters with accents, and quotation marks
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS = re.compile(r"[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+@[^\x00-\x20\x7f<>()\[\],;:\\\"@\s]+")
@@ -174,7 +175,7 @@ def _rfc2047(name: str, text: str) -> str:
 
 
 def address(text: str) -> str:
-    """Return an address with an ASCII domain for headers and envelope. Raise DeliveryError if invalid."""
+    """Return an address with its domain in ASCII. Raise DeliveryError if the address is invalid."""
     local, _, domain = text.rpartition("@")
     if not domain.isascii():
         try:

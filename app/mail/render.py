@@ -220,7 +220,7 @@ class Renderer:
         return Fragment(Markup(html), f"{text}\n")  # noqa: S704
 
     def updates(self, updates: Sequence[PaperUpdate]) -> Fragment:
-        """Return the news about earlier papers, below the sections. Both parts have equally many links."""
+        """Return the news about earlier papers. Both parts have the same number of links."""
         if not updates:
             return Fragment(Markup(), "")
         items = [
@@ -273,7 +273,7 @@ class Renderer:
         return self._templates.get_template(name).render(values)
 
     def _links(self, request: MailRequest) -> dict[str, str]:
-        # Links to confirm identify their delivery, and thus the sign-up or the change to which they belong.
+        # Confirmation links identify their delivery, and thereby the sign-up or the change that they confirm.
         of_delivery = (Purpose.VIEW, Purpose.CONFIRM, Purpose.DECLINE, Purpose.ADDRESS)
         ids = dict.fromkeys(of_delivery, request.delivery_id)
         return {
