@@ -58,7 +58,7 @@ def run(
 def daily_counts(
     builder: DigestBuilder, interest: Interest, days: Sequence[date], muted: Collection[int] = ()
 ) -> tuple[int, ...]:
-    """Return the number of matching papers first listed on each of these days, except muted ones.
+    """Return, for each of these days, the number of matching, unmuted papers first listed on it.
 
     The maximum number of papers in a digest does not apply.
     """

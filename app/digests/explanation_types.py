@@ -65,7 +65,7 @@ class InterestMatch:
 
     interest: Interest
     details: MatchDetails
-    weighted: float  # its relevance, adjusted by the interest's weight: 1 − (1 − relevance)^weight
+    weighted: float  # the relevance, adjusted by the interest's weight: 1 − (1 − relevance)^weight
 
 
 @dataclass(frozen=True, slots=True)

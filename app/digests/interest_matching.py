@@ -106,7 +106,7 @@ class InterestMatcher:
     def _as_typed_and_read(
         self, hits: matching.InterestMatches, as_read: matching.InterestMatches
     ) -> tuple[ranking.Vector, ranking.Vector, ranking.Vector]:
-        """Return the papers that match an interest as typed or as read, and the higher relevance.
+        """Return the papers that match an interest as typed or as read, each with its higher relevance.
 
         The third array contains the papers that match it better as read. Papers are rows of the index.
         """

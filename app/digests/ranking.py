@@ -258,7 +258,7 @@ class Ranked:
         return _effective_profile(self.request, self.pool.matches) if self.request.profile else {}
 
     def reason(self, interest: str, number: int) -> CardReason:
-        """Return why a paper fits an interest, and why it fits the profile if that alone would be enough."""
+        """Return why a paper fits an interest, and the profile too if the profile alone would suffice."""
         reason = self.pool.reason(interest, number) if interest else CardReason("")
         if number in self.profile and (not interest or self.profile[number] >= FLOOR):
             return reasons.with_addition(reason, self.request.profile_reason(number))

@@ -29,7 +29,7 @@ _SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _ROWS = cast("Table", inspect(Delivery).local_table)
 
 
-# The explanations, for operators, of states whose names are not clear enough.
+# Explanations for operators of the states whose names do not explain themselves.
 MEANINGS = {
     "claimed": "a sender is about to send it",
     "committing": "the relay has the whole mail, and its reply is awaited",
@@ -140,7 +140,7 @@ def _count_rows(
             counts["due"] += row.number
             continue
         counts["surplus"] += row.number
-        if row.active and due and row.since <= due <= now:  # another row was due, and it is missing
+        if row.active and due and row.since <= due <= now:  # the row that was due is missing
             counts["due"] += row.number
             counts["missing"] += row.number
 

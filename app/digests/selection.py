@@ -303,7 +303,7 @@ class _Selector:
 
 
 def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:
-    """Yield the new papers that the subscriber did not exclude, mute or dislike, most trending first."""
+    """Yield the new papers that the subscriber did not exclude, mute or dislike, strongest trend first."""
     pool = ranked.pool
     excluded = pool.matches.excluded(ranked.request.interests)
     for number, score in pool.trending:

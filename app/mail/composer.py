@@ -52,7 +52,7 @@ _PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # one line, u
 
 
 class BodyParts(NamedTuple):
-    """Both parts of a digest, and the values that its headers need."""
+    """The text and HTML parts of a digest, and the values that its headers need."""
 
     shell: Shell
     subject: Subject
@@ -196,7 +196,7 @@ class Composer:
         )  # fmt: skip
 
     def _parts(self, request: MailRequest, digest: Digest, step: int) -> BodyParts:
-        """Return both parts of a digest, using the text limits in LIMIT_STEPS[step]."""
+        """Return the text and HTML parts of a digest, using the text limits in LIMIT_STEPS[step]."""
         layout = self._fragments.layout(digest.sections, step)
         cards = [card for _, section_cards in layout for card in section_cards]
         if not cards:

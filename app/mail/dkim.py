@@ -1,7 +1,7 @@
 """DKIM signatures (RFC 6376; Ed25519: RFC 8463) and their keys.
 
 Headers and body use "relaxed" canonicalisation. A body from `message` is already in that form, so it is only
-hashed here. Signatures do not have a body length (`l=`), so nothing can be appended to a signed message.
+hashed here. Signatures contain no body length (`l=`), so nothing can be appended to a signed message.
 """
 
 from __future__ import annotations

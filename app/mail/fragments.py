@@ -38,7 +38,7 @@ TemplatePieces = tuple[Any, ...]  # encoded text (bytes), alternating with place
 
 
 class Line(NamedTuple):
-    """A short text, encoded for both parts."""
+    """A short text, encoded for the HTML and the text part."""
 
     html: bytes
     text: bytes
@@ -94,7 +94,7 @@ class Fragments:
         self._signer = signer
         self._cards_by_item: list[dict[int, tuple[DigestItem, EncodedCard | None]]] = [
             {}
-            for _ in range(2 * len(LIMIT_STEPS))  # for each step: other cards, then leads
+            for _ in range(2 * len(LIMIT_STEPS))  # two for each step: first other cards, then leads
         ]
         # Decorators would keep every instance alive, and share one cache among all instances.
         sizes = {"_card": MAX_CACHED_CARDS, "_paper": MAX_CACHED_PAPERS, "shell": MAX_CACHED_SHELLS}
@@ -246,7 +246,7 @@ def _placeholder(name: str) -> str:
 
 
 def _placeholders(name: str) -> Fragment:
-    """Return a placeholder for both parts."""
+    """Return a placeholder for the HTML and the text part."""
     return Fragment(escape(_placeholder(name)), _placeholder(name))
 
 

@@ -35,7 +35,7 @@ class MarkedLines(NamedTuple):
 
 
 def mark(item: DigestItem, shown: DigestItem) -> MarkedTexts:
-    """Mark the matching words of an item where `shown`, the item as it fits on a card, contains them."""
+    """Mark the matching words of an item in `shown`, the same item shortened for its card."""
     marks = _visible(item, shown)
     title = _marked(shown.title, marks.title, _BEGIN, _END)
     summary = _marked(shown.summary, marks.summary, _BEGIN, _END)
@@ -54,7 +54,7 @@ def mark_lines(item: DigestItem, shown: DigestItem) -> MarkedLines:
 
 
 def _visible(item: DigestItem, shown: DigestItem) -> Marks:
-    """Return the marks on `shown`, and the rest in words: the whole reason if `shown` lacks a marked word."""
+    """Return the marks for `shown`. Their `rest` is the whole reason if `shown` lacks a marked word."""
     if item.marks is None:
         return Marks(rest=item.reason)
     title = _unchanged(item.marks.title, item.title, shown.title)

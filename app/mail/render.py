@@ -3,7 +3,7 @@
 Each mail kind has a folder in `templates/email/`. MJML is compiled to a Jinja template once per
 process. The same request always produces the same message.
 
-A digest consists of fragments: a shell, which contains a heading for each section and a card for each paper.
+A digest consists of fragments: a shell that contains a heading for each section and a card for each paper.
 This module joins them as text; `composer` joins the same fragments as encoded bytes, which is faster.
 """
 

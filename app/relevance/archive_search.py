@@ -31,11 +31,11 @@ from app.storage.database import Database
 from app.storage.models import Source
 from app.types import PaperView
 
-MAX_RESULTS = 1_000  # papers that a search lists
+MAX_RESULTS = 1_000  # maximum number of papers that a search lists
 MIN_RELEVANCE = 0.1  # of listed papers: far below the relevance needed for a digest
 MIN_SIMILARITY = 0.4  # cosine, for related papers
 MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the web threads
-FIRST_INDEX_SECONDS = 20.0  # the longest that they wait; the newest papers are indexed first
+FIRST_INDEX_SECONDS = 20.0  # the longest that a visitor waits; the newest papers are indexed first
 REFRESH_SECONDS = 10.0  # the longest wait of a web thread for an update
 MAX_CACHED_SEARCHES = 100  # each up to 16 kB; reused for the other pages of a search
 
@@ -122,7 +122,7 @@ class ArchiveSearch:
                 self._usable.set()
 
     def start_refresh(self) -> Thread:
-        """Bring the index up to date in a separate thread. A large archive takes minutes."""
+        """Bring the index up to date in a separate thread. This takes minutes for a large archive."""
         thread = Thread(target=self._refresh_safely, name="search index")
         thread.start()
         return thread
@@ -175,7 +175,7 @@ class ArchiveSearch:
                         log.error("the search index cannot be read", error=str(error))
                         mark_damaged(version)
                         return None
-                    # Another process has replaced and removed the version.
+                    # Another process has replaced and removed the version, so try the new one.
             return None
 
     def _open_version(self, session: Session, version: Path) -> tuple[IndexReader, CandidateRanker]:

@@ -2,8 +2,8 @@
 
 An impact is the contribution of a paper's term to the paper's score for each interest that contains the term:
 idf · w·(k1+1) / (w+k1), where w is the term's weighted frequency in BM25F (Robertson, Zaragoza, Taylor
-2004: title ×2, k1 1.2, b 0.6). Pairs of neighbouring stems count 0.7 times as much (k1 0.8). The score of a
-paper is the sum of its impacts, so a single sparse product scores many papers for many interests.
+2004: title ×2, k1 1.2, b 0.6). Pairs of neighbouring stems count 0.7 times as much as stems (k1 0.8). The
+score of a paper is the sum of its impacts, so a single sparse product scores many papers for many interests.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FieldCounts:
     """The frequencies of terms in documents. Each tuple has the titles first, then the abstracts."""
 
     counts: tuple[sparse.csr_matrix, sparse.csr_matrix]  # documents × terms, with implied terms
-    sizes: tuple[Matrix, Matrix]  # of each document, in terms, without implied terms
+    sizes: tuple[Matrix, Matrix]  # the number of terms in each document, without implied terms
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,6 @@ class Terms:
 
 
 def sparse_unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
-    """Return the rows scaled to length 1. Rows of zeros do not change."""
+    """Return the rows scaled to length 1. Rows of zeros stay as they are."""
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
     return sparse.csr_matrix(sparse.diags(1 / np.maximum(norms, 1e-9)) @ rows, dtype=np.float32)

@@ -1,11 +1,11 @@
 """PURE. Convert agreement (see `scoring`) to relevance, relative to the cut-off for sending a paper.
 
-Interests differ in how many papers are about them, so each has its own cut-off: the z that a paper
-needs to be sent. In a sample of the archive, as many papers reach it as are probably about the interest. That
-number is the geometric mean of three counts: the papers with a high z, those that contain all words of the
-interest, and those that use all of them prominently. The cut-off lies between the z that this many papers
-reach and FLOOR_Z. Relevance rises with the distance of z from the cut-off in the same way for all interests,
-and is FLOOR at the cut-off.
+Interests differ in how many papers are about them, so each has its own cut-off: the z that a paper needs to
+be sent. The number of papers in a sample of the archive that are about the interest is estimated as the
+geometric mean of three counts: the papers with a high z, those that contain all words of the interest, and
+those that use all of them prominently. The cut-off is a weighted mean of FLOOR_Z and the z that this many
+papers reach. Relevance rises with the distance of z from the cut-off in the same way for all interests, and
+is FLOOR at the cut-off.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def estimate_cut_offs(agreement: Matrix, all_words: Matrix, prominent: Matrix) -
     size = agreement.shape[1]
     counts = np.stack([mask.sum(1) for mask in (agreement >= FLOOR_Z, all_words, prominent)])
     expected = np.exp(np.log(counts + MIN_COUNT * size).mean(0))
-    positions = size - np.clip(np.rint(expected).astype(int), 1, size)  # in ascending order
-    # Much faster than sorting the whole rows.
+    positions = size - np.clip(np.rint(expected).astype(int), 1, size)  # of the cut-offs, by ascending z
+    # Partitioning is much faster than sorting the whole rows.
     reached = [np.partition(row, n)[n] for row, n in zip(agreement, positions.tolist(), strict=True)]
     return np.asarray(CUT_OFF_WEIGHT * np.array(reached, np.float64) + (1 - CUT_OFF_WEIGHT) * FLOOR_Z)

@@ -2,6 +2,7 @@
 
 B, the words: BM25F over words and pairs of words, as defined in `bm25`. Long and short forms of a
 term count as the same word.
+
 P, the meaning: the examples of an interest are the papers in the archive with the highest product of score
 and share of the interest's words. Their centroid is a direction in the LSA space. P is the z-score of a paper
 in this direction: the number of standard deviations by which it is closer than the archive's average paper.
@@ -37,7 +38,8 @@ from app.text.tokenizer import Token, compound_span, content_stems, tokenise
 from app.types import CardReason, Marks, PaperView
 
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
-MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 120_000_000, 5_000  # of matches (10,000 interests); of reasons
+# The size of the cache, which holds about 10,000 interests, and the usual size of the reasons for one.
+MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 120_000_000, 5_000
 BATCH_SIZE = 500  # interests matched at once, to limit memory
 MAX_CACHED_QUERY_WORDS = 2_000
 
@@ -50,7 +52,7 @@ class MatchDetails:
     meaning: float  # P: standard deviations above the archive's mean, damped
     archive_knows_it: float  # in 0…1: the share of the interest's words in its examples; damps P
     all_words: bool  # the paper contains all words of the interest
-    in_title: bool  # the paper's title contains all of them
+    in_title: bool  # the paper's title contains all words of the interest
     from_organization: bool  # the interest is the name of the paper's organisation
     agreement: float  # z
     cut_off: float  # the z that a paper needs to be sent
@@ -169,8 +171,7 @@ class MatchIndex:
     def matches(self, queries: Sequence[Query]) -> list[InterestMatches]:
         """Return, for each interest, the papers that match it. Results are cached, up to MAX_CACHED_BYTES.
 
-        Planning therefore matches an interest only once until the papers or the model change, however often
-        it runs.
+        So planning matches an interest only once until the papers or the model change, however often it runs.
         """
         with self._lock:
             matches = {query: self._matches_by_query.get(query) for query in queries}
@@ -352,7 +353,7 @@ class MatchIndex:
 
 
 def _joined(text: str, tokens: Iterable[Token]) -> list[str]:
-    """Return the words of a text at these tokens, with hyphens. Join neighbours into phrases."""
+    """Return the whole words, with hyphens, of a text at these tokens. Join neighbours into phrases."""
     spans = list[tuple[int, int]]()
     for token in tokens:
         start, end = compound_span(text, token.start, token.end)

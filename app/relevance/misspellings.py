@@ -21,11 +21,11 @@ from app.text.tokenizer import stem_all
 MIN_LETTERS = 5  # a shorter word is similar to too many other words
 LETTERS_FOR_TWO_EDITS = 7
 MIN_CANDIDATE_PAPERS = 5  # a rarer word may itself be misspelt
-# A word that a few papers contain is a slip only if two letters are swapped, and the other spelling is this
-# many times more frequent.
+# A word that up to MAX_PAPERS_OF_SLIP papers contain is a slip only if two letters are swapped, and the other
+# spelling is SWAPPED_RATIO times as frequent.
 MAX_PAPERS_OF_SLIP, SWAPPED_RATIO = 2, 300
 
-LOG_PAPERS, LOG_PAIRS = 0.5, 0.5  # papers with the candidate; papers with it next to a neighbouring word
+LOG_PAPERS, LOG_PAIRS = 0.5, 0.5  # for papers with the candidate, and for those with it beside a neighbour
 NO_PAIR = -0.8  # the candidate occurs next to none of the neighbouring words
 SECOND_EDIT, FIRST_LETTER, SWAPPED = -3.0, -0.6, 2.5
 PER_LETTER = 0.8  # a longer word is less likely to be near another one by chance

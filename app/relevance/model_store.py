@@ -37,7 +37,7 @@ class ArchiveFingerprint(NamedTuple):
 
 
 class _ModelKey(NamedTuple):
-    """The identity of a stored model. Its id may be reused after the newest row is deleted."""
+    """The identity of a stored model. The id alone may be reused after the newest row is deleted."""
 
     id: int
     sha256: str

@@ -2,7 +2,7 @@
 
 A version belongs to one model and contains a copy of it. On each machine, one process writes, and any number
 of processes read. Texts are committed before records, and a paper without a record is not a candidate. So a
-writer that is killed leaves a usable index. The next writer indexes its last papers again,
+writer that is killed leaves a usable index. The next writer indexes the last papers again,
 or deletes their texts if the papers are gone.
 """
 
@@ -149,7 +149,7 @@ class IndexWriter:
         self._uncommitted += len(ids)
 
     def _delete_texts(self, ids: Sequence[int]) -> None:
-        # Deleting by a term does not find numbers (tantivy 0.27).
+        # Deletion by term does not match numeric fields (tantivy 0.27).
         self._writer.delete_documents_by_query(tantivy.Query.term_set_query(self._texts.schema, "id", [*ids]))
 
     def versions(self, first: int, last: int) -> dict[int, str]:
@@ -236,7 +236,7 @@ class IndexReader:
         return int(self._searcher.num_docs)
 
     def find(self, query: tantivy.Query, limit: int, *, count: bool = False, newest: bool = False) -> Hits:
-        """Return the best or the newest papers for a query and, with `count`, the number of all matches."""
+        """Return the best or the newest papers for a query and, if `count` is True, the number of matches."""
         order = "newest" if newest else None
         with _damage_reported():
             searcher = self._searcher

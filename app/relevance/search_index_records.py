@@ -109,7 +109,7 @@ class PaperRecords:
     def _entries(
         self, columns_of: Mapping[int, Sequence[int]], *, paired: bool
     ) -> tuple[Matrix, Matrix, Matrix]:
-        """Return all occurrences of hashed terms, or of hashed pairs: (paper, is in the title, column)."""
+        """Return three arrays for all occurrences of terms or pairs: papers, whether in titles, columns."""
         keys = np.array(sorted(columns_of), np.uint64)
         firsts = keys >> np.uint64(32) if paired else keys
         bucket = np.zeros(_BUCKETS, bool)

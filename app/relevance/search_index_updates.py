@@ -2,8 +2,8 @@
 
 The index is compared with the archive in windows of paper ids. In each window, new and changed papers are
 indexed, and papers that are no longer searchable are removed. Normally, only windows with recent changes are
-compared. Once a day, and until an index is complete, all windows are compared, newest first. An
-interrupted update is simply repeated.
+compared. Once a day, and until an index is complete, all windows are compared, newest first. An interrupted
+update is simply repeated.
 """
 
 from __future__ import annotations

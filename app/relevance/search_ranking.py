@@ -54,7 +54,7 @@ class _Candidates:
 
 
 class CandidateRanker:
-    """A search on one version of the index."""
+    """A ranker of search candidates from one version of the index."""
 
     def __init__(self, index: IndexReader, load_papers: PaperLoader) -> None:
         self._index, self._model = index, index.model
@@ -97,8 +97,7 @@ class CandidateRanker:
     ) -> scoring.QueryMeaning | None:
         """Return the meaning of a query, from its best examples in the whole archive, ignoring its filters.
 
-        `papers` are the candidates, as matrices with the query's terms. Return None if the model has no LSA
-        space.
+        `papers` are the candidates, as matrices with the query's terms. Return None if there is no LSA space.
         """
         if filtered and papers.examples:
             names = papers.terms.names

@@ -124,7 +124,7 @@ class InterestReader:
 
 
 def shorter_interests(text: str) -> list[str]:
-    """Return shorter versions of a text of plain words: first with one word less, then single words."""
+    """Return shorter versions of a text of plain words: first with one word fewer, then single words."""
     text = query_language.normalise(text)
     if query_language.plain_runs(text) != [(0, len(text))]:
         return []

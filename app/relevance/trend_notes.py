@@ -34,7 +34,7 @@ def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tu
         since = "since yesterday" if days == 1 else f"in {days} days"
         words = f"{earlier[-1].upvotes} → {paper.upvotes} votes {since}"
         notes.append(f"+{gain} {since}")
-    rank = len(votes_of_day) - bisect_left(votes_of_day, paper.upvotes)  # tied papers share the lowest rank
+    rank = len(votes_of_day) - bisect_left(votes_of_day, paper.upvotes)  # ties get the lowest of their ranks
     if len(votes_of_day) >= MIN_DAY_SIZE and rank <= TOP_SHARE * len(votes_of_day):
         words += ", among the top 10% of its day"
         notes.append("top 10% of its day")

@@ -1,7 +1,7 @@
 """PURE. Score how strongly papers trend, from their votes over time. `trend_notes` describes the trend.
 
 No score that we measured ranks the papers from one day better than their votes. So the score is the
-percentile of a paper's upvotes among the papers first listed that day. Momentum affects only the words.
+percentile of a paper's upvotes among the papers first listed that day. Recent gains affect only the note.
 """
 
 from __future__ import annotations

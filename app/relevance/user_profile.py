@@ -9,9 +9,9 @@ terms and pairs (BM25 impacts, unit rows, minus the archive's mean) and one in t
   to each. The sum counts less if few papers were liked.
 - Authors of liked papers are scored separately. A name is weighted by its share of the likes on the same
   subject, and counts less if several people probably share it.
-- Dislikes: each counts as much against the papers close to it as a single like counts in favour, but only to
-  the extent that a paper is closer to it than to the nearest like (times LIKES_AGAINST_DISLIKE). So a dislike
-  does not lower the scores of whole subjects that the subscriber likes.
+- Dislikes: each lowers the scores of the papers close to it by as much as a single like raises them, but only
+  to the extent that a paper is closer to the dislike than to the nearest like (times LIKES_AGAINST_DISLIKE).
+  So a dislike does not lower the scores of whole subjects that the subscriber likes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LIKES_AGAINST_DISLIKE = 0.75  # share of the closeness to the nearest like that 
 EVIDENCE_OFFSET, EVIDENCE_SCALE = 4.0, 8.0
 SAMPLE_SIZE = 500  # newest examples in the archive, used to estimate mean and deviation
 MIN_RELEVANCE = 0.02  # for or against a paper; smaller values are dropped
-MAX_SHARED_TERMS = 40  # of two papers that may be named in a reason
+MAX_SHARED_TERMS = 40  # of two papers, which are considered for a reason
 MAX_CACHED_PAPERS = 5_000  # rated papers; each takes 8 bytes per candidate
 MAX_CACHED_NAMES = 50_000  # of liked authors
 
@@ -60,7 +60,7 @@ class _RatedPaper:
     columns: Matrix  # the non-zero entries of its unit row of terms; empty if it has no known terms
     terms: Matrix  # their values
     lsa: Matrix  # the paper's vector in the LSA space
-    term_products: Matrix  # of its row of terms with those of the candidates, then of the archive's sample
+    term_products: Matrix  # of its row of terms with the rows of the candidates, then of the sample
     closeness: Matrix  # of each candidate to this paper: a weighted sum of z-scores
 
 
@@ -338,7 +338,7 @@ class UserProfile:
                 other, title = matches[-1]
                 weight = min(self.candidates.name_weight(name), self.candidates.name_weight(other))
                 works.append((weight >= CERTAIN_NAME, author, title))
-        works.sort(key=lambda work: not work[0])  # certain matches first, in the order of the paper
+        works.sort(key=lambda work: not work[0])  # certain matches first, then by author order
         is_certain, _, liked_title = works[0] if works else (False, "", "")
         authors = [author for *facts, author, title in works if (*facts, title) == (is_certain, liked_title)]
         return authors, liked_title, is_certain
@@ -353,7 +353,7 @@ def build_profile(feedback: Sequence[Feedback], candidates: Candidates) -> UserP
 
 
 def liked_authors(feedback: Iterable[Feedback]) -> list[tuple[str, int]]:
-    """Return the authors of liked papers, each spelled as in the first of them, with their paper counts.
+    """Return the authors of liked papers, each as spelled in the first of them, with paper counts.
 
     The highest counts come first. On ties, authors of papers liked earlier come first.
     """

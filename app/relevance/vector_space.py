@@ -23,8 +23,8 @@ MIN_FREQUENCY = 3  # papers; rarer stems are not in the LSA space
 # Minimum mean z-scores of a term that is close to a direction, and of each stem in a pair that is close.
 # For "speech synthesis", "voice" has 4.5 and "word" has 1.2.
 CLOSE_Z, PART_Z = 1.5, 0.5
-ENOUGH_EXAMPLES, MAX_TERM_EXAMPLES = 10, 500  # of a term, to compute its mean z-score
-MAX_CACHED_TERMS = 5_000  # whose mean vectors are kept, 800 bytes each
+ENOUGH_EXAMPLES, MAX_TERM_EXAMPLES = 10, 500  # minimum and maximum for the mean z-score of a term
+MAX_CACHED_TERMS = 5_000  # terms whose mean vectors are cached, 800 bytes each
 MAX_EXAMPLES = 10_000  # the newest papers, which serve as examples of what an interest means
 SAMPLE_SIZE = 2_000  # the newest examples, from which cut-offs are estimated
 PROMINENT = 1.5  # weighted frequency (`Terms.impacts`): about one occurrence in a title or two in an abstract
@@ -157,8 +157,7 @@ class VectorSpace:
     def impacts_with_idf(self) -> sparse.csr_matrix:
         """Return a (terms, examples) matrix: impacts as real parts, idf (0 for pairs) as imaginary parts.
 
-        One product therefore computes both the score of an example and the total idf of the terms that it
-        contains.
+        So one product computes both the score of an example and the total idf of the terms that it contains.
         """
         idf = np.where(self.terms.is_pair, 0, self.terms.idf).astype(np.float32)
         data = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)

@@ -1,6 +1,6 @@
 """PURE. The words of papers as they are spelled, with the number of papers that contain each.
 
-Statistics count stems, which nobody writes. Corrections and suggestions need readable words.
+Term statistics count stems, but corrections and suggestions need readable words.
 """
 
 from __future__ import annotations
