@@ -49,7 +49,7 @@ def _delivery_sentence(delivery: PastDelivery) -> str:
         return f"It is in {digest}, which is held back: {delivery.hold_reason}."
     at = f"at {delivery.next_attempt_at:%Y-%m-%d %H:%M} UTC" if delivery.next_attempt_at else "later"
     if delivery.state is DeliveryState.DEFERRED:
-        return f"It is in {digest}, which is retried {at}: {delivery.state_reason or 'deferred'}."
+        return f"It is in {digest}, which will be retried {at}: {delivery.state_reason or 'deferred'}."
     return f"It is in {digest}, which is {'due ' + at if delivery.next_attempt_at else 'being sent'}."
 
 
@@ -65,7 +65,7 @@ def _subscriber_sentence(subscriber: SubscriberNow) -> str:
         SubscriberState.ERASED: "the subscriber was erased",
     }.get(subscriber.state)
     if reason is None and subscriber.suppression_reason:
-        reason = f"the address gets no mail ({subscriber.suppression_reason})"
+        reason = f"no mail is sent to the address ({subscriber.suppression_reason})"
     return f"Not sent: {reason}." if reason else ""
 
 
@@ -99,7 +99,7 @@ def _no_room_reason(facts: Explanation, rank: RankPosition) -> str:
         matches = [(match.interest, match.details.relevance) for match in facts.interests]
         limited = [interest for interest, relevance in matches if interest.quota is not None and relevance]
         texts = ", ".join(f"“{interest.text}” ({interest.quota})" for interest in limited)
-        return f"other papers take the quota of {texts}"
+        return f"other papers have used up the quota of {texts}"
     if rank.outranked_by is OutrankedBy.VARIETY:
         other = f"“{rank.similar_to}”, which is in it (similarity {format_score(rank.similarity)})"
         relation = "says much the same as" if rank.similarity >= NEAR_DUPLICATE else "is similar to"

@@ -59,9 +59,9 @@ class Filters:
 
     def _exclusions(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.excluded_phrases):
-            yield "a word or phrase that the interest excludes is in it", self._mentioning(phrase)
+            yield "it contains a word or phrase that the interest excludes", self._mentioning(phrase)
         if query.excluded_authors:
-            yield "an author whom the interest excludes wrote it", self._by_authors(query.excluded_authors)
+            yield "it is by an author whom the interest excludes", self._by_authors(query.excluded_authors)
         if query.excluded_organizations:
             rejected = self._from_organizations(query.excluded_organizations)
             yield "it is from an organisation that the interest excludes", rejected
@@ -71,10 +71,10 @@ class Filters:
 
     def _unmet_requirements(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.phrases):
-            yield "a phrase in quotes is not in it", ~self._texts[0].containing(phrase)
+            yield "it does not contain a phrase in quotes", ~self._texts[0].containing(phrase)
         for name in dict.fromkeys(query.names):
             if belongs_together(name, self._abbreviations, self._statistics):
-                yield "a name with a hyphen is not in it as a whole", ~self._mentioning(name)
+                yield "it does not contain a name with a hyphen as a whole", ~self._mentioning(name)
         if query.authors:
             yield "it is by other authors", ~self._by_authors(query.authors)
         if query.organizations:

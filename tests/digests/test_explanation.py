@@ -182,7 +182,7 @@ def test_excluding_dislike_is_named(app: Application, monkeypatch: pytest.Monkey
 
 def test_matching_exclusion_is_named(app: Application, papers: dict[str, int]) -> None:
     explanation = explain(app, papers["Language Agents that Trade in Markets"])
-    excluded = "a word or phrase that the interest excludes is in it"
+    excluded = "it contains a word or phrase that the interest excludes"
     assert explanation.interests[0].details.rejection_reason == excluded
     assert explanation.verdict.startswith(f"Not sent: “language agents -markets” excludes it ({excluded})")
 
@@ -211,7 +211,7 @@ def test_full_digest_and_full_quota(app: Application, papers: dict[str, int]) ->
     with app.db.write() as session:
         session.exec(select(InterestRow)).one().quota = 1
     assert explain(app, papers[TITLES[1]]).verdict == (
-        "Not in the next digest: other papers take the quota of “language agents -markets” (1)."
+        "Not in the next digest: other papers have used up the quota of “language agents -markets” (1)."
     )
 
 
@@ -327,7 +327,7 @@ def test_sent_paper_is_explained_from_the_ledger(app: Application, papers: dict[
         (
             DeliveryState.DEFERRED,
             False,
-            "It is in the digest 2026-11-20, which is retried at 2026-11-20 09:30 UTC: 451 later.",
+            "It is in the digest 2026-11-20, which will be retried at 2026-11-20 09:30 UTC: 451 later.",
         ),
         (DeliveryState.UNCERTAIN, False, "It may have been sent in the digest 2026-11-20: 451 later."),
         (DeliveryState.FAILED, True, "It may have been sent in the digest 2026-11-20"),
@@ -370,7 +370,7 @@ def test_suppressed_address(app: Application, papers: dict[str, int]) -> None:
     """The reason of the suppression is given."""
     with app.db.write() as session:
         suppression.suppress(session, ALICE, "complaint", NOW)
-    assert explain(app, papers[TITLES[0]]).verdict == "Not sent: the address gets no mail (complaint)."
+    assert explain(app, papers[TITLES[0]]).verdict == "Not sent: no mail is sent to the address (complaint)."
 
 
 @pytest.mark.parametrize(

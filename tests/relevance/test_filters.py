@@ -41,11 +41,11 @@ FILTERS = Filters([OTHER, PAPER], ABBREVIATIONS)
     [
         ("decoding", ""),
         ('"speculative decoding" author:garcia cat:cs', ""),
-        ("decoding -drafts", "a word or phrase that the interest excludes is in it"),
-        ("decoding -author:hopper", "an author whom the interest excludes wrote it"),
+        ("decoding -drafts", "it contains a word or phrase that the interest excludes"),
+        ("decoding -author:hopper", "it is by an author whom the interest excludes"),
         ("decoding -org:meteo", "it is from an organisation that the interest excludes"),
         ("decoding -cat:stat", "it is filed under a category that the interest excludes"),
-        ('"tree attention"', "a phrase in quotes is not in it"),
+        ('"tree attention"', "it does not contain a phrase in quotes"),
         ("author:hop", "it is by other authors"),
         ("org:METEO", ""),
         ('org:"ai at meteo"', ""),
@@ -56,11 +56,14 @@ FILTERS = Filters([OTHER, PAPER], ABBREVIATIONS)
         ("org:Paris cat:cs.CV", "it is filed under other categories"),
         ("cat:cs.CV", "it is filed under other categories"),
         ("cat:c", "it is filed under other categories"),
-        ('"tree attention" -drafts', "a word or phrase that the interest excludes is in it"),
+        ('"tree attention" -drafts', "it contains a word or phrase that the interest excludes"),
         ('"drafts, and models"', ""),
-        ('"decoding speculative"', "a phrase in quotes is not in it"),
+        ('"decoding speculative"', "it does not contain a phrase in quotes"),
         ('"language model"', ""),  # stems
-        ('"models speculative"', "a phrase in quotes is not in it"),  # the title ends, the abstract begins
+        (
+            '"models speculative"',
+            "it does not contain a phrase in quotes",
+        ),  # the title ends, the abstract begins
         ('"jose"', ""),
     ],
 )
