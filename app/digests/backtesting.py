@@ -29,8 +29,8 @@ def run(
 ) -> list[BacktestedEdition]:
     """Return the digests that a daily subscriber would have received in the last `days` days, oldest first.
 
-    Each is due at the default hour from the settings and uses the listings and votes as of that time. No
-    paper appears twice. Nothing is written. Raise InvalidInput if `days` is not between 1 and MAX_DAYS.
+    Each digest is due at the default hour from the settings and uses the listings and votes as of that time.
+    No paper appears twice. Nothing is written. Raise InvalidInput if `days` is not between 1 and MAX_DAYS.
     """
     if not 1 <= days <= MAX_DAYS:
         raise InvalidInput(f"the number of days must be from 1 to {MAX_DAYS}", field="days")

@@ -85,7 +85,7 @@ class ProfileScores(NamedTuple):
 
 @dataclass(frozen=True)
 class DigestContext:
-    """The dependencies of building and planning digests."""
+    """The dependencies for building and planning digests."""
 
     db: Database
     settings: Settings

@@ -64,12 +64,12 @@ def _visible(item: DigestItem, shown: DigestItem) -> Marks:
 
 
 def _unchanged(spans: Spans, text: str, shown: str) -> Spans:
-    """Return the spans of the words that are at the same place in both texts."""
+    """Return the spans at which both texts are the same."""
     return tuple((start, end) for start, end in spans if text[start:end] == shown[start:end])
 
 
 def _marked(text: str, spans: Spans, begin: Text, end: Text) -> Text:
-    """Return a text with marks around these spans, which are in order. HTML marks make it HTML."""
+    """Return a text with marks around the spans, which must be in order. HTML marks give an HTML text."""
     parts: list[str] = []
     done = 0
     for start, stop in spans:

@@ -1,8 +1,8 @@
-"""Find candidates for a query in the search index, and rank them as digests rank papers.
+"""Find candidates for a query in the search index, and rank them in the same way as digests do.
 
-The index returns up to a few hundred papers for each of five criteria: any of the words, all words, all words
-in the title, the organisation that the query names, and the meaning. `scoring` ranks these candidates. So a
-search takes about the same time in an archive of any size.
+The index returns at most several hundred papers for each of five criteria: any of the words, all words, all
+words in the title, the organisation that the query names, and the meaning. `scoring` ranks these candidates.
+So a search takes about the same time in an archive of any size.
 """
 
 from __future__ import annotations

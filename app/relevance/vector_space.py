@@ -58,7 +58,7 @@ class VectorSpace:
     terms: Terms  # the rows of `impacts`
     impacts: sparse.csr_matrix  # terms × examples
     examples: Matrix  # the newest papers, unit rows
-    fingerprints: Matrix  # of their titles
+    fingerprints: Matrix  # of the examples' titles
 
     @classmethod
     def fit(
