@@ -2,20 +2,20 @@
 
 findings          the result of a check
 configuration     the settings: names, addresses, folders, DKIM keys
-service_state     the database and its records: sources, jobs, late digests, pauses, models
-bounces           whether bounce notices can be read
-relay             what the relay announces, and its TLS
-dns_records       the MX, SPF, DKIM, DMARC and PTR records
+service_state     the database and its records: sources, jobs, late digests, pauses, keys, models
+bounces           the mailbox, folder or webhook that bounce notices are read from
+relay             the relay: its extensions, TLS and size limit
+dns_records       the MX, SPF, DKIM, DMARC, PTR, MTA-STS and TLS-RPT records
 dns_lookup        DNS queries with a deadline; the tag=value lists of DKIM and DMARC records
 spf               SPF evaluation
 daily_report      the daily report to the operators
-alerts            a mail to the operators as soon as something needs attention
-operator_mail     send mails to the operators
-web_reachability  whether the web app answers at the base URL; uses the network, so runs only on request
-test_mail         send a test digest from a temporary service to our own mail server
+alerts            alerts to the operators as soon as something needs attention
+operator_mail     mails to the operators
+web_reachability  the web app at the base URL; the check uses the network, so it runs only on request
+test_mail         a test digest, sent from a temporary service to our own mail server
 smtp_sink         the mail server for the test digest
-message_checks    the bytes of the received test digest
-oneclick          unsubscribe with the one-click link of the test digest
+message_checks    the headers, signatures, content and size of the received test digest
+oneclick          the one-click link and the unsubscribe address of the test digest
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def run_checks(
     """Run all checks concurrently, because some wait for slow servers. A check that crashes yields an error.
 
     `resolver` answers DNS queries; the default is the system's resolver. `online` is the HTTP transport for
-    requesting the web app at its base URL; without it, the web app is not requested. `service` builds the
-    service that sends a test digest; without it, no digest is sent.
+    requesting the web app at its base URL; if it is None, the web app is not requested. `service` builds the
+    service that sends a test digest; if it is None, no digest is sent.
     """
     database = Database(settings.database_url)
     checks: dict[str, Check] = {

@@ -1,4 +1,4 @@
-"""Check that bounce notices can be read: from a mailbox, a folder, or a relay's webhook."""
+"""Check that bounce notices can be read from a mailbox or a folder, or received by webhook."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def check_encryption(url: str) -> Iterator[Finding]:
 
 
 def _check_signatures(settings: Settings) -> Iterator[Finding]:
-    """Report which relays' signatures are verified. Warn if the configured relay's are not."""
+    """Report the relays whose signatures are verified. Warn if the configured relay is not among them."""
     check_name, is_reported = "webhook signatures", False
     for relay, host, value, name in (
         ("Amazon SNS", ".amazonaws.com", settings.sns_topics, "PAPERBOY_SNS_TOPICS"),
@@ -108,9 +108,9 @@ def _check_signatures(settings: Settings) -> Iterator[Finding]:
 
 
 def _has_webhook_key(database: Database) -> bool:
-    """Return whether there is a key for webhooks.
+    """Return whether a key with the `bounces` scope exists.
 
-    Return False if the database is unreachable, which `service_state` reports.
+    Return False if the database is unreachable: `service_state` reports that.
     """
     try:
         with database.read() as session:

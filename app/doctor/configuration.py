@@ -40,7 +40,7 @@ def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Fin
 
 
 def check(settings: Settings) -> Iterator[Finding]:
-    """Report settings that are valid, but may not work or may not be safe."""
+    """Check for settings that are valid but may not work or may be unsafe."""
     yield ok("settings", "all settings are valid")
     if settings.base_url.startswith("https://"):
         yield ok("base_url", f"links begin with {settings.base_url}")
@@ -81,7 +81,7 @@ def is_public_domain(domain: str) -> bool:
 
 
 def _check_files(settings: Settings) -> Iterator[Finding]:
-    """Check that the folders can be written to, and that other users cannot read journals or the database."""
+    """Check that the folders are writable, and that other users cannot read the journals or the database."""
     yield _check_folder(settings, "journal_dir", "sending")
     yield _check_folder(settings, "search_dir", "searching")
     files = [("journal_dir", Path(settings.journal_dir), "700")]
@@ -128,7 +128,7 @@ def _check_key(setting: str) -> Iterator[Finding]:
     """Check that a DKIM key is readable only by its owner, can sign, and is long enough."""
     selector, _, name = setting.partition(":")
     check_name, path, is_open = f"dkim key {selector}", Path(name), False
-    with suppress(OSError):  # `dkim.load` reports this
+    with suppress(OSError):  # `dkim.load` reports a missing file
         is_open = _is_open(path)
     if is_open:
         yield _readable_by_others(check_name, path, "600")

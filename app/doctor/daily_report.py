@@ -23,7 +23,7 @@ from app.text.in_words import count_of
 from app.types import OperatorReport, ReportSection
 
 DAY = timedelta(days=1)
-FIRST_DAY = date(1970, 1, 1)  # the time zone database is reliable only from then on
+FIRST_DAY = date(1970, 1, 1)  # the time zone database is unreliable before
 _STATES = (
     "sent",
     "deferred",
@@ -40,7 +40,7 @@ _STATES = (
 def send_daily_report(app: Application, now: datetime) -> None:
     """Mail the report about yesterday, once a day, at the configured hour or later.
 
-    Raise DeliveryError if the relay does not accept the report. A later run sends the report again.
+    Raise DeliveryError if the relay does not accept the report. A later run tries again.
     """
     local = now.astimezone(ZoneInfo(app.settings.default_zone))
     if not app.settings.admin_addresses or local.hour < app.settings.report_hour:
@@ -56,7 +56,7 @@ def send_daily_report(app: Application, now: datetime) -> None:
 def build(app: Application, now: datetime, day: date | None = None) -> OperatorReport:
     """Return the report about a UTC day; the default is yesterday. Raise InvalidInput for a future day.
 
-    What needs attention, and the states of subscribers and sources, are as of `now`.
+    The findings and the states of subscribers and sources are as of `now`.
     """
     today = now.astimezone(UTC).date()
     day = day or today - DAY
@@ -112,7 +112,7 @@ def _sources(session: Session, begin: datetime) -> Iterable[str]:
     for source in source_registry.all_sources(session):
         number = listed.get(source.id or 0, 0)
         if source.kind not in sources.POLLED and not number:
-            continue  # this source only names imported files
+            continue  # this source is only a name for imported files
         state = f", failed {source.failures} times" if source.failures > 1 else ""
         if source.paused and source.kind in sources.POLLED:
             state = ", paused"

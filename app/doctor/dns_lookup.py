@@ -11,15 +11,15 @@ import dns.reversename
 
 Address = IPv4Address | IPv6Address
 
-QUERY_TIMEOUT, TOTAL_TIMEOUT = 2.5, 9.0  # seconds, for one query and for all queries
+QUERY_TIMEOUT, TOTAL_TIMEOUT = 2.5, 9.0  # seconds, for one query and for all together
 
 
 class DnsError(Exception):
-    """The DNS did not answer."""
+    """A DNS query failed or timed out."""
 
 
 class DnsLookup:
-    """DNS queries within one time limit. A missing record yields an empty list; a failure raises DnsError."""
+    """DNS queries with a shared deadline. They return no records if there are none, or raise DnsError."""
 
     def __init__(self, resolver: dns.resolver.Resolver | None) -> None:
         self._resolver = resolver
@@ -38,11 +38,11 @@ class DnsLookup:
             raise DnsError(f"{record_type} of {name}: {' '.join(str(fault).split())}") from None
         if record_type != "TXT":
             return [record.to_text() for record in answer]
-        # The strings of a TXT record are joined (RFC 7208 3.3, RFC 6376 3.6.2.2).
+        # A TXT record may consist of several strings (RFC 7208 3.3, RFC 6376 3.6.2.2).
         return [b"".join(record.strings).decode("utf-8", "replace") for record in answer]
 
     def can_resolve_root(self) -> bool:
-        """Return whether the DNS root resolves. On a closed network, every query may return NXDOMAIN."""
+        """Return whether the DNS root resolves. On a closed network, every query may get NXDOMAIN."""
         return bool(self._query(".", "NS"))
 
     def texts(self, name: str) -> list[str]:

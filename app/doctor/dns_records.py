@@ -134,7 +134,7 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     for setting in settings.dkim_keys:
         try:
             (key,) = dkim.load([setting])
-        except InvalidSettings:  # `configuration` reports this
+        except InvalidSettings:  # `configuration` reports invalid keys
             continue
         check_name, (name, record) = f"dkim {key.selector}", key.record(settings.mail_domain)
         fix = f"publish the TXT record of {name}: {record}"
@@ -157,7 +157,7 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
 
 
 def _decode_public_key(published: str) -> bytes:
-    """Decode a `p=` tag. RSA keys come in either of two encodings; return both as SubjectPublicKeyInfo."""
+    """Decode a `p=` tag. RSA keys are published in two encodings; convert both to SubjectPublicKeyInfo."""
     try:
         raw = base64.b64decode(published, validate=True)
     except ValueError:
@@ -165,14 +165,14 @@ def _decode_public_key(published: str) -> bytes:
     try:
         key = serialization.load_der_public_key(raw)
     except (ValueError, UnsupportedAlgorithm):
-        return raw  # Ed25519: the bare bytes
+        return raw  # Ed25519 keys are published as raw bytes
     return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     domain = settings.mail_domain
     labels = domain.split(".")
-    for start in range(max(1, len(labels) - 1)):  # from the domain up to the second level
+    for start in range(max(1, len(labels) - 1)):  # from the domain up to its second-level domain
         name = "_dmarc." + ".".join(labels[start:])
         texts = lookup.texts(name)
         records = [text for text in texts if text.replace(" ", "").lower().startswith("v=dmarc1")]
@@ -202,7 +202,7 @@ def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
 
 
 def _check_tls_policies(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
-    """Suggest optional records for mail to the domain, such as bounces."""
+    """Check the optional records for mail sent to the domain, such as bounces, and suggest missing ones."""
     domain = settings.mail_domain
     for check_name, name, version, purpose, advice in (
         (

@@ -1,4 +1,4 @@
-"""The result of a check: its name, severity, message and fix, and the action that resolves the problem."""
+"""The result of a check: its name, level, message and fix, and the action that resolves the problem."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ class RemedyAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """The action that resolves a finding, or None if an operator has to choose one.
+    """The action that resolves a finding.
 
-    `subject` is the id or the edition that the action applies to, or "".
+    `action` is None if an operator has to choose one. `subject` is the id or the edition that the action
+    applies to, or "" if it needs neither.
     """
 
     action: RemedyAction | None
@@ -43,7 +44,7 @@ class Remedy:
 class Finding:
     """The result of one check. A warning or error always has a fix.
 
-    If `urgent` is set, operators get an alert. Errors are urgent.
+    Operators get an alert if `urgent` is set. Errors are always urgent.
     """
 
     check: str

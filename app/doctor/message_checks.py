@@ -43,7 +43,7 @@ class Mail:
 
     @cached_property
     def headers(self) -> list[tuple[str, str]]:
-        """The lower-case name and the unfolded value of each header."""
+        """The name in lower case and the unfolded value of each header."""
         head = re.sub(rb"\r\n(?=[ \t])", b"", self.received.raw.partition(b"\r\n\r\n")[0])
         lines = (line.decode("utf-8", "replace").partition(":") for line in head.split(b"\r\n"))
         return [(name.strip().lower(), value.strip()) for name, _, value in lines]
@@ -56,11 +56,11 @@ class Mail:
         return [value for key, value in self.headers if key == name.lower()]
 
     def header(self, name: str) -> str:
-        """Return the first header with this name, or an empty string."""
+        """Return the value of the first header with this name, or an empty string."""
         return next(iter(self.header_values(name)), "")
 
     def part(self, kind: str) -> str:
-        """Return the text of a part, or an empty string."""
+        """Return the text of the `plain` or `html` part, or an empty string if it is missing."""
         part = self.message.get_body((kind,))
         return cast("str", part.get_content()) if part else ""
 
@@ -78,7 +78,7 @@ class Mail:
 
 
 def check(mail: Mail) -> Iterator[Finding]:
-    """Run every check. Each yields its problems or, if there are none, a description of the message."""
+    """Run all checks. Yield the problems that each finds or, if it finds none, what it checked."""
     selectors = ", ".join(tags.get("s", "") for tags in _signature_tags(mail))
     signed = f"signed by {selectors}, verified by dkimpy" if selectors else "not signed by us: no key is set"
     html = len(mail.part("html").encode())
@@ -224,7 +224,7 @@ def _size_problems(mail: Mail) -> Iterator[Finding]:
 
 
 class _ExternalContentParser(HTMLParser):
-    """A parser that collects content to be fetched or run: pictures, fonts, styles, scripts, frames."""
+    """A parser that collects content that is fetched or run: pictures, fonts, styles, scripts, frames."""
 
     _CSS = re.compile(r"url\(\s*['\"]?(?!data:)([^'\")\s]+)|@import\s+['\"]([^'\"]+)")
     _URL_ATTRIBUTES = ("src", "srcset", "background", "poster", "data")

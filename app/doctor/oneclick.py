@@ -1,4 +1,4 @@
-"""Check one-click unsubscribe (RFC 8058) and the unsubscribe address, with our own web app and folder."""
+"""Check one-click unsubscribe (RFC 8058) and the unsubscribe address, using our own web app and folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIELD, _VALUE, _BOUNDARY = "List-Unsubscribe", "One-Click", "=_oneclick"
 _MULTIPART = (
     f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{_FIELD}"\r\n\r\n{_VALUE}\r\n--{_BOUNDARY}--\r\n'
 )
-# Content type and body of the request, in each encoding that mail clients use.
+# The content type and body of the request in each encoding that mail clients use.
 FORM_ENCODINGS = {
     "urlencoded": ("application/x-www-form-urlencoded", f"{_FIELD}={_VALUE}"),
     "multipart": (f"multipart/form-data; boundary={_BOUNDARY}", _MULTIPART),
@@ -56,9 +56,9 @@ def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iter
 
 
 def check_mailto(app: Application, subscriber_id: int, address: str) -> Iterator[Finding]:
-    """Write a mail to the unsubscribe address into the temporary service's folder, and process it."""
+    """Put a mail to the unsubscribe address in the temporary service's folder, and process it."""
     if not app.settings.bounce_folder:
-        return  # a person reads these mails
+        return  # a person reads the mails to this address
     with app.db.write() as session:
         session.get_one(Subscriber, subscriber_id).state = SubscriberState.ACTIVE
     file = Path(app.settings.bounce_folder) / "unsubscribe.eml"

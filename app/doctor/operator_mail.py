@@ -1,4 +1,4 @@
-"""Send mails to the operators, at PAPERBOY_ADMIN_ADDRESSES.
+"""Send mails to the operators at PAPERBOY_ADMIN_ADDRESSES.
 
 These mails bypass the ledger, so they are sent even while sending is paused.
 """
@@ -21,11 +21,11 @@ from app.types import OperatorReport, SendOutcome
 
 log = structlog.get_logger(__name__)
 
-LEASE = timedelta(minutes=10)  # longer than a report or an alert takes
+LEASE = timedelta(minutes=10)  # longer than it takes to send a report or an alert
 
 
 def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[str] = ()) -> int:
-    """Send a mail to each operator, or to the addresses in `to`. Return how many mails the relay accepted.
+    """Send a report to each operator, or to the addresses in `to`. Return how many mails the relay accepted.
 
     Raise DeliveryError if the relay accepted none.
     """

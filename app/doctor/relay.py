@@ -31,10 +31,10 @@ class RelayConnection:
     """The properties of a connection to the relay."""
 
     peer: str  # IP address
-    extensions: Mapping[str, str] = field(default_factory=dict)  # parameters by keyword in upper case
-    tls: str = ""  # TLS version; empty without TLS
+    extensions: Mapping[str, str] = field(default_factory=dict)  # parameters, keyed by upper-case keyword
+    tls: str = ""  # TLS version; empty if TLS is not used
     certificate: x509.Certificate | None = None
-    sender_rejection: str = ""  # the reply to our return path if it was refused
+    sender_rejection: str = ""  # the relay's reply if it refused our return path
 
     @property
     def is_local(self) -> bool:
@@ -119,7 +119,7 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
             "set PAPERBOY_SMTP_USERNAME and PAPERBOY_SMTP_PASSWORD",
         )
     yield from _check_tls(connection, settings, now)
-    # RFC 1870: if the number is missing or 0, the relay does not announce a limit.
+    # A missing number or 0 means that no limit is announced (RFC 1870).
     size = connection.extensions.get("SIZE", "").strip()
     limit = int(size) if size.isascii() and size.isdigit() else 0
     if 0 < limit < LARGE_MAIL:

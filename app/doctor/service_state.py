@@ -1,6 +1,6 @@
 """Check the database and its records.
 
-The records are sources, jobs, late digests, the ledger, pauses, keys, webhooks and models.
+The records include sources, jobs, late digests, the ledger, pauses, keys, webhooks and models.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _check_unsent(session: Session, now: datetime) -> Iterator[Finding]:
 
 def _check_keys(session: Session, now: datetime) -> Iterator[Finding]:
     for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
-        assert key.expires_at is not None  # noqa: S101 - the query compares it
+        assert key.expires_at is not None  # noqa: S101 - the query selects only keys that expire
         name, subject = shlex.quote(key.name), str(key.id)
         if key.expires_at <= now:
             fix = f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
@@ -186,7 +186,7 @@ def _has_failed(source: Source) -> bool:
 def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[Finding]:
     """Check whether mails wait because of the warm-up of the sending domain.
 
-    Without a warm-up, there is no finding. `check` reports a database that cannot be used.
+    Yield nothing if no warm-up is configured, or if the database cannot be used: `check` reports that.
     """
     warm_up, status = ledger.warm_up_of(settings), None
     with suppress(SQLAlchemyError):
@@ -219,7 +219,7 @@ def check_disk(db: Database, journals: Path) -> Iterator[Finding]:
 def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     """Check the last finished run of each job, the clocks, and that digests are planned once and on time.
 
-    A source that failed has a finding of its own, so the run that polled it has none.
+    A failed source has its own finding, so a run that failed only because of it is not reported as failed.
     """
     failed_sources = [source.name for source in source_registry.all_sources(session) if _has_failed(source)]
     for run in job_runs.last_runs(session):
@@ -246,7 +246,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     else:
         yield ok("clock", "this machine's clock agrees with the database's")
 
-    # This compares the ledger with the subscribers who were due.
+    # Compare the ledger with the digests that were due.
     if faults := reconciliation.reconcile_recent(session, now).describe_faults():
         fix = (
             "nothing to do if the service was not running then; otherwise, look for “planning failed for a "
@@ -258,7 +258,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
-    """Check the heartbeats of the processes that run jobs, and that no job has failed or is stuck."""
+    """Check the heartbeats of the processes that run jobs, and look for failed and stuck jobs."""
     statuses = worker_registry.statuses(session)
     lost = [status for status in statuses if status.lost]
     for status in lost:
@@ -282,7 +282,7 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _format_span(span: timedelta) -> str:
-    """Format a time span in the largest unit that gives a value of at least two."""
+    """Format a time span in the largest unit in which it is at least two."""
     units = (("days", timedelta(days=1)), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1)))
     unit, length = next(((name, size) for name, size in units if span >= 2 * size), units[-1])
     return f"{round(span / length)} {unit}"

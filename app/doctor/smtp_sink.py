@@ -23,7 +23,7 @@ class CapturedMail:
 
 
 class Sink:
-    """An SMTP server on a free local port. It runs while its context is open, with the usual extensions."""
+    """An SMTP server with the usual extensions on a free local port. It runs while its context is open."""
 
     extensions = ("PIPELINING", "SIZE 10240000", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES")
 
@@ -36,7 +36,7 @@ class Sink:
         return int(self._server.server_address[1])
 
     def receive(self, mail: CapturedMail) -> None:
-        """Store a message. This method is called in the thread of the connection."""
+        """Store a message. This method runs in the thread of the connection."""
         self.received.append(mail)
 
     def __enter__(self) -> Sink:
@@ -93,7 +93,7 @@ class _SmtpHandler(socketserver.StreamRequestHandler):
                 self._reply("250 2.0.0 ok")
 
     def _read_data(self) -> bytes:
-        """Read up to the final dot. Lines are split at LF, which preserves bare CRs and LFs."""
+        """Read the message up to the final dot, including bare CRs and LFs."""
         raw = bytearray(b"\r\n")
         while not raw.endswith(_END):
             line = self.rfile.readline()

@@ -1,4 +1,4 @@
-"""SPF evaluation (RFC 7208), as far as possible without a message."""
+"""Evaluate SPF records (RFC 7208) to the extent that this is possible without a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOKUP_TERMS = {"include", "a", "mx", "ptr", "exists", "redirect"}
 
 @dataclass
 class SpfResult:
-    """The result of evaluating a record together with everything that it includes."""
+    """The result of evaluating an SPF record and the records that it includes."""
 
     lookups: int = 0
     lists_address: bool = False  # the record lists one of the given addresses
@@ -29,7 +29,7 @@ def spf_records(texts: Collection[str]) -> list[str]:
 
 
 def evaluate(domain: str, record: str, addresses: Collection[Address], dns: DnsLookup) -> SpfResult:
-    """Evaluate a record to determine whether it lists any of these addresses.
+    """Evaluate an SPF record, and determine whether it lists any of these addresses.
 
     Unlike a receiver, do not stop at the first match, so that errors after the match are also reported.
     """
@@ -41,7 +41,7 @@ def evaluate(domain: str, record: str, addresses: Collection[Address], dns: DnsL
 def _follow(
     domain: str, record: str, addresses: Collection[Address], dns: DnsLookup, result: SpfResult
 ) -> str:
-    """Add a record to the result. Return the `all` term of the record or of the one that it redirects to."""
+    """Add a record to the result. Return its `all` term, or that of the record that it redirects to."""
     default = redirect = ""
     for sign, name, value in _terms(record):
         result.lookups += name in _LOOKUP_TERMS

@@ -1,8 +1,8 @@
-"""Send a test digest to our own mail server, with the real code and settings, and check the received message.
+"""Send a test digest to our own mail server, and check the received message.
 
-A second, temporary service sends the digest. It has its own database, secret and subscriber, and reads the
-bundled sample. It cannot affect the service being checked: its mail is delivered only to this process, and
-its links do not work anywhere else.
+A second, temporary service sends the digest with the real code and settings. It has its own database, secret
+and subscriber, and reads the bundled sample of papers. It cannot affect the service being checked: its mail
+is delivered only to this process, and its links do not work anywhere else.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ INTERESTS = (
 
 @dataclass(frozen=True)
 class TemporaryService:
-    """Factories for the service that sends the test digest, and the sample it reads, oldest file first."""
+    """Factories for the service that sends the test digest, and its sample files, oldest first."""
 
     build: Callable[[Settings], Application]
     create_app: Callable[[Application], FastAPI]
@@ -85,7 +85,7 @@ def check(settings: Settings, service: TemporaryService, sink: Sink | None = Non
 def _running(settings: Settings, service: TemporaryService, port: int) -> Iterator[Application]:
     with TemporaryDirectory(prefix="paperboy-doctor-") as folder:
         url = f"sqlite:///{folder}/paperboy.db"
-        notices = Path(folder) / "notices"  # must hold no other files: they would be read and set aside
+        notices = Path(folder) / "notices"  # other files here would be read as notices
         notices.mkdir()
         changes = {
             "database_url": url,

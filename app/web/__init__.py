@@ -1,21 +1,21 @@
 """The web application. Routes translate requests into pipeline calls and results into pages.
 
 site               join the parts below into one application
-pages              what people see in a browser; no page module imports another
+pages              the public pages and subscribers' pages; no page module imports another
 api                the admin API
 admin              the operator's pages
 bounce_webhooks    receive bounce and complaint notices from providers
 monitoring         health and metrics
-security           response headers, size limits, the origin of a form
-visitors           the address of a client, and the network that counts as one visitor
+security           response headers, size limits, the check of a form's origin
+visitors           the address of a client, and the network that identifies a visitor
 form_throttle      limits for forms that send mail
 proof_of_work      ALTCHA challenges for forms beyond the limits of form_throttle, and their proofs
 background         send mail and run jobs after the response
-rate_limits        how often a key or a visitor may send requests
+rate_limits        limits on how often a key or a visitor may send requests
 capacity           slots for expensive responses
 connection_limits  deadlines for slow peers; file descriptors reserved for the sender
 request_bodies     parse large forms in a thread
-forms              form values, stored as typed
+forms              form values, kept as typed
 pasted_papers      parse pasted references, in a child process if they are long
 preview            today's digest for some interests, and the number of papers a day that match them
 feedback_overview  a subscriber's feedback as the preferences pages show it
@@ -24,7 +24,7 @@ vote_chart         the chart of votes on a paper's page
 templating         Jinja environment, filters and static files
 link_access        verify the signed link in a path; responses that must not be cached
 http_cache         conditional responses, and a cache that keeps responses for a few minutes
-feed_formats       entries → Atom and JSON Feed
-errors             exceptions → status and page
+feed_formats       serialize feeds as Atom and JSON Feed
+errors             map exceptions to a status and an error page
 telemetry          spans for an OpenTelemetry collector, if one is configured
 """

@@ -1,4 +1,4 @@
-"""Send mail and run jobs after the response, so that its timing does not reveal whether mail was sent."""
+"""Send mail and run jobs after the response, so that response times do not reveal whether mail was sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def send_mails(request: Request, delivery_ids: list[int]) -> None:
 async def answer_form(request: Request, request_id: int) -> None:
     """Process a stored form after a random delay if a slot is free. Otherwise the scheduler processes it.
 
-    Without the delay, the next request would wait while a message is sent, and so reveal that there was one.
+    Without the delay, a request that follows at once would wait while a mail is sent, which would reveal that
+    there was one.
     """
     app: Application = request.app.state.paperboy
     await asyncio.sleep(request.app.state.answer_delay * _RANDOM.uniform(0.5, 1.5))

@@ -1,6 +1,6 @@
 """Webhooks for bounces and complaints: POST /hooks/bounces/{provider}.
 
-Requests need a key with the `bounces` scope. It is sent as a bearer token or, because many providers accept
+Requests need a key with the `bounces` scope. Send the key as a bearer token or, because many providers accept
 only a URL, as the password in the URL, with any user name. The signatures of SNS, SendGrid and Mailgun are
 verified if their topics or keys are configured. A notice is applied only if it identifies a message by our
 return path, or by our Message-ID and the recipient.
@@ -77,7 +77,10 @@ async def _body(request: Request, _caller: Annotated[api_keys.ApiKeyIdentity, De
 def _verify_signature(
     request: Request, provider: str, settings: Settings, body: bytes, now: datetime
 ) -> None:
-    """Raise HTTPException if the provider's signatures are verified and this one is not valid."""
+    """Verify the signature of a webhook if its provider's topics or key are configured.
+
+    Raise HTTPException (403) if it is invalid, or (503) if its certificate cannot be fetched.
+    """
     try:
         match provider:
             case "ses" if settings.sns_topics:
@@ -108,7 +111,7 @@ def receive_bounces(
     with limits.api.take():
         _verify_signature(request, provider.value, app.settings, body, now)
         if url := bounces.sns_confirmation_url(body):
-            # The operator must open the link. It is not fetched, because a key's holder can send any URL.
+            # The operator must open the link. Fetching it is unsafe: the holder of a key can send any URL.
             reason = "Amazon SNS asks you to confirm a subscription: if you created it, open this link"
             with job_runs.record(app.db, "bounces", now) as run:
                 run.add({"subscriptions": 1})

@@ -1,7 +1,7 @@
-"""The slots for expensive responses, beside the rate limits, so that a busy server stays responsive.
+"""Limit concurrent expensive responses, in addition to the rate limits, so that a busy server responds.
 
 The web server responds from a pool of 40 threads. All slots together take at most 36 of them, so that the
-front page, unsubscribing and health checks always get a thread. The slots belong to one process.
+front page, unsubscribing and health checks always get a thread. Each process has its own slots.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.web.rate_limits import (
 )
 
 API_REQUESTS = 8  # at once, for all keys together
-ANALYSES = 2  # at once: a backtest takes a second of CPU time and some 40 MB
+ANALYSES = 2  # at once: a backtest takes a second of CPU time and about 40 MB
 JOBS = 2  # at once: refreshes and training requested through the API
 MAILS = 4  # at once: background tasks that send mail
 PASTES = 3  # at once: parsing pasted papers or building the feed of an interest may take seconds
@@ -67,7 +67,7 @@ def _slot(places: BoundedSemaphore, patience: float) -> Iterator[None]:
 
 
 class Capacity:
-    """The slots and rate limits of a web application. Cached pages and feeds are not counted."""
+    """The slots and rate limits of a web application. Cached pages and feeds do not count towards them."""
 
     def __init__(self, settings: Settings) -> None:
         self.api = WorkSlots(API_REQUESTS)

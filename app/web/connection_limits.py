@@ -1,9 +1,9 @@
 """Close slow connections at a deadline, and reserve file descriptors for sending and the database.
 
 Uvicorn has no deadline for a request that never ends, and accepts connections until the process has no
-descriptors left. Then both pages and sending fail. Here a connection that keeps the server waiting is closed
-at its deadline. At the connection limit, the connection that has waited longest for its peer is closed to
-admit a new one. Clients that send a whole request at once can therefore always connect.
+descriptors left. Then both pages and sending fail. This module closes a connection that keeps the server
+waiting at its deadline. At the connection limit, it closes the connection that has waited longest for its
+peer, to admit a new one. Clients that send a whole request at once can therefore always connect.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ RESERVED = 80
 class ConnectionPhase(Enum):
     """The event that a connection is waiting for."""
 
-    HEAD = "head"  # the head of a request: from a new peer, or after a response
+    HEAD = "head"  # the head of the first or the next request
     BODY = "body"  # the rest of a request
     ANSWER = "answer"  # our own response
-    READER = "reader"  # a peer that does not read the response
+    READER = "reader"  # the peer, which must read more of the response
 
 
 DEADLINES = {
@@ -49,7 +49,7 @@ class GuardedProtocol(H11Protocol):
 
     most = MAX_CONNECTIONS
     deadlines = DEADLINES
-    waiting: dict[GuardedProtocol, None]  # connections that wait for their peer, the longest waiting first
+    waiting: dict[GuardedProtocol, None]  # connections that wait for their peer, longest first
 
     def __init__(self, *values: Any, **named: Any) -> None:
         super().__init__(*values, **named)
@@ -129,7 +129,7 @@ def raise_descriptor_limit() -> int:
 
 
 def places(descriptors: int, smtp_connections: int) -> tuple[int, int]:
-    """Return the connection limit and the backlog, the number of connections that may be accepted at once."""
+    """Return the connection limit and the backlog, which also limits how many are accepted at once."""
     free = descriptors - RESERVED - smtp_connections
     most = max(LEAST_CONNECTIONS, min(MAX_CONNECTIONS, free * 4 // 5))
     return most, min(MAX_BACKLOG, most // 4)

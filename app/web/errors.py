@@ -57,7 +57,7 @@ class ErrorPage:
 
     title: str
     text: str
-    offer_link: bool = False  # whether a new link would help
+    offer_link: bool = False  # offer to request a new link
 
 
 _LINK_PAGES: dict[type[PaperboyError], ErrorPage] = {
@@ -114,7 +114,7 @@ _PAGES = {
 }
 
 
-RETRY_AFTER = 10  # seconds, while the database is busy
+RETRY_AFTER = 10  # seconds, if the database is busy
 
 log = structlog.get_logger(__name__)
 
@@ -141,7 +141,7 @@ def status_of(error: PaperboyError) -> int:
 
 
 def headers_of(request: Request, error: HTTPException) -> Mapping[str, str]:
-    """Return the headers for an HTTP error. Allow lists the path's methods, not only those of one route."""
+    """Return the headers for an HTTP error. Allow lists the methods of all routes that match the path."""
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = []
@@ -190,7 +190,7 @@ def _database_error(request: Request, error: Exception) -> Response:
 
 def _busy(request: Request, status: int, retry_after: int) -> Response:
     """Return a page with a button that submits the same form again."""
-    # The page has a form: with no-referrer, browsers would not send its Origin. Other sites get no referrer.
+    # With no-referrer, browsers would not send the Origin of the form. Other sites still get no referrer.
     headers = {"Retry-After": str(retry_after), "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
     form = request_bodies.parsed(request) or FormData()
     fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]

@@ -1,8 +1,8 @@
 """Serialize entries as Atom (RFC 4287) and JSON Feed 1.1.
 
 Atom is built with the standard library, because feedgenerator 2 supports only one author per entry and only
-HTML summaries, and fails on control characters. It also dates an empty feed with the current time, so that
-the feed always looks new.
+HTML summaries, and fails on control characters. It also dates an empty feed with the current time, so the
+feed seems to change with each request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  
 class FeedEntry:
     """A paper as shown by feed readers."""
 
-    url: str  # its page here, which is its permanent id
+    url: str  # of its page here; also its permanent id
     title: str
     summary: str
     content: str  # HTML
@@ -31,7 +31,7 @@ class FeedEntry:
     updated: datetime
     authors: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    source: str = ""  # URL of the paper itself
+    source: str = ""  # URL of the paper at its publisher
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Feed:
     """A feed, with its entries in the order in which they are shown."""
 
     url: str  # of the feed itself
-    home: str  # URL of the page with the same papers
+    home: str  # of the page with the same papers
     title: str
     about: str
     publisher: str

@@ -27,9 +27,9 @@ class FeedbackOverview:
     liked: tuple[Feedback, ...]
     disliked: tuple[Feedback, ...]
     authors: tuple[tuple[str, int], ...]  # name and number of liked papers
-    more_authors: int  # number of those not in `authors`
-    followed: frozenset[str]  # those of `authors` whom the subscriber follows
-    ignored: tuple[str, ...]  # authors of liked papers who do not count as liked
+    more_authors: int  # number of further authors of liked papers
+    followed: frozenset[str]  # the authors in `authors` whom the subscriber follows
+    ignored: tuple[str, ...]  # authors of liked papers whom the ranking ignores
 
 
 def overview(session: Session, subscriber_id: int) -> FeedbackOverview:

@@ -1,4 +1,4 @@
-"""Limit forms that send mail. Above a threshold, they need a proof of work or a pause.
+"""Limit forms that send mail. Above a limit, a form needs a proof of work or has to wait.
 
 Forms are never rejected permanently: a whole laboratory may sign up from one address, and a flood must not
 keep others out.
@@ -18,7 +18,7 @@ from app.web.visitors import network
 
 HOUR = timedelta(hours=1)
 PER_MAILBOX = 5  # forms an hour
-ALL_VISITORS = 25  # all visitors together may send as many forms as this many separate visitors
+ALL_VISITORS = 25  # the limit for all visitors together, as a multiple of the limit for one
 PAUSE = timedelta(seconds=60)
 # Added for each further form from the same network, so that the forms are admitted one by one.
 SPACING = timedelta(seconds=10)
@@ -50,7 +50,7 @@ class FormThrottle:
         mailbox = mailbox_hash(email)
         permit = self._puzzles.permit(proof, mailbox, now)
         if permit and not permit.admits(now):
-            return permit.challenge(now)  # the form was sent too early: the same challenge, a shorter pause
+            return permit.challenge(now)  # sent too early: return the same challenge with a shorter pause
         with self._db.write() as session:
             if permit and hit_counters.hit(session, f"proof {permit.nonce}", now, 2 * HOUR).hits == 1:
                 return None

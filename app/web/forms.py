@@ -1,4 +1,4 @@
-"""Form values, stored as typed so that a form with an error can be shown again unchanged."""
+"""Form values, kept as typed so that a form with an error can be shown again unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.subscribers import ABSOLUTE_MAX_INTERESTS, MAX_MUTED, Preferences, sche
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 SPARE_ROWS = 3
-MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; validation rejects longer values anyway
+MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; the limits of validation are lower
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBERS = ("weekday", "hour", "min_papers", "max_papers", "max_trending")
 _CONTENT_FIELDS = ("min_papers", "max_papers", "when_empty", "max_trending", "muted")
@@ -80,7 +80,7 @@ class PreferencesForm:
 
     @property
     def rows_with_spare(self) -> tuple[InterestInput, ...]:
-        """Return the rows, followed by some empty ones."""
+        """Return the rows, followed by a few empty ones."""
         spare = min(SPARE_ROWS, self.max_interests - len(self.rows))
         return self.rows + (InterestInput(),) * max(spare, 0)
 
@@ -94,7 +94,7 @@ class PreferencesForm:
             if f"interests.{place}" not in self.problems
         )
         content = {name: getattr(preferences, name) for name in _CONTENT_FIELDS if name not in self.problems}
-        if "muted" not in content:  # one invalid line does not disable the others
+        if "muted" not in content:  # leave out only the invalid lines
             valid = []
             for text in preferences.muted[:MAX_MUTED]:
                 with suppress(InvalidInterest):
@@ -104,7 +104,7 @@ class PreferencesForm:
         return Preferences(interests=interests, **content)
 
     def to_preferences(self) -> Preferences:
-        """Convert to preferences. Unreadable values become values that `subscribers.problems` reports."""
+        """Convert to preferences. Unreadable numbers become values that `subscribers.problems` reports."""
         numbers: dict[str, Any] = {name: _number(getattr(self, name)) for name in _NUMBERS}
         return Preferences(
             cadence=_choice(Cadence, self.cadence),
@@ -128,14 +128,14 @@ class PauseForm:
 
     @property
     def input_type(self) -> str:
-        """Return the input type: browsers leave a date field empty if its value is not a date."""
+        """Return `text` for an invalid date, which a date field would not show. Otherwise, return `date`."""
         return "text" if self.typed and not _DAY.fullmatch(self.typed) else "date"
 
 
 def filled_form(chosen: Preferences, max_interests: int) -> PreferencesForm:
     """Return the form that shows stored preferences.
 
-    Subscribers to whom an operator gave more than `max_interests` keep them.
+    The form has room for more than `max_interests` if an operator gave the subscriber more.
     """
     rows = (
         InterestInput(interest.text, f"{interest.weight:g}", str(interest.quota or ""))
@@ -156,7 +156,7 @@ def filled_form(chosen: Preferences, max_interests: int) -> PreferencesForm:
 
 
 def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
-    """Return the names and typed values of a sign-up form's fields, so that it can be submitted again."""
+    """Return the names and typed values of a sign-up form's fields, for submitting the form again."""
     rows = [("interest", row.text) for row in form.rows]
     single = ("email", "cadence", "weekday", "hour", "zone", "liked")
     return [*rows, *((name, getattr(form, name)) for name in single)]
@@ -165,10 +165,10 @@ def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
 def merge_concurrent_changes(form: PreferencesForm, stored: Preferences) -> Preferences:
     """Return the preferences in a form, plus interests and muted words added since it was opened.
 
-    They may have been added through links in an e-mail or in another window.
+    These may have been added in another window or through links in an e-mail.
     """
     preferences = form.to_preferences()
-    if not form.original_texts:  # the form does not say what it showed when it was opened
+    if not form.original_texts:  # it is unknown what the form showed when it was opened
         return preferences
     in_form = {*form.original_texts, *(item.text for item in preferences.interests), *preferences.muted}
     interests = (item for item in stored.interests if item.text not in in_form)
@@ -228,7 +228,7 @@ def replace_interest(form: PreferencesForm, change: str) -> PreferencesForm:
 
 
 def validated(form: PreferencesForm) -> PreferencesForm:
-    """Validate the content fields of a form for its preview."""
+    """Validate the fields of a form that determine its preview."""
     problems = subscribers.problems(form.to_preferences(), form.max_interests, form.original_texts)
     previewed = ("interests", *_CONTENT_FIELDS)
     return replace(

@@ -1,6 +1,6 @@
 """Conditional responses (RFC 9110, section 13), and a cache for responses that are the same for everybody.
 
-Responses have an ETag but no Last-Modified, because a withdrawn paper changes a page without a newer date.
+Responses have an ETag but no Last-Modified, because withdrawing a paper changes a page but not its date.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from app.web.visitors import visitor
 
 KEEP = timedelta(minutes=5)  # feeds and the sitemap
 KEEP_PAGES = timedelta(minutes=1)
-STALE_PAGES = timedelta(minutes=5)  # longer: served while a new one is built
-MAX_RESPONSES = 200  # most have some tens of kilobytes
-AT_ONCE = PAGES + PAGES_WAITING  # threads that may build or wait; the rest serve other requests
+STALE_PAGES = timedelta(minutes=5)  # how much longer a page is served while it is rebuilt
+MAX_RESPONSES = 200  # most have a few tens of kilobytes
+AT_ONCE = PAGES + PAGES_WAITING  # threads that may build or wait at once; the rest serve other requests
 
 Key = tuple[str, ...]
 
@@ -41,15 +41,15 @@ class CachedResponse:
 
     @cached_property
     def etag(self) -> str:
-        """Return a weak ETag, because the compressed body has the same content in different bytes."""
+        """Return a weak ETag, because compression changes the bytes of the body but not its content."""
         return f'W/"{blake2b(self.body, digest_size=16).hexdigest()}"'
 
 
 class ResponseCache:
-    """A cache of public responses, which drops the oldest when it is full. Private pages are never stored.
+    """A cache of public responses. When it is full, it drops the oldest. Private pages are never stored.
 
     While one thread rebuilds a response, or if no slot is free to rebuild it, other threads get the stale
-    response for up to `stale`. Without a stale response, they wait.
+    response for up to `stale`. If there is no stale response, they wait.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ResponseCache:
     def get_or_build(self, key: Key, now: datetime, build: Callable[[], CachedResponse]) -> CachedResponse:
         """Return the cached response. If it is missing or stale, one thread rebuilds it.
 
-        Raise TooManyRequests if too many threads build or wait and there is no stale response.
+        Raise TooManyRequests if there is no stale response, and too many threads are building or waiting.
         """
         if fresh := self._stored(key, now - self._keep_for):
             return fresh
@@ -95,7 +95,7 @@ class ResponseCache:
 
     @contextmanager
     def _turn(self, key: Key) -> Iterator[None]:
-        """Let one thread at a time build a response. Raise TooManyRequests if too many build or wait."""
+        """Let one thread at a time build a response. Raise TooManyRequests if too many are waiting."""
         with self._changed:
             if self._waiting >= AT_ONCE:
                 raise TooManyRequests(retry_after=2)
@@ -135,5 +135,5 @@ def conditional_response(request: Request, cached: CachedResponse, headers: Mapp
 
 
 def matches(etag: str, if_none_match: str) -> bool:
-    """Return whether the client already has this version. Weak and strong ETags are compared alike."""
+    """Return whether the client already has this version. The comparison ignores whether ETags are weak."""
     return if_none_match.strip() == "*" or etag.removeprefix("W/") in re.findall(r'"[^"]*"', if_none_match)

@@ -18,8 +18,8 @@ from app.storage.models import Subscriber, SubscriberState
 from app.web import templating
 
 PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
-# Links that still work for an erased subscriber, because an erasure includes what they do. A change of
-# address erases the row of the new address.
+# Links that still work for an erased subscriber. The erasure has already done what the first three ask for.
+# Confirming a change of address erases the pending sign-up that has the new address.
 _DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE, Purpose.ADDRESS)
 
 
@@ -95,7 +95,10 @@ def subscriber_links(request: Request, subscriber: Subscriber, now: datetime) ->
 
 
 def masked_address(subscriber: Subscriber) -> str:
-    """Return an address with most of its local part hidden, because e-mails get forwarded; "" if erased."""
+    """Return an address with most of its local part hidden, because e-mails get forwarded.
+
+    Return "" if the subscriber was erased.
+    """
     if subscriber.state is SubscriberState.ERASED:
         return ""
     name, _, domain = subscriber.email.rpartition("@")

@@ -103,7 +103,7 @@ def week_of(day: date) -> Week:
 
 
 def latest_day(session: Session) -> date | None:
-    """Return the newest day that has papers, or None for an empty archive."""
+    """Return the newest day that has papers, or None if the archive is empty."""
     return listings.neighbouring_days(session, date.max)[0]
 
 
@@ -143,7 +143,7 @@ def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> W
 
 
 def _topics(session: Session, first: date, last: date, titles: Iterable[str]) -> tuple[str, ...]:
-    """Return frequent topics from `first` to `last`, topics of these titles first."""
+    """Return frequent topics from `first` to `last`, beginning with those that occur in `titles`."""
     return tuple(TopicIndex(listings.titles(session, first, last, TOPIC_TITLES)).varied(titles))
 
 
@@ -156,12 +156,12 @@ def paper_page(session: Session, paper_id: int, related: Iterable[PaperView], no
 
 
 def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
-    """Return cards for papers from any days. Each trend ignores the other papers from the same day."""
+    """Return cards for papers from any days. Each trend is computed without the other papers of its day."""
     return tuple(_card(paper, trending.trends([paper], now)[paper.id]) for paper in papers)
 
 
 def with_pictures(session: Session, plain: Sequence[PaperCard]) -> tuple[PaperCard, ...]:
-    """Return cards with the pictures of the papers that have one."""
+    """Return the cards, with pictures for the papers that have one."""
     stored = pictures.of_papers(session, [card.paper.id for card in plain])
     return tuple(replace(card, picture=stored.get(card.paper.id)) for card in plain)
 
@@ -172,7 +172,7 @@ def _card(paper: PaperView, trend: Trend) -> PaperCard:
 
 
 class Suggestions:
-    """Suggestions from the keywords of recent papers, which are counted at most every ten minutes."""
+    """Suggestions from the keywords of recent papers. Keywords are counted at most every ten minutes."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

@@ -30,9 +30,9 @@ DAYS = 14
 MIN_DAYS = 7  # days with papers needed to state a rate
 DEFAULT_DIGEST_SIZE = 10  # papers
 NARROW = 2  # papers in two weeks
-BUILDER_LIFETIME = timedelta(minutes=1)  # previews during this time share the papers that a builder loaded
+BUILDER_LIFETIME = timedelta(minutes=1)  # previews share a builder and its papers for this long
 _KEEP = {"HX-Reswap": "none"}  # htmx keeps the last preview and shows only the message
-MAX_MATCHED = 300  # interests per builder: each needs a value for every paper from three weeks
+MAX_MATCHED = 300  # interests per builder; each needs a value for every loaded paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Preview:
 def validate_and_preview(
     request: Request, form: PreferencesForm, split: str = "", change: str = ""
 ) -> tuple[PreferencesForm, Preview]:
-    """Return the validated form and its preview, which ignores invalid values. This never raises.
+    """Return the validated form and its preview, which ignores invalid values. Raise no exceptions.
 
-    If given, first split the interest `split`, or make the `change` (see forms.replace_interest). If the rate
-    limit is exceeded or the preview fails, the preview contains the error. If the rate limit is exceeded, the
-    form is not validated.
+    First split the interest `split` and make the `change` (see forms.replace_interest), if given. The preview
+    contains the error if the rate limit is exceeded or the preview fails. The form is not validated if the
+    rate limit is exceeded.
     """
     limits: Capacity = request.app.state.capacity
     previews: Previews = request.app.state.previews
@@ -93,7 +93,7 @@ def validate_and_preview(
 
 
 class Previews:
-    """A builder of previews. Previews within a minute share the loaded papers, because loading takes longest.
+    """A builder of previews. Previews within a minute share the loaded papers, which take longest to load.
 
     They also share matched interests, so one preview is built at a time.
     """
@@ -111,7 +111,7 @@ class Previews:
             builder, interests = self._current_builder(now), subscribers.deduplicate(preferences.interests)
             self._matched.update(interest.text for interest in interests)
             digest = builder.preview(now.date().isoformat(), preferences)
-            max_parts = self._app.settings.max_interests - len(interests) + 1  # of one interest that is split
+            max_parts = self._app.settings.max_interests - len(interests) + 1  # if one is split
             muted = builder.interests.muted_papers(preferences.muted)
             interest_previews = tuple(
                 preview_interest(builder, interest, days, muted, max_parts) for interest in interests
@@ -121,7 +121,7 @@ class Previews:
         return Preview(digest, "", days, interest_previews)
 
     def _current_builder(self, now: datetime) -> DigestBuilder:
-        """Return the current builder with its papers loaded, or replace it if it is too old or full."""
+        """Return the current builder with its papers loaded. Replace it first if it is too old or full."""
         if self._builder and now - self._builder[1] < BUILDER_LIFETIME and len(self._matched) < MAX_MATCHED:
             return self._builder[0]
         with self._app.db.read() as session:
@@ -134,7 +134,7 @@ class Previews:
 def preview_interest(
     builder: DigestBuilder, interest: Interest, days: Sequence[date], muted: Collection[int], max_parts: int
 ) -> InterestPreview:
-    """Return the recent matches of an interest, and how many papers the other amounts would match."""
+    """Return the recent matches of an interest, and the number of matches at the other amounts."""
     paper_days = len(builder.listing_days.intersection(days))
     note = builder.interests.absent_fields_note(interest.text)
 
@@ -146,7 +146,7 @@ def preview_interest(
     if muted and not any(counts) and any(counts_at(interest.weight, muted=())):
         description = "none except muted ones"
     others = [weight for weight in AMOUNTS if weight != interest.weight] if paper_days >= MIN_DAYS else []
-    amounts: dict[str, list[str]] = {}  # by rate
+    amounts: dict[str, list[str]] = {}  # names of amounts, keyed by rate
     for weight in others:
         amounts.setdefault(in_words(counts_at(weight), paper_days, note), []).append(AMOUNTS[weight])
     parts = query_language.split_suggestion(interest.text)

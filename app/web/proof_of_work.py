@@ -1,7 +1,7 @@
-"""Challenges that a form must solve before it is admitted, and the proofs that it sends back.
+"""Challenges that must be solved before a form is admitted, and the proofs that are sent with the form.
 
-The work is an ALTCHA challenge (PBKDF2, solved by static/challenge.js). Without scripts, the same signed
-challenge admits its form after a pause. A challenge is valid for one mailbox and admits one form.
+The work is an ALTCHA challenge (PBKDF2, solved by static/challenge.js). Without scripts, a form with the
+signed but unsolved challenge is admitted after a pause. A challenge is valid for one mailbox and one form.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import altcha
 
 ALGORITHM = "PBKDF2/SHA-256"
-ITERATIONS = 1_000  # per attempt; the server needs as many to create a challenge, and none to verify it
+ITERATIONS = 1_000  # per attempt; creating a challenge takes the server one attempt, verifying takes none
 ATTEMPTS = 1_500  # about a second in a laptop's browser
 MAX_WORK = 16  # maximum factor for ATTEMPTS; if only the total for all visitors is too high, the factor is 1
 TIME_TO_SOLVE = timedelta(seconds=60)  # if there is no pause
@@ -44,7 +44,7 @@ class Permit:
 
     nonce: str
     solved: bool
-    ready_at: datetime | None  # when it admits the form without a solution
+    ready_at: datetime | None  # when the form is admitted without a solution; None if never
     parameters: altcha.Challenge
 
     def admits(self, now: datetime) -> bool:
@@ -52,12 +52,12 @@ class Permit:
         return self.solved or (self.ready_at is not None and self.ready_at <= now)
 
     def challenge(self, now: datetime) -> Challenge:
-        """Return the same challenge again, with the rest of its pause."""
+        """Return the same challenge again, with the remainder of its pause."""
         return _to_challenge(self.parameters, self.ready_at - now if self.ready_at else None)
 
 
 class Puzzles:
-    """Create and verify challenges, signed with keys derived from the secret keys.
+    """Challenges, signed and verified with keys derived from the secret keys.
 
     `attempts` sets how much work a challenge takes.
     """
@@ -90,7 +90,9 @@ class Puzzles:
         return _to_challenge(challenge, pause)
 
     def permit(self, proof: str, mailbox: str, now: datetime) -> Permit | None:
-        """Return the challenge in a proof: None if malformed, forged, expired or for another mailbox."""
+        """Return the challenge in a proof, or None if it is malformed, forged, expired or for another
+        mailbox.
+        """
         if not proof or len(proof) > MAX_CHARS:
             return None
         try:

@@ -29,7 +29,7 @@ class RateLimiter:
         self._most = most
         self._seconds = seconds
         self._lock = Lock()
-        self._windows: dict[str, tuple[float, int]] = {}  # end and hits, in the order of their ends
+        self._windows: dict[str, tuple[float, int]] = {}  # end and number of hits, earliest end first
 
     def hit(self, name: str) -> None:
         """Count one hit, or raise TooManyRequests."""
@@ -61,7 +61,7 @@ class KeyLimits:
     def __init__(self, requests_per_minute: int) -> None:
         self._requests = RateLimiter(requests_per_minute, MINUTE)
         self._wrong = RateLimiter(WRONG_KEYS_A_MINUTE, MINUTE)
-        self._valid: set[bytes] = set()  # digests of keys that were valid; at most as many as there are keys
+        self._valid: set[bytes] = set()  # digests of keys that have been valid; at most one for each key
 
     def before_lookup(self, key: str, visitor: str) -> None:
         """Raise TooManyRequests if the visitor sent too many wrong keys.

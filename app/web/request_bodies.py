@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import FormData
 
 URLENCODED = "application/x-www-form-urlencoded"
-SMALL = 16 * 1024  # bytes, which take the event loop a few milliseconds at most
+SMALL = 16 * 1024  # bytes; parsing them takes the event loop a few milliseconds at most
 MAX_FIELDS = 1000
 
 _ESCAPES = re.compile(rb"(?:%[0-9A-Fa-f]{2}){1,4000}")
@@ -28,7 +28,7 @@ class FormRequest(Request):
     """A request that parses a large urlencoded form in a thread."""
 
     def form(self, **limits: Any) -> Any:
-        """Return an awaitable of the form."""
+        """Return an awaitable that gives the parsed form."""
         content_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         return self._urlencoded() if content_type == URLENCODED else super().form(**limits)
 
@@ -80,8 +80,8 @@ def parse(body: bytes) -> FormData:
 def _unquote(text: bytes) -> str:
     """Decode plus signs and escapes as UTF-8.
 
-    A run of escapes is decoded at once. The standard library splits the text at each percent sign instead.
-    For 1 MB of percent signs, this blocks all threads for a third of a second.
+    Each run of escapes is decoded at once. The standard library splits the text at each percent sign instead,
+    which blocks all threads for a third of a second if the text is 1 MB of percent signs.
     """
     return _ESCAPES.sub(_bytes_of, text.replace(b"+", b" ")).decode("utf-8", "replace")
 

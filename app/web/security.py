@@ -1,4 +1,4 @@
-"""Response headers, size limits for request bodies, and the origin of a form.
+"""Response headers, size limits for request bodies, and the check of a form's origin.
 
 Forms on public pages must be sent from this site (`same_site`). Pages behind signed links do not need this
 check, because another site would have to know the link.
@@ -16,11 +16,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.settings import Settings
 from app.storage.database import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_locks
 
-# Form encoding can triple the size of pasted text. A file that is slightly too large must fit as well, so
-# that the error is shown beside its field.
+# Form encoding can triple the size of pasted text. A file that is slightly too large must also fit, so that
+# the page can show the error beside its field.
 MAX_FORM_BYTES = 1024 * 1024
 MAX_API_BYTES = 256 * 1024  # the body is read before the key is checked
-MAX_HELD_BYTES = 64 * 1024 * 1024  # of all bodies at once, since strangers may send many large ones slowly
+MAX_HELD_BYTES = 64 * 1024 * 1024  # of all bodies together, because attackers may send many large ones slowly
 
 PAGE_CSP = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -32,7 +32,7 @@ MAIL_CSP = (
     "frame-ancestors 'none'; sandbox allow-popups allow-popups-to-escape-sandbox "
     "allow-top-navigation-by-user-activation"
 )
-# A page that shows a mail in a frame, where it cannot run scripts, submit forms or fetch anything.
+# For a page that shows a mail in a frame. There the mail cannot run scripts, submit forms or fetch anything.
 FRAMING_PAGE = {"Content-Security-Policy": f"{PAGE_CSP}; frame-src 'self'"}
 FRAMED_MAIL = {
     "Content-Security-Policy": MAIL_CSP.replace("frame-ancestors 'none'", "frame-ancestors 'self'"),
@@ -63,7 +63,7 @@ def headers(settings: Settings) -> dict[str, str]:
 class SecurityMiddleware:
     """ASGI middleware that adds default headers and rejects bodies that are too large.
 
-    It turns HEAD into GET; the server then omits the body.
+    It treats HEAD as GET; the server omits the body.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SecurityMiddleware:
         self._common = common
         self._uploads = (
             uploads or {}
-        )  # the size limits of paths that write the body to a file, after signing in
+        )  # size limits of paths that check the sender first, and write the body to a file
         self._buffered = 0  # bytes of all bodies that are being received or processed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,7 +119,7 @@ class SecurityMiddleware:
             self._buffered -= received * is_buffered
 
     def _limit(self, path: str) -> tuple[int, bool]:
-        """Return the maximum size of a body in bytes, and whether it is held in memory."""
+        """Return the maximum size of a body in bytes, and whether the body is held in memory."""
         if path in self._uploads:
             return self._uploads[path], False
         return MAX_API_BYTES if path.startswith("/api/") else MAX_FORM_BYTES, True

@@ -51,19 +51,19 @@ PAGES = (
     monitoring,
 )  # fmt: skip
 
-# The paths that accept large files. They read the body only after they have checked who sends it.
+# The paths that accept large files. They authenticate the sender before they read the body.
 UPLOADS = ("/api/v1/subscribers/import", "/admin/subscribers/import")
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
-    """Build the web app. `is_public` is explained at `main.create_app`."""
+    """Build the web app. See `main.create_app` for `is_public`."""
     site = FastAPI(
         title=app.settings.site_name,
         openapi_url=None,
         lifespan=lifespan,
-        redirect_slashes=False,  # the redirect would repeat the Host header
+        redirect_slashes=False,  # a redirect would contain the client's Host header
     )
     site.state.paperboy = app
     site.state.clock = clock.utcnow
@@ -82,8 +82,8 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     site.state.archive_search = ArchiveSearch(app.db, app.models, Path(app.settings.search_dir), app.stopping)
     site.state.suggestions = paper_cards.Suggestions(app.db)
     site.state.newest_day = home.NewestDay(app.db)
-    # Compressed sizes do not leak secrets (BREACH): the only cookie is sent with no request that another site
-    # causes, so other sites cannot request a page that contains a secret.
+    # Compressed sizes do not leak secrets (BREACH): the only cookie is never sent with a request that another
+    # site causes, so other sites cannot request a page that contains a secret.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     uploads = dict.fromkeys(UPLOADS, app.settings.max_import_bytes + security.MAX_FORM_BYTES)
     site.add_middleware(security.SecurityMiddleware, common=security.headers(app.settings), uploads=uploads)
@@ -93,7 +93,7 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     admin.install(site)
     for path, mounted in (("/api", api.create(app, limits)), ("/hooks", bounce_webhooks.create(app, limits))):
         mount = Mount(path, mounted)
-        # By default, a mount does not match a path with a newline, which would then get an HTML page.
+        # By default, a mount does not match a path with a newline, and the client would get an HTML page.
         mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
         site.router.routes.append(mount)
     site.mount("/static", templating.Static(directory=templating.STATIC), name="static")

@@ -37,7 +37,7 @@ IMMUTABLE = "public, max-age=31536000, immutable"
 
 
 class StripIndentation(Extension):
-    """Extension that removes the indentation from templates, which can be a tenth of a page."""
+    """Jinja extension that removes the indentation of templates, which can be a tenth of a page."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         return _INDENTED.sub("", source)
@@ -88,10 +88,10 @@ def page(
 
 
 def mark_title(item: DigestItem) -> MarkedTexts:
-    """Mark the words of a title as the e-mails do, but without style attributes, which pages forbid."""
+    """Mark the words of a title as in e-mails, but without style attributes, which the CSP forbids."""
     marked = marked_words.mark(item, replace(item, summary=""))
     title = _MAIL_MARK.sub(r"<mark>\1</mark>", str(marked.title))
-    return marked._replace(title=Markup(title))  # noqa: S704 - escaped by marks.mark
+    return marked._replace(title=Markup(title))  # noqa: S704 - escaped by marked_words.mark
 
 
 def local(at: datetime, zone: str) -> str:
@@ -127,10 +127,10 @@ _OUTCOMES = {
 
 
 class Static(StaticFiles):
-    """Static files. Those with their fingerprint in the URL are cached forever.
+    """Static files. A response is cached forever if the URL has the file's fingerprint.
 
-    During a rollout, a page from a newer version may request its file here. The fingerprint differs, so the
-    response must not be cached.
+    During a rollout, a page of a newer version may request one of its files here. The fingerprint in the URL
+    then differs from the file's, so browsers must revalidate the response.
     """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
@@ -143,7 +143,7 @@ class Static(StaticFiles):
 
 @cache
 def _fingerprinted() -> dict[str, str]:
-    """Return file name → URL. The URL changes with the content, so responses may be cached forever."""
+    """Map file names to URLs. The URLs change with the content, so responses may be cached forever."""
     files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
     return {
         name: f"/static/{name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"

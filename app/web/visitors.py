@@ -19,9 +19,10 @@ def client_ip(request: Request) -> str:
 
 
 def first_untrusted_hop(chain: Sequence[str], trusted: Sequence[str]) -> str:
-    """Return the last hop that is not a trusted proxy, since everything before it can be forged.
+    """Return the last hop that is not a trusted proxy, because all hops before it can be forged.
 
-    If it is not an IP address, return the end of the chain. If all hops are trusted, return the first.
+    If that hop is not an IP address, return the last hop of the chain. If all hops are trusted, return the
+    first.
     """
     networks = [ipaddress.ip_network(proxy, strict=False) for proxy in trusted]
     for hop in reversed(chain):
@@ -41,7 +42,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def visitor(request: Request) -> str:
-    """Return the network of a request's client. Visitors are counted by network."""
+    """Return the network that identifies the visitor who sent a request."""
     return network(client_ip(request))
 
 

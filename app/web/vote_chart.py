@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from app.text.in_words import count_of
 from app.types import VoteSample
 
-MIN_CHART_POINTS = 5  # fewer points add nothing to the description
-WIDTH, HEIGHT = 240, 60  # of a chart, in its own units
+MIN_CHART_POINTS = 5  # fewer points show nothing that the description does not say
+WIDTH, HEIGHT = 240, 60  # of a chart, in SVG units
 
 
 @dataclass(frozen=True, slots=True)
 class VoteChart:
-    """A line of votes over time in a box of WIDTH × HEIGHT, empty for few samples, and a description."""
+    """A line of votes over time in a box of WIDTH × HEIGHT, and a description of it in words."""
 
     points: tuple[tuple[float, float], ...]
     description: str
@@ -23,9 +23,9 @@ class VoteChart:
 
 
 def vote_chart(votes: Sequence[VoteSample]) -> VoteChart | None:
-    """Return a chart from the first to the last sample, or None for fewer than two samples.
+    """Return a chart from the first to the last sample, or None if there are fewer than two samples.
 
-    With fewer than MIN_CHART_POINTS samples, the chart has no points.
+    If there are fewer than MIN_CHART_POINTS samples, the chart has a description but no points.
     """
     if len(votes) < 2:
         return None

@@ -1,4 +1,5 @@
-// Solve an ALTCHA challenge (PBKDF2 with a counter) and send its form. Without this file, a pause is enough.
+// Solve an ALTCHA challenge (PBKDF2 with a counter) and send its form.
+// Without this file, visitors can send the form after a pause.
 const form = document.querySelector("form[data-puzzle]");
 const { parameters, signature } = JSON.parse(form.dataset.puzzle);
 const bytes = (hex) => Uint8Array.from(hex.match(/../g), (pair) => parseInt(pair, 16));
@@ -28,7 +29,7 @@ const solve = async (progress) => {
   }
 };
 
-// Browsers offer WebCrypto only to pages over HTTPS and from this machine. Without WebCrypto, only the pause remains.
+// Browsers offer WebCrypto only to pages from HTTPS or localhost. Without it, visitors have to wait.
 if (globalThis.crypto?.subtle) {
   const show = (working) => {
     form.querySelector("[data-working]").hidden = !working;

@@ -1,4 +1,4 @@
-// Conveniences: every form works without this file.
+// Optional enhancements: every form works without this file.
 
 // Select the browser's time zone in a form that has not been filled in before.
 for (const select of document.querySelectorAll("select[data-detect]")) {
@@ -19,14 +19,14 @@ if (cadence && weekday) {
   show();
 }
 
-// Remove the error of a field, and describe the field by its hint again, if it has one.
+// Remove the error of a field, and point aria-describedby to its hint again, if it has one.
 const clearProblem = (field, hint = "interest-hint") => {
   field.removeAttribute("aria-invalid");
   if (!field.hasAttribute("aria-describedby")) return;
   if (document.getElementById(hint)) field.setAttribute("aria-describedby", hint);
   else field.removeAttribute("aria-describedby");
 };
-// Mark a field as invalid, and describe it by a paragraph with the error, which the caller inserts.
+// Mark a field as invalid. Return a paragraph with the error, which the caller inserts.
 const markProblem = (field, name, properties) => {
   const paragraph = document.createElement("p");
   Object.assign(paragraph, { className: "problem", id: "problem-" + name, ...properties });
