@@ -1,10 +1,10 @@
-"""The operator's pages, below /admin. They show and do what the API does, by calling its functions.
+"""The operators' pages, below /admin. They call the same functions as the API.
 
 sign_in         sign in with a key; sessions, scopes and form tokens
-overview        what needs attention, recent editions, growth
+overview        findings that need attention, recent editions, growth
 remedies        the buttons of the overview
 subscriber_files  import subscribers after a preview; export them
-next_digests    what all active subscribers would get now
+next_digests    the digests that all active subscribers would get now
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend
 delivery        one mail: its digest as it is sent; resend or confirm it
@@ -13,7 +13,7 @@ sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver; look up, suppress and list addresses
 records         runs of jobs, changes by operators, settings
 pagination      pages of long lists, with links to the newer and the older page
-timing          when the schedule does what an operator asked for
+timing          phrases that say when requested work is done
 keys            create, rotate and revoke keys
 webhooks        add, change, test and remove webhooks; their events
 """

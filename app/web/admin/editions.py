@@ -1,4 +1,4 @@
-"""The editions: how the digests of each day ended and why, and what an operator can do about them."""
+"""The editions: the outcomes of each day's digests with the reasons, and the actions of operators."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def show_edition(
 ) -> Response:
     """Show an edition: its states, the most common reasons, and the mails with problems.
 
-    While its mails are being sent, the page reloads. This loses no input, because it has no fields.
+    The page reloads while mails are being sent. No input is lost, because the page has no text fields.
     """
     app: Application = request.app.state.paperboy
     current = editions.get_edition(app, operator.key, clock.utcnow(), edition)

@@ -1,4 +1,4 @@
-"""The keys: create, rotate and revoke them. A key is shown once, on the page after the form."""
+"""List, create, rotate and revoke keys. A key is shown only once, in the response to the form."""
 
 from __future__ import annotations
 

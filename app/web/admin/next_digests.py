@@ -16,14 +16,14 @@ from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
-PREVIEWS_SHOWN = 20  # per page; each page takes a second
+PREVIEWS_SHOWN = 20  # per page; building a page takes a second
 
 
 @router.get("/admin/subscribers/next")
 def show_next_digests(
     request: Request, operator: Reader, due: str = "", cursor: str | None = None
 ) -> Response:
-    """Show what all active subscribers, or those who are `due`, would get now, newest subscribers first."""
+    """Show what all active subscribers, or only those who are due, would get now. The newest come first."""
     app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
     now = clock.utcnow()

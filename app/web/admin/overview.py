@@ -1,4 +1,4 @@
-"""The first page: what needs attention, what was sent, what was not and why, subscribers, sources."""
+"""The first page: findings that need attention, sent and unsent digests, subscribers, sources."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from app.web.request_bodies import FormRoute
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 DAYS_CHARTED = 30
-BAR_WIDTH, CHART_HEIGHT = 10, 80  # in units of the chart
+BAR_WIDTH, CHART_HEIGHT = 10, 80  # in SVG units
 
 
 class ActionPage(NamedTuple):
     """The page where an operator acts on a finding, and the label of its link.
 
-    `{}` in the URL is the subject of the finding's remedy, or empty. `advice` replaces the
-    finding's fix if that names a command for what the page does.
+    `{}` in the URL is replaced with the subject of the finding's remedy, if any. `advice` replaces
+    the finding's fix if the fix names a command with the same effect as the page.
     """
 
     url: str
@@ -64,7 +64,10 @@ ACTION_PAGES = {  # by the first word of the check
 
 
 class FindingView(NamedTuple):
-    """A finding, what to do about it, and where. `button` is None if this operator may not press it."""
+    """A finding with advice, and a button and a page for acting on it.
+
+    `button` is None if the operator may not press it.
+    """
 
     finding: Finding
     advice: str
@@ -74,7 +77,7 @@ class FindingView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The two counts of a day in a chart, one on top of the other."""
+    """The two stacked counts of a day in a chart."""
 
     day: str
     lower: int
@@ -86,7 +89,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A bar for each day, oldest first; none if nothing was counted. `nothing` is the text for that case."""
+    """A chart with a bar for each day, oldest first. If nothing was counted, `nothing` is shown instead."""
 
     name: str
     title: str
@@ -97,7 +100,7 @@ class Chart:
 
     @property
     def highest(self) -> Bar:
-        """Return the highest bar, which is as high as the chart. If several are, return the newest."""
+        """Return the highest bar, which is as high as the chart. If there are several, return the newest."""
         return max(reversed(self.bars), key=lambda bar: bar.lower + bar.upper)
 
 
@@ -170,7 +173,7 @@ def _page(
 
 
 def _view(finding: Finding, operator: Operator) -> FindingView:
-    """Return what to do about a finding. Commands are named only if no button or page does the same."""
+    """Add advice to a finding. The advice names a command only if no button or page has the same effect."""
     action = finding.remedy.action if finding.remedy else None
     button, at = BUTTONS[action] if action else None, ACTION_PAGES.get(finding.check.partition(" ")[0])
     if button and not operator.may(button.scope):

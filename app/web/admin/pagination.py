@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class BidirectionalPage(Generic[Row]):
-    """A page of a list, newest first, and the positions of the pages beside it; "" where the list ends."""
+    """A page of a list, newest first, and the positions of the newer and the older page, or ""."""
 
     rows: list[Row]
     newer: str
@@ -27,9 +27,9 @@ Position = Annotated[str, Query(pattern=r"^((before|after)-\d{1,18})?$")]
 def page_at(
     session: Session, statement: SelectOfScalar[Row], key: Any, limit: int, position: str
 ) -> BidirectionalPage[Row]:
-    """Return the page of the rows that `statement` selects at a position.
+    """Return the page at a position in the list of rows that `statement` selects.
 
-    The position is `before-ID`, `after-ID`, or empty for the newest. `key` is the column of the id.
+    The position is `before-ID`, `after-ID`, or empty for the newest page. `key` is the column of the id.
     """
     direction, _, number = position.partition("-")
     at = int(number or 0)

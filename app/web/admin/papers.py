@@ -91,7 +91,8 @@ def edit_paper(
 ) -> Response:
     """Store the fields that differ from what the page showed, and revert the edits that are ticked.
 
-    `seen` has the name and a digest of each field as the page showed it, because a poll may have changed it.
+    `seen` has the name of each field and a digest of the value that the page showed, which a poll may have
+    changed since.
     """
     typed = {
         "title": title, "tldr": tldr, "abstract": abstract, "authors": authors, "published_on": published_on,
@@ -139,7 +140,7 @@ def unpin_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
 
 @router.post(PATH + "/{paper_id}/merge")
 def merge_papers(request: Request, operator: Writer, paper_id: Id, other: Text = "") -> Response:
-    """Merge with another paper, and go to the surviving one."""
+    """Merge with another paper, and redirect to the surviving one."""
 
     def merge(editor: Editor) -> Any:
         return editor.merge(paper_id, merging.id_of(operator_changes.find(editor.session, other)))
@@ -156,7 +157,7 @@ def split_paper(
     doi: Text = "",
     source_id: Text = "",
 ) -> Response:
-    """Split off a part, and go to the new paper."""
+    """Split off a part, and redirect to the new paper."""
 
     def split(editor: Editor) -> Any:
         return editor.split(paper_id, row_id=_number(row_id), doi=bool(doi), source_id=_number(source_id))
@@ -167,7 +168,7 @@ def split_paper(
 def _change(
     request: Request, operator: Operator, paper_id: int, done: str, change: Any, **values: Any
 ) -> Response:
-    """Apply a change and go to the page of the paper that it returns. If the change is refused, show why."""
+    """Apply a change, and redirect to the paper that it returns. If it is refused, show the reason."""
     app: Application = request.app.state.paperboy
     try:
         with app.db.write() as session:
@@ -203,11 +204,11 @@ def _page(
 
 
 def _fields(paper: papers.PaperDetail) -> dict[str, str]:
-    """Return the fields of the form."""
+    """Return the values of the form's fields."""
     names = ("title", "abstract", "tldr", "url", "pdf_url", "code_url", "project_url")
     fields = {name: getattr(paper, name) for name in names}
     if paper.tldr_by:
-        fields["tldr"] = ""  # a model wrote this summary: the paper itself has none
+        fields["tldr"] = ""  # a model wrote the summary, so the paper itself has none
     published_on = paper.published_on.isoformat() if paper.published_on else ""
     return {**fields, "authors": "\n".join(paper.authors), "published_on": published_on}
 
@@ -217,7 +218,7 @@ def _digests(fields: dict[str, str]) -> dict[str, str]:
 
 
 def _digest(text: str) -> str:
-    """Return a digest of a text that does not depend on the line endings, which browsers change."""
+    """Return a digest of a text that ignores line endings, because browsers change them."""
     plain = "\n".join(text.strip().splitlines())
     return blake2b(plain.encode(errors="replace"), digest_size=12).hexdigest()
 

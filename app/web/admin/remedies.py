@@ -30,17 +30,17 @@ class Click(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Return the subject as an id. Raise NotFound if it is not one."""
+        """Return the subject as an id. Raise NotFound if it is not an id."""
         if not (self.subject.isdecimal() and len(self.subject) < 10):
             raise NotFound("this button refers to something that does not exist: reload the page")
         return int(self.subject)
 
 
 class Button(NamedTuple):
-    """The label of a button, the scope it needs, the message afterwards, and its action.
+    """A button's label, the scope it needs, the message after it was pressed, and its action.
 
-    `advice` is shown above the button instead of the finding's fix, which names the command that does the
-    same. None shows the fix.
+    `advice` is shown above the button instead of the finding's fix, which names a command with the same
+    effect. If `advice` is None, the fix is shown.
     """
 
     label: str

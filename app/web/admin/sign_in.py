@@ -1,7 +1,7 @@
 """Sign in to the admin pages with a key or a mailed link; check the scope and form token of each request.
 
-The cookie is strict: browsers send it with no request that another site causes. So other sites can neither
-submit forms nor measure compressed pages.
+The cookie has SameSite=Strict, so browsers never send it with requests that other sites cause. Other sites
+can therefore neither submit forms nor measure the compressed size of pages.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 COOKIE = "paperboy_admin"
 HOME = "/admin"
-LINKS_AN_HOUR, HOUR = 5, timedelta(hours=1)  # mailed to one operator
+LINKS_AN_HOUR, HOUR = 5, timedelta(hours=1)  # sign-in links mailed to one operator
 LINK_LIFETIME = timedelta(minutes=15)
-KEY_LIFETIME = timedelta(days=1)  # of the key that such a link creates
+KEY_LIFETIME = timedelta(days=1)  # lifetime of the key that a sign-in link creates
 HEADERS = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
 
 
@@ -55,7 +55,7 @@ class SignInNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """The operator of a request: their key, and the token that their forms contain."""
+    """The operator who sent a request: their key, and the token that their forms must contain."""
 
     key: ApiKeyIdentity
     form_token: str
@@ -65,7 +65,7 @@ class Operator:
         return scope in self.key.scopes
 
     def reason(self, typed: str) -> str:
-        """Return the typed reason for a change. If it is too short, return who made the change instead."""
+        """Return the typed reason for a change. If it is too short, name the operator's key instead."""
         reason = typed.strip()[:500]
         return reason if len(reason) > 2 else f"by {self.key.name}"
 
@@ -119,9 +119,9 @@ def _submitting(*scopes: Scope) -> Any:
 
 
 Reader = Annotated[Operator, _viewing(Scope.READ)]
-Writer = Annotated[Operator, _submitting(Scope.WRITE)]  # submits a form, as does a Sender
+Writer = Annotated[Operator, _submitting(Scope.WRITE)]  # has submitted a form, like a Sender
 Sender = Annotated[Operator, _submitting(Scope.SEND)]
-# May import subscribers, who are active at once. An `Importer` has not submitted a form yet.
+# Importing needs both scopes, because the subscribers are active at once. An `Importer` only views a page.
 Importer = Annotated[Operator, _viewing(Scope.WRITE, Scope.SEND)]
 ImportSubmitter = Annotated[Operator, _submitting(Scope.WRITE, Scope.SEND)]
 
@@ -167,7 +167,7 @@ def ask_key(request: Request, to: str = HOME) -> Response:
 
 @router.post("/admin/sign-in", dependencies=[Depends(same_site)])
 def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
-    """Open a session. Too many wrong keys from one network are refused, as for the API."""
+    """Open a session. After too many wrong keys from a network, refuse its requests, as the API does."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     try:
@@ -203,7 +203,7 @@ def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Res
 
 
 def _mail_link(app: Application, limits: Capacity, address: str) -> None:
-    """Mail a link, if a slot for mails is free. Background tasks share the threads of all requests."""
+    """Mail a link if a slot for mails is free. The slots protect the thread pool that all requests share."""
     try:
         with limits.mails.take():
             _send_link(app, address, clock.utcnow())
@@ -226,13 +226,13 @@ def _send_link(app: Application, address: str, now: datetime) -> None:
 
 @router.get("/admin/sign-in/{token}")
 def confirm_link(request: Request, token: str) -> Response:
-    """Show a button, because mail scanners open links."""
+    """Show a button instead of signing in at once, because mail scanners open links."""
     return page(request, "admin/sign_in_link.html", None, token=token[:100])
 
 
 @router.post("/admin/sign-in/{token}", dependencies=[Depends(same_site)])
 def use_link(request: Request, token: str) -> Response:
-    """Open a session with a mailed link, once."""
+    """Open a session with a mailed link, which works only once."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     try:
@@ -270,7 +270,7 @@ def _with_cookie(app: Application, response: Response, secret: str) -> Response:
 
 
 def _local(path: str) -> str:
-    """Return the path if it is one of the admin pages, otherwise the overview."""
+    """Return the path if it is below the admin pages, otherwise the path of the overview."""
     is_ours = path.startswith(f"{HOME}/") and path.isprintable() and "\\" not in path
     return path if is_ours else HOME
 

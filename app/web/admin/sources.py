@@ -71,9 +71,9 @@ def add_source(
 
 
 def _config(kind: str, address: str, before: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration that a form describes, which replaces `before`.
+    """Return the configuration that a form describes. It replaces `before`.
 
-    Raise InvalidInput if it names no kind.
+    Raise InvalidInput if no kind was chosen.
     """
     if kind not in source_kinds.POLLED:
         raise InvalidInput("Choose the kind of the source.", field="kind")
@@ -94,7 +94,7 @@ def _address(config: dict[str, Any]) -> str:
 
 @router.get("/admin/sources/{source_id}")
 def show_source(request: Request, operator: Reader, source_id: Id, done: str = "") -> Response:
-    """Show a source, and how its last polls ended."""
+    """Show a source and the results of its last polls."""
     return _source_page(request, operator, source_id, message=MESSAGES.get(done, ""))
 
 
@@ -108,7 +108,7 @@ def change_source(
     shown_name: Text = "",
     shown_address: Text = "",
 ) -> Response:
-    """Rename a source, or change what it reads. Refuse if someone else has changed it in the meantime."""
+    """Rename a source, or change its configuration. Refuse if someone else has changed it meanwhile."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     try:

@@ -27,7 +27,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/subscribers"
 SKIPPED_SHOWN = 200
-HOLDS = {"": None, "yes": True, "no": False}  # None: if no digest has ever been sent
+HOLDS = {"": None, "yes": True, "no": False}  # None: hold if no digest has ever been sent
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ def ask_for_file(request: Request, operator: Importer) -> Response:
 
 @router.post(PATH + "/import")
 async def upload_file(request: Request, operator: Importer) -> Response:
-    """Store a file until its import is confirmed. The body is read only after the operator is known."""
+    """Store a file until its import is confirmed. The operator is authenticated before the body is read."""
     app: Application = request.app.state.paperboy
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         return _upload_page(request, operator, "Choose a file.")
@@ -83,7 +83,7 @@ def preview_import(request: Request, operator: Importer, name: str) -> Response:
 def confirm_import(
     request: Request, operator: ImportSubmitter, name: str, later: BackgroundTasks, hold: Text = ""
 ) -> Response:
-    """Import the file after the response. The page of the run shows its progress."""
+    """Import the file after the response. The run's page shows the progress."""
     app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
     capacity.jobs.check()

@@ -1,4 +1,4 @@
-"""The subscribers: find one, see their digests and the reasons for skipped ones, act for them."""
+"""Find subscribers, show their digests and the reasons for skipped ones, and act for them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MESSAGES = {
 
 
 class Positions(NamedTuple):
-    """The positions of a subscriber's page in the lists of their mails and events."""
+    """The positions in the lists of mails and events on a subscriber's page."""
 
     mails: str = ""
     events: str = ""
@@ -126,9 +126,9 @@ def show_subscriber(
     mails: Position = "",
     events: Position = "",
 ) -> Response:
-    """Show a subscriber. With a `paper`, explain why they did or did not get it.
+    """Show a subscriber. If `paper` is given, explain why they did or did not get it.
 
-    `mails` and `events` are positions in their lists.
+    `mails` and `events` are positions in the lists of mails and events.
     """
     explanation = problem = None
     if paper.strip():
@@ -219,7 +219,7 @@ def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Res
 
 @router.post(PATH + "/{subscriber_id}/interests")
 def change_interests(request: Request, operator: Writer, subscriber_id: Id, interests: Text = "") -> Response:
-    """Replace the interests. Those that remain keep their weights and quotas."""
+    """Replace the interests. Interests that remain keep their weights and quotas."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     before = {each.text: each for each in api.get_subscriber(app, operator.key, now, subscriber_id).interests}
@@ -244,7 +244,7 @@ def _lines(text: str) -> list[str]:
 def change_address(
     request: Request, operator: Writer, subscriber_id: Id, email: Text = "", confirmed: Text = ""
 ) -> Response:
-    """Ask both mailboxes to confirm a new address, or change it at once if it was confirmed elsewhere."""
+    """Mail requests to confirm a new address, or change it at once if it was confirmed elsewhere."""
     app: Application = request.app.state.paperboy
     try:
         body = api.SubscriberPatch(email=email.strip(), email_confirmed=bool(confirmed))
@@ -257,7 +257,7 @@ def change_address(
 
 @router.post(PATH + "/{subscriber_id}/erase")
 def erase(request: Request, operator: Writer, subscriber_id: Id, sure: Text = "") -> Response:
-    """Erase a subscriber, if the box that says so is checked."""
+    """Erase a subscriber if the confirmation box is checked."""
     if sure != "yes":
         problem = "Check the box to erase this subscriber. This cannot be undone."
         return _page(request, operator, subscriber_id, problem=problem, status=422)

@@ -1,4 +1,4 @@
-"""Say when the schedule does what an operator requested, or in the demo, which has none, how to go on."""
+"""Phrases that say when requested work is done. The demo, which has no schedule, uses its own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Timing(NamedTuple):
-    """When waiting mails are sent, sources are polled and webhook events are sent, as the end of a sentence.
+    """The times at which mails are sent, sources are polled and webhook events are sent, in words.
 
-    Messages refer to these times, for example "The source will be polled {timing.polls}."
+    Messages contain these words, for example "The source will be polled {timing.polls}."
     """
 
     mails: str = "within a minute"

@@ -3,8 +3,8 @@
 auth          keys, scopes and common parameters
 pagination    paginated lists
 problems      errors as problem+json
-etags         unchanged responses are not sent again; changes to an outdated version are refused
-idempotency   a repeated request is carried out only once
+etags         ETags: save responses that are unchanged; refuse changes to an outdated version
+idempotency   the header Idempotency-Key: carry out a repeated request only once
 values        strict parameters: days, numbers, booleans; unknown ones are errors
 audit_log     changes made by operators
 docs          the HTML documentation
@@ -82,7 +82,7 @@ Lists are paginated: pass `next_cursor` as `cursor` to get the next page. Every 
 
 
 class Api(FastAPI):
-    """An application whose OpenAPI document describes its errors."""
+    """An application whose OpenAPI document describes its errors and common headers."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema:

@@ -93,7 +93,7 @@ async def _admitted(
     caller: Annotated[api_keys.ApiKeyIdentity, Depends(holder)],
     limits: Annotated[Capacity, Depends(capacity)],
 ) -> AsyncIterator[api_keys.ApiKeyIdentity]:
-    """Yield the caller while holding an API slot, without waiting for a thread."""
+    """Yield the caller while holding an API slot. It is taken without waiting for a thread."""
     with limits.api.take():
         yield caller
 

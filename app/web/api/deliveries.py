@@ -102,7 +102,7 @@ def render_delivery(app: Paperboy, _key: CanRead, now: Now, delivery_id: Deliver
 def resend_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: DeliveryId) -> DeliveryOut:
     """Send an uncertain mail again, with the same Message-ID and the same bytes.
 
-    The sender or the relay failed while sending it, so the subscriber may already have it.
+    The sender or the relay failed while the mail was being sent, so the subscriber may already have it.
     """
     with app.db.write() as session:
         ledger.resend(session, delivery_id, now)

@@ -40,7 +40,7 @@ NOBODY = "reader@example.org"  # recipient of a rendered preview
 
 
 class UpdateOut(BaseModel):
-    """News of a paper that a subscriber was sent or liked earlier."""
+    """News about a paper that a subscriber was sent or liked earlier."""
 
     kind: UpdateKind
     paper_id: int
@@ -52,13 +52,13 @@ class PreviewResponse(BaseModel):
     """The digest that would be sent, or the reason why it would be skipped."""
 
     edition: str = Field(examples=["2026-11-20"])
-    skipped: str | None = Field(description="Why the digest would be skipped.")
+    skipped: str | None = Field(description="Why the digest would be skipped; null if it would be sent.")
     considered: int = Field(description="Number of candidate papers.", examples=[412])
     note: str
     sections: list[dict[str, Any]] = Field(
         examples=[[{"interest": "agents", "picks": [{"paper_id": 7, "title": "…", "reason": "…"}]}]]
     )
-    updates: list[UpdateOut] = Field(default=[], description="News of papers in earlier digests.")
+    updates: list[UpdateOut] = Field(default=[], description="News about papers in earlier digests.")
     subject: str
     html: str
     text: str
@@ -101,8 +101,8 @@ class BacktestEdition(BaseModel):
     """The digest for a past day."""
 
     edition: str = Field(examples=["2026-11-20"])
-    at: datetime = Field(description="The time at which it would have been due.")
-    skipped: str | None = Field(description="Why the digest would have been skipped.")
+    at: datetime = Field(description="The time at which the digest would have been due.")
+    skipped: str | None = Field(description="Why it would have been skipped; null if it would not.")
     considered: int = Field(description="Number of candidate papers.", examples=[412])
     sections: list[dict[str, Any]]
 
@@ -194,7 +194,7 @@ def send_test(
 ) -> Outcome:
     """Send a subscriber's digest, as it would be now, to another address.
 
-    The ledger does not record it, so the subscriber's digest remains due. The links in it do not work.
+    The ledger does not record it, so the subscriber's digest remains due. The links in the test do not work.
     """
     to = subscribers.normalise_address(body.to)
     _, digest = _preview_due(app, subscriber_id, now)

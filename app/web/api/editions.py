@@ -82,7 +82,7 @@ class ReasonOut(BaseModel):
 
 
 class Edition(Versioned):
-    """The digests for a local day or week, reconciled with the subscribers who were due."""
+    """The digests for a local day, reconciled with the subscribers who were due."""
 
     edition: str = Field(examples=["2026-11-20"])
     reconciliation: ReconciliationOut
@@ -152,7 +152,7 @@ class PauseRequest(BaseModel):
 
 @router.get("/editions")
 def list_editions(app: Paperboy, _key: CanRead, window: Paging) -> Page[EditionOut]:
-    """List the editions by name, newest first, with their digests by state."""
+    """List the editions, newest first, with the number of digests in each state."""
     with app.db.read() as session:
         names = ledger.editions(session, window.limit + 1, window.after)
         page, cursor = cut(names, window, str)
@@ -189,7 +189,7 @@ def _read_edition(app: Paperboy, session: Session, now: datetime, edition: str) 
 def draw_sample(
     app: Paperboy, _key: CanRead, edition: Name, size: Annotated[int, Query(ge=1, le=50), FROM_URL] = 5
 ) -> list[SampledDigest]:
-    """Draw some waiting digests of an edition, to review before it is approved or resumed."""
+    """Draw some waiting digests of an edition for review before it is approved or resumed."""
     with app.db.read() as session:
         return _samples(app, session, ledger.draw_waiting(session, edition, size))
 
@@ -235,7 +235,7 @@ def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_matc
 def resend_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Resent:
     """Send all uncertain digests of an edition again, with the same Message-IDs and bytes.
 
-    Some subscribers may get theirs a second time. Digests that were lost before a restore are left out.
+    Some subscribers may get theirs a second time. Digests whose content was lost in a restore are left out.
     """
     with app.db.write() as session:
         resent = ledger.resend_uncertain(session, edition, now)
@@ -245,7 +245,7 @@ def resend_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Re
 
 @router.post("/editions/{edition}/confirm-uncertain")
 def confirm_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Confirmed:
-    """Record all uncertain digests of an edition as sent, because they arrived. None is sent again."""
+    """Record all uncertain digests of an edition as sent, because they arrived. They are not sent again."""
     with app.db.write() as session:
         confirmed = ledger.confirm_uncertain(session, edition, now)
         audit_log.record(session, key.name, "edition.confirm_uncertain", edition, now, confirmed=confirmed)
@@ -267,12 +267,12 @@ def retry_failed(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Retrie
 
 @router.post("/editions/{edition}/cancel", responses=problems.responses(404, 412))
 def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> Edition:
-    """Cancel every unsent mail in an edition. Its papers may appear in the subscriber's next digest.
+    """Cancel every unsent mail in an edition. The papers may appear in the next digests.
 
     Mails that are being sent are not cancelled. Digests that have not been composed yet are still sent
     when they are due. To prevent that, pause the edition.
     """
-    get_edition(app, key, now, edition)  # to raise NotFound before anything is logged
+    get_edition(app, key, now, edition)  # raises NotFound before anything is logged
     with app.db.write() as session:
         if if_match is not None:
             require_match(if_match, _read_edition(app, session, now, edition))

@@ -1,7 +1,7 @@
-"""ETags: a response that the client already has is not sent again, and no unseen change is overwritten.
+"""ETags, which save sending unchanged responses, and keep clients from overwriting changes of others.
 
 GET and PATCH return the ETag of a representation (RFC 9110). A change with `If-Match` is made only if the
-representation is still the same; the caller compares in the transaction of the change.
+representation is still the same. The caller compares it in the transaction that makes the change.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ IfMatch = Annotated[
         max_length=1000,
         pattern=r'^(\*|(W/)?"[!#-~]*"( *, *(W/)?"[!#-~]*")*)$',
         examples=['"5f2b8c3e"'],
-        description="The ETag of the representation that this change is for. If it is outdated: 412.",
+        description="The ETag of the representation that this change is for. Status 412 if it is outdated.",
     ),
 ]
 _IF_NONE_MATCH = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "description": "The ETag of the representation that the client has. If it is current: 304.",
+    "description": "The ETag of the representation that the client has. Status 304 if it is current.",
     "schema": {"type": "string"},
 }
 
@@ -40,8 +40,8 @@ _IF_NONE_MATCH = {
 class Versioned(BaseModel):
     """A representation with an ETag, which does not cover the fields in `UNVERSIONED`.
 
-    These change while nobody edits the resource. Because the client would miss such a change, GET
-    does not return 304 for a representation with such fields.
+    These fields change without an edit of the resource. So that clients do not miss such a change, GET
+    never returns 304 for a representation with such fields.
     """
 
     UNVERSIONED: ClassVar[frozenset[str]] = frozenset()
@@ -55,7 +55,7 @@ def etag_of(model: type[Versioned], content: Mapping[str, Any]) -> str:
 
 
 def require_match(if_match: str | None, current: Versioned | None) -> None:
-    """Raise PreconditionFailed if the header does not name the `current` version (None: gone)."""
+    """Raise PreconditionFailed if the header does not name the `current` version (None if it is gone)."""
     if if_match is None or (current is not None and if_match.strip() == "*"):
         return
     tag = etag_of(type(current), current.model_dump(mode="json")) if current is not None else None

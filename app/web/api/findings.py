@@ -35,7 +35,7 @@ class FindingOut(BaseModel):
 
 
 class FindingList(BaseModel):
-    """All findings, in the order of the doctor."""
+    """All findings, in the order of `paperboy doctor`."""
 
     items: list[FindingOut]
 
@@ -46,7 +46,7 @@ def list_findings(
 ) -> FindingList:
     """Check the database, sources, jobs, late digests, pauses, keys, webhooks, models and the disk.
 
-    Repeat `level` for several: `level=warning&level=error` is what the first admin page lists.
+    Repeat `level` to select several: `level=warning&level=error` gives the list of the first admin page.
     `paperboy doctor` also checks the settings, the relay and the DNS.
     """
     findings = operator_mail.findings_of(app, now)

@@ -1,7 +1,8 @@
-"""The header Idempotency-Key: a POST request that is sent again is not carried out again.
+"""The header Idempotency-Key, which prevents a repeated POST request from being carried out twice.
 
-It follows the draft of the IETF (draft-ietf-httpapi-idempotency-key-header): another request with the same
-key is refused with 422, and one that is still running with 409. See `app.storage.idempotency_keys`.
+The IETF draft is followed (draft-ietf-httpapi-idempotency-key-header). A different request with the same key
+is refused with 422. A repetition is refused with 409 while the first request is running. See
+`app.storage.idempotency_keys`.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from app.web.api import problems
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
-# Marks an operation, and its description, that refuses the header.
+# Marks an operation that refuses the header, both in the code and in the OpenAPI document.
 REFUSED = {"x-idempotency-key": "refused"}
 MAX_CHARS = 200
 MAX_ANSWER = 100_000  # bytes; only previews and backtests, which change nothing, have larger responses
 
-_PATTERN = rf'"?([!#-~]{{1,{MAX_CHARS}}})"?'  # as a structured string, or as it is
+_PATTERN = rf'"?([!#-~]{{1,{MAX_CHARS}}})"?'  # quoted, as a structured field requires, or unquoted
 _PARAMETER = {
     "name": HEADER,
     "in": "header",
@@ -48,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 
 class SecretAnswer(BaseModel):
-    """A response with a secret, which is not stored."""
+    """A response that is not stored, because it contains a secret."""
 
 
 class Replay(Exception):
@@ -146,7 +147,7 @@ class IdempotencyMiddleware:
 
 
 def _settle(scope: Scope, attempt: Attempt, status: int, body: bytes) -> None:
-    """Store the response, or release the key if the request failed. If this fails too, the lease expires."""
+    """Store the response, or release the key if the request failed. If neither works, the lease expires."""
     if not attempt.name:
         return
     app: Application = scope["app"].state.paperboy
@@ -162,7 +163,7 @@ def _settle(scope: Scope, attempt: Attempt, status: int, body: bytes) -> None:
 
 
 def install(api: FastAPI) -> None:
-    """Let every POST operation accept the header."""
+    """Let POST operations accept the header, except those that refuse it."""
     api.add_middleware(IdempotencyMiddleware)
     api.add_exception_handler(Replay, _replay)
 

@@ -1,4 +1,4 @@
-"""Distinct interests, the number of active subscribers who share each, and hints on an interest."""
+"""Distinct interests, the number of active subscribers who have each, and hints on an interest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class InterestCount(BaseModel):
 
 
 class HintOut(BaseModel):
-    """A hint on an interest. The suggested texts are interests that can replace it."""
+    """A hint on an interest. Each suggested text is an interest that can replace it."""
 
     interest: str = Field(examples=["vison language modles"])
     message: str = Field(description="The hint in words; empty if there is none.")
@@ -61,7 +61,7 @@ def hint(
     text: Annotated[str, Param(max_length=300, description="An interest.")],
     _slot: Analysis,
 ) -> HintOut:
-    """Check an interest: is it valid, is it misspelt, and does any recent paper contain its words?"""
+    """Check that an interest is valid, is spelt correctly, and contains words that recent papers use."""
     return HintOut.of(pipeline.interest_hint(app, text, now))
 
 

@@ -20,7 +20,7 @@ router = APIRouter(prefix="/keys", tags=["keys"])
 
 
 class KeyOut(BaseModel):
-    """A key, without the key itself."""
+    """A key without its secret text."""
 
     id: int
     name: str = Field(examples=["Ada Lovelace"])
@@ -38,7 +38,7 @@ class KeyList(BaseModel):
 
 
 class CreatedKey(KeyOut, SecretAnswer):
-    """A new key. It is shown only here."""
+    """A new key with its secret text, which is shown only here."""
 
     key: str = Field(examples=["pb_…"])
 
@@ -66,7 +66,7 @@ def list_keys(app: Paperboy, _key: CanRead) -> KeyList:
 def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedKey:
     """Create a key. It can have only scopes of the key that creates it, and does not outlive that key.
 
-    The names `cli` and those that end in `, by mail` are reserved.
+    The name `cli` and names that end in `, by mail` are reserved.
     """
     _require_scopes(key, body.scopes)
     with app.db.write() as session:
@@ -79,8 +79,8 @@ def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedK
 def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey:
     """Replace a key with a new one of the same name and scopes. The old one works for one more day.
 
-    The new key lasts as long as the old one did. If another key requests this, the new key does not outlive
-    that key.
+    The new key lasts as long as the old one did. If another key makes the request, the new key does not
+    outlive that key.
     """
     with app.db.write() as session:
         _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])

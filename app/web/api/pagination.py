@@ -1,4 +1,4 @@
-"""Paginated lists. A cursor names the last row of a page, so new and deleted rows do not shift the next."""
+"""Paginated lists. A cursor names the last row of a page, so new and deleted rows do not shift the rest."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def cut(
 def newest_first(
     session: Session, statement: SelectOfScalar[Row], key: Any, window: PageWindow, **equal: object
 ) -> tuple[list[Row], str | None]:
-    """Return a page of the rows that `statement` selects, by descending `key`, an integer column.
+    """Return a page of the rows that `statement` selects, in descending order of `key`, an integer column.
 
-    Other keywords name columns and the values they must have; None allows any value.
+    Further keywords name columns and the values that they must have. None allows any value.
     """
     statement = statement.filter_by(**{name: value for name, value in equal.items() if value is not None})
     if window.after_id is not None:

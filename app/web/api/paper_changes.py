@@ -43,21 +43,21 @@ class PaperChange(BaseModel):
 
 
 class HideRequest(BaseModel):
-    """Why a paper is hidden, for the audit log."""
+    """The reason for hiding a paper, for the audit log."""
 
     model_config = ConfigDict(extra="forbid")
     reason: str = Field("", max_length=500, examples=["its authors asked for it"])
 
 
 class PinRequest(BaseModel):
-    """For how long a paper is pinned."""
+    """The duration of a pin."""
 
     model_config = ConfigDict(extra="forbid")
     days: Annotated[Integer, Field(ge=1, le=pinning.MAX_PIN_DAYS)] = pinning.PIN_DAYS
 
 
 class MergeRequest(BaseModel):
-    """The other paper."""
+    """The paper to merge with."""
 
     model_config = ConfigDict(extra="forbid")
     paper_id: RowId
@@ -80,7 +80,7 @@ class SplitOut(BaseModel):
 
 
 class PaperDeliveryOut(BaseModel):
-    """A digest with the paper, and why the paper is in it."""
+    """A digest that contains the paper, and the reason why."""
 
     delivery_id: int
     subscriber_id: int
@@ -91,7 +91,7 @@ class PaperDeliveryOut(BaseModel):
 
 
 class PaperDeliveries(BaseModel):
-    """The digests with the paper: their number by state, and the newest of them."""
+    """The digests that contain the paper: their number by state, and the newest of them."""
 
     states: dict[str, int] = Field(examples=[{"sent": 132}])
     complete: bool = Field(description="False if there are too many digests to count them all.")
@@ -114,7 +114,7 @@ def edit_paper(
 def hide_paper(
     app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: HideRequest | None = None
 ) -> PaperDetail:
-    """Hide a paper: it is not sent, and not on public pages. Waiting digests leave it out."""
+    """Hide a paper from digests and public pages. It is removed from digests that wait to be sent."""
     reason = body.reason if body else ""
     with app.db.write() as session:
         return _detail(session, Editor(session, key.name, now).hide(paper_id, reason).id)
@@ -152,9 +152,9 @@ def unpin_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDe
 def merge_papers(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: MergeRequest) -> PaperDetail:
     """Merge a paper with another, and return the surviving one.
 
-    Subscribers who received one do not receive the other.
+    Subscribers who received one of the papers do not receive the other.
 
-    The one with an arXiv id survives; otherwise the one with a DOI; otherwise the older one.
+    The paper with an arXiv id survives; otherwise the one with a DOI; otherwise the older one.
     """
     with app.db.write() as session:
         return _detail(session, Editor(session, key.name, now).merge(paper_id, body.paper_id).id)
@@ -174,7 +174,7 @@ def split_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: Spli
 
 @router.get("/{paper_id}/deliveries", responses=problems.responses(404))
 def list_paper_deliveries(app: Paperboy, _key: CanRead, _slot: Analysis, paper_id: Id) -> PaperDeliveries:
-    """Return who was sent a paper, and why."""
+    """Return the digests that contain a paper, with the subscribers and the reasons."""
     with app.db.read() as session:
         row_id = merging.id_of(operator_changes.get(session, paper_id))
         history = ledger.paper_history(session, merging.with_absorbed(session, row_id))

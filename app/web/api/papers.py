@@ -25,7 +25,7 @@ router = APIRouter(tags=["papers"])
 
 
 class PaperOut(BaseModel):
-    """A paper as shown in digests. Merged rows are one paper, and votes are summed over its sources."""
+    """A paper as shown in digests. Merged rows form one paper, whose votes are the sum over its sources."""
 
     id: int
     title: str
@@ -53,7 +53,7 @@ class PaperOut(BaseModel):
     comments: int
     sources: list[str] = Field(examples=[["arxiv", "huggingface"]])
     hidden_at: datetime | None = Field(
-        description="When an operator hid it. Hidden papers are not sent, and not on public pages."
+        description="When an operator hid it. Hidden papers are neither sent nor shown on public pages."
     )
     pinned_until: datetime | None = Field(description="Until this time, the paper comes first in digests.")
 
@@ -98,7 +98,7 @@ class SourceName(BaseModel):
 
 
 class RowOut(BaseModel):
-    """A row that is part of the paper: what sources gave under one identity."""
+    """A row that is part of the paper: the data from sources under one identity, such as an arXiv id."""
 
     id: int
     title: str
@@ -136,7 +136,7 @@ def list_papers(
     hidden: UrlBoolean | None = None,
     pinned: UrlBoolean | None = None,
 ) -> Page[PaperOut]:
-    """List the papers, most recently added first. Hidden ones are included, unless `hidden` is false."""
+    """List the papers, most recently added first. Hidden papers are included unless `hidden` is false."""
     with app.db.read() as session:
         if arxiv_id is not None:
             ids = session.exec(select(Paper.id).where(Paper.arxiv_id == arxiv_id)).all()
@@ -152,13 +152,13 @@ def list_papers(
 
 @router.get("/papers/{paper_id}", responses=problems.responses(404))
 def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
-    """Return a paper. For the id of a merged row, return the paper it was merged into."""
+    """Return a paper. If `paper_id` is that of a merged row, return the paper it was merged into."""
     with app.db.read() as session:
         return detail(session, paper_id)
 
 
 def detail(session: Session, paper_id: int) -> PaperDetail:
-    """Return all that is stored about a paper. Raise NotFound if there is none."""
+    """Return all that is stored about a paper. Raise NotFound if there is no such paper."""
     views = paper_views.by_ids(session, [paper_id])
     if not views:
         raise NotFound(f"there is no paper {paper_id}")
@@ -195,7 +195,10 @@ def list_merges(
 
 @router.post("/merges/{merge_id}/undo", responses=problems.responses(404, 409))
 def undo_merge(app: Paperboy, key: CanWrite, now: Now, merge_id: Id) -> MergeOut:
-    """Undo a merge. Both papers get their listings and votes back, and the two are never merged again."""
+    """Undo a merge. Both papers get their listings and votes back.
+
+    The two are never merged automatically again.
+    """
     with app.db.write() as session:
         merging.undo_merge(session, merge_id, now)
         audit_log.record(session, key.name, "merge.undo", merge_id, now)

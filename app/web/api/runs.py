@@ -42,7 +42,7 @@ class RunOut(BaseModel):
 
 
 class RunDetail(RunOut):
-    """A run with its rejected rows, up to 500."""
+    """A run with up to 500 of its rejected rows."""
 
     rejections: list[RejectedRow]
 

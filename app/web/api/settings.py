@@ -1,4 +1,4 @@
-"""The settings in effect, without secrets. To change them, set them in the environment and restart."""
+"""The settings in effect, without secrets. Changes to the environment need a restart."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class NewSource(BaseModel):
 
 
 class SourceChange(BaseModel):
-    """Changes to a source. If `config` changes, papers are fetched as if it were new."""
+    """Changes to a source. If `config` changes, papers are fetched as if the source were new."""
 
     model_config = ConfigDict(extra="forbid")
     name: str | None = None
@@ -95,7 +95,7 @@ class RejectionOut(BaseModel):
 
 
 class TrialOut(BaseModel):
-    """The newest papers of a source. Nothing was stored."""
+    """The newest papers of a source that was tried. Nothing was stored."""
 
     rows: int = Field(description="The number of rows read, including the skipped ones.")
     new: int = Field(description="Papers that are not in the archive.")

@@ -121,7 +121,7 @@ def get_rates(
 
 
 class DayOut(BaseModel):
-    """The number of subscribers with each kind of event on a UTC day. Each counts once per kind."""
+    """The number of subscribers with each kind of event on a UTC day. A subscriber counts once per kind."""
 
     day: date
     joined: int = Field(description="Confirmed, were added or imported, or came back.")
@@ -142,7 +142,7 @@ _EVENTS = {
 def get_days(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 30
 ) -> list[DayOut]:
-    """Count who joined, who left, whose mail bounced and who complained, by UTC day, newest first."""
+    """Count subscribers who joined, left, complained or whose mail bounced, by UTC day, newest first."""
     last = [now.date() - timedelta(days=back) for back in range(days)]
     with app.db.read() as session:
         counts = subscribers.count_by_day(session, _EVENTS, datetime.combine(last[-1], time(), UTC))
@@ -161,7 +161,7 @@ class NoticeOut(BaseModel):
 
 
 class NoticeList(BaseModel):
-    """Complaints and bounces: complaints first, then the newest first."""
+    """Complaints, then bounces, each newest first."""
 
     items: list[NoticeOut]
 
@@ -171,7 +171,7 @@ def get_notices(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 30,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> NoticeList:  # fmt: skip
-    """Return who complained in the last `days` days, and whose mails bounced."""
+    """Return the complaints and bounces of the last `days` days, with the subscribers concerned."""
     with app.db.read() as session:
         notices = rates.newest_notices(session, now, days, limit)
     return NoticeList(items=[NoticeOut.model_validate(notice) for notice in notices])

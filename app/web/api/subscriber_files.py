@@ -67,10 +67,10 @@ class ImportOut(BaseModel):
     """The result of an import, or of its preview."""
 
     complete: bool = Field(description="False if the service was stopped: import the file again.")
-    added: int = Field(description="In a preview: how many would be added.")
-    rejected: int = Field(description="All rows that were skipped.")
-    registered: int = Field(description="Of these, the ones whose address is registered or suppressed.")
-    rejections: list[SkippedRowOut] = Field(description="The first of them, up to 1,000.")
+    added: int = Field(description="The number of subscribers added or, in a preview, to be added.")
+    rejected: int = Field(description="The number of skipped rows.")
+    registered: int = Field(description="The skipped rows whose address is registered or suppressed.")
+    rejections: list[SkippedRowOut] = Field(description="The first 1,000 skipped rows.")
     ignored_columns: list[str]
     held: bool = Field(
         description="All sending, or the first digests of those who were added, wait for an operator."
@@ -83,7 +83,7 @@ class ImportOut(BaseModel):
 
 @router.post(
     "/import",
-    # No idempotency key: the answer has addresses, and the file is not read before the key is claimed.
+    # No idempotency key: the response contains addresses, and a key is claimed before the file is read.
     openapi_extra={"requestBody": _FILE, **idempotency.REFUSED},
     responses=problems.responses(413, 415),
 )
@@ -102,11 +102,11 @@ async def import_subscribers(
     ] = None,
     preview: Annotated[UrlBoolean, Query(description="Only check the file, and store nothing.")] = False,
 ) -> ImportOut:
-    """Add the subscribers in a CSV file, who gave consent elsewhere. Invalid rows are skipped.
+    """Add the subscribers in a CSV file. They must have given consent elsewhere. Invalid rows are skipped.
 
     Subscribers are active at once, so the key also needs the `send` scope, except for a preview. If the
-    request is interrupted, repeat it: those who are already registered are skipped. This does not accept an
-    Idempotency-Key.
+    request is interrupted, repeat it: those who are already registered are skipped. The request must not have
+    an Idempotency-Key.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise HTTPException(415, f"send the file as the body of the request, with Content-Type: {MEDIA_TYPE}")
@@ -139,7 +139,7 @@ def export_subscribers(app: Paperboy, _key: CanRead) -> StreamingResponse:
 
 
 def export_chunks(app: Application) -> Iterator[str]:
-    """Yield the CSV file of all subscribers in parts."""
+    """Yield the CSV file of all subscribers in chunks."""
     rows = subscribers.exported(app.db)
     text = io.StringIO()
     subscribers.write_header(text)
@@ -151,7 +151,7 @@ def export_chunks(app: Application) -> Iterator[str]:
 
 
 def preview_import(app: Application, file: BinaryIO, now: datetime, limits: Capacity) -> ImportOut:
-    """Return the result that an import would have now."""
+    """Return the result that an import of the file would have now."""
     with limits.jobs.take():
         defaults = subscribers.default_preferences(app.settings)
         report = subscribers.preview_file(app.db, file, defaults, now)

@@ -162,7 +162,7 @@ class SubscriberDetail(SubscriberOut, Versioned):
     """A subscriber with their feedback on papers, newest first."""
 
     new_address: str | None = Field(description="An address that replaces the current one once confirmed.")
-    ignored_authors: list[str] = Field(description="Authors of liked papers who do not count as liked.")
+    ignored_authors: list[str] = Field(description="Authors of liked papers who are not treated as liked.")
     feedback: list[FeedbackOut]
 
 
@@ -178,7 +178,7 @@ class EventOut(BaseModel):
 
 
 class Pausing(BaseModel):
-    """The end of a pause. Without one, the pause lasts until the subscriber resumes."""
+    """The end of a pause. If none is given, the pause lasts until the subscriber resumes."""
 
     model_config = ConfigDict(extra="forbid")
     until: Moment | None = Field(default=None, examples=["2026-12-24T00:00:00Z"])
@@ -267,7 +267,7 @@ def change_subscriber(
 def change_address(
     session: Session, key: ApiKeyIdentity, subscriber_id: int, email: str, now: datetime, *, confirmed: bool
 ) -> None:
-    """Change an address at once if it is `confirmed`. Otherwise, ask the owners of both to confirm."""
+    """Change an address at once if it is `confirmed`. Otherwise, ask the owners of both addresses."""
     if not confirmed:
         subscribers.request_change_by_operator(session, subscriber_id, email, now)
         audit_log.record(session, key.name, "subscriber.request_address", subscriber_id, now)

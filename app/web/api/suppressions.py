@@ -1,4 +1,4 @@
-"""Suppressed addresses. They are stored as hashes; those of subscribers are listed with their addresses."""
+"""Suppressed addresses. Only their hashes are stored; the addresses of subscribers are found by hashing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SuppressionOut(BaseModel):
         description="Empty if no subscriber has this address, for example after an erasure.",
         examples=["alice@example.org"],
     )
-    receiver: str = Field(description="The provider or domain, empty without the address.")
+    receiver: str = Field(description="The provider or domain; empty if the address is not known.")
 
 
 class NewSuppression(BaseModel):
@@ -70,7 +70,7 @@ def list_suppressions(
     """List the suppressed addresses, oldest first.
 
     Only hashes are stored. To find the addresses of a page, the addresses of all subscribers are hashed. This
-    takes about half a second for 200,000 subscribers, but is not needed with `email`.
+    takes about half a second for 200,000 subscribers. It is not done if `email` is given.
     """
     with app.db.read() as session:
         if email is not None:
@@ -83,19 +83,19 @@ def list_suppressions(
 
 
 def describe(session: Session, rows: Sequence[Suppression]) -> list[SuppressionOut]:
-    """Return entries of the list with the addresses that are known."""
+    """Return these entries, with the addresses of those that belong to a subscriber."""
     emails = suppression.addresses_of(session, rows)
     return [_to_out(row, emails.get(row.address_hash, "")) for row in rows]
 
 
 @router.post("", status_code=201)
 def add_suppression(app: Paperboy, key: CanWrite, now: Now, body: NewSuppression) -> SuppressionOut:
-    """Suppress an address. If it is already suppressed, it keeps its first reason."""
+    """Suppress an address. If it is already suppressed, the first reason remains."""
     email = subscribers.normalise_address(body.email)
     with app.db.write() as session:
         suppression.suppress(session, email, body.reason, now)
         row = suppression.get(session, email)
-        assert row is not None  # noqa: S101 - inserted one line above
+        assert row is not None  # noqa: S101 - inserted above
         audit_log.record(session, key.name, "suppression.add", row.address_hash, now, reason=body.reason)
         return _to_out(row, email)
 

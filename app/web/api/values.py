@@ -1,4 +1,7 @@
-"""Strict parameters. FastAPI ignores unknown ones, and pydantic accepts 0 as a day and false as a number."""
+"""Strict parameters.
+
+By default, FastAPI ignores unknown parameters, and pydantic accepts 0 as a day and false as a number.
+"""
 
 from __future__ import annotations
 

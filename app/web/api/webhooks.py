@@ -107,7 +107,7 @@ def list_webhooks(app: Paperboy, key: CanRead) -> WebhookList:
 
 @router.post("", status_code=201, responses=problems.responses(409))
 def add_webhook(app: Paperboy, key: CanWrite, now: Now, body: NewWebhook) -> WebhookWithSecret:
-    """Add a webhook. The key must also have the `read` scope, because events are data.
+    """Add a webhook. The key must also have the `read` scope, because events contain data.
 
     The URL must begin with https:// and its host must have a public address, except for hosts that
     PAPERBOY_ALLOW_PRIVATE_SOURCES lists.
@@ -131,7 +131,7 @@ def get_webhook(app: Paperboy, key: CanRead, webhook_id: Id) -> WebhookOut:
 def change_webhook(
     app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, body: WebhookChange, if_match: IfMatch = None
 ) -> WebhookOut:
-    """Change the fields that the body contains. Disabling a webhook abandons the events that wait for it.
+    """Change the fields that the body contains. If you disable a webhook, its waiting events are abandoned.
 
     The key must also have the `read` scope.
     """
@@ -158,7 +158,7 @@ def remove_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, if_ma
 
 @router.post("/{webhook_id}/rotate", status_code=201, responses=problems.responses(404, 409))
 def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> WebhookWithSecret:
-    """Replace the secret. For one more day, events are signed with both.
+    """Replace the secret. Events are signed with both secrets for one more day.
 
     The key must also have the `read` scope.
     """
@@ -180,7 +180,7 @@ def test_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Mess
 
 @router.post("/{webhook_id}/resend", responses=problems.responses(404, 409))
 def resend_failed(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> ResentMessages:
-    """Send all abandoned events that are still stored again."""
+    """Send again all abandoned events that are still stored."""
     with app.db.write() as session:
         row = webhook_endpoints.get(session, webhook_id)
         number = webhook_endpoints.resend_failed(session, row, now)
@@ -216,7 +216,7 @@ def _record(session: Session, key: ApiKeyIdentity, change: str, row: WebhookEndp
 
 
 def _to_out(session: Session, row: WebhookEndpoint, key: ApiKeyIdentity) -> WebhookOut:
-    """Return a webhook without its secret. The URL may contain one too: only keys that may write get it."""
+    """Return a webhook without its secret. Only keys that may write get the whole URL: it may be secret."""
     url = row.url if Scope.WRITE in key.scopes else webhook_endpoints.origin(row.url)
     counts = webhook_endpoints.count_by_state(session, row.id or 0)
     return WebhookOut.model_validate(row.model_dump() | {"url": url, "messages": counts})

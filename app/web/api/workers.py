@@ -26,7 +26,7 @@ class WorkerOut(BaseModel):
 
 
 class JobCountOut(BaseModel):
-    """The jobs of one name in one state. With SQLite, there is no list of jobs."""
+    """The jobs with one name in one state. If the database is SQLite, no jobs are listed."""
 
     model_config = ConfigDict(from_attributes=True)
 

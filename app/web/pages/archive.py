@@ -38,7 +38,7 @@ ON_DAY = 50  # papers per page
 IN_WEEK = 50  # papers
 RELATED = 5  # papers
 MAX_PAGE = 100_000
-# Not longer, because proxies keep serving the picture of a hidden paper.
+# Not longer, because proxies serve the picture of a hidden paper until it expires.
 FOR_A_WEEK = "public, max-age=604800, immutable"
 _WEEK = re.compile(r"(\d{4})-W(\d{2})", re.ASCII)
 _WITHDRAWN = ErrorPage(
@@ -65,7 +65,7 @@ def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
         if row.withdrawn_at:
             return page(request, "error.html", status=404, error=_WITHDRAWN, detail=row.title, code=404)
         if number != str(row.id):
-            # Temporary: an operator may undo the merge.
+            # The redirect is temporary, because an operator may undo the merge.
             return RedirectResponse(f"/paper/{row.id}", status_code=307)
         _renew_if_outdated(request, session, later)
     return public_page(request, ("paper", number), lambda: _build_paper(request, paper_id))
@@ -81,7 +81,7 @@ def _build_paper(request: Request, number: int) -> Response:
 
 @router.get("/paper/{number}/picture")
 def paper_picture(request: Request, number: str, v: str = "") -> Response:
-    """Return the stored copy of a paper's picture. With its version `v`, the response may be cached."""
+    """Return the stored copy of a paper's picture. The response may be cached if `v` is its version."""
     app: Application = request.app.state.paperboy
     picture = None
     if app.settings.pictures:
@@ -137,7 +137,7 @@ class ParsedSearch:
 
 
 def parse_search(form: SearchForm, sources: Sequence[str]) -> ParsedSearch:
-    """Parse a search. Without a query, it finds all papers that pass the filters."""
+    """Parse a search. A search without a query finds all papers that pass the filters."""
     problems, query, day = {}, None, None
     try:
         query = query_language.parse_typed(form.q, "A search") if form.q.strip() else None
@@ -162,7 +162,7 @@ def search(
 ) -> Response:
     """Search the archive. If the query is the id, DOI or URL of a paper, redirect to the paper's page.
 
-    If there are too many searches, the form is shown again with the time to wait.
+    If there are too many searches, show the form again with the time to wait.
     """
     try:
         return _search(request, form, later)
@@ -219,7 +219,7 @@ def _search_page(request: Request, form: SearchForm, status: int, **values: Any)
 
 
 def _renew_if_outdated(request: Request, session: Session, later: BackgroundTasks) -> None:
-    """If the archive has changed, update the search index after the response."""
+    """Update the search index after the response if the archive has changed."""
     search: ArchiveSearch = request.app.state.archive_search
     if search.is_outdated(session, clock.utcnow()):
         later.add_task(search.refresh_after_response)

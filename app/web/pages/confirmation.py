@@ -60,7 +60,7 @@ def ask_decline(request: Request, grant: Decline) -> Response:
 
 @router.post("/decline/{token}")
 def decline(request: Request, grant: Decline, action: Text = "") -> Response:
-    """Decline the sign-up. With the action `allow`, let later sign-ups send mail again."""
+    """Decline the sign-up. With the action `allow`, allow mail for later sign-ups again."""
     with db(request).write() as session:
         if action == "allow":
             subscribers.allow_again(session, grant.argument)
@@ -84,7 +84,7 @@ def ask_address(request: Request, grant: ConfirmAddress) -> Response:
 def confirm_address(
     request: Request, grant: ConfirmAddress, later: BackgroundTasks, email: Text = ""
 ) -> Response:
-    """Confirm a change from one of the two addresses. The second confirmation changes the address."""
+    """Confirm a change of address with the link sent to the old or the new address. Both are needed."""
     now = clock.utcnow()
     with db(request).write() as session:
         link = grant.subscriber_id, grant.argument

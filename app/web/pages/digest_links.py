@@ -1,6 +1,6 @@
-"""The pages that a digest links to, besides feedback and leaving.
+"""The pages that a digest links to, except those for feedback and leaving.
 
-A digest may be forwarded, so these pages never change anything. Changing a subscription takes a link
+A digest may be forwarded, so these pages never change anything. Changing a subscription requires a link
 that is e-mailed on request.
 """
 
@@ -47,7 +47,7 @@ def show_subscription(request: Request, grant: Subscription) -> Response:
 
 @router.post("/subscription/{token}")
 def mail_link(request: Request, grant: Subscription, later: BackgroundTasks) -> Response:
-    """E-mail the link to the preferences to the subscriber, as the form for unknown visitors does."""
+    """E-mail the link to the preferences to the subscriber, like the form at /manage."""
     with db(request).write() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
         stored = subscribers.request_link(session, subscriber.email, client_ip(request), clock.utcnow())

@@ -33,7 +33,7 @@ MAX_FILE_NAME_CHARS = 60
 
 FeedbackLink = Annotated[Grant, allows(Purpose.FEEDBACK)]
 Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
-Id = Annotated[int, Form(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
+Id = Annotated[int, Form(ge=0, lt=2**31)]  # the range of ids in PostgreSQL
 OwnKey = Annotated[str, Form(pattern=r"^([0-9a-f]{16})?$")]
 Paper = Annotated[int, Path(ge=0, lt=2**31)]
 Number = Annotated[int, Query(alias="page", ge=1)]
@@ -58,7 +58,7 @@ def ask_feedback(request: Request, grant: FeedbackLink, link: FeedbackAction, pa
 def give_feedback(
     request: Request, grant: FeedbackLink, link: FeedbackAction, paper: Paper, action: Text = ""
 ) -> Response:
-    """Record the link's feedback, or undo it unless the other link has replaced it."""
+    """Record the feedback of a link, or undo it unless feedback of the other link has replaced it."""
     subscriber, liked = grant.subscriber_id, link is FeedbackAction.MORE
     with db(request).write() as session:
         if action != "undo":
@@ -71,7 +71,7 @@ def give_feedback(
 def _feedback_page(
     request: Request, grant: Grant, link: FeedbackAction, paper: int, *, undone: bool = False
 ) -> Response:
-    """Show the paper with a button. The page does not name the subscriber, since e-mails get forwarded."""
+    """Show the paper with a button. The page does not name the subscriber, because e-mails get forwarded."""
     with db(request).read() as session:
         row = canonical_rows.papers(session, [paper]).get(paper)
         if row is None:
@@ -100,7 +100,7 @@ def list_feedback(
         overview = feedback_overview.overview(session, grant.subscriber_id)
     listed, other = (overview.liked, overview.disliked)[:: 1 if of is FeedbackAction.MORE else -1]
     pages = max(1, math.ceil(len(listed) / PAPERS_PER_PAGE))
-    number = min(number, pages)  # the last page may just have become empty
+    number = min(number, pages)  # the last page may have become empty after a removal
     first = (number - 1) * PAPERS_PER_PAGE
     return page(
         request, "feedback_list.html", token=request.path_params["token"], of=of, other=len(other),
@@ -111,8 +111,8 @@ def list_feedback(
 
 @router.post("/preferences/{token}/papers")
 def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFile | None = None) -> Response:
-    """Like the pasted papers and those in a file. Show whether each was recognised."""
-    file = file if file and file.filename else None  # without a file, browsers send one without a name
+    """Like the pasted papers and those in a file, and show which of them were recognised."""
+    file = file if file and file.filename else None  # browsers send a file without a name if none was chosen
     try:
         if not liked.strip() and not file:
             raise InvalidInput("Paste at least one paper, or choose a file.", "liked")

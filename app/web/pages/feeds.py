@@ -43,12 +43,12 @@ Own = Annotated[Grant, allows(Purpose.FEED)]
 
 @dataclass(frozen=True, slots=True)
 class FeedItem:
-    """A paper in a feed, and the interest and time with which it is listed."""
+    """A paper in a feed, with the interest and the time of its entry."""
 
     item: DigestItem
     shown_at: datetime  # when this version of the entry appeared
     interest: str = ""
-    sent: bool = False  # in a digest, whose date and text the entry keeps
+    sent: bool = False  # in a digest; the entry then keeps the digest's date and text
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class FeedInfo:
     path: str
     home: str = "/"
     query: str = ""
-    ranked: bool = False  # by votes; otherwise the newest come first
+    ranked: bool = False  # entries are sorted by votes; otherwise, newest first
 
 
 @router.get("/feed.atom")
@@ -155,7 +155,7 @@ def _build_interest(request: Request, text: str, now: datetime) -> CachedRespons
     home, query = "/search?" + urlencode({"q": text}), "?" + urlencode({"interest": text})
     info = FeedInfo(text, description, "/feed", home, query)
     with app.db.read() as session:
-        # Use the current votes, as in the feed of trending papers. The editions have those of their own days.
+        # Use the current votes, as in the feed of trending papers. Past editions have the votes of their day.
         papers = paper_views.by_ids(session, {item.item.paper_id for item in items})
         trends = {card.paper.id: card.trend.words for card in paper_cards.cards(papers, now)}
         items = [
@@ -196,7 +196,7 @@ def _build_feed(
     if not info.ranked:
         entries.sort(key=lambda entry: entry.published, reverse=True)
     updated = max((entry.updated for entry in entries[:MAX_ENTRIES]), default=_midnight(now.date()))
-    # A subscriber's own Atom feed has no extension: it is the link itself.
+    # A subscriber's own Atom feed has no extension, because its URL is the signed link.
     extension = ".json" if in_json else "" if info.path.startswith(f"/{Purpose.FEED}/") else ".atom"
     feed = Feed(
         url=f"{app.settings.base_url}{info.path}{extension}{info.query}",
@@ -213,7 +213,7 @@ def _build_feed(
 
 
 def _entry(request: Request, feed_item: FeedItem, paper: Paper | None) -> FeedEntry:
-    """Return a feed entry. Without a row, use what the digest stored about the paper."""
+    """Return a feed entry. If the paper has no row any more, use what the digest stored about it."""
     item, at = feed_item.item, feed_item.shown_at
     listed = _midnight(paper.first_listed_on) if paper and paper.first_listed_on else at
     templates: Environment = request.app.state.templates

@@ -47,7 +47,7 @@ class NewestDay:
         self._read_at: datetime | None = None
 
     def get(self, now: datetime) -> paper_cards.Day | None:
-        """Return the newest day, or None for an empty archive."""
+        """Return the newest day, or None if the archive is empty."""
         with self._lock:
             if self._day is None or self._read_at is None or now - self._read_at >= KEEP_NEWEST:
                 with self._db.read() as session:
@@ -63,7 +63,7 @@ class NewestDay:
 
 @router.get("/")
 def front(request: Request, interest: Annotated[list[str], Query()] = []) -> Response:  # noqa: B006
-    """Show the sign-up form and the newest papers. Other pages link here with interests to fill in."""
+    """Show the sign-up form and the newest papers. Other pages link here with interests to prefill."""
     settings = request.app.state.paperboy.settings
     rows = forms.interest_rows(interest)
     form = PreferencesForm(
@@ -110,7 +110,7 @@ def subscribe(
     later: BackgroundTasks,
     proof: Text = "",
 ) -> Response:
-    """Store a sign-up. The response and its time are the same for known and unknown addresses."""
+    """Store a sign-up. The response and its timing are the same for known and unknown addresses."""
     preferences = form.to_preferences()
     problems = forms.problems_of("email", subscribers.normalise_address, form.email)
     problems |= subscribers.problems(preferences, form.max_interests)
@@ -123,7 +123,7 @@ def subscribe(
     capacity: Capacity = request.app.state.capacity
     pasted = ParseResult()
     try:
-        if form.liked.strip():  # without pasted papers, do not take a slot
+        if form.liked.strip():  # take a slot only if papers were pasted
             with capacity.pastes.take():
                 pasted = pasted_papers.parse(form.liked)
     except TooManyRequests as error:
@@ -149,7 +149,7 @@ def preview(
     change: Text = "",
     add: Text = "",
 ) -> Response:
-    """Preview the digest for a form. Return only the preview to htmx, otherwise the whole page."""
+    """Preview the digest for a form. Return only the preview if htmx requests it, else the whole page."""
     form = forms.add_interest(form, add)
     form, result = previews.validate_and_preview(request, form, split, change)
     if "hx-request" not in request.headers:
@@ -174,7 +174,7 @@ def redirect_to_form() -> Response:
 
 @router.get("/manage")
 def manage(request: Request) -> Response:
-    """Show the form that requests the link to the preferences."""
+    """Show the form for requesting the link to the preferences."""
     return page(request, "request_link.html", headers=PUBLIC_REFERRER, form=PreferencesForm())
 
 
@@ -214,7 +214,7 @@ def _accepted(
     request: Request, later: BackgroundTasks, request_id: int, template: str, **values: Any
 ) -> Response:
     later.add_task(background.answer_form, request, request_id)
-    # Close the connection: a second request on it would wait until the message is sent, and so reveal
+    # Close the connection. A second request on it would wait until the message is sent, which would reveal
     # whether there was one.
     headers = {**PUBLIC_REFERRER, "Connection": "close"}
     paused = background.is_paused(request)

@@ -24,7 +24,7 @@ Erase = Annotated[Grant, allows(Purpose.ERASE)]
 
 @router.get("/unsubscribe/{token}")
 def ask_unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    """Ask whether to unsubscribe, or report that the subscriber has left. Links in all e-mails work."""
+    """Ask whether to unsubscribe, or report that the subscriber has left. Links in old e-mails work too."""
     return _unsubscribe_page(request, grant)
 
 

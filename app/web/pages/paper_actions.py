@@ -24,10 +24,10 @@ from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
-AUTHORS_SHOWN = 30  # of a paper, always including the last one
+AUTHORS_SHOWN = 30  # per paper, always including the last author
 
 FeedbackLink = Annotated[Grant, allows(Purpose.FEEDBACK)]
-PaperId = Annotated[int, Path(ge=0, lt=2**31)]  # as large as a paper's id can be in PostgreSQL
+PaperId = Annotated[int, Path(ge=0, lt=2**31)]  # the range of ids in PostgreSQL
 
 
 # --- mute a word
@@ -47,7 +47,7 @@ def mute(
     other: Text = "",
     action: Text = "",
 ) -> Response:
-    """Mute the chosen word and the typed word, or unmute them."""
+    """Mute or unmute the chosen word and the typed word."""
     texts = [text for text in map(query_language.normalise, (word, other)) if text]
     try:
         if not texts:
@@ -119,7 +119,7 @@ def _follow_page(
 
 
 def _find_author(paper: Paper, typed: str) -> str:
-    """Return the author with this name, however it is spelled. Raise InvalidInput if there is none."""
+    """Return the author with this name, ignoring accents and case. Raise InvalidInput if there is none."""
     if not typed:
         raise InvalidInput("Choose one of the authors.", "author")
     names = {normalized_name(name): name for name in reversed(paper.authors)}

@@ -1,4 +1,7 @@
-"""Preferences and pauses behind signed links: GET shows a page with a button, POST acts and is idempotent."""
+"""Preferences and pauses, behind signed links.
+
+GET shows a page with a button. POST acts, and is idempotent.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ from app.web.visitors import client_ip, visitor
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
-MAX_DATE_CHARS = 20  # of an invalid date that is shown again
+MAX_DATE_CHARS = 20  # of an invalid date when it is shown again
 # Messages shown after a redirect to the preferences, keyed by the name in the URL.
 MESSAGES = {
     "saved": "Saved.",
@@ -151,7 +154,7 @@ def preview_form(
     split: Text = "",
     change: Text = "",
 ) -> Response:
-    """Preview the digest for the form. Return only the preview to htmx, otherwise the whole page."""
+    """Preview the digest for a form. Return only the preview if htmx requests it, else the whole page."""
     form, digest_preview = preview.validate_and_preview(request, form, split, change)
     if "hx-request" not in request.headers:
         return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
@@ -172,7 +175,7 @@ def pause_from_preferences(request: Request, grant: Change, until: Text = "", ac
 
 @router.post("/preferences/{token}/first")
 def send_first_digest(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    """Send a new subscriber's first digest now. The ledger has one row per day, so it is sent once."""
+    """Send a new subscriber's first digest now. It is sent once, because the ledger has one row per day."""
     app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
     capacity.first_digest_limit.hit(visitor(request))
@@ -202,7 +205,7 @@ def resubscribe(request: Request, grant: Change) -> Response:
 def mail_address_change(
     request: Request, grant: Change, later: BackgroundTasks, email: Text = ""
 ) -> Response:
-    """Ask the owner of the old address to confirm. Do not reveal whether the new address is known."""
+    """Ask the owner of the old address to confirm. Do not reveal whether the new address is registered."""
     try:
         _mail_later(
             request,
@@ -242,7 +245,7 @@ def _mail_later(
     later: BackgroundTasks,
     request_mail: Callable[[Session, int, datetime], int | None],
 ) -> None:
-    """Request a message to the subscriber, and send it after the response."""
+    """Store a mail to the subscriber, and send it after the response."""
     with db(request).write() as session:
         delivery_id = request_mail(session, grant.subscriber_id, clock.utcnow())
     if delivery_id is not None:

@@ -22,11 +22,11 @@ from app.web.http_cache import CachedResponse, ResponseCache
 
 router = APIRouter(include_in_schema=False)
 
-MAX_URLS = 50_000  # of a sitemap: the limit of the protocol
-MAX_PARTS = 50_000  # sitemaps of an index: the same limit
+MAX_URLS = 50_000  # per sitemap; the limit of the protocol
+MAX_PARTS = 50_000  # sitemaps per index; also the limit of the protocol
 HOURLY = {"Cache-Control": "public, max-age=3600"}
 # Searches and feeds for interests are expensive, and their papers have their own pages. The rest is for
-# machines. Signed links are not listed here: a crawler that may not fetch a link does not see its noindex
+# programs. Signed links are not listed here: a crawler that may not fetch a link does not see its noindex
 # header, and may index it.
 DISALLOWED = (
     "/search", "/feed.atom?interest=", "/feed.json?interest=",
@@ -44,7 +44,7 @@ def robots(request: Request) -> Response:
 
 @router.get("/sitemap.xml")
 def sitemap_index(request: Request) -> Response:
-    """List the sitemaps: one for the days and weeks, and one for each MAX_URLS paper ids."""
+    """List the sitemaps: one for the days and weeks, and one for each range of MAX_URLS paper ids."""
     return _cached(request, _index)
 
 
@@ -80,7 +80,7 @@ def _days(app: Application) -> CachedResponse:
     visible = listed.join(Paper, col(Paper.id) == Listing.paper_id).where(*paper_views.PUBLIC)
     by_day = visible.group_by(col(Listing.listed_on)).order_by(col(Listing.listed_on).desc())
     with app.db.read() as session:
-        changes = dict(session.exec(by_day).all())  # day → when any of its papers last changed
+        changes = dict(session.exec(by_day).all())  # time of the last change to a paper, by day
     pages = [("/", max(changes.values(), default=clock.utcnow()))]
     pages += [(f"/day/{day}", at) for day, at in changes.items()]
     for week, days in groupby(changes, paper_cards.week_of):
