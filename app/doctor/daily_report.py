@@ -23,7 +23,7 @@ from app.text.in_words import count_of
 from app.types import OperatorReport, ReportSection
 
 DAY = timedelta(days=1)
-FIRST_DAY = date(1970, 1, 1)  # the time zone database is unreliable before
+FIRST_DAY = date(1970, 1, 1)  # the time zone database is unreliable before this day
 _STATES = (
     "sent",
     "deferred",

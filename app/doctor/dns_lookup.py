@@ -19,7 +19,7 @@ class DnsError(Exception):
 
 
 class DnsLookup:
-    """DNS queries with a shared deadline. They return no records if there are none, or raise DnsError."""
+    """DNS queries with a shared deadline. Missing records give an empty list; failures raise DnsError."""
 
     def __init__(self, resolver: dns.resolver.Resolver | None) -> None:
         self._resolver = resolver

@@ -78,7 +78,7 @@ class Mail:
 
 
 def check(mail: Mail) -> Iterator[Finding]:
-    """Run all checks. Yield the problems that each finds or, if it finds none, what it checked."""
+    """Run all checks. Yield the problems that each one finds, or one OK finding if there are none."""
     selectors = ", ".join(tags.get("s", "") for tags in _signature_tags(mail))
     signed = f"signed by {selectors}, verified by dkimpy" if selectors else "not signed by us: no key is set"
     html = len(mail.part("html").encode())

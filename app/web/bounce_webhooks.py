@@ -79,7 +79,7 @@ def _verify_signature(
 ) -> None:
     """Verify the signature of a webhook if its provider's topics or key are configured.
 
-    Raise HTTPException (403) if it is invalid, or (503) if its certificate cannot be fetched.
+    Raise HTTPException: 403 if it is invalid, 503 if its certificate cannot be fetched.
     """
     try:
         match provider:

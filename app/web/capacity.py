@@ -1,4 +1,4 @@
-"""Limit concurrent expensive responses, in addition to the rate limits, so that a busy server responds.
+"""Limit the number of concurrent expensive responses, so that a busy server stays responsive.
 
 The web server responds from a pool of 40 threads. All slots together take at most 36 of them, so that the
 front page, unsubscribing and health checks always get a thread. Each process has its own slots.

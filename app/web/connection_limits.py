@@ -1,8 +1,8 @@
 """Close slow connections at a deadline, and reserve file descriptors for sending and the database.
 
 Uvicorn has no deadline for a request that never ends, and accepts connections until the process has no
-descriptors left. Then both pages and sending fail. This module closes a connection that keeps the server
-waiting at its deadline. At the connection limit, it closes the connection that has waited longest for its
+descriptors left. Then both pages and sending fail. This module closes connections that keep the server
+waiting beyond a deadline. At the connection limit, it closes the connection that has waited longest for its
 peer, to admit a new one. Clients that send a whole request at once can therefore always connect.
 """
 

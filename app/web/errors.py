@@ -130,7 +130,7 @@ def please_wait(error: TooManyRequests, then: str) -> str:
 
 
 def with_retry_after(response: Response, error: TooManyRequests) -> Response:
-    """Return the response with the time to wait in its Retry-After header."""
+    """Add a Retry-After header with the time to wait to the response, and return it."""
     response.headers["Retry-After"] = str(error.retry_after)
     return response
 

@@ -32,7 +32,7 @@ class RateLimiter:
         self._windows: dict[str, tuple[float, int]] = {}  # end and number of hits, earliest end first
 
     def hit(self, name: str) -> None:
-        """Count one hit, or raise TooManyRequests."""
+        """Count one hit. Raise TooManyRequests if the limit is exceeded."""
         with self._lock:
             ends_at, hits = self._window(name)
             self._windows[name] = ends_at, hits + 1
@@ -73,12 +73,12 @@ class KeyLimits:
             self._wrong.check(visitor)
 
     def wrong_key(self, key: str, visitor: str) -> None:
-        """Count a key that is unknown, revoked or expired, or raise TooManyRequests."""
+        """Count an unknown, revoked or expired key. Raise TooManyRequests if the limit is exceeded."""
         self._valid.discard(_digest(key))
         self._wrong.hit(visitor)
 
     def valid_key(self, key: str, key_id: int) -> None:
-        """Count a request with a valid key, or raise TooManyRequests."""
+        """Count a request with a valid key. Raise TooManyRequests if the limit is exceeded."""
         self._valid.add(_digest(key))
         self._requests.hit(str(key_id))
 

@@ -173,7 +173,7 @@ def _page(
 
 
 def _view(finding: Finding, operator: Operator) -> FindingView:
-    """Add advice to a finding. The advice names a command only if no button or page has the same effect."""
+    """Return a finding's view. Its advice names a command only if no button or page has the same effect."""
     action = finding.remedy.action if finding.remedy else None
     button, at = BUTTONS[action] if action else None, ACTION_PAGES.get(finding.check.partition(" ")[0])
     if button and not operator.may(button.scope):

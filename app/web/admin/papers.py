@@ -25,7 +25,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/papers"
 PAPERS_SHOWN, ROWS_SHOWN = 50, 30
-MAX_QUERY = 300  # characters; a longer one can only be a URL
+MAX_QUERY = 300  # characters; a longer query can only be a URL
 MESSAGES = {
     "edited": "Saved. Polls do not change what you edited.",
     "hidden": "Hidden. It is no longer sent, and disappears from public pages within minutes.",

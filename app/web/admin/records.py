@@ -42,7 +42,7 @@ def list_runs(
 
 @router.get("/admin/runs/{run_id}")
 def show_run(request: Request, operator: Reader, run_id: Id, reload: str = "") -> Response:
-    """Show a run. The page reloads until the run ends. It does not if the run is too old to be alive."""
+    """Show a run. The page reloads while the run is in progress, but for at most a day."""
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
         sending_paused = ledger.is_paused(session)

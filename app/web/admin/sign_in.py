@@ -65,7 +65,7 @@ class Operator:
         return scope in self.key.scopes
 
     def reason(self, typed: str) -> str:
-        """Return the typed reason for a change. If it is too short, name the operator's key instead."""
+        """Return the typed reason for a change, or the name of the key if the reason is too short."""
         reason = typed.strip()[:500]
         return reason if len(reason) > 2 else f"by {self.key.name}"
 

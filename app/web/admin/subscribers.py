@@ -156,7 +156,7 @@ def preview_digest(request: Request, operator: Reader, subscriber_id: Id) -> Res
 
 @router.post(PATH + "/{subscriber_id}/test")
 def send_test(request: Request, operator: Sender, subscriber_id: Id, to: Text = "") -> Response:
-    """Send the subscriber's digest, as it would be now, to the operator."""
+    """Send the digest that the subscriber would get now to the given address."""
     app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
     try:

@@ -3,7 +3,7 @@
 auth          keys, scopes and common parameters
 pagination    paginated lists
 problems      errors as problem+json
-etags         ETags: save responses that are unchanged; refuse changes to an outdated version
+etags         ETags: omit unchanged responses; refuse changes to an outdated version
 idempotency   the header Idempotency-Key: carry out a repeated request only once
 values        strict parameters: days, numbers, booleans; unknown ones are errors
 audit_log     changes made by operators

@@ -189,7 +189,7 @@ def _read_edition(app: Paperboy, session: Session, now: datetime, edition: str) 
 def draw_sample(
     app: Paperboy, _key: CanRead, edition: Name, size: Annotated[int, Query(ge=1, le=50), FROM_URL] = 5
 ) -> list[SampledDigest]:
-    """Draw some waiting digests of an edition for review before it is approved or resumed."""
+    """Draw a sample of an edition's waiting digests, for review before it is approved or resumed."""
     with app.db.read() as session:
         return _samples(app, session, ledger.draw_waiting(session, edition, size))
 

@@ -1,4 +1,4 @@
-"""ETags, which save sending unchanged responses, and keep clients from overwriting changes of others.
+"""Add ETags, so that unchanged responses are not sent again and clients do not overwrite others' changes.
 
 GET and PATCH return the ETag of a representation (RFC 9110). A change with `If-Match` is made only if the
 representation is still the same. The caller compares it in the transaction that makes the change.
@@ -40,8 +40,8 @@ _IF_NONE_MATCH = {
 class Versioned(BaseModel):
     """A representation with an ETag, which does not cover the fields in `UNVERSIONED`.
 
-    These fields change without an edit of the resource. So that clients do not miss such a change, GET
-    never returns 304 for a representation with such fields.
+    These fields change without an edit of the resource. GET never returns 304 for a
+    representation with such fields, because the client would miss their changes.
     """
 
     UNVERSIONED: ClassVar[frozenset[str]] = frozenset()

@@ -46,7 +46,7 @@ def list_findings(
 ) -> FindingList:
     """Check the database, sources, jobs, late digests, pauses, keys, webhooks, models and the disk.
 
-    Repeat `level` to select several: `level=warning&level=error` gives the list of the first admin page.
+    Repeat `level` to select several: `level=warning&level=error` selects those on the first admin page.
     `paperboy doctor` also checks the settings, the relay and the DNS.
     """
     findings = operator_mail.findings_of(app, now)

@@ -1,7 +1,7 @@
 """The header Idempotency-Key, which prevents a repeated POST request from being carried out twice.
 
-The IETF draft is followed (draft-ietf-httpapi-idempotency-key-header). A different request with the same key
-is refused with 422. A repetition is refused with 409 while the first request is running. See
+As in the IETF draft (draft-ietf-httpapi-idempotency-key-header), a different request with the same key is
+refused with 422, and a repetition with 409 while the first request is running. See
 `app.storage.idempotency_keys`.
 """
 

@@ -61,7 +61,7 @@ def hint(
     text: Annotated[str, Param(max_length=300, description="An interest.")],
     _slot: Analysis,
 ) -> HintOut:
-    """Check that an interest is valid, is spelt correctly, and contains words that recent papers use."""
+    """Check whether an interest is valid and correctly spelt, and whether recent papers contain its words."""
     return HintOut.of(pipeline.interest_hint(app, text, now))
 
 

@@ -142,7 +142,7 @@ _EVENTS = {
 def get_days(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 30
 ) -> list[DayOut]:
-    """Count subscribers who joined, left, complained or whose mail bounced, by UTC day, newest first."""
+    """Count the subscribers who joined, left, bounced or complained, by UTC day, newest first."""
     last = [now.date() - timedelta(days=back) for back in range(days)]
     with app.db.read() as session:
         counts = subscribers.count_by_day(session, _EVENTS, datetime.combine(last[-1], time(), UTC))

@@ -1,4 +1,4 @@
-"""Suppressed addresses. Only their hashes are stored; the addresses of subscribers are found by hashing."""
+"""Suppressed addresses, stored as hashes. An address is shown if it belongs to a subscriber."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def list_suppressions(
     """List the suppressed addresses, oldest first.
 
     Only hashes are stored. To find the addresses of a page, the addresses of all subscribers are hashed. This
-    takes about half a second for 200,000 subscribers. It is not done if `email` is given.
+    takes about half a second for 200,000 subscribers. It is not needed if `email` is given.
     """
     with app.db.read() as session:
         if email is not None:

@@ -216,7 +216,7 @@ def _record(session: Session, key: ApiKeyIdentity, change: str, row: WebhookEndp
 
 
 def _to_out(session: Session, row: WebhookEndpoint, key: ApiKeyIdentity) -> WebhookOut:
-    """Return a webhook without its secret. Only keys that may write get the whole URL: it may be secret."""
+    """Return a webhook without its secret. Keys that may not write get only the origin of its URL."""
     url = row.url if Scope.WRITE in key.scopes else webhook_endpoints.origin(row.url)
     counts = webhook_endpoints.count_by_state(session, row.id or 0)
     return WebhookOut.model_validate(row.model_dump() | {"url": url, "messages": counts})

@@ -26,7 +26,7 @@ class WorkerOut(BaseModel):
 
 
 class JobCountOut(BaseModel):
-    """The jobs with one name in one state. If the database is SQLite, no jobs are listed."""
+    """The jobs with one name in one state. No jobs are listed if the database is SQLite."""
 
     model_config = ConfigDict(from_attributes=True)
 

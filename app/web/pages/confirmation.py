@@ -84,7 +84,7 @@ def ask_address(request: Request, grant: ConfirmAddress) -> Response:
 def confirm_address(
     request: Request, grant: ConfirmAddress, later: BackgroundTasks, email: Text = ""
 ) -> Response:
-    """Confirm a change of address with the link sent to the old or the new address. Both are needed."""
+    """Confirm a change of address from the old or the new address. The second confirmation completes it."""
     now = clock.utcnow()
     with db(request).write() as session:
         link = grant.subscriber_id, grant.argument

@@ -1,7 +1,7 @@
 """The pages that a digest links to, except those for feedback and leaving.
 
-A digest may be forwarded, so these pages never change anything. Changing a subscription requires a link
-that is e-mailed on request.
+A digest may be forwarded, so these pages never change the subscription. Changes require a link that
+is e-mailed on request.
 """
 
 from __future__ import annotations

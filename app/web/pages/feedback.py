@@ -58,7 +58,7 @@ def ask_feedback(request: Request, grant: FeedbackLink, link: FeedbackAction, pa
 def give_feedback(
     request: Request, grant: FeedbackLink, link: FeedbackAction, paper: Paper, action: Text = ""
 ) -> Response:
-    """Record the feedback of a link, or undo it unless feedback of the other link has replaced it."""
+    """Record the link's feedback, or undo it unless the other link's feedback has replaced it."""
     subscriber, liked = grant.subscriber_id, link is FeedbackAction.MORE
     with db(request).write() as session:
         if action != "undo":
