@@ -80,8 +80,8 @@ class Purpose(StrEnum):
 
 DIGEST_ACTIONS = ("like", "dislike")  # the feedback links of a card; their pages link to the other actions
 FEEDBACK_ACTIONS = (*DIGEST_ACTIONS, "mute", "follow")
-# Settings define the lifetimes of CONFIRM and PREFERENCES links. Links that are in neither place work until the
-# subscriber's link epoch is incremented.
+# Settings define the lifetimes of CONFIRM and PREFERENCES links. All other links work until the subscriber's
+# link epoch is incremented.
 LIFETIMES = {
     Purpose.DECLINE: timedelta(days=30),
     Purpose.ADDRESS: timedelta(days=2),

@@ -106,7 +106,9 @@ def _paper_text(rng: random.Random) -> dict[str, object]:
 def reader(app: Application, now: datetime) -> str:
     """Add a reader with as many interests as possible. Return the path of their preferences page."""
     typed = itertools.chain.from_iterable(interests())
-    wishes = tuple(Interest(text, 1.0, 3) for text in itertools.islice(typed, subscribers.MAX_INTERESTS))
+    wishes = tuple(
+        Interest(text, 1.0, 3) for text in itertools.islice(typed, subscribers.ABSOLUTE_MAX_INTERESTS)
+    )
     with app.db.write() as session:
         number = subscribers.add(session, "alice@example.org", Preferences(interests=wishes), now)
     return f"/preferences/{app.signer.token(Purpose.PREFERENCES, number, now)}"
