@@ -288,7 +288,7 @@ class Settings(BaseSettings):
         except (ValueError, UnsupportedAlgorithm):
             key = None
         if not (value == "" or isinstance(key, EllipticCurvePublicKey)):
-            raise ValueError("must be the verification key that SendGrid's webhook settings show")
+            raise ValueError("must be the verification key shown in SendGrid's webhook settings")
         return value
 
     @field_validator("log_level", mode="before")

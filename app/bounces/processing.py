@@ -179,7 +179,10 @@ def _unsubscribe(
 def apply(
     context: BounceContext, notices: Sequence[Notice], now: datetime
 ) -> tuple[Counter[str], list[Rejection]]:
-    """Apply notices in one transaction. Return the outcomes and a rejection for each unclaimed notice."""
+    """Apply notices in one transaction.
+
+    Return the number of notices by outcome, and a rejection for each notice that matches no delivery.
+    """
     counts: Counter[str] = Counter()
     rejections = []
     with context.db.write() as session:

@@ -128,7 +128,10 @@ def record_sender_rejection(
 def record_complaint(
     session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Record a spam complaint and suppress the address for all mail. Return False if recorded before."""
+    """Record a spam complaint and suppress the address for all mail.
+
+    Return False if the complaint has already been recorded.
+    """
     if not _record_event(session, COMPLAINT, delivery_id, subscriber_id, diagnostic, now):
         return False
     subscriber = session.get_one(Subscriber, subscriber_id)

@@ -60,7 +60,7 @@ def reasons_for(session: Session, emails: Collection[str]) -> dict[str, str]:
 
 
 def with_reason(text: str = "") -> SelectOfScalar[Suppression]:
-    """Select the entries whose reason contains a text, ignoring case."""
+    """Return a query for the entries whose reason contains `text`, ignoring case."""
     return select(Suppression).where(col(Suppression.reason).icontains(text, autoescape=True))
 
 

@@ -124,9 +124,9 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
 
 
 def _match_ahead(context: DigestContext, builder: DigestBuilder, due: SelectOfScalar[Subscriber]) -> None:
-    """Match the next shard's interests, feedback and muted words, which is slow, before locking any rows.
+    """Match the next shard's interests, feedback and muted words before locking any rows.
 
-    This does nothing on SQLite, which locks no rows.
+    Matching is slow, and would hold the locks for longer. This does nothing on SQLite, which locks no rows.
     """
     if not context.db.locks_rows:
         return

@@ -143,8 +143,9 @@ class Composer:
     def sign_and_serialize(self, draft: Draft) -> OutgoingMail:
         """Return the message to send, signed if there are keys.
 
-        If the relay replaces the return path and Message-ID, a header that it echoes identifies the delivery.
-        DKIM does not cover this header, because relays remove it.
+        Some relays replace the return path and Message-ID. For these, add the header whose value the relay
+        reports in its webhooks, so that notices can be matched to deliveries. DKIM does not cover this
+        header, because relays remove it.
         """
         signature = draft.signature or (self._sign(draft) if self._keys else b"")
         if self._echoed:

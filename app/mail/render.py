@@ -67,7 +67,10 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class DigestCard:
-    """A paper in a digest, with its marked title and summary, and the rest of the reason in words."""
+    """A paper in a digest: its title and summary with the matching words marked, and a note.
+
+    The note contains the reasons that the marks do not show.
+    """
 
     item: DigestItem
     title: Markup

@@ -8,7 +8,7 @@ SHOWN_AUTHORS = 3
 
 
 def byline(authors: Sequence[str], count: int) -> str:
-    """Return the names of the first authors and the number of the others."""
+    """Return a byline, such as "A, B, C and 4 more"."""
     first = list(authors[:SHOWN_AUTHORS])
     more = max(count, len(authors)) - len(first)
     if more > 0:

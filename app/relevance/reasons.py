@@ -48,7 +48,10 @@ def interest_reason(
 
 
 def _in_field(texts: Sequence[str], field: str) -> str:
-    """Quote the highlights and name their field. Say so if they are apart, as they look like a phrase."""
+    """Quote the highlights and name their field.
+
+    If they are single words of the abstract, add "apart", because together they would look like a phrase.
+    """
     if field == "abstract" and len(texts) > 1 and all(map(WORD.fullmatch, texts)):
         return f"{_quote(texts, ' and ')} apart in the {field}"
     return f"{_quote(texts)} in the {field}"

@@ -72,7 +72,7 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
     The file appears when it is complete, and only its owner can read it. Raise InvalidInput if it exists.
     """
     if target.exists():
-        raise InvalidInput(f"{target} already exists: name another file")
+        raise InvalidInput(f"{target} already exists: choose another name")
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for abandoned in target.parent.glob(".paperboy-*.zip.*.partial"):  # left by a killed process
         with suppress(FileNotFoundError):

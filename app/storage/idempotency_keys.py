@@ -95,7 +95,7 @@ def _previous_answer(session: Session, row: IdempotencyKey, attempt: Attempt, no
 
 
 def note_change(session: Session, subject: str) -> None:
-    """Mark the current attempt as carried out, in the transaction of its change.
+    """Record that the current attempt made its change. Call this in the transaction of the change.
 
     Raise Conflict, which undoes the change, if another attempt has taken over.
     """

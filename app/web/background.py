@@ -32,8 +32,8 @@ def send_mails(request: Request, delivery_ids: list[int]) -> None:
 async def answer_form(request: Request, request_id: int) -> None:
     """Process a stored form after a random delay if a slot is free. Otherwise the scheduler processes it.
 
-    Without the delay, a request that follows at once would wait while a mail is sent, which would reveal that
-    there was one.
+    Without the delay, the visitor's next request would be slower while a mail is being sent, which would
+    reveal that the address gets one.
     """
     app: Application = request.app.state.paperboy
     await asyncio.sleep(request.app.state.answer_delay * _RANDOM.uniform(0.5, 1.5))

@@ -130,7 +130,7 @@ def please_wait(error: TooManyRequests, then: str) -> str:
 
 
 def with_retry_after(response: Response, error: TooManyRequests) -> Response:
-    """Add a Retry-After header with the time to wait to the response, and return it."""
+    """Set the Retry-After header of a response to the time to wait, and return the response."""
     response.headers["Retry-After"] = str(error.retry_after)
     return response
 

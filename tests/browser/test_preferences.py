@@ -107,7 +107,7 @@ def test_invalid_preference_is_marked_until_corrected(page: Page, preferences: s
     page.goto(preferences)
     expect(page.get_by_role("button", name="Save")).to_be_in_viewport()
     page.get_by_text("More options").click()
-    muted, least = page.get_by_label("Muted"), page.get_by_label("At least")
+    muted, least = page.get_by_label("Muted"), page.get_by_label("Minimum papers")
     hint = page.locator("#muted-hint").inner_text()
     muted.fill("the")
     least.fill("99")

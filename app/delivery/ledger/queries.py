@@ -150,7 +150,7 @@ def stored_digests(session: Session, delivery_ids: Collection[int | None]) -> di
 def restored_digests(
     session: Session, delivery_ids: Collection[int | None], snapshots: SnapshotStore
 ) -> dict[int, Digest]:
-    """Return digests as they were composed, by delivery id. Omit other mails and deleted deliveries."""
+    """Return digests as they were composed, by delivery id. Omit deliveries without a stored digest."""
     stored = stored_digests(session, delivery_ids)
     restored = snapshots.restore(session, list(stored.values()))
     return {delivery_id: each.digest for delivery_id, each in zip(stored, restored, strict=True)}

@@ -185,7 +185,7 @@ class SenderLedger:
     # --- journal the intent, commit, record: see connection_pool.DeliveryTracker
 
     async def journal_intent(self, ids: Collection[int]) -> None:
-        """Record durably that these mails may be sent. Do nothing if the journal is not durable."""
+        """Durably record the intent to send these mails. Do nothing if the journal is not durable."""
         if self._journal.durable:
             self._journal.intend(ids)
             await asyncio.to_thread(self._journal.sync)

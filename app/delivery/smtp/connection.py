@@ -122,7 +122,7 @@ class SmtpConnection(asyncio.Protocol):
             self._write(self._begin())
 
     def stop(self) -> None:
-        """Start no more mails, and close after the reply to a body that was sent."""
+        """Send no more mails. Close the connection now or, if a mail is in flight, after the reply to it."""
         self._is_last = True
         if not (self._closed or self._in_flight):
             self._leave()

@@ -47,5 +47,5 @@ def unread_days(state: SourceState, today: date) -> list[date]:
 
 
 def days_to_fetch(state: SourceState, today: date) -> list[date]:
-    """Return the unread days, always including yesterday and today, which still change."""
+    """Return the unread days, and yesterday and today in any case, because their listings still change."""
     return sorted({*unread_days(state, today), today - timedelta(days=1), today})

@@ -180,7 +180,7 @@ def _replay(_request: Request, error: Exception) -> Response:
 
 
 def describe(document: dict[str, Any]) -> None:
-    """Add the header and its errors to the POST operations in an OpenAPI document."""
+    """Document the Idempotency-Key header and its errors on the POST operations of an OpenAPI document."""
     for operations in document["paths"].values():
         operation = operations.get("post")
         if operation and not _refuses(operation):

@@ -617,7 +617,7 @@ def test_first_digests_after_an_import(
     desk = sign_in()
     page = desk.get("/admin/editions").text
     assert f">{ALICE}</a>" in page
-    assert "are held until you have reviewed a sample (1 digest)." in page
+    assert "are held until you review a sample and release them (held now: 1 digest)." in page
     assert f'href="/admin/deliveries/{number}"' in page
     assert ("send", "send_first_digests", "") in remedies(desk.get("/admin").text)
     desk.post("/admin/sending/first-digests/resume")

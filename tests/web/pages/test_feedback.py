@@ -180,8 +180,8 @@ def test_pasted_papers_are_reported_one_by_one(
         "Recognised: 1. Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans",
         "Not in our archive, but saved for you: 1.",
         "A Paper That Nobody Else Has",
-        "Not recognised: 1. We can’t tell what these are about. Add the arXiv ID or DOI of a paper in our",
-        "archive, or paste the BibTeX entry.",
+        "Not recognised: 1. We can’t tell what these are about. If a paper is in our archive, enter its",
+        "arXiv ID or DOI. Otherwise, paste its BibTeX entry.",
         STRANGE,
         "Couldn’t be read: 1. Line 3: neither a title nor a link or id: ???",
     ):
