@@ -15,7 +15,7 @@ from sqlmodel import SQLModel, col, select
 from app import clock, main, subscribers
 from app.application import Application
 from app.delivery import ledger
-from app.links import LIFETIMES, Purpose
+from app.links import Purpose
 from app.storage import admin_sessions, api_keys
 from app.storage.models import ApiKey, Scope
 from app.subscribers import Preferences
@@ -107,7 +107,7 @@ def test_signed_links_with_foreign_tokens(
         tokens["tampered"] = ("B" if good[0] == "A" else "A") + good[1:]
         tokens["of nobody"] = app.signer.token(purpose, 4711, now, argument=1)
         tokens["of a test mail"] = app.signer.token(purpose, 0, now)
-        if lifetime := LIFETIMES.get(purpose):
+        if lifetime := app.signer.lifetimes.get(purpose):
             issued = now - lifetime - timedelta(minutes=1)
             tokens["old"] = app.signer.token(purpose, alice, issued, argument=1)
         if purpose is not Purpose.UNSUBSCRIBE:

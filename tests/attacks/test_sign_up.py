@@ -109,9 +109,9 @@ def test_declined_address_gets_no_mail_for_ninety_days(app: Application, now: da
                 subscribers.sign_up(session, SignUp(email, STRANGE), "", now + hour * HOUR)
         assert mails(session) == 1
         assert session.exec(select(Subscriber.state)).all() == [SubscriberState.ERASED]
-        subscribers.prune_form_submissions(session, now + 89 * DAY)
+        subscribers.prune_form_submissions(session, now + 89 * DAY, 7 * DAY)
         assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 89 * DAY) is None
-        subscribers.prune_form_submissions(session, now + 91 * DAY)
+        subscribers.prune_form_submissions(session, now + 91 * DAY, 7 * DAY)
         assert (
             session.exec(select(FormSubmission.id).where(col(FormSubmission.declined_at).is_not(None))).all()
             == []

@@ -120,12 +120,12 @@ def test_forged_links_are_refused(
     assert snapshot(app) == before
 
 
-@pytest.mark.parametrize("purpose", sorted(LIFETIMES))
+@pytest.mark.parametrize("purpose", sorted({*LIFETIMES, Purpose.CONFIRM, Purpose.PREFERENCES}))
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_expired_link_offers_a_new_one(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose, method: str
 ) -> None:
-    old = link(purpose, alice, issued=clock.utcnow() - LIFETIMES[purpose] - timedelta(minutes=1))
+    old = link(purpose, alice, issued=clock.utcnow() - app.signer.lifetimes[purpose] - timedelta(minutes=1))
     before = snapshot(app)
     answer = client.request(method, old)
     assert answer.status_code == 410
