@@ -3,14 +3,14 @@
 query_language   PURE: parse interests: words, phrases, exclusions, `author:`, `org:`, `cat:`
 mute_suggestions  PURE: suggest words of a paper that its reader may want to mute
 vocabulary       PURE: the words of papers in their usual spelling
-misspellings     PURE: find the word that a misspelt word most likely means
+misspellings     PURE: find the most likely correction of a misspelt word
 translations     PURE: translate terms of the field into English
 suggestions      PURE: correct interests with the archive's vocabulary, and suggest other topics
 bm25             PURE: papers as rows of term weights: BM25F, TF-IDF
 vector_space     PURE: the LSA space of an archive, and the papers that serve as examples
 model            PURE: the term statistics, abbreviations and LSA space learned from the archive
 model_store      train, store, load and verify models
-match_index_cache cache the last few match indexes
+match_index_cache cache the most recently used match indexes
 phrase_index     PURE: find exact phrases in many papers at once
 filters          PURE: check required and excluded phrases, authors, organisations, categories
 typed_organizations PURE: recognise organisations that subscribers type as plain words

@@ -32,11 +32,11 @@ from app.storage.models import Source
 from app.types import PaperView
 
 MAX_RESULTS = 1_000  # maximum number of papers that a search lists
-MIN_RELEVANCE = 0.1  # of listed papers: far below the relevance needed for a digest
+MIN_RELEVANCE = 0.1  # minimum for listing a paper, far below the relevance that a digest needs
 MIN_SIMILARITY = 0.4  # cosine, for related papers
 MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the web threads
 FIRST_INDEX_SECONDS = 20.0  # the longest that a visitor waits; the newest papers are indexed first
-REFRESH_SECONDS = 10.0  # the longest wait of a web thread for an update
+REFRESH_SECONDS = 10.0  # the longest that a web thread waits for an update
 MAX_CACHED_SEARCHES = 100  # each up to 16 kB; reused for the other pages of a search
 
 log = structlog.get_logger(__name__)
@@ -67,9 +67,10 @@ class ArchiveSearch:
         self._results_lock = Lock()
 
     def search(self, query: Query | None, only: PaperFilter, start: int, size: int) -> SearchPage:
-        """Return the papers that match `query`, best first. If it is None, return all papers, newest first.
+        """Return a page of the papers that match `query`, best first.
 
-        Raise NotReady if there is no index yet, and InvalidInterest if the query has too many phrases.
+        If `query` is None, return a page of all papers, newest first. Raise NotReady if there is no index
+        yet, and InvalidInterest if the query has too many phrases.
         """
         if query is None:
             with self._db.read() as session:
@@ -92,7 +93,7 @@ class ArchiveSearch:
         return SearchPage(tuple(papers), total, len(ids), searchable, absent)
 
     def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
-        """Return the most similar papers, or [] if there is no index yet. Do not wait for the index."""
+        """Return the papers most similar to a paper, or [] if there is no index yet. Do not wait for one."""
         opened = self._open(session)
         if opened is None:
             return []
@@ -122,13 +123,13 @@ class ArchiveSearch:
                 self._usable.set()
 
     def start_refresh(self) -> Thread:
-        """Bring the index up to date in a separate thread. This takes minutes for a large archive."""
+        """Start and return a thread that updates the index. This takes minutes for a large archive."""
         thread = Thread(target=self._refresh_safely, name="search index")
         thread.start()
         return thread
 
     def refresh_after_response(self) -> None:
-        """Bring the index up to date. Return after REFRESH_SECONDS, even if the update takes longer."""
+        """Start to bring the index up to date, and wait for at most REFRESH_SECONDS."""
         self.start_refresh().join(REFRESH_SECONDS)
 
     def _refresh_safely(self) -> None:
@@ -164,7 +165,7 @@ class ArchiveSearch:
             return self._open(session)
 
     def _open(self, session: Session) -> tuple[IndexReader, CandidateRanker] | None:
-        """Return the version of the index in use, as of its last update, or None if there is none."""
+        """Return a reader and a ranker of the index as of its last update, or None if there is no index."""
         with self._opening:
             while version := self._updater.folder.version_in_use():
                 try:
@@ -188,7 +189,7 @@ class ArchiveSearch:
         return opened
 
     def _discard(self, reader: IndexReader) -> None:
-        """Stop using a damaged version, and build it again."""
+        """Stop using a damaged version, and start to build a new one."""
         log.error("the search index is damaged", version=reader.version.name)
         self._opened = None
         mark_damaged(reader.version)
@@ -197,7 +198,7 @@ class ArchiveSearch:
     def _rank(
         self, reader: IndexReader, ranker: CandidateRanker, query: Query, only: PaperFilter
     ) -> RankedPapers:
-        """Return the ranked papers. They are cached for the other pages of a search."""
+        """Rank papers for a query. The result is cached, because all pages of a search need it."""
         key = reader.snapshot, query, only
         with self._results_lock:
             ranked = self._results.get(key)

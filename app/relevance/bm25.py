@@ -1,6 +1,6 @@
 """PURE. Papers as rows of term weights: BM25F impacts and TF-IDF.
 
-An impact is the contribution of a paper's term to the paper's score for each interest that contains the term:
+An impact is what a term in a paper adds to the paper's score for each interest that contains the term:
 idf · w·(k1+1) / (w+k1), where w is the term's weighted frequency in BM25F (Robertson, Zaragoza, Taylor
 2004: title ×2, k1 1.2, b 0.6). Pairs of neighbouring stems count 0.7 times as much as stems (k1 0.8). The
 score of a paper is the sum of its impacts, so a single sparse product scores many papers for many interests.
@@ -31,7 +31,7 @@ PAIR_WEIGHT, PAIR_K1 = 0.7, 0.8
 
 
 def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str]:
-    """Return the terms of a text, its neighbouring pairs, and the terms that its folded terms imply."""
+    """Return the terms of a text, its pairs of neighbouring terms, and the terms that folded terms imply."""
     return itertools.chain(text, bigrams(text), *(expansions[term] for term in text if term in expansions))
 
 
@@ -87,7 +87,7 @@ class Terms:
         return list(self.columns)
 
     def field_counts(self, documents: Sequence[Document]) -> FieldCounts:
-        """Return how often the fields of documents contain the terms."""
+        """Count the occurrences of the terms in the title and the abstract of each document."""
         fields = [[document[field] for document in documents] for field in (0, 1)]
         titles, abstracts = (
             count_matrix((with_expansions(text, self.expansions) for text in texts), self.columns)
@@ -117,7 +117,7 @@ class Terms:
         return weighted
 
     def tfidf(self, documents: Sequence[Document]) -> sparse.csr_matrix:
-        """Return a (documents, terms) matrix of unit rows: (1 + ln count) · idf, titles counted twice."""
+        """Return a (documents, terms) matrix of unit rows: (1 + ln count) · idf. Titles count twice."""
         titles, abstracts = ([document[field] for document in documents] for field in (0, 1))
         rows = count_matrix(titles, self.columns) * TITLE_WEIGHT + count_matrix(abstracts, self.columns)
         rows.data = (1 + np.log(rows.data)) * self.idf[rows.indices]

@@ -19,7 +19,7 @@ from app.relevance.bm25 import Matrix
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
 FLOOR = 0.33  # the relevance that a paper needs for a digest
 # With z' = z − cut-off + FLOOR_Z, evidence is softplus(z' − EVIDENCE_OFFSET) minus its value at
-# z' = MIN_AGREEMENT, and almost 0 if that is negative or z is at most MIN_AGREEMENT. Relevance is
+# z' = MIN_AGREEMENT, and almost 0 if this difference is negative or z is at most MIN_AGREEMENT. Relevance is
 # 1 − exp(−evidence / EVIDENCE_SCALE). Combining relevances as 1 − Π (1 − r) adds up their evidence.
 EVIDENCE_OFFSET, EVIDENCE_SCALE, MIN_AGREEMENT = 2.0, 8.0, 1.0
 WEAK_EVIDENCE = 0.001  # per unit of z: enough to order such papers, but too little to add up

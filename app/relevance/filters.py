@@ -26,7 +26,7 @@ Clause = tuple[str, Matrix]  # the reason for rejecting papers, and a mask of th
 
 
 class Filters:
-    """Filters over papers, which are indexed on first use. Masks are in the order of the papers."""
+    """Filters over a list of papers, which are indexed on first use. Masks have one entry for each paper."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Filters:
             yield "it is filed under other categories", ~self._in_categories(query.categories)
 
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
-        """Return a mask of the papers that contain these stems, as typed or in their short or long form."""
+        """Return a mask of the papers that contain this phrase, as typed or in its short or long form."""
         # Without "on", "on-policy" would match any policy.
         if len(without_stopwords(phrase)) == 1 < len(phrase):
             return self._texts[0].containing(phrase)
@@ -146,7 +146,7 @@ class Filters:
 
 
 def required_fields(query: Query) -> list[str]:
-    """Return the fields that a query requires, of those that some sources do not provide."""
+    """Return "an organisation" and "a category" if a query requires them. Some sources provide neither."""
     fields = {"an organisation": query.organizations, "a category": query.categories}
     return [name for name, required in fields.items() if required]
 

@@ -110,7 +110,7 @@ class PaperText:
         return [own for own in self.paper.categories if in_categories(own, names)]
 
     def highlights(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> Highlights:
-        """Return the heaviest runs of terms (by idf), as the paper spells them, grouped by field.
+        """Return the runs of neighbouring terms with the highest idf, as the paper spells them, by field.
 
         The field with the heaviest run of several words comes first, or the title if there is no such run.
         The other field adds only terms that the first one lacks. Words that merely share a stem with a typed
@@ -136,8 +136,8 @@ class PaperText:
     def marks(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> tuple[Spans, Spans, Set[str]]:
         """Return the spans to mark in the title and in the abstract, and the marked terms.
 
-        Heavier runs take precedence. Skip a run if all its terms are already marked in the same text, and a
-        run of the abstract if all its terms are marked in the title.
+        Heavier runs take precedence. Skip a run if all its terms are already marked in the same text. Also
+        skip a run of the abstract if all its terms are marked in the title.
         """
         idf = _weights(terms, idf)
         title, abstract = (_distinct_runs(field, terms, idf) for field in self._fields_with(terms, typed))
@@ -169,7 +169,7 @@ class PaperText:
     def _fields_with(self, terms: Set[str], typed: Typed) -> list[Field]:
         """Return the folded fields. Relabel tokens that imply one of `terms` with that term.
 
-        If the paper writes out a long form, return its words in place of the folded token instead.
+        If the paper writes out a long form with words among `terms`, replace its token with these words.
         """
         fields = self._fields_with_forms(terms, typed)
         if self._stems_in_folded_words.isdisjoint(terms):
@@ -214,7 +214,7 @@ class PaperText:
     def _fields_with_forms(self, terms: Set[str], typed: Typed) -> list[Field]:
         """Return the folded fields, with the stop words among `terms` added.
 
-        Words that merely share a stem with a typed word lose their stem, so that they match no term.
+        If a word merely shares a stem with a typed word, remove its stem, so that it matches no term.
         """
         little, fields = terms - {*without_stopwords(terms)}, list[Field]()
         for (name, text, tokens, _), folded in zip(self.fields, self._folded_fields, strict=True):
@@ -235,7 +235,7 @@ class PaperText:
         return fields
 
     def surface_form(self, term: str, typed: Typed = _ANY_FORM) -> str:
-        """Return the paper's first spelling of a term or a pair of neighbouring stems, or "" if it has none.
+        """Return the paper's first spelling of a term or a pair of stems, or "" if the paper lacks it.
 
         Words that merely share a stem with a typed word do not count.
         """
@@ -338,7 +338,7 @@ def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[list[Token]]
 
 
 def _weights(terms: Set[str], idf: Idf) -> Idf:
-    """Return a function that looks up the idf of these terms, computed once instead of for each run."""
+    """Compute the idf of these terms once, instead of for each run. Return a function that looks it up."""
     return {term: idf(term) for term in terms}.__getitem__
 
 

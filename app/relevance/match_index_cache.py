@@ -1,4 +1,4 @@
-"""Cache the last few match indexes. Until the papers or the model change, only the first visitor waits."""
+"""Cache recent match indexes. Until the papers or the model change, only the first visitor has to wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class IndexCache:
         self._building = Lock()
 
     def get(self, papers: Sequence[PaperView], model: RelevanceModel) -> matching.MatchIndex:
-        """Return the index of these papers, building it if it is missing."""
+        """Return the index of these papers. Build it if it is not cached."""
         content = tuple(map(matching.content_of, papers))
         with self._building:
             if model is not self._model:

@@ -6,8 +6,8 @@ term count as the same word.
 P, the meaning: the examples of an interest are the papers in the archive with the highest product of score
 and share of the interest's words. Their centroid is a direction in the LSA space. P is the z-score of a paper
 in this direction: the number of standard deviations by which it is closer than the archive's average paper.
-This makes interests comparable and finds papers that use other words. P is damped if the examples contain few
-of the interest's words.
+Therefore, the scores of different interests are comparable, and papers that use other words are found. P is
+damped if the examples contain few of the interest's words.
 
 `scoring` combines B and P into the agreement. `cut_offs` defines the agreement that a paper needs to be sent.
 """
@@ -38,7 +38,7 @@ from app.text.tokenizer import Token, compound_span, content_stems, tokenise
 from app.types import CardReason, Marks, PaperView
 
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
-# The size of the cache, which holds about 10,000 interests, and the usual size of the reasons for one.
+# The size of the cache, which holds about 10,000 interests, and the usual size of an interest's reasons.
 MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 120_000_000, 5_000
 BATCH_SIZE = 500  # interests matched at once, to limit memory
 MAX_CACHED_QUERY_WORDS = 2_000
@@ -56,7 +56,7 @@ class MatchDetails:
     from_organization: bool  # the interest is the name of the paper's organisation
     agreement: float  # z
     cut_off: float  # the z that a paper needs to be sent
-    # In 0…1, with the minimum for an organisation, a phrase or a filter; 0 if rejected.
+    # In 0…1, raised to the minimum for an organisation, a phrase or a filter; 0 if the paper is rejected.
     relevance: float
     rejection_reason: str  # why a filter or an exclusion rejects the paper, or ""
 
@@ -67,7 +67,7 @@ class _WordsInPaper:
 
     terms: frozenset[str]  # as stems or short forms
     typed: Typed  # all words of the interest
-    missing: Sequence[str]  # those that the paper lacks, as typed
+    missing: Sequence[str]  # the words that the paper lacks, as typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ class _QueryWords:
 
     typed: Typed
     terms: Sequence[str]  # folded
-    folded: Sequence[tuple[str, Sequence[Token]]]  # each folded term, and the words of the interest in it
+    folded: Sequence[tuple[str, Sequence[Token]]]  # each folded term, and the words that it stands for
     little: frozenset[str]  # stop words that may matter beside another word, such as "use"
     sought: str  # the interest from the first to the last word that is searched for
 
 
 @dataclass(frozen=True, slots=True)
 class InterestMatches:
-    """The papers that match an interest, and the reasons for those that were shown so far."""
+    """The papers that match an interest, and the reasons computed so far."""
 
     rows: Matrix  # of the papers in the index
     relevance: Matrix  # in 0…1, in the order of `rows`
@@ -108,7 +108,7 @@ Content = tuple[object, ...]
 
 
 def content_of(paper: PaperView) -> Content:
-    """Return the fields on which matching and reasons depend: all except votes and dates."""
+    """Return the fields on which matching and reasons depend, such as the title but not the votes."""
     names = paper.authors, paper.organization_names, paper.categories
     return paper.id, paper.title, paper.abstract, paper.tldr, *names
 
@@ -155,12 +155,12 @@ class MatchIndex:
 
     @property
     def texts(self) -> dict[Content, PaperText]:
-        """The papers, split into words."""
+        """The papers, split into words, by content."""
         return {content_of(text.paper): text for text in self._texts}
 
     @cached_property
     def vectors(self) -> dict[int, Matrix]:
-        """Return each paper's unit vector in the LSA space, by id. If there is no space, it is empty."""
+        """Return each paper's unit vector in the LSA space, by id. Without a space, the vectors are empty."""
         return {text.paper.id: vector for text, vector in zip(self._texts, self._vectors, strict=True)}
 
     def match(self, queries: Sequence[Query]) -> list[dict[int, float]]:
@@ -193,7 +193,7 @@ class MatchIndex:
         return scoring.with_minimum(query, relevance, self._organizations.rows_named_by(query))
 
     def _matches(self, query: Query, relevance: Matrix, direction: Matrix) -> InterestMatches:
-        """Return the relevant papers that pass filters, phrases and exclusions."""
+        """Return the relevant papers that meet the requirements of a query and match no exclusion."""
         relevance = self._with_minimum(query, relevance)
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
@@ -230,7 +230,7 @@ class MatchIndex:
         )
 
     def reason(self, query: Query, paper_id: int) -> CardReason:
-        """Return why a paper matches. Reasons are cached."""
+        """Return the reason why a paper matches an interest. Reasons are cached."""
         with self._lock:
             cached = self._matches_by_query.get(query)
         matches = cached or self.matches([query])[0]
@@ -353,7 +353,7 @@ class MatchIndex:
 
 
 def _joined(text: str, tokens: Iterable[Token]) -> list[str]:
-    """Return the whole words, with hyphens, of a text at these tokens. Join neighbours into phrases."""
+    """Return the words at these tokens: "long-horizon" for "horizon". Join neighbours into phrases."""
     spans = list[tuple[int, int]]()
     for token in tokens:
         start, end = compound_span(text, token.start, token.end)

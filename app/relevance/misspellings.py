@@ -1,8 +1,8 @@
-"""PURE. Find the word that a misspelt word most likely means.
+"""PURE. Find the most likely correction of a misspelt word.
 
 A candidate differs by one edit (an inserted, dropped or replaced letter, or two swapped neighbours), or by
-two if the word is long. Its score is a log-odds: how much more likely the word is a slip than a correct word,
-such as a new name. The weights are those of a logistic regression, rounded; docs/benchmarks.md explains how
+two if the word is long. Its score is the log-odds that the word is a slip, as opposed to a correct word such
+as a new name. The weights are those of a logistic regression, rounded; docs/benchmarks.md explains how
 they were found, and how often correct words are changed.
 """
 
@@ -25,7 +25,7 @@ MIN_CANDIDATE_PAPERS = 5  # a rarer word may itself be misspelt
 # spelling is SWAPPED_RATIO times as frequent.
 MAX_PAPERS_OF_SLIP, SWAPPED_RATIO = 2, 300
 
-LOG_PAPERS, LOG_PAIRS = 0.5, 0.5  # for papers with the candidate, and for those with it beside a neighbour
+LOG_PAPERS, LOG_PAIRS = 0.5, 0.5  # × log(papers with the candidate), × log(1 + papers with a pair)
 NO_PAIR = -0.8  # the candidate occurs next to none of the neighbouring words
 SECOND_EDIT, FIRST_LETTER, SWAPPED = -3.0, -0.6, 2.5
 PER_LETTER = 0.8  # a longer word is less likely to be near another one by chance
@@ -40,7 +40,7 @@ class SpellChecker:
         self._candidates = [w for w, papers in words.papers.items() if papers >= MIN_CANDIDATE_PAPERS]
 
     def papers(self, word: str) -> int:
-        """Return the number of papers with `word`, which must have no accents, or an inflection of it."""
+        """Return the number of papers with a word or an inflection of it. `word` must have no accents."""
         stems = stem_all(word)
         by_stem = self._frequencies.get(stems[0], 0) if len(stems) == 1 else 0
         return max(by_stem, self._vocabulary.papers.get(word, 0))
@@ -54,7 +54,7 @@ class SpellChecker:
         return (self._vocabulary.papers.get(word, 0) if is_listed else self.papers(word)) >= min_papers
 
     def correct(self, words: Sequence[str], position: int, papers: int) -> str:
-        """Return the spelling that the word at `position` most likely means, or "" if it seems correct.
+        """Return the most likely correction of the word at `position`, or "" if it seems correct.
 
         `words` must have no accents and no stop words. `papers` is the number of papers with the word.
         """

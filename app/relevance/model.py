@@ -25,7 +25,7 @@ from app.text.tokenizer import content_stems
 # Increase this when an array is added or its meaning changes, or when `text.tokenizer` stems differently.
 FORMAT = 2
 MIN_PAPERS_OF_WORD = 2  # words in fewer papers are not in the vocabulary
-MIN_INFORMATION = 3.0  # nats, for a title to name a subject; a word in one paper in 20 has as much
+MIN_INFORMATION = 3.0  # nats; a title with less names no subject. A word in one of 20 papers has 3.
 MIN_KNOWN_SHARE = 0.5  # of the words in a title, for it to name a subject
 _FUNCTION_STEMS = frozenset(stem for word in FUNCTION_WORDS for stem in content_stems(word))
 BUNDLED_MODEL = Path(__file__).with_name("bundled_model.npz")
@@ -137,7 +137,7 @@ class RelevanceModel:
         return self.abbreviations.terms(title), self.abbreviations.terms(abstract)
 
     def names_subject(self, title: str) -> bool:
-        """Return whether the words of a title say what its paper is about.
+        """Return True if a title says what its paper is about.
 
         Most of its words must occur in the archive and be rare enough. "No Such Paper" names no subject.
         """

@@ -74,7 +74,7 @@ class LoadedModel:
 
     @property
     def digest(self) -> str:
-        """Return a text that identifies the model."""
+        """Return the checksum of the model, or "bundled"."""
         return self.key.sha256 if self.key else "bundled"
 
 
@@ -87,7 +87,7 @@ class ModelStore:
         self._faults: dict[_ModelKey, str] = {}
 
     def current(self, session: Session) -> RelevanceModel:
-        """Return the newest valid model, or the bundled one. If it is loaded already, run one small query."""
+        """Return the newest valid model, or the bundled one. If it is loaded, this takes one small query."""
         return self.loaded(session).model
 
     def loaded(self, session: Session) -> LoadedModel:

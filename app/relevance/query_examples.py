@@ -106,9 +106,10 @@ class QueryExamples:
 
 
 def common_terms_in_pairs(batch: QueryBatch, columns: Mapping[str, int], texts: sparse.csr_matrix) -> Matrix:
-    """Return an (interests, texts) mask: each very common term stands beside another term of the interest.
+    """Return a mask of the texts in which each very common term stands beside another of the interest.
 
-    "Real-World Images with Large Models" is not a text on world models. `texts` is a (terms, texts) matrix.
+    "Real-World Images with Large Models" is not a text on world models. `texts` is a (terms, texts) matrix,
+    and the mask has the shape (interests, texts).
     """
     if not batch.common_counts.any():
         return np.ones((len(batch.terms), texts.shape[1]), bool)

@@ -70,7 +70,7 @@ class Query:
 
     @property
     def runs(self) -> tuple[tuple[str, ...], ...]:
-        """Return runs of stems whose neighbours form pairs: the words, then each phrase. Drop stop words."""
+        """Return the runs of content stems in which neighbours form pairs: the words, then each phrase."""
         return tuple(tuple(without_stopwords(run)) for run in (self.words, *self.phrases))
 
     @property
@@ -94,7 +94,7 @@ def normalise(text: str) -> str:
 def parse_typed(text: str, noun: str = "An interest") -> Query:
     """Parse an interest that is about to be stored, or a search. Raise InvalidInterest like `parse`.
 
-    Overlong words are refused as well. `parse` accepts them, because stored interests may contain them.
+    Also reject overlong words. `parse` accepts them, because stored interests may contain them.
     `noun` names the text in errors.
     """
     query = parse(text, noun)
@@ -108,7 +108,7 @@ def parse_typed(text: str, noun: str = "An interest") -> Query:
 
 @lru_cache(maxsize=12_000)  # many subscribers share interests; a query takes about a kilobyte
 def parse(text: str, noun: str = "An interest") -> Query:
-    """Parse an interest. Raise InvalidInterest, saying what to change, if it cannot be searched for.
+    """Parse an interest. If it cannot be searched for, raise InvalidInterest, which says what to change.
 
     `"a phrase"` must occur; `-word` and `-"a phrase"` must not. `author:name`, `org:name` and `cat:cs.CL` are
     filters; with a `-` before them, they exclude papers. If there are several authors, a paper must have at
@@ -132,7 +132,7 @@ def parse(text: str, noun: str = "An interest") -> Query:
 
 
 def parse_muted(text: str) -> Query:
-    """Parse a muted text into exclusions. Raise InvalidInterest, saying what to change, if it is invalid.
+    """Parse a muted text into exclusions. If it is invalid, raise InvalidInterest, which says what to change.
 
     Several words form one phrase. `author:name`, `org:name` and `cat:cs.CL` mute an author, an organisation
     or a category.
@@ -158,7 +158,7 @@ def parse_muted(text: str) -> Query:
 
 
 def query_for(field: str, value: str) -> str:
-    """Return an interest with one filter ("author", "org" or "cat"), or "" if the value is unsuitable."""
+    """Return an interest with one filter, such as 'author:"Jane Doe"', or "" if the value is unsuitable."""
     bare = " ".join(normalise(value).replace('"', " ").split())
     text = f'{field}:"{bare}"' if " " in bare else f"{field}:{bare}"
     try:
@@ -222,7 +222,7 @@ def _add_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: s
 
 
 def _is_like_a_name(text: str) -> bool:
-    """Return True for words joined by hyphens, one of them with a digit or a capital after its first letter.
+    """Return True for words joined by hyphens if one has a digit or an inner capital and none is a stop word.
 
     "SWE-bench" and "GPT-5" look like names, "Long-Context" and "text-to-3D" do not.
     """
@@ -237,7 +237,7 @@ def _build_query(text: str, parts: Mapping[str, Sequence[object]]) -> Query:
 
 
 def describe(text: str) -> str:
-    """Return an interest as shown to subscribers, without syntax if it has only filters of one kind."""
+    """Return an interest as shown to subscribers: "Papers by J Doe" if it has only filters of one kind."""
     parts = [part for part in _PART.findall(normalise(text)) if WORD.search(part[2] or part[3])]
     beginnings = {_DESCRIPTIONS.get(field.lower(), "") if not minus else "" for minus, field, _, _ in parts}
     if len(beginnings) != 1 or not (beginning := beginnings.pop()):

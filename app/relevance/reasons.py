@@ -58,12 +58,12 @@ def _in_field(texts: Sequence[str], field: str) -> str:
 
 
 def reading_note(read: str) -> str:
-    """Return a note that a misspelt or foreign interest was read as another one."""
+    """Return a note saying that a misspelt or foreign interest was read as another one."""
     return f"your interest was read as “{read}”"
 
 
 def feedback_reason(title: str, shared_words: Sequence[str], *, liked: bool) -> str:
-    """Return the reason for a paper close to the liked or disliked paper with this title."""
+    """Return the reason for a paper that is close to the liked or disliked paper with this title."""
     judgement = "you liked" if liked else "you asked less of"
     return f"close to “{title}” that {judgement}{_through(shared_words)}"
 
@@ -71,7 +71,7 @@ def feedback_reason(title: str, shared_words: Sequence[str], *, liked: bool) -> 
 def author_reason(authors: Sequence[str], liked_title: str, *, is_certain: bool = True) -> str:
     """Return the reason for a paper by authors of a liked paper. Name at most two of them.
 
-    If it is not certain that they are the same people, say only that they have the same names.
+    If it is not certain that they are the same people, say only that an author has the same name.
     """
     if is_certain:
         return f"by {' and '.join(authors[:2])}, whose “{liked_title}” you liked"
@@ -94,12 +94,12 @@ def voted_reason(votes: int) -> CardReason:
 
 
 def combine(reasons: Iterable[str]) -> str:
-    """Join the reasons that are not empty."""
+    """Join the non-empty reasons with semicolons."""
     return "; ".join(filter(None, reasons))
 
 
 def with_addition(reason: CardReason, addition: str) -> CardReason:
-    """Add a further reason, which marked words on the card cannot show."""
+    """Add a further reason. Show it even on a card that marks the matching words."""
     marks = reason.marks and replace(reason.marks, rest=combine([reason.marks.rest, addition]))
     return CardReason(combine([reason.text, addition]), marks)
 

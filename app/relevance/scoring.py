@@ -28,9 +28,9 @@ from app.text.tokenizer import without_stopwords
 
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
 WORD_WEIGHT, ALL_WORDS_BONUS, MISSING_WEIGHT = 0.35, 1.0, 1.0
-ALL_WORDS_SHARE = 0.9999  # this share of an interest's idf counts as all words, as 32-bit sums are inexact
+ALL_WORDS_SHARE = 0.9999  # of the idf: counts as all words, because 32-bit sums are inexact
 MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
-SHORT_TEXT = 3  # terms; P counts about half for so short a text, as few words say little about its meaning
+SHORT_TEXT = 3  # terms; the P of so short a text counts about half, because few words say little
 # If there is no LSA space, P is estimated from the words. These numbers fit the average P of papers that
 # contain words of the interest.
 FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
@@ -61,7 +61,7 @@ class PaperMatrices:
     def build(
         cls, terms: Terms, fields: FieldCounts, vectors: Matrix, fingerprints: Matrix, model: RelevanceModel
     ) -> PaperMatrices:
-        """Return the matrices of papers, given how often they contain the terms."""
+        """Build the matrices of papers from the counts of their terms."""
         lengths = model.statistics.lengths
         impacts = terms.impacts(fields, lengths).T.tocsr()
         idf = np.where(terms.is_pair, 0, terms.idf).astype(np.float32)
@@ -100,7 +100,7 @@ class QueryMeaning:
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores for a batch of interests, as interests × papers unless stated otherwise."""
+    """The scores for a batch of interests: (interests, papers) matrices unless stated otherwise."""
 
     words: Matrix
     meaning: Matrix
@@ -192,9 +192,9 @@ def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[st
 
 
 def with_minimum(query: Query, relevance: Matrix, rows_named_by_query: Collection[int]) -> Matrix:
-    """Return relevance, raised to the minimum for a phrase or for the organisation that a query names.
+    """Return the relevances, raised to the minimum for a phrase or for an organisation that a query names.
 
-    If the query has no words, return FILTER_RELEVANCE.
+    If the query has no words, return FILTER_RELEVANCE for every paper.
     """
     if not query.terms:
         return np.full(len(relevance), FILTER_RELEVANCE)

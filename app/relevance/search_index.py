@@ -213,7 +213,7 @@ class IndexReader:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Load the latest commit. Return True if it was not loaded yet."""
+        """Load the latest commit. Return False if it is already loaded."""
         with self._lock, _damage_reported():
             (generation,) = self._records.execute("PRAGMA data_version").fetchone()
             if generation == self._generation:
@@ -250,7 +250,7 @@ class IndexReader:
         return int(self._searcher.doc_freq(field_name, term))
 
     def records(self, ids: Iterable[int]) -> tuple[list[int], PaperRecords]:
-        """Return the papers that have a record, by ascending id, and their records."""
+        """Return the ids of the papers that have a record, in ascending order, and the records."""
         with self._lock, _damage_reported():
             rows = self._records.execute(
                 "SELECT id, record FROM paper WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
@@ -263,7 +263,7 @@ class IndexReader:
 
 @contextmanager
 def _damage_reported() -> Iterator[None]:
-    """Raise DamagedIndex instead of the libraries' errors, except if a resource is exhausted or locked."""
+    """Convert errors of the libraries to DamagedIndex, unless a resource is exhausted or locked."""
     try:
         yield
     except (sqlite3.DatabaseError, CorruptModel, ValueError, OSError) as error:

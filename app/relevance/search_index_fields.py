@@ -148,7 +148,7 @@ def key_of_inner_word(stem: str) -> str:
 
 @dataclass(frozen=True)
 class QueryBuilder:
-    """A builder of the queries of one search on an index."""
+    """A builder of the tantivy queries for one search."""
 
     schema: tantivy.Schema
     model: RelevanceModel
@@ -258,7 +258,7 @@ class QueryBuilder:
             yield self.label(_listing_label(only.day, only.source_id))
 
     def _mentioning(self, phrase: Sequence[str]) -> TantivyQuery:
-        """Return a query for papers that contain these stems, as typed or in their short or long form."""
+        """Return a query for papers that contain this phrase, as typed or in its short or long form."""
         written, content = self.written(phrase), without_stopwords(phrase)
         if len(content) == 1 < len(phrase):  # without "on", "on-policy" would match any policy
             return written

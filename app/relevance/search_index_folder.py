@@ -39,7 +39,7 @@ class IndexFolder:
         return version if is_readable else None
 
     def version_to_build(self, digest: str) -> Path:
-        """Return the unfinished version for the model with this digest, or a new one."""
+        """Return an unfinished version for the model with this digest, or the path of a new one."""
         unfinished = (v for v in self._versions() if belongs_to(v, digest) and not is_damaged(v))
         return next(unfinished, self.path / f"{_name_prefix(digest[:16])}.{secrets.token_hex(8)}")
 
@@ -58,7 +58,7 @@ class IndexFolder:
             mark_damaged(version)
 
     def remove_unused(self, version: Path) -> None:
-        """Remove all versions but this one and the one in use, except those that readers still hold."""
+        """Remove the versions that no reader holds, except this one and the one in use."""
         for other in {*self._versions()} - {version, self.version_in_use()}:
             with suppress(OSError), (other / _LOCK_OF_READERS).open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,7 +71,7 @@ class IndexFolder:
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
-        """Lock the folder, unless another process or thread is writing. Yield True if it was locked.
+        """Lock the folder and yield True. If another process or thread holds the lock, yield False.
 
         If a writer dies, its lock is released.
         """
@@ -96,7 +96,7 @@ def is_damaged(version: Path) -> bool:
 
 
 def mark_damaged(version: Path) -> None:
-    """Note that a search could not read a version, so that the next update builds a new one."""
+    """Mark a version that a search could not read, so that the next update builds a new one."""
     with suppress(FileNotFoundError):  # it has been removed already
         (version / "damaged").touch()
 

@@ -88,7 +88,7 @@ class PaperRecords:
     def _counts(
         self, columns: Mapping[str, int], implied_by: Mapping[str, Sequence[str]]
     ) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
-        """Return two (papers, terms) matrices, for titles and abstracts, of occurrences and implied terms."""
+        """Return (papers, terms) matrices of term counts for titles and abstracts. Count implied terms."""
         single, pairs = dict[int, list[int]](), dict[int, list[int]]()
         for term, column in columns.items():
             for source in (term, *implied_by.get(term, ())):
@@ -109,7 +109,7 @@ class PaperRecords:
     def _entries(
         self, columns_of: Mapping[int, Sequence[int]], *, paired: bool
     ) -> tuple[Matrix, Matrix, Matrix]:
-        """Return three arrays for all occurrences of terms or pairs: papers, whether in titles, columns."""
+        """Return three arrays with an entry per occurrence: the paper, True if in the title, the column."""
         keys = np.array(sorted(columns_of), np.uint64)
         firsts = keys >> np.uint64(32) if paired else keys
         bucket = np.zeros(_BUCKETS, bool)

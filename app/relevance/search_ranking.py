@@ -62,7 +62,7 @@ class CandidateRanker:
         self._names = _IndexedNames(index, self._builder, load_papers)
 
     def search(self, query: Query, only: ListingFilter, limit: int, min_relevance: float) -> RankedPapers:
-        """Return the papers that match a query and pass a filter, best first. Ties: newest first."""
+        """Return the papers that match a query and pass a filter: best first, on ties newest first."""
         builder = self._builder.with_filters(query, only)
         if not query.terms:
             hits = self._index.find(builder.everything(), limit, count=True, newest=True)
@@ -133,9 +133,9 @@ class CandidateRanker:
         )
 
     def related(self, paper_id: int, limit: int, min_similarity: float) -> list[int]:
-        """Return the ids of the most similar papers, or [] if the model has no LSA space.
+        """Return the ids of at most `limit` papers similar to a paper, most similar first.
 
-        `min_similarity` is a cosine.
+        Return [] if the paper is not indexed or the model has no LSA space. `min_similarity` is a cosine.
         """
         ids, papers = self._index.records([paper_id])
         near = self._builder.near(papers.vectors[0]) if ids else None

@@ -45,7 +45,7 @@ class InterestHint:
     is_foreign: bool = False  # the interest is in letters that papers do not use
     shorter: str = ""  # a part of the interest that matches papers, if the whole does not
     topics: tuple[str, ...] = ()  # topics of recent papers, if nothing matches
-    topics_are_near: bool = False  # whether they share a word with the interest; otherwise, the commonest
+    topics_are_near: bool = False  # True: they contain a word of the interest; False: the commonest
 
     def __bool__(self) -> bool:
         """Return True if the hint has any content."""
@@ -53,7 +53,7 @@ class InterestHint:
 
 
 class InterestReader:
-    """A reader that corrects interests with the vocabulary of the model's archive."""
+    """A corrector of interests, based on the vocabulary of the model's archive."""
 
     def __init__(self, model: RelevanceModel) -> None:
         self._model = model
@@ -67,7 +67,7 @@ class InterestReader:
         return not all(map(self._is_english, WORD.findall(text)))
 
     def read(self, text: str, missing_words: Collection[str] = ()) -> str:
-        """Return the interest that a text most likely means, or "" if it seems correct as it is.
+        """Return an interest with its words corrected or translated, or "" if it seems correct.
 
         `missing_words` are those words of the text that occur in no paper of the index.
         """
@@ -172,7 +172,7 @@ class TopicIndex:
         return [spelling for _, spelling in self._topics[:MAX_TOPICS]]
 
     def varied(self, titles: Iterable[str]) -> list[str]:
-        """Return topics that share no word: topics of `titles` first, then those with the most papers."""
+        """Return topics that share no word with each other: those of `titles` first, then the commonest."""
         runs = {stems for title in titles for stems, _ in _title_runs(title)}
         chosen, words = list[str](), set[str]()
         for stems, spelling in sorted(self._topics, key=lambda topic: topic[0] not in runs):
@@ -185,7 +185,7 @@ class TopicIndex:
 def _title_runs(title: str) -> Iterable[tuple[tuple[str, ...], str]]:
     """Yield the stems and the spelling of each run of at least two words that are not stop words.
 
-    A single compound, such as “Large-Scale”, is left out: it describes the word after it.
+    A single compound, such as “Large-Scale”, is left out, because it describes the word after it.
     """
     for clause in _CONTENT_BREAK.split(title):
         words = [*WORD.finditer(clause)]

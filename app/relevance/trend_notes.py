@@ -16,9 +16,9 @@ MIN_DAY_SIZE = 10  # papers; on a day with fewer, "top 10%" means nothing
 
 
 def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tuple[str, str]:
-    """Return a paper's votes in words, with its recent gain if that is large and its rank if it is high.
+    """Return two notes on a paper's votes: a full note, and a short one without the number of votes.
 
-    Also return the gain and the rank without the number of votes.
+    Both contain the recent gain if it is large, and the rank if it is high.
     """
     if not paper.upvotes:
         return "", ""

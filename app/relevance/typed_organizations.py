@@ -151,5 +151,5 @@ def texts_writing(spellings: Iterable[str], texts: Iterable[str]) -> Iterator[st
 
 
 def _keys(words: Sequence[str]) -> tuple[str, str]:
-    """Return the keys under which a name is found: its letters in order, and its words in any order."""
+    """Return two lookup keys of a name: its words joined without spaces, and its words sorted."""
     return "".join(words), " ".join(sorted(words))

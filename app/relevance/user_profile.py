@@ -41,14 +41,14 @@ SHARPNESS = 0.03  # of the soft maximum over likes: 0 gives the mean, infinity t
 AUTHOR_WEIGHT = 8.0  # × ln(1 + the share of liked papers by an author, summed over the paper's authors)
 SAME_SUBJECT = 0.15  # LSA cosine at which two likes are fully on the same subject; lower values count in part
 NAMESAKES = 0.2  # expected namesakes among the candidates that halve the evidence from an author's name
-PAPERS_PER_AUTHOR = 3  # candidates; a name on more of them counts less, as several people probably have it
+PAPERS_PER_AUTHOR = 3  # candidates; a name on more of them counts less: several people may have it
 CERTAIN_NAME = 0.75  # minimum weight at which a reason says that two papers have the same author
 LIKES_AGAINST_DISLIKE = 0.75  # share of the closeness to the nearest like that a dislike must exceed
 # As in `cut_offs`: evidence is softplus(agreement − EVIDENCE_OFFSET) minus its value at an agreement of 0.
 EVIDENCE_OFFSET, EVIDENCE_SCALE = 4.0, 8.0
 SAMPLE_SIZE = 500  # newest examples in the archive, used to estimate mean and deviation
 MIN_RELEVANCE = 0.02  # for or against a paper; smaller values are dropped
-MAX_SHARED_TERMS = 40  # of two papers, which are considered for a reason
+MAX_SHARED_TERMS = 40  # the most terms that are considered for a reason
 MAX_CACHED_PAPERS = 5_000  # rated papers; each takes 8 bytes per candidate
 MAX_CACHED_NAMES = 50_000  # of liked authors
 
@@ -87,7 +87,7 @@ class Candidates:
         self._rated_papers = FIFOCache[tuple[str, str], _RatedPaper](MAX_CACHED_PAPERS)
 
     def rated_papers(self, feedback: Sequence[Feedback]) -> list[_RatedPaper]:
-        """Return the papers with this feedback as numbers. Compute those that are not cached."""
+        """Return the rated papers, in the order of `feedback`. Compute those that are not cached."""
         texts = [(entry.title, entry.abstract) for entry in feedback]
         papers = {text: self._rated_papers[text] for text in texts if text in self._rated_papers}
         if missing := {
@@ -98,7 +98,7 @@ class Candidates:
         return [papers[text] for text in texts]
 
     def _rate(self, feedback: Sequence[Feedback]) -> Iterator[_RatedPaper]:
-        """Yield each of these papers as numbers."""
+        """Yield a `_RatedPaper` for each of these papers, in order."""
         rows, vectors = self._vectorize(feedback)
         products = (rows @ self._by_term).toarray()
         closeness = self._closeness(products, vectors)
@@ -155,7 +155,7 @@ class Candidates:
         return [other for other in (name, short) if other in self.papers_by_author]
 
     def papers_by_name(self, name: str) -> tuple[Matrix, Matrix]:
-        """Return the candidates by authors to whom a name may refer, and the weight of the name for each."""
+        """Return the rows of candidates by authors to whom a name may refer, and its weight for each row."""
         if name not in self._papers_by_name:
             weights = defaultdict[int, float](float)
             for author in (authors := self.authors_named(name)):
@@ -178,7 +178,7 @@ class Candidates:
         """Return the weight of a name as evidence, in 0…1: about 1 if only one person is likely to have it.
 
         The expected number of namesakes among n authors, if first and last names are independent, is n times
-        the share of the first name times that of the last name. The shares do not count the author.
+        the share of the first name times that of the last name, not counting the author.
         """
         words = name.split(" ")
         first = f"{words[0]}. " if len(words[0]) == 1 else f"{words[0]} "
@@ -318,12 +318,13 @@ class UserProfile:
         return works
 
     def _liked_authors_of(self, row: int) -> tuple[list[str], str, bool]:
-        """Return a candidate's authors who wrote a liked paper, its title, and whether the match is certain.
+        """Return a candidate's authors who wrote a liked paper, and the title of that paper.
 
-        If there are no such authors, return ([], "", False). If an author wrote several liked papers, the one
-        liked last counts. Two names may refer to the same person if they are equal, or if one is only the
-        initial and last name of the other. The match is certain if only one person is likely to have the
-        name. Uncertain matches are returned only if there are no certain ones.
+        Also return True if the match is certain. If there are no such authors, return ([], "", False). If an
+        author wrote several liked papers, the one liked last counts. Two names may refer to the same person
+        if they are equal, or if one is only the initial and last name of the other. The match is certain if
+        only one person is likely to have the name. Uncertain matches are returned only if there are no
+        certain ones.
         """
         works = []
         for author in self.candidates.texts[row].paper.authors:
@@ -353,7 +354,7 @@ def build_profile(feedback: Sequence[Feedback], candidates: Candidates) -> UserP
 
 
 def liked_authors(feedback: Iterable[Feedback]) -> list[tuple[str, int]]:
-    """Return the authors of liked papers, each as spelled in the first of them, with paper counts.
+    """Return the authors of liked papers, as the first such paper spells them, and their paper counts.
 
     The highest counts come first. On ties, authors of papers liked earlier come first.
     """

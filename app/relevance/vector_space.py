@@ -1,4 +1,4 @@
-"""PURE. The space of latent semantic analysis (LSA) of an archive, and the papers that are examples in it."""
+"""PURE. The latent semantic analysis (LSA) space of an archive, and the newest papers as examples in it."""
 
 from __future__ import annotations
 

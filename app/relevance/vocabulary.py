@@ -58,7 +58,7 @@ class Vocabulary:
         return [f"{spelling}\t{self.papers[word]}" for word, spelling in sorted(self.spellings.items())]
 
     def with_bundled(self) -> Vocabulary:
-        """Add the bundled vocabulary to this one. If the spellings of a word differ, keep the one here."""
+        """Return this vocabulary with the bundled one added. If spellings differ, keep those of this one."""
         bundled = bundled_vocabulary()
         papers = Counter(self.papers)
         papers.update(bundled.papers)
