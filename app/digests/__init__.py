@@ -8,7 +8,7 @@ ranking           PURE: rank the papers that are relevant enough to each subscri
 too_few_papers    PURE: decide whether a digest with too few papers is held back
 selection         PURE: select papers: quotas, the best of each interest, diversity by MMR
 paper_news        find news about papers that subscribers were sent or liked
-notes             PURE: the headings and notes of a digest: why none was sent, what was left out
+notes             PURE: the headings and notes of a digest, such as why none was sent
 compose           PURE: compose sections, notes and cards, or a skip with its reason
 explanation       explain why a subscriber was or was not sent a paper
 explanation_types the types that make up an explanation

@@ -99,7 +99,7 @@ class DigestContext:
 class DigestBuilder:
     """A builder of digests for one run. It loads the candidates once, and they do not change after that.
 
-    `back` is the number of days before `day` for which digests can be built as well.
+    `rewind_to` can go back up to `back` days before `day`.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class DigestBuilder:
     def ranked(self, requests: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
         """Return each subscriber's ranked papers, or a Skip if a request fails, in the order of `requests`.
 
-        Do not use the results of earlier calls any more: their matches may have been released.
+        Do not use the results of earlier calls after this, because their matches may have been released.
         """
         self.interests.forget_most()
         with suppress(Exception):  # raised again, and logged, for the request that causes it
@@ -231,7 +231,7 @@ class DigestBuilder:
     ) -> Digest | Skip:
         """Compose one subscriber's digest, with news about earlier papers. If this fails, return a Skip.
 
-        News alone does not cause a digest to be sent: the news waits for the next one.
+        If there is nothing but news, no digest is sent, and the news waits for the next digest.
         """
         try:
             if isinstance(ranked, Skip):
@@ -257,7 +257,7 @@ class DigestBuilder:
         preferences: subscribers.Preferences,
         already_sent: frozenset[int] = frozenset(),
     ) -> Digest | Skip:
-        """Return the daily digest that a visitor with these preferences, not yet a subscriber, would receive.
+        """Return the daily digest that a new subscriber with these preferences would receive.
 
         Raise InvalidInterest if an interest cannot be parsed.
         """
@@ -279,16 +279,16 @@ class DigestBuilder:
 
     @cached_property
     def listing_days(self) -> frozenset[date | None]:
-        """The days on which the papers from all loaded days were first listed."""
+        """The days on which the loaded papers were first listed."""
         return frozenset(paper.first_listed_on for paper in self._all.values())
 
     @property
     def papers(self) -> list[PaperView]:
-        """The papers from all loaded days."""
+        """All loaded papers, regardless of the time at which digests are built."""
         return [*self._all.values()]
 
     def profile_of(self, feedback: tuple[Feedback, ...]) -> ProfileScores | None:
-        """Score the candidates by feedback. Return None if there is no feedback or too small an archive."""
+        """Score candidates by feedback. Return None if there is no feedback or the archive is too small."""
         if not feedback or feedback in self._profiles or not self._profile_candidates:
             return self._profiles.get(feedback)
         if profile := user_profile.build_profile(feedback, self._profile_candidates):

@@ -1,4 +1,4 @@
-"""PURE. Compose a digest from ranked papers, or return the reason for which it is skipped or held back.
+"""PURE. Compose a digest from ranked papers, or return the reason why it is skipped or held back.
 
 A digest consists of a section for each interest, and a note. Sections, and the papers in them, are sorted by
 score. Trending papers that match no interest come last.

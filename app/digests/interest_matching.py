@@ -1,6 +1,6 @@
 """Match the interests and the muted words of subscribers with the candidate papers, each distinct text once.
 
-An interest that is misspelt or in another language is matched as typed and as what it most likely means.
+An interest that is misspelt or in another language is matched both as typed and as corrected or translated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.relevance.suggestions import InterestHint
 from app.types import CardReason, Interest, PaperView
 
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
-MAX_READ_AS = 20_000  # interests
+MAX_READ_AS = 20_000  # interests whose corrections are cached
 MAX_MATCHED = 1_000  # interests, besides those of a shard; each takes eight bytes per paper
 _NO_PAPERS = np.array([], np.int32)
 
@@ -33,7 +33,7 @@ class InterestMatcher:
     def __init__(self, papers: Mapping[int, PaperView], model: RelevanceModel, indexes: IndexCache) -> None:
         self._papers, self._model, self._indexes = papers, model, indexes
         self.evidence = ranking.EvidenceMatrix(papers)
-        self._read_as = LRUCache[str, str](MAX_READ_AS)  # an interest → what it most likely means, or ""
+        self._read_as = LRUCache[str, str](MAX_READ_AS)  # an interest → its correction or translation, or ""
         # The papers that match an interest better as read than as typed, by the text of the interest.
         self._matched_as_read: dict[str, set[int]] = {}
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
@@ -54,11 +54,11 @@ class InterestMatcher:
         return self._index.vectors
 
     def missing_words(self, text: str) -> Sequence[str]:
-        """Return the words of an interest, as read, that no paper contains."""
+        """Return the words of an interest, or of its correction if it has one, that no paper contains."""
         return self._index.missing_words(query_language.parse(self.read_as(text) or text))
 
     def papers_above_floor(self, text: str, weight: float = 1.0) -> list[PaperView]:
-        """Return the papers from all loaded days that this matched interest would select by itself."""
+        """Return the papers from all loaded days that are relevant enough to this matched interest alone."""
         is_enough = self.evidence.evidence[self.evidence.row_of[text]] * weight >= ranking.ENOUGH
         return [self._papers[number] for number in self.evidence.ids[is_enough].tolist()]
 
@@ -117,7 +117,7 @@ class InterestMatcher:
         return rows, higher[rows], np.flatnonzero(read > typed)
 
     def read_as(self, text: str) -> str:
-        """Return the interest that a misspelt or foreign one most likely means, or "" if there is none.
+        """Return the correction or translation of an interest, or "" if it needs none.
 
         Papers are matched with both interests. Raise InvalidInterest if the interest cannot be parsed.
         """
@@ -151,7 +151,7 @@ class InterestMatcher:
         )
 
     def _best_shorter_interest(self, text: str) -> str:
-        """Return the longest part of an interest that matches papers. On ties, prefer rarer words."""
+        """Return the longest part of an interest that matches papers, or "". On ties, prefer rarer words."""
         parts = suggestions.shorter_interests(text)
         self.match(map(Interest, parts))
         matching_parts = [part for part in parts if self.papers_above_floor(part)]
@@ -185,7 +185,10 @@ class InterestMatcher:
         return self._muted[query]
 
     def details(self, text: str, paper: PaperView) -> matching.MatchDetails:
-        """Return the details of a match with an interest. The paper need not be a candidate."""
+        """Return the details of a paper's best match with an interest, as typed or as corrected.
+
+        The paper need not be a candidate.
+        """
         index = self._index if paper.id in self._papers else matching.MatchIndex([paper], self._model)
         texts = filter(None, (text, self.read_as(text)))
         return max(

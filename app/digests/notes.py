@@ -1,4 +1,4 @@
-"""PURE. Write the headings and notes of a digest: why none was sent, what was left out."""
+"""PURE. Write the headings and notes of a digest, such as why none was sent and what was left out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
 
 
 def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
-    """Return why there is no digest, with the papers considered, the missing words and the calendar.
+    """Return why there is no digest, such as missing words or days on which sources list no papers.
 
     `considered` is the number of recently listed papers that the subscriber has not been sent.
     """

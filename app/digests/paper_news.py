@@ -56,7 +56,7 @@ def load(session: Session, now: datetime) -> RecentUpdates:
 def for_digests(
     session: Session, recent: RecentUpdates, requests: Iterable[DigestRequest]
 ) -> dict[int, tuple[PaperUpdate, ...]]:
-    """Return the news that each subscriber's next digest reports, with one query for all subscribers."""
+    """Return the news for each subscriber's next digest, by subscriber id. One query serves all."""
     requests = [request for request in requests if request.subscriber.paper_updates]
     if not recent.papers or not requests:
         return {}

@@ -39,7 +39,7 @@ SHARD = 500  # subscribers planned in one transaction
 MANY = 4 * SHARD  # due subscribers that make it worthwhile to load the papers in a second process
 TRY_AGAIN = timedelta(hours=1)  # after planning failed for a subscriber
 
-# Change all rows in one statement on PostgreSQL, where a statement takes longer than changing a row.
+# Change all rows in one statement on PostgreSQL, where a statement takes longer than a change to a row.
 _SET_NEXT_DUE = text("""
     UPDATE subscriber SET next_due_at = due.at
     FROM unnest(CAST(:ids AS bigint[]), CAST(:times AS timestamptz[])) AS due(id, at)
@@ -59,8 +59,8 @@ log = structlog.get_logger(__name__)
 def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
     """Plan every digest that is due soon. Return the number of subscribers by outcome.
 
-    If `ids` is given, plan only the digests of these subscribers, and none ahead of its due time. The
-    outcomes are planned, skipped, already planned, and not planned.
+    If `ids` is given, plan only digests of these subscribers that are due already. The outcomes are
+    "planned", "skipped", "planned_before" (by an earlier run) and "not_planned" (because of an error).
 
     Planning stops between two shards at shutdown. Raise ClockError if the time cannot be trusted. In both
     cases, subscribers who have not been planned yet stay due.
@@ -118,8 +118,8 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
         Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= by
     )
     due = due if ids is None else due.where(col(Subscriber.id).in_(ids))
-    # Readers who share their newest interest follow one another, so that it is matched and its cards are laid
-    # out once. It is usually their rarest interest. The commoner ones stay in the caches anyway.
+    # Keep subscribers with the same newest interest together, so that the interest is matched and its cards
+    # are composed only once. The newest interest is usually the rarest one. Commoner ones stay cached anyway.
     return due.order_by(col(Subscriber.next_due_at), col(Subscriber.newest_interest), col(Subscriber.id))
 
 
@@ -157,7 +157,7 @@ class DigestPreview:
 
 
 def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None) -> Iterator[DigestPreview]:
-    """Yield the digests of these subscribers (None: all who are due) as of `now`. Nothing is written."""
+    """Yield the digests as of `now` of these subscribers (None: all who are due). Nothing is written."""
     with context.db.read() as session:
         builder = DigestBuilder(context, session, now)
         recent = paper_news.load(session, now)
@@ -384,7 +384,7 @@ def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[in
 def already_promised(
     session: Session, ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, frozenset[int]]:
-    """Return the papers in each subscriber's deliveries between two times, by their current ids.
+    """Return the current ids of the papers in each subscriber's deliveries between two times.
 
     If a paper was split after a delivery, both resulting papers are included.
     """

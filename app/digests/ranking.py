@@ -61,14 +61,14 @@ class EvidenceMatrix:
         self._excluded: dict[str, frozenset[int]] = {}
 
     def add(self, text: str, hits: Mapping[int, float], excluded: frozenset[int] = frozenset()) -> None:
-        """Add an interest: its relevance by paper, and the papers that match its exclusions."""
+        """Add an interest with its relevance by paper, and the papers that match its exclusions."""
         columns = np.array([self.columns[number] for number in hits], np.intp)
         self.add_columns(text, columns, evidence_of(hits.values()), excluded)
 
     def add_columns(
         self, text: str, columns: Vector, evidence: Vector, excluded: frozenset[int] = frozenset()
     ) -> None:
-        """Add an interest: the columns of its papers, their evidence, and the papers that it excludes."""
+        """Add an interest with the columns of matching papers, their evidence, and the excluded papers."""
         row = self.row_of.setdefault(text, len(self.row_of))
         if row == len(self.evidence):  # double the rows, so that they are seldom copied
             larger = np.zeros((2 * row, len(self.ids)))  # takes up no memory until it is written to
@@ -89,7 +89,7 @@ class EvidenceMatrix:
         return row
 
     def excluded(self, interests: Iterable[Interest]) -> frozenset[int]:
-        """Return the papers that an exclusion of any of these interests matches.
+        """Return the papers that match an exclusion of any of these interests.
 
         Such a paper can be selected only because of another interest, not because of likes or trends.
         """
@@ -258,7 +258,10 @@ class Ranked:
         return _effective_profile(self.request, self.pool.matches) if self.request.profile else {}
 
     def reason(self, interest: str, number: int) -> CardReason:
-        """Return why a paper fits an interest, and the profile too if the profile alone would suffice."""
+        """Return why a paper fits an interest.
+
+        If the profile alone would suffice, add why the paper fits the profile.
+        """
         reason = self.pool.reason(interest, number) if interest else CardReason("")
         if number in self.profile and (not interest or self.profile[number] >= FLOOR):
             return reasons.with_addition(reason, self.request.profile_reason(number))

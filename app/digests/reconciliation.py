@@ -78,7 +78,9 @@ class Reconciliation:
 
 
 def reconcile(session: Session, now: datetime, first: str, last: str | None = None) -> Reconciliation:
-    """Compare an edition, or all from `first` to `last`, with the subscribers who were due for it by `now`.
+    """Compare editions in the ledger with the subscribers who were due for them by `now`.
+
+    Compare all editions from `first` to `last` or, without `last`, only `first`.
 
     The database groups equal rows, and each cadence is evaluated once for all subscribers who share it. This
     takes about a second for 100,000 subscribers and one edition.
@@ -101,7 +103,7 @@ def reconcile(session: Session, now: datetime, first: str, last: str | None = No
 
 
 def reconcile_recent(session: Session, now: datetime) -> Reconciliation:
-    """Compare the editions from yesterday to tomorrow (UTC), which include today's in every time zone."""
+    """Reconcile the editions from yesterday to tomorrow (UTC), which include today's in every time zone."""
     today = now.astimezone(UTC).date()
     return reconcile(session, now, (today - DAY).isoformat(), (today + DAY).isoformat())
 

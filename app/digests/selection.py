@@ -100,7 +100,7 @@ def _best_columns(ranked: Ranked) -> dict[str, int]:
 
 
 def _select_columns(all_ranked: Sequence[Ranked]) -> list[tuple[list[int], list[int]]]:
-    """Return two lists of places in `ranked.columns` per subscriber: selected, and considered first."""
+    """Return two lists of places in `ranked.columns` per subscriber: the selected, and those tried first."""
     considered = [_places_to_consider(ranked) for ranked in all_ranked]
     shape = len(all_ranked), max(len(places) for places, *_ in considered)
     columns, scores = np.zeros(shape, np.intp), np.zeros(shape)
@@ -196,9 +196,10 @@ def _selections(
 def _best_fits(
     all_ranked: Sequence[Ranked], all_columns: Sequence[Vector], all_interests: Sequence[Sequence[Interest]]
 ) -> list[list[int]]:
-    """Return, for each subscriber, the row of the interest to list each column under, padded at the end.
+    """Return a list for each subscriber: the row of the interest to list each column under.
 
-    See `_best_interest_with_room`. The arrays are subscribers × interests × columns, padded with zeros.
+    The lists are padded at the end. See `_best_interest_with_room`. The arrays are subscribers × interests ×
+    columns, padded with zeros.
     """
     matches = all_ranked[0].pool.matches
     most = max(map(len, all_interests)), max(map(len, all_columns))

@@ -9,9 +9,9 @@ from app.digests.selection import SelectedPaper
 
 
 def must_wait(ranked: Ranked, selected: Sequence[SelectedPaper]) -> bool:
-    """Return whether to hold back a digest that has fewer papers than the subscriber's minimum.
+    """Return True if a digest must wait because it has fewer papers than the subscriber's minimum.
 
-    It is sent anyway if one of its papers will be too old for the next digest.
+    A small digest is sent anyway if one of its papers will be too old for the next digest.
     """
     request, today = ranked.request, ranked.pool.today
     expires = any((each.paper.last_listed_on or today) < request.expires_on for each in selected)

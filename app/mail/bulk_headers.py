@@ -17,7 +17,7 @@ _ECHOED = {
 
 
 def echoed(smtp_host: str) -> tuple[bytes, bytes] | None:
-    """Return the text before and after the token in the header that a relay echoes, or None."""
+    """Return the texts around the token in the header that this relay echoes, or None for other relays."""
     return next((header for end, header in _ECHOED.items() if smtp_host.lower().endswith(end)), None)
 
 

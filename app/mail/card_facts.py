@@ -26,6 +26,6 @@ def below_title(item: DigestItem, is_lead: bool) -> str:
 
 
 def stars(item: DigestItem) -> str:
-    """Return the stars of the paper's code: 2207 as 2.2k, and 0 as ""."""
+    """Format the number of stars of the paper's code: 2207 as "2.2k", and 0 as ""."""
     number = item.stars
     return "" if not number else str(number) if number < 1000 else f"{number / 1000:.1f}k"

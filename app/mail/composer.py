@@ -40,7 +40,7 @@ from app.settings import Settings
 from app.text import characters, direction, in_words, shortening, wrapping
 from app.types import Digest, MailKind, MailRequest, OperatorReport, OutgoingMail
 
-# The tokens in a digest: one for the links in all cards, and one for each link in the footer. All but
+# The tokens in a digest: one shared by the links in all cards, and one for each link in the footer. All but
 # the last identify only the subscriber; VIEW also identifies the delivery.
 _SUBSCRIBER_TOKENS = (Purpose.FEEDBACK, Purpose.SUBSCRIPTION, Purpose.UNSUBSCRIBE)
 _SUBSCRIBER_LINKS = [(purpose, 0) for purpose in _SUBSCRIBER_TOKENS]
@@ -141,7 +141,7 @@ class Composer:
         return mail._replace(data=signature + mail.data)
 
     def sign_and_serialize(self, draft: Draft) -> OutgoingMail:
-        """Return the message to send, signed if there are keys.
+        """Return the message to send. Sign it if there are DKIM keys.
 
         Some relays replace the return path and Message-ID. For these, add the header whose value the relay
         reports in its webhooks, so that notices can be matched to deliveries. DKIM does not cover this
@@ -172,7 +172,7 @@ class Composer:
     # --- compose
 
     def _digest(self, request: MailRequest, message_id: str, sender: str) -> Draft:
-        """Compose a digest from fragments. Decoded, the result equals that of `message.compose`."""
+        """Compose a digest from fragments. When decoded, it equals the output of `message.compose`."""
         recipient = message.address(request.email)
         digest = request.digest or Digest(request.edition, ())
         for step in range(len(LIMIT_STEPS)):
@@ -269,7 +269,7 @@ class Composer:
 
 
 def _join_sections(layout: SectionLayout, token: bytes) -> tuple[list[bytes], list[bytes]]:
-    """Return the text of all sections, numbered, and their HTML with the token in each feedback link."""
+    """Return the sections as text with numbered papers, and as HTML with the token in all feedback links."""
     text: list[bytes] = []
     html: list[bytes] = []
     numbers = itertools.count(1)

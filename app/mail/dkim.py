@@ -96,7 +96,7 @@ def parse_key(selector: str, pem: bytes) -> Key:
 
 
 def signature(keys: Sequence[Key], domain: str, head: bytes, body: Iterable[bytes], at: datetime) -> bytes:
-    """Return a DKIM-Signature header for each key. It covers all headers and the canonical body.
+    """Return a DKIM-Signature header for each key. Each covers all headers and the canonical body.
 
     RSA with PKCS #1 v1.5 and Ed25519 are deterministic: the same input always produces the same bytes.
     """

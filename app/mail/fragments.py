@@ -94,7 +94,7 @@ class Fragments:
         self._signer = signer
         self._cards_by_item: list[dict[int, tuple[DigestItem, EncodedCard | None]]] = [
             {}
-            for _ in range(2 * len(LIMIT_STEPS))  # two for each step: first other cards, then leads
+            for _ in range(2 * len(LIMIT_STEPS))  # two for each step: one for ordinary cards, one for leads
         ]
         # Decorators would keep every instance alive, and share one cache among all instances.
         sizes = {"_card": MAX_CACHED_CARDS, "_paper": MAX_CACHED_PAPERS, "shell": MAX_CACHED_SHELLS}
@@ -122,13 +122,13 @@ class Fragments:
         return layout
 
     def _lead(self, section: Section, cards: Sequence[EncodedCard | None], step: int) -> EncodedCard | None:
-        """Return the first displayable card of the first section as the lead."""
+        """Return the first displayable card of the first section, encoded as the lead."""
         item = next(item for item, card in zip(section.picks, cards, strict=True) if card)
         cached = self._cards_by_item[2 * step + 1].get(id(item))
         return cached[1] if cached and cached[0] is item else self._cached_card(item, step, is_lead=True)
 
     def _cached_card(self, item: DigestItem, step: int, *, is_lead: bool = False) -> EncodedCard | None:
-        """Encode a card and cache it. Return None if it cannot be shown: the message is sent without it."""
+        """Encode and cache a card. If this fails, return None, and the message is sent without the card."""
         try:
             card = self._card(_cache_key(item), LIMIT_STEPS[step], is_lead)
         except Exception:
@@ -186,7 +186,7 @@ class Fragments:
         return _encode_line(self._renderer.heading(interest, heading))
 
     def subject(self, titles: tuple[str, ...], count: int) -> Subject:
-        """Encode the subject of a digest of `count` papers, of which `titles` are the first two."""
+        """Encode the subject of a digest of `count` papers. `titles` are the titles of the first two."""
         text, named = subject_and_preview.write(titles, count)
         return Subject(text, named, message.subject(text).encode(), _encode_html(text))
 

@@ -1,7 +1,7 @@
 """PURE. Mark the words of a title and a summary that are the reason for sending the paper.
 
-`Marks` contains these words and the rest of the reason. If a shortened text lacks some of the words, the card
-shows the full reason instead, so that nothing is lost.
+`Marks` contains the positions of these words, and the part of the reason that they do not show. If a
+shortened text lacks some of the words, the card shows the full reason instead, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MarkedTexts(NamedTuple):
 
 
 class MarkedLines(NamedTuple):
-    """A title and a summary in the text part: wrapped, with *marks*. The title begins after its number."""
+    """A title and a summary in the text part: wrapped, with *marks*. The title has no indent."""
 
     title: str
     summary: str
@@ -69,7 +69,7 @@ def _unchanged(spans: Spans, text: str, shown: str) -> Spans:
 
 
 def _marked(text: str, spans: Spans, begin: Text, end: Text) -> Text:
-    """Return a text with marks around the spans, which must be in order. HTML marks give an HTML text."""
+    """Return a text with marks around the spans, which must be in order. With HTML marks, return HTML."""
     parts: list[str] = []
     done = 0
     for start, stop in spans:

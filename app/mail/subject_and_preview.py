@@ -23,10 +23,10 @@ class SubjectLine(NamedTuple):
 
 
 def write(titles: Sequence[str], count: int) -> SubjectLine:
-    """Return the subject of a digest of `count` papers, of which `titles` begins with the first two.
+    """Return the subject of a digest of `count` papers. `titles` begins with the titles of the first two.
 
     The subject names the first paper in the digest, and the second one if there is room.
-    A name before a colon stands for its title: "VideoRAE, Agon + 8 more".
+    If a title begins with a name and a colon, the name alone is enough: "VideoRAE, Agon + 8 more".
     """
     if count == 1:
         return SubjectLine(shorten(titles[0], SUBJECT_CHARS), 1)
