@@ -25,9 +25,9 @@ def normalise_address(text: str) -> str:
 
 
 def fold_address(email: str) -> str:
-    """Return the mailbox that a normalised address most likely belongs to. Use it for limits only.
+    """Return the mailbox that a normalised address most likely belongs to.
 
-    Drop a `+tag` and, for Gmail, dots. Two subscribers may share a mailbox, so it identifies neither.
+    Drop a `+tag` and, for Gmail, dots. Use the mailbox for limits only, because two subscribers may share it.
     """
     local, _, domain = email.rpartition("@")
     local = local.partition("+")[0] or local

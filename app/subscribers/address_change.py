@@ -2,8 +2,9 @@
 
 An operator can request the same change, or make it at once if the new owner has confirmed it elsewhere.
 
-The mail to the new address belongs to a pending row, like the mail for a sign-up. The limits on mail to one
-mailbox and remembered declines apply to it, and its bounces do not count against the subscriber.
+The mail to the new address belongs to a pending subscriber, like the mail for a sign-up. The limits on mail
+to one mailbox and remembered declines apply to it, and its bounces do not count against the subscriber whose
+address changes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LIFETIME: timedelta = LIFETIMES[Purpose.ADDRESS]
 def request_change(session: Session, subscriber_id: int, email: str, now: datetime) -> int | None:
     """Store the new address, and mail a link to the old one. Return the id of the mail.
 
-    Return None if such a mail was sent less than an hour ago; its link confirms the newest request. Raise
+    Return None if such a mail was sent less than an hour ago: its link also confirms this request. Raise
     InvalidAddress if the address is invalid or unchanged, or Conflict if the subscription is not active.
     """
     email, subscriber = normalise_address(email), get_for_update(session, subscriber_id)
@@ -62,7 +63,7 @@ def request_change_by_operator(session: Session, subscriber_id: int, email: str,
 
 
 def replace_address(session: Session, subscriber_id: int, email: str, now: datetime) -> Subscriber:
-    """Change the address at once. Its owner must have confirmed it to the operator.
+    """Change the address at once. The new owner must have confirmed the change to the operator.
 
     A subscriber whose mail bounced gets digests again. Raise InvalidAddress if the address is invalid or
     unchanged. Raise Conflict if the address is suppressed or belongs to another subscriber, or if the
@@ -108,9 +109,10 @@ def _lock_free_address(session: Session, email: str, subscriber_id: int) -> Subs
 def open_change(
     session: Session, subscriber_id: int, delivery_id: int, now: datetime
 ) -> AddressChange | None:
-    """Return the change that a link for this subscriber, or for the row of the new address, can confirm.
+    """Return the change that a link can confirm, or None if there is none.
 
-    `delivery_id` is the mail that contains the link. It identifies the change, because two subscribers may
+    `subscriber_id` is the subscriber in the link: the one whose address changes, or the pending one with the
+    new address. `delivery_id` is the mail that contains the link. It is needed because two subscribers may
     want the same address.
     """
     recent = select(AddressChange).where(col(AddressChange.requested_at) > now - LIFETIME)
@@ -128,11 +130,12 @@ def new_address(session: Session, subscriber_id: int, now: datetime) -> str | No
 def confirm_change(
     session: Session, subscriber_id: int, delivery_id: int, email: str, visitor: str, now: datetime
 ) -> int | None:
-    """Confirm a change to `email`, the address on the page, with the link mailed to the old or new address.
+    """Confirm a change of address with the link mailed to the old or to the new address.
 
-    With the link mailed to the old address, store a form submission whose processing mails the new address.
-    Return its id, or None if this step has already been confirmed. With the link mailed to the new address,
-    change the address and return None. Raise Conflict if the change cannot be confirmed.
+    `email` is the new address that the page showed. With the link mailed to the old address, store a form
+    submission whose processing mails the new address. Return its id, or None if this step has already been
+    confirmed. With the link mailed to the new address, change the address and return None. Raise Conflict if
+    the change cannot be confirmed.
     """
     change = open_change(session, subscriber_id, delivery_id, now)
     subscriber = get_for_update(session, change.subscriber_id) if change else None

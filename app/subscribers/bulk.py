@@ -38,7 +38,7 @@ def add_one(session: Session, new: ImportedSubscriber, now: datetime) -> None:
 
 
 def add_many(session: Session, batch: Sequence[ImportedSubscriber], now: datetime) -> list[Outcome]:
-    """Add subscribers, and return the outcome of each."""
+    """Add subscribers. Return None for each one who was added, and an error for each one who was not."""
     states = states_by_address(session, batch)
     outcomes = find_conflicts(session, batch, states)
     unregistered = [
@@ -68,9 +68,10 @@ def find_conflicts(
     states: Mapping[str, SubscriberState],
     earlier: MutableMapping[str, SubscriberState] | None = None,
 ) -> list[Outcome]:
-    """Return an error for each address that is suppressed, registered in `states` or repeated, or else None.
+    """Return, for each subscriber, an error if the address is suppressed, registered or repeated, else None.
 
-    `earlier` contains the states of the addresses that occur earlier in the file. This batch is added to it.
+    `states` is the result of `states_by_address`. `earlier` contains the states of the addresses that occur
+    earlier in the file. This batch is added to it.
     """
     suppressed = suppression.reasons_for(session, {new.email for new in batch})
     earlier = {} if earlier is None else earlier

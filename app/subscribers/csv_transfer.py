@@ -92,8 +92,8 @@ def import_file(
 ) -> ImportReport:
     """Add the subscribers in a CSV file. `defaults` applies to empty cells.
 
-    `after_batch` gets the report after each transaction, and returns False to stop. Raise InvalidInput
-    without adding anyone if the file is not a table of subscribers.
+    After each transaction, `after_batch` gets the report. If it returns False, the import stops. Raise
+    InvalidInput without adding anyone if the file is not a table of subscribers.
     """
     return _each_batch(file, defaults, now, name, lambda batch: _store(db, batch, now), after_batch)
 
@@ -101,7 +101,7 @@ def import_file(
 def preview_file(
     db: Database, file: BinaryIO, defaults: Preferences, now: datetime, *, name: str = "the file"
 ) -> ImportReport:
-    """Return the report that an import of the file would give now. Nothing is stored."""
+    """Return the report that an import of the file would produce now. Nothing is stored."""
     earlier: dict[str, SubscriberState] = {}
 
     def find_conflicts(batch: Sequence[ImportedSubscriber]) -> list[bulk.Outcome]:
@@ -173,7 +173,7 @@ def _store_one(db: Database, new: ImportedSubscriber, now: datetime) -> bulk.Out
 
 
 def exported(db: Database) -> Iterator[dict[str, Any]]:
-    """Yield the exported columns of each subscriber, except erased ones."""
+    """Yield the exported columns of each subscriber. Leave out erased subscribers."""
     last_id = 0
     while True:
         with db.read() as session:

@@ -16,7 +16,7 @@ from app.types import MailKind
 
 
 def request_first_digest(session: Session, subscriber_id: int, now: datetime) -> bool:
-    """Make the first digest due now. Return False, and change nothing, if `first_digest` returns a digest.
+    """Make the first digest due now. If `first_digest` finds one already, change nothing and return False.
 
     The first digest is today's edition, so the scheduled digest is not sent on the same day. Raise Conflict
     if the subscription is not active.

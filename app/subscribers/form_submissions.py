@@ -1,7 +1,7 @@
 """Store submissions of the public forms until they are processed, and the choices made in a sign-up.
 
 A sign-up's choices stay in its row until the owner of the address confirms them. After that, or once they can
-no longer be confirmed, `close` removes all personal data from the row.
+no longer be confirmed, all personal data in the row except the hash of the mailbox is deleted.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def find_open(session: Session, subscriber_id: int, delivery_id: int | None = No
 
 
 def newest_choices(session: Session, ids: Collection[int]) -> dict[int, Choices]:
-    """Return the choices in each subscriber's newest sign-up that can still be confirmed, keyed by id."""
+    """Return the choices in each subscriber's newest unconfirmed sign-up, keyed by subscriber id."""
     rows = select(FormSubmission).where(in_array(session, col(FormSubmission.subscriber_id), ids))
     newest = {row.subscriber_id or 0: row for row in session.exec(rows.order_by(col(FormSubmission.id)))}
     return {number: choices for number, row in newest.items() if (choices := choices_of(row))}
@@ -169,7 +169,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _readable(kind: type[Preferences | Interest], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored values that this release can read. Log the names and the number of the others."""
+    """Return the stored values that this release can read. Log the names of unreadable ones."""
     names = {each.name for each in fields(kind)}
     values = {}
     for name in names & stored.keys():
@@ -183,7 +183,7 @@ def _readable(kind: type[Preferences | Interest], stored: Mapping[str, Any]) -> 
 
 
 def close(session: Session, subscriber_id: int) -> None:
-    """Delete the choices in a subscriber's open rows, which were confirmed or never will be."""
+    """Delete the choices in a subscriber's open rows, because they were confirmed or never will be."""
     _close(session, col(FormSubmission.subscriber_id) == subscriber_id)
 
 

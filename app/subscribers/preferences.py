@@ -39,7 +39,7 @@ class Preferences:
 
 
 def default_preferences(settings: Settings) -> Preferences:
-    """Return the preferences of a subscriber who chose nothing, without interests."""
+    """Return the default preferences from the settings, without interests."""
     return Preferences(
         hour=settings.default_hour, zone=settings.default_zone, max_trending=settings.default_max_trending
     )

@@ -59,8 +59,8 @@ def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
 def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """Raise Conflict if a subscriber cannot be mailed new links.
 
-    This is so if the subscriber was erased, has not confirmed, has a suppressed address, or was sent new
-    links in the last hour.
+    That is the case if the subscriber was erased or has not confirmed, if the address is suppressed, or if
+    new links were mailed in the last hour.
     """
     require_not_erased(subscriber)
     if subscriber.state is State.PENDING:
@@ -72,7 +72,7 @@ def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -
 
 
 def request_export(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail a link to download the stored data. Digests do not contain it, because they may be forwarded."""
+    """Mail a link to download the stored data. Digests lack this link, because they may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
     record_event(session, "export_asked", subscriber, now)
@@ -82,7 +82,7 @@ def request_export(session: Session, subscriber_id: int, now: datetime) -> int |
 
 
 def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail a link to erase the subscriber. Digests do not contain it, because they may be forwarded."""
+    """Mail a link to erase the subscriber. Digests lack this link, because they may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         raise Conflict("This subscriber has already been erased.")
@@ -91,7 +91,7 @@ def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int 
 
 
 def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool = True) -> None:
-    """Erase a subscriber. If `suppress`, keep the hash of the address, so that it never gets mail again."""
+    """Erase a subscriber. If `suppress`, keep a hash of the address, so that it never gets mail again."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         return

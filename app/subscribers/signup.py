@@ -44,7 +44,7 @@ CONSENT_TEXT = (
     "subscription at any time with the links in every digest."
 )
 CONSENT_GIVEN_ELSEWHERE = "given to the operator"
-GIVE_UP_AFTER = timedelta(days=7)  # of confirmations; the link is signed when the mail is sent
+GIVE_UP_AFTER = timedelta(days=7)  # for sending confirmations, whose links are signed when sent
 _READING = (State.ACTIVE, State.PAUSED)
 
 
@@ -225,7 +225,7 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
     """End a sign-up that the owner of the address did not request, and block further sign-ups for 90 days.
 
     If the address was never confirmed, only the hash of the mailbox is kept. The decline is remembered even
-    if the sign-up has already expired. Return False, and change nothing, for an active or paused subscriber.
+    if the sign-up has already expired. For an active or paused subscriber, change nothing and return False.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state in _READING:
@@ -334,7 +334,7 @@ def activate(
 
 
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
-    """End pending sign-ups from before a time, unless a confirmation was mailed later. Return the number."""
+    """End the pending sign-ups from before `before` with no later confirmation mail. Return their number."""
     mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
         col(Delivery.kind) == MailKind.CONFIRM,

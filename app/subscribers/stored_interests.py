@@ -40,7 +40,7 @@ _interest = lru_cache(maxsize=MAX_CACHED_INTERESTS)(Interest)  # a new object ta
 
 
 def store(session: Session, subscriber_id: int, interests: Sequence[Interest]) -> None:
-    """Replace a subscriber's interests, in this order. Delete texts that are no longer used."""
+    """Replace a subscriber's interests, and keep their order. Delete texts that are no longer used."""
     before = session.exec(
         select(InterestRow.query_id).where(InterestRow.subscriber_id == subscriber_id)
     ).all()
