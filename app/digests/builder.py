@@ -129,7 +129,7 @@ class DigestBuilder:
     def rewind_to(self, at: datetime) -> None:
         """Build further digests as of this time, with the listings and votes that existed then.
 
-        The texts of the papers and the relevance model remain the current ones.
+        The texts of the papers and the relevance model do not change.
         """
         since = at.date() - timedelta(days=max(self._settings.candidate_days, WEEKLY_DAYS))
         listed = {

@@ -42,7 +42,7 @@ def explain(
     """Explain why a subscriber (address or number) was sent a paper (id, arXiv id, DOI or URL), or why not.
 
     The verdict uses the listings, votes and deliveries, and the subscriber's state and feedback, as of `at`
-    (default: now). Preferences and interests are the current ones. Raise NotFound if there is no such
+    (default: now). Preferences and interests are always current. Raise NotFound if there is no such
     subscriber or paper.
     """
     now = at or now

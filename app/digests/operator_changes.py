@@ -136,7 +136,7 @@ def find(session: Session, name: str) -> Paper:
 
 
 def rows_of(session: Session, ids: Sequence[int]) -> dict[int, Paper]:
-    """Return rows by id, in the given order, including merged ones."""
+    """Return the rows with these ids, including merged rows, by id and in the given order."""
     rows = {row.id: row for row in session.exec(select(Paper).where(col(Paper.id).in_(ids)))}
     return {number: rows[number] for number in ids if number in rows}
 

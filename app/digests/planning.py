@@ -219,7 +219,7 @@ def newest_due(subscriber: Subscriber | DueSubscriber, by: datetime) -> datetime
 def _due_times(
     cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, by: datetime
 ) -> tuple[str, datetime, datetime]:
-    """Return the edition, the latest time up to `by` at which it is due, and when the next one is due.
+    """Return the edition, its due time (the latest up to `by`), and the due time of the next edition.
 
     Cached: time zone arithmetic is slow, and many subscribers have the same hour.
     """
@@ -352,7 +352,7 @@ def _write_down(
 def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[int, str]:
     """Enter digests in the ledger and return each subscriber's outcome, named as in the counts.
 
-    Entries that the database rejects are logged and left out; the others are entered one by one.
+    If the database rejects an entry, enter all of them one by one. Log and leave out rejected entries.
     """
     if not entries:
         return {}

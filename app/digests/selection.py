@@ -123,7 +123,7 @@ def _select_columns(all_ranked: Sequence[Ranked]) -> list[tuple[list[int], list[
 
 
 def _places_to_consider(ranked: Ranked) -> tuple[list[int], int, int]:
-    """Return the places in `ranked.columns` of pinned papers, each interest's best paper, and others.
+    """Return the places in `ranked.columns` of pinned papers, each interest's best paper, and more.
 
     Also return the positions at which the pinned papers and the best papers end.
     """

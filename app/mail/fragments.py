@@ -54,7 +54,7 @@ class Subject(NamedTuple):
 
 
 class EncodedPaper(NamedTuple):
-    """A card without the parts that depend on the reason: the marked title and summary, and the reason."""
+    """A card without the marked title, the marked summary and the reason, which depend on the interest."""
 
     item: DigestItem
     preview_title: bytes
@@ -267,7 +267,7 @@ def _split(text: str, *, is_end: bool = False) -> TemplatePieces:
 
 
 def _fill(pieces: TemplatePieces, values: Mapping[str, bytes]) -> list[bytes]:
-    """Replace the placeholders in `values`. Return the pieces around the remaining ones."""
+    """Replace the placeholders in `values`. Return the pieces around the remaining placeholders."""
     filled = [pieces[0]]
     for name, piece in zip(pieces[1::2], pieces[2::2], strict=True):
         if name in values:

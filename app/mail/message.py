@@ -93,7 +93,7 @@ def date(moment: datetime) -> str:
 
 
 def headers(fields: Mapping[str, str]) -> str:
-    """Return these headers, followed by those that describe the content."""
+    """Return these headers, followed by MIME-Version and Content-Type."""
     content = {"MIME-Version": "1.0", "Content-Type": f'multipart/alternative; boundary="{BOUNDARY}"'}
     return "".join(header(name, value) for name, value in {**fields, **content}.items())
 

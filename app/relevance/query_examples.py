@@ -57,7 +57,7 @@ class ExampleScores:
 
 
 class QueryExamples:
-    """The papers that show the meaning of interests: the model's examples, and candidates not among them."""
+    """The papers that show the meaning of interests: the model's examples, and all newer candidates."""
 
     def __init__(self, space: VectorSpace, fingerprints: Matrix, vectors: Matrix) -> None:
         self._space = space

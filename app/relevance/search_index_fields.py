@@ -59,7 +59,7 @@ def schema() -> tantivy.Schema:
 
 
 def register_tokenizer(index: tantivy.Index) -> None:
-    """Register the tokenizer of the texts, which are already stems. Indexes do not store tokenizers."""
+    """Register a tokenizer that splits texts at spaces, because an index does not store its tokenizer."""
     stems = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
     index.register_tokenizer("stems", stems)
 

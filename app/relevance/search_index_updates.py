@@ -103,7 +103,7 @@ class IndexUpdater:
         return self._older_model[1]
 
     def _build(self, version: Path, model: RelevanceModel, now: datetime, on_use: Callable[[], None]) -> None:
-        """Build a new version. If there is no other, use it as soon as its newest papers are indexed."""
+        """Build a new version. If there is no other version, use it once its newest papers are indexed."""
 
         def use() -> None:
             self.folder.use(version)

@@ -323,8 +323,8 @@ class UserProfile:
         Also return True if the match is certain. If there are no such authors, return ([], "", False). If an
         author wrote several liked papers, the one liked last counts. Two names may refer to the same person
         if they are equal, or if one is only the initial and last name of the other. The match is certain if
-        only one person is likely to have the name. Uncertain matches are returned only if there are no
-        certain ones.
+        only one person is likely to have the name. Uncertain matches are returned only if no match
+        is certain.
         """
         works = []
         for author in self.candidates.texts[row].paper.authors:

@@ -261,7 +261,7 @@ def lsa_terms(frequencies: Mapping[str, int], idf: Idf) -> Terms:
 def index_terms(
     frequencies: Mapping[str, int], idf: Idf, expansions: Expansions = MappingProxyType({})
 ) -> Terms:
-    """Return the stems and pairs used to find examples. A term that occurs in only one paper is useless."""
+    """Return the stems and pairs used to find examples: those that occur in at least two papers."""
     return Terms.from_names(
         sorted(term for term, papers in frequencies.items() if papers > 1), idf, expansions
     )

@@ -58,7 +58,7 @@ class Vocabulary:
         return [f"{spelling}\t{self.papers[word]}" for word, spelling in sorted(self.spellings.items())]
 
     def with_bundled(self) -> Vocabulary:
-        """Return this vocabulary with the bundled one added. If spellings differ, keep those of this one."""
+        """Return this vocabulary merged with the bundled one. The spellings in this one take precedence."""
         bundled = bundled_vocabulary()
         papers = Counter(self.papers)
         papers.update(bundled.papers)
@@ -67,5 +67,5 @@ class Vocabulary:
 
 @cache
 def bundled_vocabulary() -> Vocabulary:
-    """Return the words of about 13,000 papers, which ship with Paperboy for small archives."""
+    """Return the vocabulary of about 13,000 papers that ships with Paperboy for small archives."""
     return Vocabulary.from_lines(BUNDLED_WORDS.read_text(encoding="utf-8").splitlines())

@@ -122,7 +122,7 @@ def open_change(
 
 
 def new_address(session: Session, subscriber_id: int, now: datetime) -> str | None:
-    """Return the subscriber's new address that is not confirmed yet, or None."""
+    """Return the address that a subscriber wants to change to, or None if no change is pending."""
     change = session.get(AddressChange, subscriber_id)
     return change.email if change and change.requested_at > now - LIFETIME else None
 

@@ -38,7 +38,7 @@ def add_one(session: Session, new: ImportedSubscriber, now: datetime) -> None:
 
 
 def add_many(session: Session, batch: Sequence[ImportedSubscriber], now: datetime) -> list[Outcome]:
-    """Add subscribers. Return None for each one who was added, and an error for each one who was not."""
+    """Add subscribers. Return None for each added subscriber, and an error for each rejected one."""
     states = states_by_address(session, batch)
     outcomes = find_conflicts(session, batch, states)
     unregistered = [

@@ -159,7 +159,7 @@ def survey(file: BinaryIO, name: str = "the file") -> Contents:
 
 
 def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a CSV file, numbered as in a spreadsheet, which counts blank lines.
+    """Yield the number and the cells of each row in a CSV file. Blank lines are skipped but counted.
 
     The separator may be a comma, a semicolon or a tab.
 
@@ -244,7 +244,7 @@ def _interests(
 
 
 def _parse(cells: Mapping[str, str], parsers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
-    """Parse the cells that have a parser. Leave out empty cells. Raise InvalidInput for invalid ones."""
+    """Parse the cells that have a parser. Leave out empty cells. Raise InvalidInput for invalid cells."""
     values = {}
     for name, parse in parsers.items():
         cell = cells[name]

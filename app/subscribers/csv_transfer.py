@@ -40,7 +40,7 @@ class SkippedRow(NamedTuple):
 
     @property
     def without_address(self) -> str:
-        """The reason without the address, which must not be stored, because its owner may be erased later."""
+        """The reason without the address, because a stored address would outlive the erasure of its owner."""
         return self.reason.replace(self.address, "this address") if self.address else self.reason
 
 

@@ -39,7 +39,7 @@ def request_first_digest(session: Session, subscriber_id: int, now: datetime) ->
 
 
 def first_digest(session: Session, subscriber: Subscriber, now: datetime) -> Delivery | None:
-    """Return the latest digest that was sent, is scheduled or is today's edition, or None."""
+    """Return the latest digest that was sent, is scheduled or is for today, or None if there is none."""
     digests = select(Delivery).where(
         Delivery.subscriber_id == subscriber.id,
         Delivery.kind == MailKind.DIGEST,

@@ -169,7 +169,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _readable(kind: type[Preferences | Interest], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored values that this release can read. Log the names of unreadable ones."""
+    """Return the stored values that this release can read. Log the names of unreadable values."""
     names = {each.name for each in fields(kind)}
     values = {}
     for name in names & stored.keys():

@@ -95,7 +95,7 @@ def problems(
 
 
 def _problem_of_muted(texts: Sequence[str]) -> str:
-    """Return the first problem only, because all muted texts are typed into one field."""
+    """Return only the first problem, because all muted texts are typed into one field."""
     if len(texts) > MAX_MUTED:
         return f"You can mute at most {MAX_MUTED} words."
     for text in texts:

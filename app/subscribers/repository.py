@@ -205,9 +205,10 @@ def enqueue_mail(
 
 
 def state_at(session: Session, subscriber: Subscriber, at: datetime) -> SubscriberState | None:
-    """Return a subscriber's state at a time, from their events; None if they had not signed up yet.
+    """Return a subscriber's state at a time, or None if they had not signed up yet.
 
-    If the events from that time were deleted, the subscriber counts as active from their confirmation on.
+    The state is computed from their events. If the events from that time were deleted, the subscriber counts
+    as active from their confirmation on.
     """
     events = select(Event.at, Event.kind).where(Event.subscriber_id == subscriber.id)
     events = events.where(col(Event.kind).in_(_STATE_AFTER)).order_by(col(Event.at), col(Event.id))

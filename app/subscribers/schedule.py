@@ -55,7 +55,7 @@ def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime
 
 
 def due_on(cadence: Cadence, weekday: int, hour: int, zone: str, day: date) -> datetime | None:
-    """Return the time, in UTC, at which the digest for this local day is due, or None if none is due."""
+    """Return the UTC time at which the digest for a local day is due, or None if no digest is due then."""
     if not _falls_on(cadence, weekday, day):
         return None
     due = _local_moment(day, hour, ZoneInfo(zone))
