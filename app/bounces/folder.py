@@ -16,10 +16,11 @@ MIN_AGE = 10  # seconds: a file that changed more recently may still be incomple
 
 
 class Folder:
-    """A source of notices. Processed files are deleted; files that could not be processed are set aside.
+    """A source of notices. Processed files are deleted, and files that could not be processed are set aside.
 
     In a Maildir, files in `new` are complete, and files that are set aside are flagged and moved to `cur`. In
-    other folders, files are read once they have not changed for MIN_AGE seconds, and are set aside in `kept`.
+    other folders, a file is complete if it has not changed for MIN_AGE seconds, and files are set aside in
+    `kept`.
     """
 
     name = "the folder"
@@ -60,7 +61,7 @@ class Folder:
             (self._incoming / name).unlink(missing_ok=True)
 
     def set_aside(self, names: Sequence[str]) -> None:
-        """Set aside files that an operator should look at."""
+        """Move files that an operator should look at to `cur` or `kept`."""
         for name in names:
             target = self._path / ("cur" if self._maildir else SET_ASIDE)
             target /= f"{name}:2,F" if self._maildir else name
@@ -74,5 +75,5 @@ class Folder:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Open a file without following symlinks or blocking on a pipe, which other users may have created."""
+    """Open a file that another user may have created. Do not follow symlinks or block on pipes."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

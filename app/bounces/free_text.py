@@ -77,8 +77,8 @@ def _begins_a_mail(lines: Sequence[str], number: int) -> bool:
 def recipient_diagnostics(text: str, ours: Collection[str]) -> list[RecipientDiagnostic]:
     """Return the recipients in order, each with the text up to the next recipient.
 
-    `ours` are the addresses to which the notice was sent. The returned message came from them, so they are
-    skipped.
+    If no line begins with a recipient, return the first address in the text with the whole text. Skip `ours`,
+    the addresses to which the notice was sent, because they belong to the original sender.
     """
     lines_by_address: dict[str, list[str]] = {}
     current: list[str] = []
@@ -107,7 +107,7 @@ _NEXT_LINE_OF_TRANSCRIPT = re.compile(r"[ \t]{0,20}(?:>>>|In:|---|[245]\d\d (?!\
 
 
 def quoted_smtp_reply(text: str) -> str:
-    """Return the first SMTP refusal in a text, up to the end of its paragraph, or an empty string."""
+    """Return the first SMTP refusal in a text up to the end of its paragraph, or "" if there is none."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if match := _SMTP_REPLY.search(line.strip()):

@@ -27,7 +27,7 @@ _ERRORS = (ImapToolsError, imaplib.IMAP4.error, OSError)
 
 
 class _Plain(imaplib.IMAP4):
-    """A connection that is watched from the moment it opens, because the server may delay its greeting."""
+    """A connection that `watch` can close before the greeting, which the server may delay."""
 
     def __init__(self, watch: Watch, *address: Any, **options: Any) -> None:
         self._watch = watch
@@ -54,10 +54,10 @@ class _MailBox(BaseMailBox):
 
 
 class Mailbox:
-    """A source of notices. Processed messages are deleted; those that could not be processed are flagged.
+    """A source of notices. Processed messages are deleted, and those that cannot be processed are flagged.
 
-    Flagged messages are skipped. The connection is closed when `stopping` is set, or after `MAX_SESSION`
-    seconds: a socket timeout does not end a connection on which a byte arrives now and then.
+    Flagged messages are skipped. The connection is closed when `stopping` is set or after `MAX_SESSION`
+    seconds, because a socket timeout does not end a connection on which a byte arrives now and then.
     """
 
     name = "the mailbox"
@@ -79,7 +79,7 @@ class Mailbox:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(MailboxError):  # the work is done
+        with suppress(MailboxError):  # a failed logout does no harm
             self._do(lambda box: box.logout())
         self._close()
 
@@ -88,7 +88,7 @@ class Mailbox:
         deadline = monotonic() + MAX_SESSION
         while not self._closed.wait(POLL_INTERVAL):
             if self._stopping.is_set() or monotonic() > deadline:
-                with suppress(OSError):  # close the socket, because closing TLS would wait for the peer
+                with suppress(OSError):  # shut down the socket, because closing TLS would wait for the peer
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
                 return
 
@@ -108,7 +108,7 @@ class Mailbox:
         return next((bytes(part[1]) for part in parts if isinstance(part, tuple)), None)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Delete processed messages. If the server has UIDPLUS, keep others that are marked as deleted."""
+        """Delete messages. A server without UIDPLUS also deletes all others that are marked as deleted."""
         if not names:
             return
         self._command("STORE", ",".join(names), "+FLAGS.SILENT", r"(\Deleted)")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from app.text import characters
 
-MAX_BYTES = 1024 * 1024  # the notice is at the beginning, before the returned message
+MAX_BYTES = 1024 * 1024  # enough, because a notice precedes the returned message
 MAX_DEPTH, MAX_PARTS, MAX_HEADERS = 8, 60, 400
 MAX_HEADER, MAX_TEXT = 4000, 64 * 1024  # characters
 
@@ -45,7 +45,7 @@ class Part:
     parameters: dict[str, str] = field(default_factory=dict)
 
     def header(self, name: str) -> str:
-        """Return the first header with this name, decoded, or an empty string."""
+        """Return the decoded value of the first header with this name, or an empty string."""
         return next(iter(self.headers.get(name, ())), "")
 
     @property
@@ -54,7 +54,7 @@ class Part:
         decoded = _decode(self.body[: 4 * MAX_TEXT], self.parameters.get("charset", ""))[:MAX_TEXT]
         if self.kind != "text/html":
             return decoded
-        # The result is for searching only; it is not safe to show as HTML.
+        # The result is only searched. It would not be safe to show as HTML.
         return characters.unescape_html(_TAG.sub(" ", _LINE_TAG.sub("\n", decoded)))
 
     def walk(self) -> Iterator[Part]:
@@ -74,7 +74,7 @@ def parse(raw: bytes) -> Part:
 
 
 class _Parser:
-    """A parser for one message, which counts its parts."""
+    """A parser for one message. It stops after MAX_PARTS parts."""
 
     def __init__(self) -> None:
         self._left = MAX_PARTS
@@ -147,7 +147,7 @@ def _decode_word(match: re.Match[str]) -> str:
 
 
 def _between(body: bytes, boundary: bytes) -> list[bytes]:
-    """Return the texts between boundary lines, ignoring white space around these. The last may be missing."""
+    """Return the texts between boundary lines. Ignore white space around them. The last may be missing."""
     sections: list[list[bytes]] = []
     mark, end = b"--" + boundary, b"--" + boundary + b"--"
     for line in body.split(b"\n"):

@@ -46,7 +46,7 @@ class Kind(StrEnum):
     DELIVERED = "delivered"
     COMPLAINT = "complaint"  # the subscriber marked the message as spam
     OPT_OUT = "opt-out"  # the subscriber does not want any more mail
-    REPORT = "report"  # for example about authentication; not from the subscriber
+    REPORT = "report"  # a report by a server, for example about authentication
     VACATION = "vacation"  # an automatic reply
     UNKNOWN = "unknown"  # not recognised as a notice
 
@@ -63,7 +63,7 @@ class Notice:
     diagnostic: str = ""
     reported: str = ""  # Action field (RFC 3464), or the type of a feedback report
     return_paths: tuple[str, ...] = ()  # return paths that look like ours, most trusted first
-    message_id: str = ""  # of the returned message
+    message_id: str = ""  # Message-ID of the returned message
     action: Action = Action.IGNORE
 
 
@@ -74,7 +74,7 @@ def parse(raw: bytes) -> tuple[Notice, ...]:
     returned = _returned_mail(mail)
     message_id = _MESSAGE_ID.search(returned.header("message-id")) if returned else None
 
-    # Begin with the addresses to which the notice was sent, which are the most trusted.
+    # Begin with the addresses to which the notice was sent, because they are the most trusted.
     headers = [value for name in _RECIPIENT_HEADERS for value in mail.headers.get(name, ())]
     headers += mail.headers.get("received", ())
     for part in mail.walk():
@@ -173,7 +173,10 @@ def _parse_delivery_report(mail: Part) -> tuple[Notice, ...]:
 
 
 def _diagnostic_limit(recipients: int) -> int:
-    """Return how many characters to read per recipient. Classifying 1,000 characters takes up to 20 ms."""
+    """Return the number of characters to read per recipient.
+
+    The number is limited because classifying 1,000 characters takes up to 20 ms.
+    """
     return MAX_READ // min(max(recipients, 1), free_text.MAX_RECIPIENTS)
 
 
@@ -203,7 +206,7 @@ def _group_notice(group: dict[str, list[str]], recipient: str, context: str, lim
     delayed, field = action == "delayed", "diagnostic-code" in group
     diagnosis = responses.diagnose(diagnostic, context, status=status, delayed=delayed, own=own, field=field)
     if diagnosis.reason is Reason.FILTERED and group.get("x-powermta-bouncecategory") == ["bad-mailbox"]:
-        # PowerMTA's own field.
+        # PowerMTA reports in a field of its own that the mailbox does not exist.
         action_now = Action.COUNT if delayed else Action.SUPPRESS
         diagnosis = replace(diagnosis, reason=Reason.USER_UNKNOWN, hard=not delayed, action=action_now)
     shown_text = diagnostic or context or group.get("status", [""])[0]
@@ -315,7 +318,7 @@ def _readable_text(mail: Part) -> str:
 
 
 def _returned_mail(mail: Part) -> Part | None:
-    """Return the returned message, which may have only headers, or None if there is none."""
+    """Return the returned message, or None if there is none. It may consist of headers only."""
     for part in mail.walk():
         if part.kind in _RETURNED_KINDS:
             return part.parts[0] if part.parts else mime_parser.parse(part.body)

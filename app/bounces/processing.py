@@ -63,10 +63,10 @@ class BounceContext:
 
 
 def read(context: BounceContext, now: datetime) -> Counter[str]:
-    """Process the messages in the configured mailbox and folder. Return how often each outcome occurred.
+    """Process the messages in the configured mailbox and folder. Return the counts of messages and outcomes.
 
-    A message is removed after its notices are committed. Only one process at a time reads messages. A run is
-    recorded only if messages were waiting or a source could not be opened.
+    Remove a message after committing its notices. Only one process at a time reads messages. Record the run
+    only if messages were waiting or a source could not be opened.
     """
     if not (context.settings.bounce_mailbox or context.settings.bounce_folder):
         return Counter()
@@ -108,7 +108,10 @@ def _process_source(
     names: Sequence[str],
     run: job_runs.JobRunRecorder,
 ) -> None:
-    """Process messages in batches. After each batch, remove processed messages and set the others aside."""
+    """Process messages in batches. After each batch, remove recognised messages and set the others aside.
+
+    Leave messages that could not be fetched for the next run.
+    """
     try:
         for start in range(0, len(names), BATCH_SIZE):
             if context.stopping.is_set():
@@ -117,7 +120,7 @@ def _process_source(
             unprocessed: list[str] = []
             for name in names[start : start + BATCH_SIZE]:
                 raw = source.fetch(name)
-                if raw is None:  # the next run tries again
+                if raw is None:  # left for the next run
                     run.add({"unread": 1})
                     run.reject([Rejection("the mail could not be fetched", detail=f"{source.name}: {name}")])
                     continue
@@ -135,7 +138,10 @@ def _process_source(
 def _process_mail(
     context: BounceContext, raw: bytes, now: datetime, run: job_runs.JobRunRecorder
 ) -> Counter[str]:
-    """Parse a message and apply its notices. Return the outcomes: "broken" if processing fails."""
+    """Carry out the unsubscribe request or the notices in a message, and record rejections in the run.
+
+    Return the number of notices by outcome, or {"broken": 1} if processing fails.
+    """
     try:
         request = unsubscribe_mails.parse(raw)
         outcome = _unsubscribe(context, request, now) if request else None
@@ -159,7 +165,7 @@ def _unsubscribe(
     """Unsubscribe the subscriber to whom the first valid token belongs.
 
     If no token is valid but the sender is a subscriber, mail the links to the sender. Return the outcome, or
-    None if the mail does not concern a subscriber.
+    None if neither a token nor the sender belongs to a subscriber.
     """
     with context.db.write() as session:
         for token in request.tokens:
@@ -195,7 +201,7 @@ def apply(
                 )
             if outcome == UNCLAIMED:
                 diagnostic = sanitize.redact_addresses(f"{notice.diagnostic:.300}")
-                # Omit the local part: the record of a run outlives a subscriber's erasure.
+                # Omit the local part, because the record of a run outlives a subscriber's erasure.
                 _, at, domain = notice.recipient.rpartition("@")
                 detail = f"{f'…@{domain}' if at else '…'}: {diagnostic}"
                 rejections.append(Rejection("no delivery matches the notice", detail=detail))
@@ -207,10 +213,10 @@ def apply(
 def _one_notice_per_delivery(
     session: Session, signer: LinkSigner, notices: Sequence[Notice]
 ) -> Iterator[tuple[Notice, BouncedDelivery | None]]:
-    """Yield notices without a delivery, then one notice for each delivery.
+    """Yield all notices that match no delivery, then one notice for each delivery.
 
-    An address that forwards to several others can cause several notices for one message. Prefer the notice
-    about the subscriber's own address, then one that does not suppress the address.
+    A subscriber's address that forwards to several others can cause several notices for one message. Prefer
+    a notice about the subscriber's own address, and then a notice that does not suppress the address.
     """
     preferred: dict[int, tuple[tuple[bool, bool], Notice, BouncedDelivery]] = {}
     for notice in notices:
@@ -228,7 +234,7 @@ def _one_notice_per_delivery(
 
 
 def _apply_notice(session: Session, notice: Notice, delivery: BouncedDelivery | None, now: datetime) -> str:
-    """Record a notice and its consequences. Return the outcome under which it is counted."""
+    """Record a notice and apply its consequences. Return the outcome, such as "hard" or "complaints"."""
     if notice.kind in _WITHOUT_CONSEQUENCES:
         return _WITHOUT_CONSEQUENCES[notice.kind]
     if delivery is None:
@@ -240,7 +246,7 @@ def _apply_notice(session: Session, notice: Notice, delivery: BouncedDelivery | 
     if notice.kind in (Kind.COMPLAINT, Kind.OPT_OUT):
         opts_out = notice.kind is Kind.OPT_OUT
         if not (bounces.record_opt_out if opts_out else bounces.record_complaint)(*event):
-            return "known"  # the subscriber may have resubscribed since
+            return "known"  # do not unsubscribe, because the subscriber may have resubscribed since
         subscribers.unsubscribe(session, delivery.subscriber_id, now)
         return "opt_outs" if opts_out else "complaints"
     if notice.action is Action.SUPPRESS:

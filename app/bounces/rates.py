@@ -21,12 +21,12 @@ WINDOW = timedelta(days=7)  # for pausing and warnings
 MIN_COMPLAINTS = 3  # so that one or two complaints on a short list do not stop all mail
 WARN_PERCENT = 0.1  # Gmail and Yahoo ask senders to stay below this, and refuse mail at 0.3% or more
 OTHERS = "others"
-_MAX_QUEUED = timedelta(days=7)  # longest time between the creation of a mail and its delivery
+_MAX_QUEUED = timedelta(days=7)  # longest time between the creation and the sending of a mail
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverRate:
-    """The mails to a receiver, such as `google`, with their bounces and complaints, on or since a day."""
+    """The numbers of mails, bounces and complaints of a receiver, such as `google`, on or since `day`."""
 
     day: date
     receiver: str
@@ -39,16 +39,16 @@ class ReceiverRate:
         return 100 * self.complaints / max(self.sent, self.complaints, 1)
 
     def is_excessive(self, percent: float) -> bool:
-        """Return whether the complaints reach MIN_COMPLAINTS and `percent` % of the mails."""
+        """Return whether MIN_COMPLAINTS or more complaints concern `percent` % or more of the mails."""
         return self.complaints >= MIN_COMPLAINTS and self.complaint_percent >= percent
 
     def counts(self) -> str:
-        """Return the counts in words, for operators."""
+        """Return a text such as "200 sent, 1 bounce, 0 complaints"."""
         notices = f"{count_of(self.bounces, 'bounce')}, {count_of(self.complaints, 'complaint')}"
         return f"{self.sent:,} sent, {notices}"
 
     def describe(self) -> str:
-        """Describe the complaints, for operators."""
+        """Return a text such as "3 complaints about 200 mails to google (1.50%) since 2026-11-20"."""
         percent = f"{self.complaint_percent:.2f}%"
         since = f"since {self.day:%Y-%m-%d}"
         complaints, mails = count_of(self.complaints, "complaint"), count_of(self.sent, "mail")
@@ -67,7 +67,7 @@ class RecordedNotice:
 
 
 def by_day(session: Session, now: datetime, days: int) -> list[ReceiverRate]:
-    """Return a row per receiver with mails or notices for each of the last UTC days, newest day first."""
+    """Return a row per day and receiver with mails or notices for the last `days` UTC days, newest first."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     starts = [midnight - timedelta(days=n) for n in range(days)]
     return [rate for start in starts for rate in between(session, start, start + timedelta(days=1))]
@@ -76,7 +76,7 @@ def by_day(session: Session, now: datetime, days: int) -> list[ReceiverRate]:
 def between(
     session: Session, since: datetime, until: datetime, complaints_since: datetime | None = None
 ) -> list[ReceiverRate]:
-    """Return a row for each receiver with mails or notices from `since` to before `until`.
+    """Return a row for each receiver with mails or notices in [since, until).
 
     Leave out complaints before `complaints_since`.
     """
@@ -107,7 +107,7 @@ def between(
 
 
 def newest_notices(session: Session, now: datetime, days: int, limit: int) -> list[RecordedNotice]:
-    """Return the complaints and bounces of the last `days` days: complaints first, then newest first."""
+    """Return up to `limit` notices of the last `days` days: complaints, then bounces, each newest first."""
     is_erased = col(Subscriber.state) == SubscriberState.ERASED
     email = case((is_erased, ""), else_=col(Subscriber.email))
     columns = Event.at, Event.kind, Event.detail, Event.subscriber_id, email
@@ -127,9 +127,10 @@ def of_last_week(
 
 
 def pause_if_excessive(session: Session, now: datetime, percent: float) -> None:
-    """Pause all sending if too many readers have complained since sending was last resumed.
+    """Pause all sending if the complaints from any receiver are excessive (see `ReceiverRate`).
 
-    If `percent` is 0, never pause.
+    Count the complaints of the last week that came after sending was last resumed. If `percent` is 0, never
+    pause.
     """
     if percent:
         resumed_at = audit_log.last_time(session, audit_log.SENDING_RESUMED, ledger.ALL_EDITIONS)

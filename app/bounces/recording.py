@@ -29,7 +29,7 @@ from app.types import SendOutcome, SendResult
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
 COMPLAINT, OPT_OUT, SENDER_REJECTION = "complaint", "opt_out", "refused_us"
-# The events that are sent to operators' webhooks.
+# The events that operators' webhooks receive, each with its additional data.
 _EMITTED: dict[str, tuple[WebhookEvent, dict[str, bool]]] = {
     HARD: (WebhookEvent.BOUNCED, {"permanent": True}),
     SOFT: (WebhookEvent.BOUNCED, {"permanent": False}),
@@ -45,16 +45,15 @@ class BouncedDelivery:
     delivery_id: int
     subscriber_id: int
     email: str
-    to_earlier_address: bool  # the subscriber has since moved to another address
+    to_earlier_address: bool  # the subscriber has changed their address since
     edition: str
 
 
 def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> BouncedDelivery | None:
     """Return the delivery that a notice is about, or None if the notice does not prove which one.
 
-    Our signed return path is proof. A Message-ID of ours, which relays report by webhook, is proof only
-    together with the subscriber's address. The address also makes the query fast, because Message-IDs are not
-    indexed.
+    Our signed return path is proof. Some relays report our Message-ID instead, which is proof only together
+    with the subscriber's address. The address also makes the query fast, because Message-IDs are not indexed.
     """
     for path in notice.return_paths:
         with suppress(LinkForged):
@@ -94,7 +93,7 @@ def record_refusal(
 def record_hard(
     session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Record a hard bounce and suppress the address. Return False if it was recorded before."""
+    """Record a hard bounce and suppress the address. Return False if it has already been recorded."""
     if not _record_event(session, HARD, delivery_id, subscriber_id, diagnostic, now):
         return False
     _suppress_subscriber(session, subscriber_id, f"bounced: {diagnostic}", now)
@@ -106,7 +105,7 @@ def record_soft(
 ) -> bool:
     """Record a soft bounce, and suppress the address if there are too many soft bounces.
 
-    Return False if this soft bounce was recorded before.
+    Return False if this soft bounce has already been recorded.
     """
     if not _record_event(session, SOFT, delivery_id, subscriber_id, diagnostic, now):
         return False
@@ -121,7 +120,10 @@ def record_soft(
 def record_sender_rejection(
     session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Record a rejection of the sender or the content. This does not count against the address."""
+    """Record a rejection of the sender or the content, which does not count against the address.
+
+    Return False if the rejection has already been recorded.
+    """
     return _record_event(session, SENDER_REJECTION, delivery_id, subscriber_id, diagnostic, now)
 
 
@@ -143,14 +145,17 @@ def record_complaint(
 def record_opt_out(
     session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Record an opt-out. Return False if recorded before: the subscriber may have resubscribed since."""
+    """Record an opt-out. Return False if it has already been recorded.
+
+    In that case, the caller must not unsubscribe the subscriber, who may have resubscribed since.
+    """
     return _record_event(session, OPT_OUT, delivery_id, subscriber_id, diagnostic, now)
 
 
 def soft_bounces_since_success(session: Session, subscriber_id: int, now: datetime) -> Sequence[datetime]:
-    """Return the due times of messages that soft-bounced and count against the subscriber's address.
+    """Return the due times of the messages that have soft-bounced since the last delivered message.
 
-    Bounces before the last delivered message, lifted suppression or change of address do not count.
+    Omit messages that were due before the last lifted suppression or the last change of address.
     """
     soft = select(col(Delivery.due_at)).join(Event, col(Event.delivery_id) == Delivery.id)
     soft = soft.where(Event.subscriber_id == subscriber_id, Event.kind == SOFT)
@@ -173,9 +178,10 @@ def soft_bounces_since_success(session: Session, subscriber_id: int, now: dateti
 def _record_event(
     session: Session, kind: str, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
-    """Record an event unless it was recorded before. Return whether it is new.
+    """Record an event and return True, or return False if it has already been recorded.
 
-    Addresses are removed from the diagnostic: it may name other people, and the subscriber may be erased.
+    Remove addresses from the diagnostic, because it may name other people and outlives the subscriber's
+    erasure.
     """
     row = insert_or_ignore(
         session,

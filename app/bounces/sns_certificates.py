@@ -21,7 +21,10 @@ class CertificateCache:
         self._certificates: dict[str, x509.Certificate] = {}
 
     def get(self, url: str, now: datetime) -> x509.Certificate:
-        """Return a certificate, or raise SourceError. The caller must check that the URL is Amazon's."""
+        """Return the certificate at a URL. The caller must check that the URL is Amazon's.
+
+        Raise SourceError if the certificate cannot be fetched or read.
+        """
         if (cached := self._certificates.get(url)) is not None:
             return cached
         body = asyncio.run(self._fetch(url, now))

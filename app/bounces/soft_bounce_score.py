@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-# A soft bounce counts half after 30 days: a mailbox that was full in spring may be empty in summer.
+# After 30 days, a soft bounce counts half, because a mailbox that was full in spring may be empty in summer.
 HALF_LIFE = timedelta(days=30)
 # A daily subscriber is suppressed after a week of bounces, a weekly one after six bounces. The first and the
 # last bounce must be at least a week apart, so that a single bad day does not suppress anybody.
 THRESHOLD, MIN_SPAN = 4.0, timedelta(days=7)
-# Relays retry for up to five days (RFC 5321, 4.5.4.1). After that, a message without a notice counts as
+# Relays retry for up to five days (RFC 5321, 4.5.4.1). One day later, a message without a notice counts as
 # delivered.
 ASSUME_DELIVERED_AFTER = timedelta(days=6)
 

@@ -1,7 +1,7 @@
-"""PURE. Recognise mails that ask to unsubscribe: to the address in List-Unsubscribe, or in plain words.
+"""PURE. Recognise mails to the address in List-Unsubscribe, and mails that say "unsubscribe".
 
-Like the link in the digest, the address contains a signed token that proves whose subscription it is. Mails
-without a token prove nothing, because their sender can be forged.
+Like the link in the digest, the address contains a signed token that identifies the subscription. A mail
+without a token proves nothing, because its sender can be forged.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def sns_confirmation_url(payload: bytes) -> str:
 
 
 def parse_mail(raw: bytes) -> tuple[Notice, ...]:
-    """Parse a message into notices. The message may also contain a JSON event from Amazon SNS."""
+    """Parse a message into notices. If there are none, look for a JSON event from Amazon SNS in its text."""
     parsed = notices.parse(raw)
     if parsed[0].kind is not Kind.UNKNOWN:
         return parsed
@@ -184,7 +184,7 @@ def _bounce(
     paths: tuple[str, ...],
     message_id: str,
 ) -> Notice:
-    """Build a bounce. `declared` is True if the relay calls it permanent, None if the relay does not say."""
+    """Build a bounce. `declared` is True if the relay calls it permanent, or None if it gives no verdict."""
     diagnostic = diagnostic[:MAX_REPLY].removeprefix("smtp; ").removeprefix("smtp;")
     diagnosis = responses.diagnose(diagnostic, status=responses.status_in(status), field=True)
     reason, hard, action = diagnosis.reason, diagnosis.hard, diagnosis.action
@@ -222,7 +222,7 @@ def _notice(
 
 
 def _echoed_path(fields: dict[str, Any]) -> str:
-    """Return the return path whose token the relay echoes (see `mail.bulk_headers.echoed`)."""
+    """Return a return path with the token that the relay echoes (see `mail.bulk_headers.echoed`)."""
     return f"bounce+{_text(fields, 'paperboy')}@echoed"
 
 
@@ -233,7 +233,7 @@ def _objects(payload: Any) -> list[dict[str, Any]]:
 
 def _list(value: Any) -> list[Any]:
     items = value if isinstance(value, list) else []
-    if len(items) > MAX_EVENTS:  # dropped events would be lost: the relay would not send them again
+    if len(items) > MAX_EVENTS:  # do not truncate: the relay would not send the other events again
         raise InvalidPayload(f"more than {MAX_EVENTS:,} events in one request")
     return items
 

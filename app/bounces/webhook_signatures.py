@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 SENDGRID_SIGNATURE = "X-Twilio-Email-Event-Webhook-Signature"
 SENDGRID_TIMESTAMP = "X-Twilio-Email-Event-Webhook-Timestamp"
 MAX_AGE = timedelta(hours=25)  # SendGrid retries an event for 24 hours, SNS for one hour
-MAILGUN_MAX_AGE = timedelta(hours=12)  # the signature does not cover the event; Mailgun retries for 8 hours
+MAILGUN_MAX_AGE = timedelta(hours=12)  # shorter, as the signature covers no event data; Mailgun retries 8 h
 MAX_CLOCK_ERROR = timedelta(minutes=5)
 _CERTIFICATE = re.compile(r"https://sns\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?/[A-Za-z0-9_-]+\.pem")
-# The signed fields by message type, in order. Absent fields are left out.
+# The fields that the signature covers by message type, in order. Absent fields are left out.
 _NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _SUBSCRIPTION = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
 _SNS_FIELDS = {
@@ -68,8 +68,8 @@ def verify_mailgun(key: str, body: bytes, now: datetime) -> None:
 def sns_certificate_url(topics: Collection[str], body: bytes) -> str:
     """Return the URL of the certificate that verifies an SNS message.
 
-    Anybody can publish validly signed messages in a topic of their own. Raise RefusedSignature if the topic
-    is not one of `topics`, or if the URL is not Amazon's.
+    Raise RefusedSignature if the URL is not Amazon's, or if the topic is not one of `topics`, because anybody
+    can publish validly signed messages in a topic of their own.
     """
     event = _fields(_parse(body))
     if not event.get("Signature"):
@@ -117,7 +117,7 @@ def _unix_time(timestamp: str) -> datetime:
 
 
 def _check_age(signed_at: datetime, now: datetime, max_age: timedelta) -> None:
-    """Refuse a signature that is too old (it may be a replay) or dated in the future."""
+    """Refuse a signature that is dated in the future or is too old, because it may be a replay."""
     if not -MAX_CLOCK_ERROR <= now - signed_at <= max_age:
         raise RefusedSignature("its timestamp is too old or in the future")
 
