@@ -61,7 +61,7 @@ def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
         words = [word.lower() for word in before[-size:]]
         if words[0] in _SMALL_WORDS:
             continue
-        spelled = {0}  # how many letters the words so far may have contributed
+        spelled = {0}  # possible numbers of letters contributed by the words so far
         for word in words:
             spelled = {used + more for used in spelled for more in _letter_counts(word, letters[used:])}
         if len(letters) in spelled:
@@ -70,7 +70,10 @@ def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
 
 
 def _letter_counts(word: str, letters: str) -> Iterator[int]:
-    """Yield how many of `letters` a word may contribute: its first letter, then later ones in order."""
+    """Yield the numbers of leading `letters` that a word may contribute.
+
+    The word must begin with the first of these letters and contain the others in order.
+    """
     if word in _SMALL_WORDS:
         yield 0
     place = 0
@@ -82,7 +85,7 @@ def _letter_counts(word: str, letters: str) -> Iterator[int]:
 
 
 def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
-    """Map each long form to its short form, both as stems. A text counts once for each of its definitions."""
+    """Map the stems of each long form to the stem of its short form. Count each definition once per text."""
     with_compounds = Abbreviations(compounds, {})
     counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for text in texts:
@@ -114,10 +117,10 @@ def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
 
 
 def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table, frozenset[str]]:
-    """Map pairs of stems to the stems of compounds, and return the compounds that are usually split.
+    """Return a table from pairs of stems to the stems of compounds, and the compounds that are usually split.
 
-    For example, ("fine", "tune") maps to "finetun". A compound is usually split if at least as many papers
-    write two words as write one word: "long video" is usually split, "data set" is not.
+    For example, the table maps ("fine", "tune") to "finetun". A compound is usually split if at least as many
+    papers write two words as write one word: "long video" is usually split, "data set" is not.
     """
     stem_papers = Counter(
         stem for document in documents for stem in {stem for text in document for stem in text}
@@ -188,7 +191,7 @@ class Abbreviations:
     def _passes(self) -> Sequence[tuple[Table, Starts]]:
         """Return the replacement tables in order of use, each with its runs grouped by their first two stems.
 
-        Within a group, the longest runs come first.
+        In each group, the longest runs come first.
         """
         passes = list[tuple[Table, Starts]]()
         for table in (self.compounds, self.shorts):
@@ -214,8 +217,8 @@ class Abbreviations:
     def fold_any_order(self, words: Sequence[str]) -> list[str]:
         """Fold the stems of an interest in any order: "networks neural graph" also becomes "GNN".
 
-        Interests of more than MAX_REORDERED stems are not reordered. The longest known run is used, and among
-        runs of equal length, one of adjacent stems: "reasoning in large language models" is about LLMs, not
+        Do not reorder interests of more than MAX_REORDERED stems. Use the longest known run. Among runs of
+        equal length, prefer adjacent stems, because "reasoning in large language models" is about LLMs, not
         about large reasoning models.
         """
         if len(words) <= MAX_REORDERED:
@@ -247,12 +250,12 @@ class Abbreviations:
         return self.fold(content_stems(text))
 
     def tokens(self, text: str) -> list[Token]:
-        """Return the folded words of a text with their positions, without stop words."""
+        """Return the folded stems of a text with their positions, without stop words."""
         return self.fold_tokens(tokenise(text))
 
 
 def _spans(text: Sequence[str], starts: Starts) -> list[tuple[int, int]]:
-    """Return the (start, end) of known runs, without overlaps. Prefer the leftmost run, then the longest."""
+    """Return the (start, end) of known runs without overlaps. Prefer the leftmost run, then the longest."""
     spans, past = list[tuple[int, int]](), 0
     candidates = [(at, pair) for at, pair in enumerate(itertools.pairwise(text)) if pair in starts]
     for at, pair in candidates:

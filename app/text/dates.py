@@ -26,7 +26,7 @@ def utc_day(value: object) -> date | None:
 
 
 def day_in(text: str) -> date | None:
-    """Return the first date in a text, such as a file name, if it is written like 2026-11-20."""
+    """Return the first date of the form 2026-11-20 in a text, such as a file name."""
     match = _DAY.search(text)
     return _date(match.group(0)) if match else None
 

@@ -19,5 +19,5 @@ def is_rtl(text: str) -> bool:
 
 
 def with_ltr_mark(text: str) -> str:
-    """Append a mark to a text with right-to-left letters, to keep a following date from moving into it."""
+    """Append a mark to a text with right-to-left letters, so that a following date does not move into it."""
     return text + "\u200e" if any(unicodedata.bidirectional(char) in _RTL for char in text) else text

@@ -1,4 +1,4 @@
-"""PURE. Write counts and messages in words: "2,000 papers", a sentence."""
+"""PURE. Write counts with their nouns, such as "2,000 papers", and messages as sentences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def format_counts(counts: Mapping[str, int]) -> str:
-    """Return the counts of a job run in words, without zeros: "1 paper new, 12 listings"."""
+    """Return the counts of a job run that are not 0, such as "1 paper new, 12 listings"."""
     names = {name: name.replace("_", " ") for name in counts}
     return ", ".join(
         f"{number:,} {_singular(names[name]) if number == 1 else names[name]}"
@@ -29,7 +29,7 @@ def _singular(words: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a message as a sentence: with a capital, unless it begins with a name, and with a period."""
+    """Return a message as a sentence. Capitalise a lower-case first word, and add a missing full stop."""
     text = text.strip()
     first = text.partition(" ")[0]
     if first.isalpha() and first.islower():

@@ -64,8 +64,8 @@ _FACTOR = re.compile(r"√?[\w.]+(?:\^[\w.]+)?")
 # The parser takes milliseconds for a whole abstract, so it only gets the pieces that contain LaTeX.
 _PLAIN_WORDS = re.compile(r"(?:(?:[^\\${}^_~&#%`'!?\- ]++|-(?!-)|'(?!')|[!?](?!`))*+ )++")
 _LATEX = re.compile(r"[\\${}^_~&#%]|--|``|''|[!?]`")
-# A piece that can be converted by itself: it ends at a space that is not in a group or in mathematics, and
-# neither after a macro nor before an argument or a script.
+# A piece that can be converted by itself. It ends at a space outside groups and mathematics, but not at a
+# space after a macro or before an argument or a script.
 _GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
 _PIECE = re.compile(
     r"(?:\\[A-Za-z]++\*? *+|\\\((?:(?!\\\)).)*+\\\)|\\\[(?:(?!\\\]).)*+\\\]|\\[^([]|\$\$[^$]++\$\$|\$[^$]++\$"
@@ -83,7 +83,7 @@ _SUSPICIOUS = re.compile(r"[\\$^_{}~`]|--")
 # The label is optional, so that a URL without one matches as a whole and is not searched again.
 _LABELLED = re.compile(r"(https?://[^\s{}]++)(?:\{[^{}]*\})?")
 _ADDRESS = re.compile(r"(https?://[^\s{}]+)")
-# Each pattern comes after a string that a text must contain for the pattern to match.
+# For each pattern: a string that occurs in every text that the pattern matches, and the replacement.
 _LEFTOVERS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     ("{", re.compile(r"([\^_])\{([^{}]*)\}"), lambda match: _script(match[1], match[2])),
     (
@@ -214,7 +214,7 @@ def _last(node: Any, l2tobj: LatexNodes2Text) -> str:
 
 
 def _letter(node: Any, l2tobj: LatexNodes2Text) -> str:
-    """Return a single letter in the macro's alphabet. Several letters are a name: return them unchanged."""
+    """Return a single letter in the macro's alphabet. Return several letters, which are a name, unchanged."""
     text = _last(node, l2tobj)
     return (
         str(_PLAIN.latex_to_text(f"\\{node.macroname}{{{text}}}"))

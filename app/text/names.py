@@ -17,11 +17,11 @@ def normalized_name(author: str) -> str:
 
 
 def words_of_name(name: str) -> list[str]:
-    """Return the words of a person's name without accents, last name last, even if written "García, José"."""
+    """Return the lower-case words of a person's name without accents: "García, José" → ["jose", "garcia"]."""
     last, _, first = name.partition(",")
     return WORD.findall(fold_accents(f"{first} {last}"))
 
 
 def words_of_organization(name: str) -> list[str]:
-    """Return the words of an organisation's name without accents."""
+    """Return the lower-case words of an organisation's name without accents."""
     return WORD.findall(fold_accents(name))

@@ -20,7 +20,7 @@ AUTHORS_KEPT = 100  # names; the total number is stored as well
 WORDS_KEPT = 40  # keywords, categories
 LARGEST = 2_000_000_000  # fits an INTEGER column
 
-LOCAL_PART = r"(?:\"[^\"\s]{1,64}\"|[^\s<>()\[\],;:\\\"@|=']{1,64})"  # of an address: before the @
+LOCAL_PART = r"(?:\"[^\"\s]{1,64}\"|[^\s<>()\[\],;:\\\"@|=']{1,64})"  # the part of an address before the @
 EMAIL_ADDRESS = re.compile(LOCAL_PART + r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,9}[A-Za-z0-9-]{1,62}")
 
 
@@ -47,7 +47,7 @@ def title(value: object) -> str:
 
 
 def latex_to_text(text: str) -> str:
-    """Convert the LaTeX in a line to Unicode. The result has at most 4 × the length + 100 characters."""
+    """Convert the LaTeX in a line to Unicode. The result has at most 4 × len(text) + 100 characters."""
     converted = latex.latex_to_unicode(text)
     return text if converted == text else one_line(converted, len(text) * 4 + 100)
 
@@ -63,7 +63,8 @@ def names(value: object) -> tuple[str, ...]:
 def organization_names(value: object) -> tuple[str, ...]:
     """Return the names of an organisation that is given as a name, or as {"fullname": …, "name": …}.
 
-    The full name comes first. The short name is left out if it has the same letters: "ByteDance-Seed".
+    The full name comes first. The short name is left out if it has the same letters and digits, such as
+    "ByteDance-Seed" after "ByteDance Seed".
     """
     listed = [value.get("fullname"), value.get("name")] if isinstance(value, dict) else [value]
     by_letters: dict[str, str] = {}

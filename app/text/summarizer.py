@@ -1,10 +1,11 @@
 """PURE. Extractive summaries: choose the most informative sentence of an abstract.
 
-A sentence gains points for "we", for introducing something, and for words from the title. It loses points for
-a late position, for describing other work or its limits, and for referring to the previous sentence. The
-weights (POINTS) were fitted to summaries of real papers by benchmarks/summaries.py.
+A sentence gains points for saying "we", for introducing something, and for words from the title. It loses
+points for a late position, for describing other work or its limits, and for referring to the previous
+sentence. The weights (POINTS) were fitted to summaries of real papers by benchmarks/summaries.py.
 
-The chosen sentence is unchanged, except that an opening that refers to the previous sentence is removed.
+An opening that refers to the previous sentence is removed. A brief sentence is joined with the next one, and
+a long sentence is shortened.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ def summarize(title: str, abstract: str) -> str:
 
 
 def extract(parts: Sequence[str], best: int) -> str:
-    """Return the sentence at index `best`, joined with the next one if brief or shortened if too long."""
+    """Return the sentence at index `best` without its opening.
+
+    Join a brief sentence with the next one. Shorten a sentence that is longer than LIMIT.
+    """
     sentence = sentence_openings.without_opening(parts[best])
     following = parts[best + 1 : best + 2]
     together = " ".join([sentence, *following])
@@ -98,7 +102,7 @@ def extract(parts: Sequence[str], best: int) -> str:
 def best_sentence(
     parts: Sequence[str], rows: Sequence[Sequence[float]], points: Sequence[float] = POINTS
 ) -> int:
-    """Return the index of the sentence with the most points. Avoid those that say where to find the code."""
+    """Return the index of the sentence with the most points. Avoid sentences about where to find the code."""
     candidates = [n for n, part in enumerate(parts) if not _WHERE_TO_FIND_IT.search(part)]
     scores = [sum(weight * value for weight, value in zip(points, row, strict=True)) for row in rows]
     return max(candidates or range(len(parts)), key=lambda n: (scores[n], -n))
@@ -155,7 +159,10 @@ def _ends(before: str, word: str) -> bool:
 
 
 def shorten(text: str) -> str:
-    """Shorten a text to LIMIT characters. Cut between clauses, before a bracket or between words; add "…"."""
+    """Shorten a text to at most LIMIT characters, and append "…".
+
+    Cut between clauses, before a bracket or between words.
+    """
     if len(text) <= LIMIT:
         return text
     cut = text[: LIMIT - 1]

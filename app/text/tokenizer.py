@@ -24,7 +24,7 @@ _SINGULAR = "bfs cls css dfs dns fps gnss gps mcts mvs nms nvs rts rvos sds sms 
 _BRITISH = re.compile(
     r"(?<=..)(?<!expert)is(?=(?:ed?|es|ers?|ing|able|ations?)$)|(?<=...)our(?=(?:s|ed|ing|al)?$)"
 )
-# Plurals that Snowball does not stem, such as "llms" and "vlas": no vowel, except before the s.
+# Plurals that Snowball does not stem, such as "llms" and "vlas". Only the letter before the s may be a vowel.
 _SHORT_FORMS = re.compile(r"[^\W\d_aeiouy]{2,}[ao]?s")
 # Endings of plurals, and of the forms of a verb and the nouns made from it: "detects", "detection".
 _ENDINGS = "s es ies y e ed ing ion ions ation ations er ers or ors ic ics le able ility"
@@ -41,12 +41,12 @@ class Token(NamedTuple):
 
 
 def tokenise(text: str) -> list[Token]:
-    """Return the words of a text with their positions. A word is a run of letters and digits."""
+    """Return the stems of the words in a text with their positions. A word is a run of letters and digits."""
     return [Token(_stem(m.group()), *m.span()) for m in WORD.finditer(fold_accents(text))]
 
 
 def compound_span(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the span of the hyphenated word that contains a word: for "policy", that of "off-policy"."""
+    """Return the span of the hyphenated word around a word, such as "off-policy" around "policy"."""
     while _is_hyphen(text, start - 1):
         start -= 2
         while start and text[start - 1].isalnum():
@@ -82,7 +82,7 @@ def _stem(word: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def _bases(word: str) -> frozenset[str]:
-    """Return the possible forms of a word without its ending."""
+    """Return the possible base forms of a word, such as "plan" for "planning"."""
     american = _BRITISH.sub(lambda found: _AMERICAN[found.group()], fold_accents(word))
     bases = {american.removesuffix(ending) for ending in ("", *_ENDINGS.split())}
     return frozenset(bases | {base[:-1] for base in bases if base[-2:-1] == base[-1:]})  # "planning"
@@ -101,7 +101,7 @@ _STOP_STEMS = frozenset(_stem(word) for word in _STOPWORDS.split())
 
 
 def without_stopwords(stems: Iterable[str]) -> list[str]:
-    """Return the stems that are not stop words. So "text to image" and "text-image" form the same pair."""
+    """Return the stems that are not stop words. So "text to image" and "text-image" give the same stems."""
     return [stem for stem in stems if stem not in _STOP_STEMS]
 
 
