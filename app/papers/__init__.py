@@ -3,7 +3,7 @@
 sources               one module per upstream: fetch its responses politely and parse them
 bibliography          PURE: convert pasted or uploaded reference lists to records
 source_registry       the configured sources: add, change, pause
-poll_schedule         when each source is polled: intervals, back-off, leases
+poll_schedule         the schedule of polls: intervals, back-off, leases
 source_history        record the polls of each source: counts, rejected rows, errors; detect silent sources
 source_trial          try a source before it is added, without storing anything
 polling               poll the sources that are due, read files, store their papers
@@ -13,7 +13,7 @@ stored_rows           the stored rows that a batch of records may change, by arX
 duplicate_candidates  find stored papers that new records may duplicate, before the archive is locked
 dedupe                PURE: decide whether two records are the same paper
 title_differences     PURE: decide whether words that differ between two titles indicate two papers
-field_precedence      PURE: which record supplies each field of a paper; content hash
+field_precedence      PURE: choose the record that supplies each field of a paper; content hash
 stored_fields         the fields of a row, as sources give them and as subscribers see them
 editing               edit the fields of a paper
 pinning               put a paper first in digests for a number of days

@@ -45,9 +45,9 @@ def search(
 ) -> list[PaperView]:  # fmt: skip
     """Return the papers whose title or abstract contains every word of `text`, by descending id.
 
-    If `hidden` is True, return only hidden papers; if it is False, only visible ones. `pinned` likewise
-    selects papers that are, or are not, pinned at `pinned_at`. Pass the last id as `before` to get the next
-    page.
+    If `hidden` is True, return only hidden papers; if it is False, only visible ones. In the same way,
+    `pinned` selects papers that are or are not pinned at `pinned_at`. Pass the last id as `before` to get the
+    next page.
     """
     matching = select(Paper).where(col(Paper.merged_into_id).is_(None))
     if hidden is not None:
@@ -103,7 +103,7 @@ def count(session: Session, only: PaperFilter) -> int:
 
 
 def filter_ids(session: Session, only: PaperFilter, ids: Sequence[int]) -> list[int]:
-    """Return those of `ids` whose papers pass a filter, in the given order."""
+    """Return the ids of the papers that pass a filter, in the order of `ids`."""
     passing_ids = select(Paper.id).where(*_conditions(only), in_array(session, col(Paper.id), ids))
     passing = {*session.exec(passing_ids)}
     return [paper_id for paper_id in ids if paper_id in passing]

@@ -17,7 +17,7 @@ def byline(authors: Sequence[str], count: int) -> str:
 
 
 def short_byline(authors: Sequence[str], count: int) -> str:
-    """Return the names of one or two authors, or the first name and the number of other authors."""
+    """Return a short byline, such as "A", "A, B" or "A +4"."""
     total = max(count, len(authors))
     if not authors or total <= len(authors) <= 2:
         return ", ".join(authors) or byline(authors, count)

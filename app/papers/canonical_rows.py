@@ -20,14 +20,14 @@ _REFERENCE = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class MergeHistory:
-    """The merges that were undone, and the current ids of papers."""
+    """The merges that were undone, and the current id of each paper (see `canonical_ids`)."""
 
     undone: Sequence[tuple[int, int, datetime, datetime | None]]  # survivor, absorbed, from, until
     current: Mapping[int, int]
 
     @classmethod
     def load(cls, session: Session, ids: Collection[int]) -> MergeHistory:
-        """Load the history of the papers with these ids."""
+        """Load all undone merges, and the current ids of the papers with these ids."""
         columns = select(Merge.survivor_id, Merge.absorbed_id, Merge.at, Merge.undone_at)
         undone = session.exec(columns.where(col(Merge.undone_at).is_not(None))).all()
         parts = {paper_id for survivor, absorbed, *_ in undone for paper_id in (survivor, absorbed)}
@@ -50,7 +50,7 @@ class MergeHistory:
 
 
 def canonical_ids(session: Session, ids: Collection[int]) -> dict[int, int]:
-    """Map each id to the id of the row into which the paper was merged, or to itself.
+    """Map each id to the id of the paper into which its row was merged, or to itself.
 
     Ids that do not exist are left out.
     """
@@ -87,7 +87,7 @@ def hidden(session: Session) -> set[int]:
 
 
 def earliest_undone_merge(session: Session, ids: Collection[int]) -> datetime | None:
-    """Return the time of the earliest merge that involved one of these papers and was undone, or None."""
+    """Return the time of the earliest undone merge that involved one of these papers, or None."""
     history = MergeHistory.load(session, ())
     return min(
         (

@@ -23,7 +23,7 @@ from app.papers.title_differences import differ_harmlessly, expand_abbreviations
 TITLE_RATIO = 86.0  # at or above this, two titles are nearly the same
 TITLE_RATIO_NAME_MISSING = 90.0  # used if only one title has a name before a colon
 TITLE_RATIO_NAME_DIFFERS = 94.0  # used if both titles have a name before a colon
-ABSTRACT_RATIO = 60.0  # at or above this, two abstracts are versions of the same abstract
+ABSTRACT_RATIO = 60.0  # at or above this, two abstracts count as versions of one abstract
 # If two abstracts reach this ratio, their titles may be worded differently. Copies of an abstract have a
 # ratio of at least 94, and abstracts of different papers with similar titles a ratio of at most 63.
 EQUAL_ABSTRACT_RATIO = 80.0
@@ -114,7 +114,7 @@ class Title:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The numbers, words such as "erratum", and a "+" for each word that ends in one.
+        """The numbers, the words such as "erratum", and one "+" for each word that ends in a plus sign.
 
         These must be equal in two titles of the same paper.
         """
@@ -160,12 +160,12 @@ def _is_same_title(a: Title, b: Title) -> bool:
 
 
 def _has_same_key(a: Title, b: Title) -> bool:
-    """Return whether two titles have the same letters and digits, and as many "+": "X++" differs from "X"."""
+    """Return whether two titles have the same key and equally many plus signs: "X++" differs from "X"."""
     return a.key == b.key and a.marks.count(PLUS) == b.marks.count(PLUS)
 
 
 def _is_cut_off(a: Title, b: Title) -> bool:
-    """Return whether one title seems to be the other one, truncated before its last word."""
+    """Return whether one title seems to be the other title without its last word."""
     shorter, longer = sorted((a, b), key=lambda title: len(title.normalized))
     if not longer.normalized.startswith(shorter.normalized) or shorter.normalized.count(" ") < MIN_CUT_SPACES:
         return False
@@ -237,7 +237,7 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
         return "same arXiv id" if a.arxiv_id == b.arxiv_id else ""
     if a.doi and a.doi == b.doi:
         return "same DOI"
-    agreements = []  # for each field that both records have
+    agreements = []  # whether the authors and the abstracts agree, if both records have them
     abstract_ratio = 0.0
     if a.authors and b.authors:
         agreements.append(bool(_surnames(a.authors) & _surnames(b.authors)))
@@ -270,7 +270,7 @@ def _surnames(authors: Iterable[str]) -> set[str]:
 
 
 def block_ranges(title: Title) -> tuple[list[str], list[str]]:
-    """Return the prefixes by which to find the keys, and the reversed keys, of similar titles.
+    """Return the prefixes that the keys of similar titles may have, and those of their reversed keys.
 
     The part after the colon gets its own prefixes, because other sources may omit the name before the colon.
     """

@@ -55,9 +55,10 @@ _DIALECTS = {
 
 @dataclass(frozen=True)
 class DuplicateCandidates:
-    """The papers whose titles are similar to those of records that seemed new, keyed by record number.
+    """The papers with titles similar to those of records that seemed new, keyed by record number.
 
-    The nearest paper comes first. A candidate from the same batch is represented by its negated number.
+    The ids of stored papers come first, then the negated numbers of earlier records in the batch. Both are
+    sorted by similarity, nearest first.
     """
 
     by_number: Mapping[int, Sequence[int]] = field(default_factory=dict)
@@ -80,7 +81,7 @@ def find(session: Session, rows: Sequence[Row]) -> DuplicateCandidates:
 
 
 def find_recent(session: Session, rows: Sequence[Row], after: int) -> dict[int, list[int]]:
-    """Return the candidates among the rows stored after a search. `after` is the highest id searched."""
+    """Return the candidates among the rows stored since a search. `after` is the highest id searched."""
     newest = session.exec(select(func.max(Paper.id))).one() or 0
     return find_stored(session, rows, after) if newest > after else {}
 
@@ -104,7 +105,7 @@ def find_stored(session: Session, rows: Sequence[Row], after: int = 0) -> dict[i
 
 
 def _earlier(rows: Sequence[Row]) -> list[tuple[int, list[int]]]:
-    """Return the negated numbers of the earlier records with similar titles, for each record."""
+    """Return each record's number with the negated numbers of the earlier records with similar titles."""
     titles: dict[bool, dict[int, dedupe.Title]] = {True: {}, False: {}}  # keyed by “has an arXiv id”
     has_both = len({bool(record.arxiv_id) for _, record in rows}) > 1
     earlier = []
@@ -123,7 +124,7 @@ def _earlier(rows: Sequence[Row]) -> list[tuple[int, list[int]]]:
 def _ids_in_ranges(
     session: Session, titles: Sequence[dedupe.Title], only_without_id: bool, after: int
 ) -> list[tuple[int, set[int]]]:
-    """Return positions in `titles`, each with the ids of papers whose titles begin or end like that title."""
+    """Return indices into `titles`, each with the ids of papers whose titles begin or end like that title."""
     results = []
     blocks = [dedupe.block_ranges(title) for title in titles]
     dialect = _DIALECTS[session.get_bind().dialect.name]
@@ -131,7 +132,7 @@ def _ids_in_ranges(
         places = [place for place, block in enumerate(blocks) for _ in block[kind]]
         ranges = json.dumps([(prefix, prefix + _AFTER_ALL) for block in blocks for prefix in block[kind]])
         condition = "AND paper.arxiv_id IS NULL" if only_without_id else ""
-        # Otherwise, SQLite would use the index on arXiv ids, in which all these rows have the key NULL.
+        # Without a hint, SQLite would use the index on arXiv ids, in which all these rows have the key NULL.
         forced = only_without_id and dialect is _DIALECTS["sqlite"]
         hint = f"INDEXED BY ix_paper_{column}_without_id" if forced else ""
         statement = text(_FIND.format(column=column, condition=condition, hint=hint, **dialect))

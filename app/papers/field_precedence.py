@@ -74,7 +74,7 @@ def combine(a: Fields, b: Fields) -> Fields:
 
 
 def _precedes(a: Fields, b: Fields, name: str) -> bool:
-    """Return whether the value of `b` is used rather than that of `a`, or both are the same."""
+    """Return whether the value of `b` takes precedence over that of `a`, or both values are the same."""
     versions = a.versions.get(name, ""), b.versions.get(name, "")
     if versions[0] != versions[1]:
         return versions[0] < versions[1]

@@ -57,7 +57,7 @@ def store(
 
 
 def find_existing(session: Session, source: Source, parsed: ParseResult, now: datetime) -> list[int | None]:
-    """Return, for each record, the id of the same paper in the archive, or None if it would be new."""
+    """Return one item per record: the id of the same paper in the archive, or None if there is none."""
     ids = list[int | None]()
     for rows in _batches(parsed):
         batch = _Batch(session, source, now, False, duplicate_candidates.find(session, rows))
@@ -80,10 +80,10 @@ def store_in_batches(
     """Store parsed records, each batch in its own short transaction.
 
     Each transaction begins with a call to `source_of`, and the last one ends with a call to `finish`. After a
-    crash in between, the caller stores all records again, which does not change those already stored. Votes
-    are dated `now` if `polled` is True. Otherwise they are dated the end of the day on which the file lists
-    the paper, but no later than `now`. `origin` names the file or source in rejections. `first_row` is the
-    number of the first row.
+    crash, the caller can store all records again, because storing a record twice changes nothing. Votes are
+    dated `now` if `polled` is True. Otherwise they are dated the end of the day on which the file lists the
+    paper, but no later than `now`. `origin` names the file or source in rejections. `first_row` is the number
+    of the first row.
     """
     summary = _parser_rejections(parsed)
     batches = _batches(parsed, first_row)
@@ -112,13 +112,13 @@ def _batches(parsed: ParseResult, first_row: int = 1) -> Sequence[Sequence[Row]]
 
 
 def _store_batch(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
-    advisory_lock(batch.session, "archive")  # otherwise writers would miss each other's new papers
+    advisory_lock(batch.session, "archive")  # otherwise, writers would miss each other's new papers
     batch.recent = duplicate_candidates.find_recent(batch.session, rows, batch.candidates.last_id)
     return _store_rows(batch, rows)
 
 
 def _store_rows(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
-    """Store all rows at once. If the database rejects one, store each separately to keep the others."""
+    """Store all rows at once. If the database rejects a row, store each row separately."""
     try:
         with batch.session.begin_nested():
             return batch.store(rows)
@@ -145,7 +145,7 @@ class _Batch:
     recent: Mapping[int, Sequence[int]] = field(default_factory=dict)
     identities: dict[int, int] = field(default_factory=dict)  # row ids, by record number
     stored: StoredRows = field(init=False)
-    # Inserted after the rows of their papers.
+    # Listings and votes to insert after the rows of their papers.
     new_rows: list[Listing | VoteCount] = field(default_factory=list)
     reserved_ids: Iterator[int] = field(default_factory=lambda: iter(()))  # for new papers
 
@@ -166,7 +166,7 @@ class _Batch:
         self.stored.load([record for _, record in rows], near)
 
     def find_paper(self, number: int, record: PaperRecord) -> int | None:
-        """Return the id of the paper that a record belongs to, or None if it is new."""
+        """Return the id of the stored paper that a record belongs to, or None if the paper is new."""
         row = self.stored.find(record) or (self.stored.by_doi.get(record.doi) if record.doi else None)
         if row is None:
             matches = (root for root, _ in self._same_titles(number, record))
@@ -187,7 +187,7 @@ class _Batch:
     # --- new papers that share no id or title with any other
 
     def _separate(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-        """Return the records that share no id or title with another record or a stored row, and the rest."""
+        """Return the records that share no id or title with other records or stored rows, and all others."""
         keys = {number: dedupe.title_key(record.title) for number, record in rows}
         uses = Counter[str]()
         for number, record in rows:
@@ -267,7 +267,7 @@ class _Batch:
         identity = self.stored.find(record)
         new = identity is None
         if identity is None:
-            if not record.title:  # a source deleted a paper that is not in the archive
+            if not record.title:  # the source deleted a paper that is not in the archive
                 return IngestSummary(unchanged=1)
             has_id = record.arxiv_id or record.doi
             if not has_id and len(self.stored.rows_without_id(record)) >= MAX_SAME_TITLE:
@@ -303,9 +303,9 @@ class _Batch:
     def _find_duplicate(
         self, identity: Paper, number: int, record: PaperRecord, *, new: bool
     ) -> tuple[Paper | None, str]:
-        """Return a duplicate of a row and the reason why it is one, or None and "".
+        """Return a paper that a row duplicates, with the reason, such as "same DOI", or else (None, "").
 
-        If `new`, the row was just created: titles are also compared, and undone merges are not checked.
+        If `new`, the row was just created, so also compare titles, and do not check for undone merges.
         """
         if record.doi and (same_doi := self.stored.by_doi.get(record.doi)) is not None:
             root, own_root = self.stored.root(same_doi), self.stored.root(identity)
@@ -327,7 +327,7 @@ class _Batch:
         """Yield the papers that match a record's title, authors and abstract, each with the reason."""
         rows = self.stored.by_key.get(dedupe.title_key(record.title), ())
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
-        # The candidates that were found before locking, and rows that have been stored since then.
+        # Compare the candidates that were found before locking, and the rows stored since then.
         keys = self.candidates.by_number.get(number)
         if keys is None:  # the record seemed to be in the archive
             keys = duplicate_candidates.find_stored(self.session, [(number, record)])[number]

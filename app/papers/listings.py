@@ -25,7 +25,7 @@ class ListingView(NamedTuple):
 
 
 def days(session: Session, limit: int = 30) -> list[tuple[date, int]]:
-    """Return the latest days on which papers were listed, each with the number of papers."""
+    """Return the last `limit` days on which papers were listed, newest first, with the paper counts."""
     count = func.count(col(Listing.paper_id).distinct())
     newest = select(col(Listing.listed_on), count).group_by(col(Listing.listed_on))
     return [
@@ -87,7 +87,7 @@ def most_voted(session: Session, since: date, until: date, limit: int) -> tuple[
     best = select(VoteCount.paper_id, func.max(VoteCount.upvotes)).where(col(VoteCount.paper_id).in_(ids))
     of_sources = best.group_by(col(VoteCount.paper_id), col(VoteCount.source_id))
     for paper_id, upvotes in session.exec(of_sources):
-        if paper_id in totals:  # in PostgreSQL, the second statement may see papers that the first did not
+        if paper_id in totals:  # in PostgreSQL, the second query may see papers that the first did not
             totals[paper_id] += upvotes
     ranked = sorted(totals, key=lambda paper_id: (-totals[paper_id], paper_id))
     return ranked[:limit], len(ranked)

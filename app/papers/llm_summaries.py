@@ -34,7 +34,7 @@ CONCURRENT_REQUESTS = 4
 REQUEST_TIMEOUT = timedelta(seconds=60)  # until the whole response is received
 MAX_CHARS, MIN_CHARS = 300, 30  # of a summary
 MAX_ABSTRACT_CHARS = 6_000  # in a request
-PAPER_BACK_OFF = timedelta(hours=1)  # after an unusable answer; quadrupled after each further one
+PAPER_BACK_OFF = timedelta(hours=1)  # after the first unusable answer; quadrupled after each further one
 ENDPOINT_BACK_OFF, MAX_BACK_OFF = timedelta(minutes=15), timedelta(hours=2)  # doubled after each failed run
 WRONG_LENGTH = f"the summary must have {MIN_CHARS} to {MAX_CHARS} characters"
 NOT_PLAIN = "the summary contains markup or a link"
@@ -74,7 +74,7 @@ class RunResult:
 
 
 def papers_to_summarize(session: Session, now: datetime, days: int) -> list[PaperToSummarize]:
-    """Return the papers to summarise now, most upvoted first, among those listed in the last `days` days.
+    """Return up to PAPERS_PER_RUN papers from the last `days` days to summarise now, most upvoted first.
 
     Return an empty list during the wait after a failed run.
     """
@@ -108,7 +108,7 @@ async def write(
     now: datetime,
     stopping: Event,
 ) -> RunResult:
-    """Request a summary of each paper and store the answers, until `stopping` is set."""
+    """Request and store a summary of each paper until the endpoint fails or `stopping` is set."""
     result, queue = RunResult(), iter(papers)
     async with http_client.open_client(settings.base_url, now, transport) as client:
         writer = _SummaryWriter(db, client, settings, now, stopping, result)
@@ -176,7 +176,7 @@ def chat_request(model: str, title: str, abstract: str) -> dict[str, object]:
 
 
 def summary_in(body: bytes) -> str | Rejection:
-    """Return the summary in a response as plain text, or a rejection if it cannot be shown.
+    """Return the summary in a response as plain text, or a rejection if the summary is unusable.
 
     Raise UnreadableAnswer if the body is not a chat API response.
     """

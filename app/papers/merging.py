@@ -26,7 +26,7 @@ _PIN = ("pinned_at", "pinned_until")  # taken from the row whose pin ends later
 
 
 def order(a: Paper, b: Paper) -> list[Paper]:
-    """Return the paper that survives a merge, then the other one.
+    """Return the paper that survives a merge, then the paper that it absorbs.
 
     Prefer the paper with an arXiv id, then the one with a DOI, then the older one.
     """
@@ -36,7 +36,7 @@ def order(a: Paper, b: Paper) -> list[Paper]:
 def merge(
     session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, has_no_listings: bool = False
 ) -> None:
-    """Merge two papers. Pass `has_no_listings` if the absorbed row is new, without listings or votes."""
+    """Merge two papers. Pass `has_no_listings` if the absorbed row is new and has no listings or votes."""
     survivor, absorbed = order(a, b)
     stored = read_fields(survivor)
     before = {

@@ -89,12 +89,12 @@ def views_of(session: Session, papers: Sequence[Paper | Row[Any]]) -> list[Paper
     """Return the views of papers, with their votes, listings and summaries, in the given order."""
     ids = [paper.id for paper in papers if paper.id is not None]
     votes: dict[int, list[VoteRow]] = defaultdict(list)
-    # Plain rows are read because creating ORM objects would take most of the time.
+    # Load plain rows, because creating ORM objects would take most of the time.
     columns = select(*(getattr(VoteCount, name) for name in VoteRow._fields))
     of_papers = columns.where(in_array(session, col(VoteCount.paper_id), ids))
     for row in session.exec(of_papers.order_by(col(VoteCount.at), col(VoteCount.id))):
         votes[row.paper_id].append(VoteRow(*row))
-    listings: dict[int, set[tuple[date, str, str]]] = defaultdict(set)  # day, source, who submitted it
+    listings: dict[int, set[tuple[date, str, str]]] = defaultdict(set)  # day, source, submitter
     names = dict(session.exec(select(Source.id, Source.name)).all())
     columns = col(Listing.paper_id), col(Listing.listed_on), col(Listing.source_id), col(Listing.submitted_by)
     listed = select(*columns).where(in_array(session, col(Listing.paper_id), ids))
@@ -161,7 +161,7 @@ def pdf_url(paper: Paper | Row[Any]) -> str:
 
 def page_url(paper: Paper | Row[Any]) -> str:
     """Return the link to a paper's page. Papers on arXiv link to arXiv unless an operator edited the link."""
-    # The link to arXiv does not come from a source, so that sources cannot decide where it leads.
+    # Build the link to arXiv from the id, so that a source cannot choose its target.
     if paper.arxiv_id and "url" not in (paper.sourced or {}):
         return f"{ARXIV}/abs/{paper.arxiv_id}"
     return paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else "")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "image/webp"
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # the only decoders to which untrusted bytes are passed
-MAX_PIXELS = 16_000_000  # of the original; with transparency, each takes up to 16 bytes of memory
+MAX_PIXELS = 16_000_000  # of the original; each pixel takes up to 16 bytes of memory
 MIN_SIDE, MAX_SIDE = 32, 480  # pixels: smaller originals are not figures, larger ones are scaled down
 MAX_RATIO = 16  # of the longer side to the shorter side; a small copy of a strip would be a line
 QUALITY = 80  # of 100
@@ -64,7 +64,10 @@ def _check_size(width: int, height: int) -> None:
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """Return a picture on a white background, because black text without one is unreadable on a dark page."""
+    """Return a picture on a white background.
+
+    Black text on a transparent background would be unreadable on a dark page.
+    """
     from PIL import Image
 
     if not image.has_transparency_data:

@@ -35,8 +35,8 @@ DEADLINE = timedelta(minutes=10)  # of a run
 ANSWER_TIMEOUT = timedelta(seconds=60)  # for one picture
 ATTEMPTS = 4
 BACK_OFF = timedelta(hours=1)  # after the first failure of a picture; quadrupled after each further one
-HOST_FAILURES = 3  # in a row, after which a host is skipped until the next run
-NO_PICTURE = (404, 410)  # statuses that concern one picture, not its host
+HOST_FAILURES = 3  # consecutive failures after which a host is skipped until the next run
+NO_PICTURE = (404, 410)  # statuses that say that a picture is missing, not that its host fails
 # The wait before the next run if a host was skipped, doubled after each further such run.
 FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=15), timedelta(hours=2)
 NO_ANSWER = "no answer in time"
@@ -69,7 +69,7 @@ class FetchResult:
 
 
 def pictures_to_fetch(session: Session, now: datetime) -> list[PictureToFetch]:
-    """Return the pictures to fetch now, for the most recently listed papers first. Votes break ties.
+    """Return the pictures to fetch now, most recently listed papers first, with ties broken by upvotes.
 
     Return an empty list during the wait after a run in which a host failed.
     """
@@ -121,14 +121,14 @@ class _Fetcher:
     failures: Counter[str] = field(default_factory=Counter)  # consecutive failures, by host
 
     async def fetch(self, picture: PictureToFetch) -> None:
-        """Fetch and store one picture, or store when to try it again."""
+        """Fetch and store a picture. If this fails, store the time of the next attempt."""
         encoded: EncodedPicture | None = None
         retry_at: datetime | None = None
         try:
             encoded = await self._download(picture)
         except Stopping:
             return
-        except Exception as error:  # of any type; otherwise, each run would end at the same picture
+        except Exception as error:  # otherwise, each run would end at the same picture
             retry_at = getattr(error, "retry_at", None)
             # Text from an untrusted server may contain characters that PostgreSQL refuses.
             reason = NO_ANSWER if isinstance(error, TimeoutError) else sanitize.one_line(str(error))
@@ -145,7 +145,7 @@ class _Fetcher:
         await asyncio.to_thread(self._store, picture, encoded, retry_at)
 
     async def _download(self, picture: PictureToFetch) -> EncodedPicture:
-        # Other processes may be querying arXiv now.
+        # arXiv allows only one connection, which another process may be using now.
         if host_rate_limits.service_of(picture.url) == host_rate_limits.ARXIV:
             raise UnreadableAnswer("pictures are not fetched from arXiv:")
         request = self.client.get(picture.url, public_only=True)

@@ -1,7 +1,7 @@
 """The pictures of papers, as pages show them: small copies that `picture_fetching` has stored.
 
-A copy is shown only while its URL is the one that the sources give. A new record, a merge or an undone merge
-may change that URL.
+A copy is shown only while its URL is the paper's current picture URL. A new record, a merge or an undone
+merge may change the current URL.
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ def of_public_paper(session: Session, paper_id: int) -> StoredPicture | None:
 
 
 def take_over(session: Session, survivor: Paper, absorbed: Paper) -> None:
-    """Copy the absorbed row's picture to the survivor if the survivor now has the picture's URL."""
+    """Copy the absorbed row's picture to the survivor if its URL is now the survivor's picture URL."""
     row = session.get(PaperPicture, absorbed.id)
     if row and row.version and row.url == survivor.thumbnail_url:
         session.merge(PaperPicture(**{**row.model_dump(), "paper_id": survivor.id}))
 
 
 def prune(session: Session, listed_before: date | None) -> int:
-    """Delete the pictures of papers last listed before a day. Return their number.
+    """Delete the pictures of papers last listed before a day, or all pictures if `listed_before` is None.
 
-    Delete all pictures if `listed_before` is None.
+    Return the number of deleted pictures.
     """
     deleting = delete(PaperPicture)
     if listed_before:

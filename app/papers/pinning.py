@@ -11,7 +11,7 @@ from app.storage.models import Paper
 
 PIN_DAYS = 7  # long enough for each daily and weekly subscriber to get a digest
 MAX_PIN_DAYS = 30
-# An older paper may have been sent long ago, and planning would have to read all digests since then.
+# Pinning an older paper would be slow, because planning would have to read all digests since it was listed.
 PINNABLE_DAYS = 30
 
 

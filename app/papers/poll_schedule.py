@@ -24,12 +24,15 @@ POLL_EVERY = {
     SourceKind.ARXIV_OAI: timedelta(hours=6),
     SourceKind.FEED: timedelta(hours=1),
 }
-CONTINUE_AFTER = timedelta(minutes=1)  # so that other arXiv sources get their turn
+CONTINUE_AFTER = timedelta(minutes=1)  # between polls of a long list, so that other arXiv sources get a turn
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 
 
 def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
-    """Return the sources that are due, or only the given source. Raise Conflict if it cannot be polled."""
+    """Return the sources that are due, or only the given source, even if it is not due.
+
+    Raise Conflict if the given source is read from files.
+    """
     if source_id is not None:
         source = source_registry.get(session, source_id)
         if source.kind not in sources.POLLED:
@@ -45,7 +48,7 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
 
 
 def state_of(source: Source, backfill_days: int) -> SourceState:
-    """Return the state that `sources.fetch` needs."""
+    """Return the configuration and progress of a source for `sources.fetch`."""
     progress = (source.etag, source.last_modified, source.watermark, source.resumption_token)
     return SourceState(source.kind, backfill_days, source.config, *progress)
 
@@ -73,7 +76,7 @@ def record_interruption(source: Source, now: datetime) -> None:
 
 
 def record_change(source: Source, now: datetime) -> None:
-    """Record that a source was changed during a poll, and make it due, as if it had not been polled."""
+    """Record that a source was changed during a poll. Make it due, and forget the errors of the poll."""
     source.failures, source.last_error, source.next_poll_at = 0, None, now
 
 

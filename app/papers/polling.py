@@ -33,13 +33,13 @@ from app.storage.models import Source, WebhookEvent
 from app.types import IngestSummary, Rejection, SourceKind
 
 JOB = "refresh"
-POLL_DEADLINE = timedelta(minutes=10)  # for one source in one run; pages read before then are stored
+POLL_DEADLINE = timedelta(minutes=10)  # per source and run; pages that were read before it are stored
 REFRESH_LEASE = POLL_DEADLINE + timedelta(minutes=5)
 TIMED_OUT = (
     f"the source was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
     "the next poll continues where it stopped"
 )
-REPORTED_FAILURES = 3  # in a row, after which operators are notified by webhook
+REPORTED_FAILURES = 3  # consecutive failures after which operators are notified by webhook
 CHANGED = "The source was changed during the poll."
 UNREADABLE = "the file cannot be read"
 
@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class PollResult:
-    """The result of polling the sources. `failed` maps the names of failed sources to the reasons."""
+    """The result of polling the sources. `failed` maps the names of failed sources to their errors."""
 
     summary: IngestSummary = field(default_factory=IngestSummary)
     polled: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
         due = poll_schedule.sources_to_poll(session, now, source_id)
-        # Sources that are polled alone begin after all others have finished.
+        # `_poll_all` begins the sources that are polled alone after all others have finished.
         groups = [
             group for group in _groups(context, now, due) if group.claim(session, begin=not group.alone)
         ]
@@ -104,7 +104,7 @@ class _LeaseGroup:
     lease: str
     holder: str
     sources: Sequence[Source]
-    alone: bool  # polling this source may have killed the process, so nothing else is polled meanwhile
+    alone: bool  # no other source is polled at the same time, because this one may have killed the process
     started: float = field(default_factory=monotonic)
 
     def renew_lease(self, session: Session) -> bool:
@@ -114,7 +114,7 @@ class _LeaseGroup:
     def claim(self, session: Session, *, begin: bool) -> bool:
         """Acquire the lease. Return False if another process holds it.
 
-        If `begin`, also postpone the next polls. Commit before polling the sources.
+        If `begin`, also postpone the next polls. The caller must commit before it polls the sources.
         """
         if not self.renew_lease(session):
             return False
@@ -129,7 +129,7 @@ class _LeaseGroup:
             locks.release(session, self.lease, self.holder)
 
     def moment(self) -> datetime:
-        """Return the start of the run plus the time since then."""
+        """Return the current time: the start of the run plus the time that has passed."""
         return self.now + timedelta(seconds=monotonic() - self.started)
 
 
@@ -185,9 +185,10 @@ async def _poll_all(context: PollContext, now: datetime, groups: Sequence[_Lease
 
 
 def _begin_alone(group: _LeaseGroup) -> bool:
-    """Claim the lease for polling a source alone. Return whether polling may begin.
+    """Claim the lease for polling a source alone. Return True if polling may begin.
 
-    It may not if the service is stopping, or if the run has already lasted for POLL_DEADLINE.
+    Return False if another process holds the lease, if the service is stopping, or if the run has already
+    lasted for POLL_DEADLINE.
     """
     if group.context.stopping.is_set() or monotonic() - group.started > POLL_DEADLINE.total_seconds():
         return False
@@ -283,7 +284,7 @@ def record_failure(
 
 @dataclass(frozen=True)
 class FileImportResult:
-    """The result of reading files. The rejections in `summary` explain why files are `unreadable`."""
+    """The result of reading files. The rejections in `summary` give the reasons for `unreadable` files."""
 
     files: int = 0
     summary: IngestSummary = field(default_factory=IngestSummary)

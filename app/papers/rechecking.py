@@ -24,7 +24,7 @@ from app.storage.models import FeedbackRow, Paper, PaperSnapshot, Source
 from app.types import IngestSummary, ParseResult, SourceKind
 
 JOB = "recheck"
-WINDOW = timedelta(days=60)  # papers sent or liked earlier are not checked
+WINDOW = timedelta(days=60)  # papers that were sent or liked earlier are not checked
 MAX_ARXIV_PAPERS = 10_000  # a hundred requests, which take about six minutes
 MAX_LIKED_PAPERS = 200  # well below the limit of 500 requests in five minutes
 DEADLINE = timedelta(minutes=20)  # for one source
@@ -34,16 +34,16 @@ BUSY = "another process is polling this source"
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A source, and the arXiv ids of the papers to query it about."""
+    """A query to a source about the papers with these arXiv ids."""
 
     source: Source
     ids: Sequence[str]
 
 
 def recheck(context: PollContext, now: datetime) -> IngestSummary:
-    """Query each source again, and store what changed. Raise SourceError if a source cannot be queried.
+    """Query one arXiv and one Hugging Face source again, and store the changes.
 
-    Do not call this from a running event loop.
+    Raise SourceError at the end if a source could not be queried. Do not call this from a running event loop.
     """
     with context.db.read() as session:
         questions = _questions(session, now - WINDOW)
@@ -69,7 +69,7 @@ def recheck(context: PollContext, now: datetime) -> IngestSummary:
 
 
 def _questions(session: Session, since: datetime) -> list[_Question]:
-    """Return the questions for one active arXiv source and one active Hugging Face source, if any."""
+    """Return at most one question for an active arXiv source and one for an active Hugging Face source."""
     sources: dict[bool, Source] = {}
     active = select(Source).where(col(Source.paused).is_(False), col(Source.removed_at).is_(None))
     for source in session.exec(active.order_by(col(Source.id))):

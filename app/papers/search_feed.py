@@ -18,7 +18,7 @@ _TEXT_COLUMNS = ("id", "title", "abstract", "authors", "organization_names", "ca
 
 
 class ArchiveMarks(NamedTuple):
-    """Values that change whenever papers or listings are added or changed."""
+    """Values that change whenever a paper is added or changed, or a listing is added."""
 
     changed_at: datetime | None  # the last change of a paper
     listing_id: int  # of the newest listing
@@ -44,9 +44,10 @@ def newest_id(session: Session) -> int:
 
 
 def changed_windows(session: Session, since: datetime | None, after_listing: int, size: int) -> set[int]:
-    """Return the numbers of the windows of `size` paper ids that contain changes.
+    """Return the numbers of the windows with changes. Window n begins at paper id n × `size`.
 
-    Changes are papers that changed or were merged at or after `since`, and listings after `after_listing`.
+    Changes are papers that changed or were merged at or after `since`, and listings with ids above
+    `after_listing`.
     """
     recently = [col(Paper.updated_at) >= since] if since else []
     window = col(Paper.id) // size

@@ -17,8 +17,8 @@ from app.types import IngestSummary
 
 DAY = timedelta(days=1)
 MAX_REJECTIONS = 20  # stored per poll; all are counted
-# A source is silent if all days since its last papers would be empty with a probability below this. The
-# probability is estimated from the weekdays in HISTORY. The threshold tolerates a single holiday (measured by
+# A source is silent if the probability that all days since its last papers are empty is below this threshold.
+# The probability is estimated from the weekdays in HISTORY. The threshold tolerates a single holiday (see
 # benchmarks/silence.py).
 SILENCE_PROBABILITY, HISTORY = 0.01, timedelta(days=90)
 MIN_DAYS = 5  # days with papers that are needed to judge a source
@@ -50,7 +50,7 @@ def prune(session: Session, before: datetime) -> int:
 
 
 def describe_silence(session: Session, source: Source, now: datetime) -> str:
-    """Return a text that says since when a source has been silent, or "" if it is not silent."""
+    """Return a text such as "has listed no paper since 2026-11-20: …", or "" if a source is not silent."""
     days = listings.listing_days(session, source.id or 0, (now - HISTORY).date())
     if not is_silent(days, now.date()):
         return ""
@@ -71,8 +71,8 @@ def is_silent(days: Sequence[date], today: date) -> bool:
 def _chances_of_no_paper(days: Sequence[date], today: date) -> Iterator[float]:
     """Yield the probability of no papers for each day between the last papers and `today`.
 
-    It is the share of earlier days without papers among those with the same weekday. One extra day without
-    papers is added for each weekday, so that no probability is 0.
+    The probability is the share of days without papers among the earlier days with the same weekday. One day
+    without papers is added for each weekday, so that no probability is 0.
     """
     observed = Counter(each.weekday() for each in _dates(days[0], days[-1] + DAY))
     with_papers = Counter(each.weekday() for each in days)

@@ -20,7 +20,7 @@ from app.types import SourceKind
 _CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")
 MAX_NAME = 100
 READ_FROM_FILES = "read from files"
-# This text must not change: it is stored while a poll runs, and compared with the stored error later.
+# This text must not change, because it is stored while a poll runs and compared with stored errors later.
 UNFINISHED = "the last poll has not ended: it is still running, or its process died"
 
 # A set of arXiv's OAI-PMH interface: "cs", "physics:hep-th", "cs:cs:CL"
@@ -62,7 +62,7 @@ def get_for_update(session: Session, source_id: int) -> Source:
 
 
 def find(session: Session, name: str) -> Source:
-    """Return the source with this name, or else this name in another letter case, or else this id.
+    """Return the source with this name. If there is none, ignore case; if there is still none, try the id.
 
     Raise NotFound, with a list of the sources, if none matches or several names differ only in letter case.
     """
@@ -87,12 +87,12 @@ def is_read_from_files(source: Source) -> bool:
 
 
 def is_unfinished(source: Source) -> bool:
-    """Return whether the last poll did not finish. Polling this source may have killed the process."""
+    """Return whether the last poll has not ended. It may be running, or it may have killed the process."""
     return source.last_error == UNFINISHED
 
 
 def describe_state(source: Source) -> str:
-    """Return the state of a source in words, for operators."""
+    """Return the state of a source for operators, such as "failed 3 times in a row: …" or "works"."""
     if is_read_from_files(source):
         return READ_FROM_FILES
     if source.paused:
@@ -113,7 +113,8 @@ def describe_state(source: Source) -> str:
 def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> Source:
     """Add a source that is due immediately.
 
-    A removed source with this name and kind is restored with its papers and read from the beginning.
+    A removed source with this name and kind, or any removed Hugging Face source, is restored with its papers
+    and read from the beginning.
     Raise InvalidInput if the name or the configuration is invalid, Conflict if the name is taken or there is
     already a Hugging Face source.
     """
@@ -279,7 +280,7 @@ def _web_address(value: object) -> str:
 
 
 def _harvest(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the given options of an OAI source: a set, and the first and last day of changes."""
+    """Return the options of an OAI source in `config`: a set, and the first and last day of changes."""
     given = {name: str(config[name]).strip() for name in ("set", "from", "until") if config.get(name)}
     if "set" in given and not _SET.fullmatch(given["set"]):
         raise InvalidInput(

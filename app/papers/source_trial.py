@@ -1,7 +1,7 @@
 """Try a source before it is added: fetch its newest papers, and compare them with the archive.
 
-Nothing is stored. The fetch has the limits of a poll, and a shorter deadline. The trial of an arXiv source
-needs arXiv's lease, like a poll, because arXiv allows one connection.
+Nothing is stored. The fetch has the same limits as a poll, but a shorter deadline. Like a poll, the trial of
+an arXiv source needs arXiv's lease, because arXiv allows only one connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app.storage.models import Source
 from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 
 DEADLINE = timedelta(seconds=30)
-DAYS = 3  # back from today, so that a trial on a Sunday finds papers
+DAYS = 3  # days before today that are read, so that a trial on a Sunday finds papers
 PAPERS_RETURNED = 20
 REJECTIONS_RETURNED = 20
 TOO_SLOW = f"the source was not read completely within {DEADLINE.seconds} seconds"
@@ -40,7 +40,7 @@ class TrialPaper:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The outcome of a trial: the newest papers, how many are new, and what was skipped."""
+    """The outcome of a trial: the newest papers, the numbers of new and existing papers, and rejections."""
 
     rows: int  # including the rejected ones
     new: int
@@ -48,8 +48,8 @@ class TrialResult:
     papers: tuple[TrialPaper, ...]  # the newest PAPERS_RETURNED
     rejected: int
     rejections: tuple[Rejection, ...]  # the first REJECTIONS_RETURNED
-    warning: str = ""  # why there may be fewer papers than the source has
-    error: str = ""  # why the source could not be read
+    warning: str = ""  # the reason why papers of the source may be missing
+    error: str = ""  # the reason why the source could not be read
 
 
 def try_source(

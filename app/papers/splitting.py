@@ -37,12 +37,12 @@ def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
     if not (paper.arxiv_id and paper.doi):
         raise Conflict("the DOI can be split off only if the paper also has an arXiv id")
     doi, paper.doi = paper.doi, None
-    session.flush()  # a DOI is unique
+    session.flush()  # before the new paper is inserted, because a DOI is unique
     return _separate(session, [paper], doi, now)
 
 
 def split_source(session: Session, paper: Paper, source_id: int, now: datetime) -> Paper:
-    """Move the listings and votes of a source to a new paper.
+    """Move the listings and votes of a source to a paper of their own.
 
     Records without an arXiv id or DOI are recognised by their titles, so records from two sources may be two
     papers. Raise NotFound if the source does not list the paper. Raise Conflict if it lists the paper by an
@@ -79,14 +79,14 @@ _WITHOUT_ID = (col(Paper.arxiv_id).is_(None), col(Paper.doi).is_(None))
 
 
 def _sources_of(session: Session, row_id: int) -> set[int]:
-    """Return the sources whose records are stored under a row."""
+    """Return the ids of the sources whose listings and votes are stored under a row."""
     return {source_id for source_id, _ in listings.sources_of_row(session, row_id)}
 
 
 def _separate(session: Session, chain: list[Paper], doi: str | None, now: datetime) -> Paper:
-    """Insert a copy of a row as a new paper, and record that it differs from each row of `chain`.
+    """Insert a copy of the first row of `chain` as a new paper. Record that it differs from every row.
 
-    The fields of both papers lose their versions, so that each paper's next record replaces them.
+    Clear the versions of the fields of both papers, so that the next record of each paper replaces them.
     """
     row, root = chain[0], chain[-1]
     fields = stored_fields.read_fields(row)

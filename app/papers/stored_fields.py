@@ -1,8 +1,8 @@
 """Read and write the fields of a row, as its sources give them and as subscribers see them.
 
 The columns hold what subscribers see. For each field that an operator has edited, `Paper.sourced` holds the
-value from the sources. Polls continue to update that value, duplicates are recognised by it, and the edit can
-be reverted.
+value from the sources. Polls continue to update that value, which also serves to recognise duplicates and to
+revert the edit.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def renew_hash(paper: Paper) -> bool:
 
 
 def sourced_title(paper: Paper) -> str:
-    """Return the title that the sources give, by which duplicates are recognised."""
+    """Return the title that the sources give. Duplicates are recognised by this title."""
     return str((paper.sourced or {}).get("title", paper.title))
 
 
 def set_edit(paper: Paper, name: str, value: Any) -> None:
-    """Set a field to the operator's value, which polls do not change. For authors, also set their number."""
+    """Set a field to the operator's value, which polls do not change. `authors` also sets `author_count`."""
     sourced = dict(paper.sourced or {})
     for column, edited in {
         name: value,

@@ -33,7 +33,7 @@ class StoredRows:
     votes: dict[int, list[VoteCount]] = field(default_factory=dict)
 
     def load(self, records: Sequence[PaperRecord], others: Collection[int]) -> None:
-        """Load the rows that records may change, and the papers with the ids in `others`."""
+        """Load the rows that records may change, and the papers whose ids are in `others`."""
         for paper in self._select(Paper, self._known_ids(records)):
             self.add(paper)
         source_id = self.source.id  # None in a trial
@@ -72,7 +72,7 @@ class StoredRows:
         return self.chain(paper)[-1]
 
     def find(self, record: PaperRecord) -> Paper | None:
-        """Return the row that is the identity of the record, or None."""
+        """Return the row to which a record belongs (its identity), or None if there is none."""
         if record.arxiv_id:
             return self.by_arxiv.get(record.arxiv_id)
         if record.doi:
@@ -115,9 +115,9 @@ class StoredRows:
 
 
 def identity_of_row(row: Paper, root: Paper) -> dedupe.PaperIdentity:
-    """Return the identity of a row: its own title and DOI, and the arXiv id and authors of its paper.
+    """Return the fields that identify a row: its title and DOI, and the arXiv id and authors of its paper.
 
-    The abstract is the paper's if the row has none.
+    Use the abstract of its paper only if the row has none.
     """
     own, paper = stored_fields.read_fields(row).values, stored_fields.read_fields(root).values
     return dedupe.PaperIdentity(

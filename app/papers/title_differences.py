@@ -36,7 +36,7 @@ def differ_harmlessly(a: str, b: str, names: Set[str] = frozenset()) -> bool:
     """Return whether two normalized titles differ only in ways that occur between copies of one title.
 
     Both are lower-case words without punctuation and with abbreviations written out. `names` are words of
-    either title that a single letter turns into another name, such as "mllm".
+    either title, such as "mllm", in which a different letter makes a different name.
     """
     words, others = (title.split() for title in sorted((a, b)))
     return all(_is_harmless(left, right, names) for left, right in _different_runs(words, others))
@@ -48,7 +48,7 @@ def expand_abbreviations(title: str) -> str:
 
 
 def _different_runs(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """Yield the words of both titles for each stretch in which the titles differ."""
+    """Yield the words of both titles in each stretch where the titles differ."""
     start_a = start_b = 0
     for block in Levenshtein.editops(a, b).as_matching_blocks():
         if start_a < block.a or start_b < block.b:
@@ -77,9 +77,9 @@ def _is_variant(left: Sequence[str], right: Sequence[str], names: Set[str]) -> b
 
 
 def _is_typing_error(a: str, b: str) -> bool:
-    """Return whether a letter is missing in one word, two are swapped, or, in a long word, one is wrong.
+    """Return True for a missing letter, for two swapped letters, and for a wrong letter in a long word.
 
-    Words that are not ASCII are excluded, because one character may be a word in other scripts.
+    Return False for words that are not ASCII, because in other scripts one character may be a word.
     """
     shorter, longer = sorted((a, b), key=len)
     if not (a + b).isascii() or OSA.distance(shorter, longer, score_cutoff=1) > 1:

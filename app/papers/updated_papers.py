@@ -1,4 +1,4 @@
-"""Papers that were withdrawn, or for which code was found, after they were sent."""
+"""Papers that were withdrawn, or for which code was found, and the days of the digests with them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class UpdatedPaper(NamedTuple):
     code_url: str
     withdrawn_at: datetime | None
     code_found_at: datetime | None
-    days: frozenset[date]  # in UTC, on which digests with the paper were composed
-    merged_ids: frozenset[int]  # of the paper and of the rows that were merged into it
+    days: frozenset[date]  # UTC days on which digests with the paper were composed
+    merged_ids: frozenset[int]  # ids of the paper and of the rows that were merged into it
 
 
 def changed_since(session: Session, since: datetime) -> list[UpdatedPaper]:
-    """Return the papers withdrawn since a time, or with code found since then, except hidden papers."""
+    """Return the papers that were withdrawn, or for which code was found, since a time. Omit hidden ones."""
     updated: dict[int, Paper] = {}
     not_hidden = col(Paper.merged_into_id).is_(None), col(Paper.hidden_at).is_(None)
     for at in (col(Paper.withdrawn_at), col(Paper.code_found_at)):

@@ -12,7 +12,7 @@ Figures = tuple[int, ...]  # upvotes, comments, stars
 
 
 class Change(NamedTuple):
-    """The rows to add and to delete. `changed` is also true if only the figures of existing rows changed."""
+    """The rows to add and to delete. `changed` is also True if only figures of existing rows changed."""
 
     changed: bool
     added: tuple[VoteCount, ...] = ()
@@ -38,7 +38,7 @@ def observe(
     else:
         added = (new_row(at=at, upvotes=largest[0], comments=largest[1], stars=largest[2]),)
         series.insert(len(earlier), added[0])
-    removed = []  # later rows that have become redundant
+    removed = []  # later rows that no longer change any figure
     for row in [row for row in series if row.at > at]:
         raised = tuple(map(max, _figures(row), largest))
         if raised == largest:

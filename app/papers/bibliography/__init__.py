@@ -8,7 +8,7 @@ bibtex       BibTeX and BibLaTeX, with line numbers
 ris          RIS, with line numbers
 csl_json     CSL JSON
 csv_table    CSV with a header row
-limits       how many papers and bytes are read at once
+limits       the greatest numbers of papers and bytes
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def parse(text: str) -> ParseResult:
-    """Return up to MAX_PAPERS papers from a text. Raise InvalidInput if the text is too long.
+    """Return up to MAX_PAPERS records from a text, and rejections. Raise InvalidInput if it is too long.
 
     Each record has at least one of title, arXiv id and DOI.
     """
@@ -43,7 +43,7 @@ def parse(text: str) -> ParseResult:
 
 
 def parse_file(data: bytes) -> ParseResult:
-    """Return the papers in a file, encoded in UTF-16 with a byte order mark, UTF-8 or Windows-1252.
+    """Return the papers in a file. Its encoding may be UTF-16 with a byte order mark, UTF-8 or Windows-1252.
 
     Raise InvalidInput if the file is too large or not a text file.
     """
@@ -65,7 +65,7 @@ def parse_file(data: bytes) -> ParseResult:
 
 
 def _parse_text(text: str) -> ParseResult:
-    """Parse a text as the first format that it looks like, or as BibTeX and plain lines otherwise."""
+    """Parse a text as the first format that it looks like, or else as BibTeX with plain lines."""
     text = text.removeprefix("\ufeff")
     if _MARKUP.match(text):
         reason = "XML, RDF or a web page: please export BibTeX, RIS or CSL JSON instead"

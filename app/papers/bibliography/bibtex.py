@@ -16,7 +16,7 @@ from app.text import sanitize
 from app.types import Rejection
 
 MACRO_CHARS = 300
-MAX_STRINGS = 1_000  # maximum number of parts with macro definitions that are read
+MAX_STRINGS = 1_000  # parts of a text that are searched for macro definitions
 MAX_ON_LINE = 100  # blocks in one part of a text
 
 _BLOCK = re.compile(r"@\w*[ \t]*(?=[{(])")
@@ -44,7 +44,7 @@ def parse(text: str) -> Iterator[Item]:
     for piece in itertools.islice(definitions, MAX_STRINGS):
         for block in _blocks(piece) or ():
             if isinstance(block, String):
-                # Truncated, because otherwise a small text could expand to any size.
+                # Truncate values, because otherwise a small text could expand to any size.
                 strings.setdefault(block.key.lower(), block.value[:MACRO_CHARS])
     for row, piece in _pieces(text):
         if _BLOCK.search(piece):
@@ -90,7 +90,7 @@ def _parse_piece(piece: str, first: int, strings: Mapping[str, str]) -> Iterator
         return
     for block in blocks:
         row = first + (block.start_line or 0)
-        # Duplicate keys and fields are accepted: the failed block contains the entry.
+        # Accept duplicate keys and fields. The parser puts such an entry into a failed block.
         content = block.ignore_error_block if isinstance(block, ParsingFailedBlock) else block
         if isinstance(block, ImplicitComment):
             yield from plain_lines.parse(block.comment.splitlines(), row)

@@ -10,7 +10,7 @@ from app.text import characters, identifiers, sanitize
 from app.types import PaperRecord, Rejection
 
 ABSTRACT_CHARS = 2_000  # arXiv allows 1,920. A limit is needed because converting LaTeX is slow.
-SHOWN_CHARS = 80  # of an entry that could not be read
+SHOWN_CHARS = 80  # length of the quotation from an entry that could not be read
 
 _LINK = re.compile(r"https?://\S+", re.IGNORECASE)
 # Markup that reference managers keep in titles and abstracts. Other tags may be part of the text.
@@ -34,7 +34,7 @@ def to_item(
     """Return the record of an entry, or a rejection if it has no title, arXiv id or DOI.
 
     `id_texts` are the fields other than `doi` in which exporters put ids, most likely first. `kind`, `row`
-    and `name` are used in messages.
+    and `name` identify the entry in a rejection.
     """
     texts = [text for text in id_texts if text]
     doi = identifiers.doi(doi.replace("\\", "")) or next(filter(None, map(identifiers.doi, texts)), "")

@@ -12,7 +12,7 @@ from app.types import PaperRecord, Rejection
 _BULLET = re.compile(r"^(?:[-*•–]|[\[(]?\d{1,3}[\].)])\s+")
 _BETWEEN_IDS = re.compile(r"[\s,;<>\[\]]+")
 _REMARKS = ("%", "#")
-# An overlong ASCII word or a malformed DOI.
+# A line that is no title: an overlong ASCII word or a malformed DOI.
 _NO_TITLE = re.compile(r"[!-~]{41,}|(?:doi:\s*)?10\.\d*/\S*", re.IGNORECASE)
 
 

@@ -13,8 +13,8 @@ json_rows          PURE: rows and rejections of JSON responses, used by all JSON
 calendar           PURE: days on which a source is expected to have no papers
 state              PURE: the progress of a source between polls, and the pages fetched from it
 http_client        the polite HTTP client: identification, retries, size limits
-host_rate_limits   how often each host may be queried: pauses for arXiv, 429, Retry-After
-allowed_addresses  PURE: which IP addresses a host name may resolve to
+host_rate_limits   limits on requests to each host: pauses for arXiv, 429, Retry-After
+allowed_addresses  PURE: check the IP addresses to which a host name resolves
 content_decoding   PURE: decode response bodies within limits
 deadlines          asynchronous work that ends at a deadline or when the service stops
 """
@@ -35,7 +35,7 @@ POLLED = (
 
 
 def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
-    """PURE. Parse a response from a kind of source.
+    """PURE. Parse a response from a source of this kind.
 
     `day` is the listing day of papers for which the response does not name one.
     """
@@ -51,7 +51,7 @@ def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
 
 
 def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Yield the new pages from a source. Store each page before requesting the next."""
+    """Yield the new pages from a source. The caller must store each page before it requests the next one."""
     if state.kind is SourceKind.HUGGINGFACE:
         return huggingface.fetch(client, state, now)
     if state.kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED):

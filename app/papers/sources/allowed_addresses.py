@@ -50,9 +50,9 @@ class Allowed:
         return cls(frozenset(hosts), tuple(networks))
 
     def may_permit_host(self, host: str) -> bool:
-        """Return False for a private address, or a name of this machine, that is not allowed.
+        """Return False for a private address or a name of this machine unless the operator allows it.
 
-        Other names are accepted, because they are resolved and checked when their source is polled.
+        Return True for all other names, because they are resolved and checked when their source is polled.
         """
         host = host.lower()
         try:

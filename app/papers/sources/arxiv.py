@@ -21,7 +21,7 @@ QUERY_URL = "https://export.arxiv.org/api/query"
 FEED_URL = "https://rss.arxiv.org/atom/"
 PAGE_ENTRIES = 2_000  # the API's maximum
 MAX_PAGES = 10
-IDS_PER_REQUEST = 100  # so that the URL has about 1,200 characters
+IDS_PER_REQUEST = 100  # a URL with these has about 1,200 characters
 MAX_ENTRIES = 5_000  # in a response: one day in all categories has about 2,500
 NO_ID = "the entry has no arXiv id"
 NO_TITLE = "the entry has no title"
@@ -33,7 +33,7 @@ _DC = "{http://purl.org/dc/elements/1.1/}"
 
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
-    """PURE. Return the papers in a response from the query API. `day`, if given, is their listing day."""
+    """PURE. Return the papers in a response from the query API. Their listing day is `day`."""
     return _parse(data, day, is_feed=False)
 
 

@@ -53,7 +53,7 @@ def submission_window(day: date) -> tuple[datetime, datetime]:
 
 
 def _cutoff(day: date) -> datetime:
-    """Return the deadline for the announcement of `day`: 14:00 in New York on the weekday before it."""
+    """Return the deadline for the announcement of `day`: 14:00 in New York on the last weekday before it."""
     closing = day - timedelta(days=1)
     while closing.weekday() >= SATURDAY:
         closing -= timedelta(days=1)

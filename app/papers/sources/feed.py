@@ -66,7 +66,10 @@ def _parse(text: str, day: date | None) -> ParseResult:
 
 
 def _entries(text: str) -> list[Any]:
-    """Return the entries of a feed. If parsing fails, parse each entry alone, or return None in its place."""
+    """Return the entries of a feed. If parsing fails, parse each entry by itself.
+
+    An entry that still cannot be parsed becomes None.
+    """
     try:
         return _parse_entries(text)
     except Exception:  # usually a single entry makes feedparser fail

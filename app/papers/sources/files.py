@@ -17,7 +17,7 @@ from app.papers.sources import arxiv, huggingface_pages, json_rows, jsonl
 from app.text import dates
 from app.types import ParseResult, SourceKind
 
-STREAMED_START = 1_000_000  # bytes that must contain the whole first line of JSON lines
+STREAMED_START = 1_000_000  # bytes; JSON lines are not read in parts if the first line is longer
 MAX_LINE = 10_000_000  # bytes
 ROWS_PER_PART = 1_000
 BOM = b"\xef\xbb\xbf"
@@ -35,7 +35,7 @@ class ParsedFile:
 def parse_file(
     name: str, data: bytes, today: date, *, kind: SourceKind | None = None, day: date | None = None
 ) -> ParsedFile:
-    """Parse a saved response. Its kind and day are detected from its content and name unless given."""
+    """Parse a saved response. If `kind` or `day` is None, detect it from the content or the name."""
     text = _unwrap_recording(json_rows.text_of(data))
     detected = _detect(text)
     if kind is None:
@@ -93,7 +93,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _kind_of_rows(parsed: ParseResult) -> SourceKind:
-    """Return the kind of rows. Rows with upvotes belong to Hugging Face, so its votes do not count twice."""
+    """Return HUGGINGFACE if a row has upvotes, so that these do not count twice, and JSONL otherwise."""
     has_votes = any(record.upvotes is not None for record in parsed.records)
     return SourceKind.HUGGINGFACE if has_votes else SourceKind.JSONL
 
@@ -116,7 +116,7 @@ def _unwrap_recording(text: str) -> str:
         message = f"The recorded response is an error: HTTP {status}"
         try:
             arxiv.parse(body)
-        except UnreadableAnswer as error:  # contains the message if the body is an error feed from arXiv
+        except UnreadableAnswer as error:  # an error feed, which contains arXiv's message
             message += f". {error}"
         raise UnreadableAnswer(message)
     return body

@@ -44,13 +44,13 @@ class Pacing:
         return self._locks.setdefault(service, asyncio.Lock())
 
     def check_open(self, service: str) -> None:
-        """Raise SourceError if a service has asked for fewer requests."""
+        """Raise SourceError if no more requests may be sent to a service in this run."""
         if until := self._closed_until.get(service):
             raise SourceError(f"{service} asked for fewer requests.", retry_at=until)
 
     async def wait_for_turn(self, service: str) -> None:
         """Wait until the next request to a service is due."""
-        # The previous run may have just sent a request.
+        # The previous run may have sent a request just before.
         if service == ARXIV and service not in self._next_request_at:
             await self.sleep(ARXIV_PAUSE.total_seconds())
         elif (wait := self._next_request_at.get(service, 0) - time.monotonic()) > 0:
@@ -62,10 +62,10 @@ class Pacing:
             self._next_request_at[ARXIV] = time.monotonic() + ARXIV_PAUSE.total_seconds()
 
     def note_response(self, service: str, status: int, headers: Mapping[str, str]) -> timedelta | None:
-        """Return the wait that a response asks for, and postpone later requests to the service accordingly.
+        """Return the wait that an error response asks for, or None.
 
-        Raise SourceError, and send no more requests to the service in this run, if the wait is too long or if
-        arXiv responds with 429.
+        Postpone later requests to the service after 429 or 503, or if its rate limit is used up. If the wait
+        is too long, or if arXiv responds with 429, allow no more requests in this run, and raise SourceError.
         """
         if "r=0" in headers.get("ratelimit", "") and (pause := retry_after(headers, clock.utcnow())):
             self._next_request_at[service] = time.monotonic() + pause.total_seconds()
@@ -82,7 +82,7 @@ class Pacing:
     def end_of(self, wait: timedelta) -> datetime:
         """Return the end of a wait that begins now.
 
-        A run may last for many minutes, so the whole minutes since its start are added to `now`.
+        Add the whole minutes since the start of the run to `now`, because a run may last for many minutes.
         """
         return self.now + timedelta(minutes=(time.monotonic() - self.started) // 60) + wait
 

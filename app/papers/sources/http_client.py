@@ -71,7 +71,7 @@ class PostReply:
 
     status: int
     excerpt: str  # the beginning of an error's body
-    wait: timedelta | None  # that the host asked for
+    wait: timedelta | None  # the wait that the host asked for
 
 
 class _TransientError(Exception):
@@ -151,7 +151,7 @@ class Client:
         raise SourceError(_without_token(token, message))
 
     async def deliver(self, url: str, body: bytes, headers: Mapping[str, str]) -> PostReply:
-        """Send a single POST request, without retries and redirects, to a host that is public or allowed.
+        """Send a POST request once to a host that is public or allowed. Do not follow redirects.
 
         Raise SourceError if there is no response in time.
         """
@@ -200,7 +200,7 @@ class Client:
         content: bytes | None = None,
         read: Callable[[httpx.Response], Awaitable[bytes]] | None = None,
     ) -> tuple[httpx.Response, bytes]:
-        """Return a response and its body, or what `read` returns for the response.
+        """Return a response and the result of `read` (by default, the decoded body of the response).
 
         Raise _TransientError after a transport error, SourceError after a timeout or another HTTP error.
         """
@@ -334,12 +334,12 @@ async def _read_beginning(response: httpx.Response) -> bytes:
 
 
 def _without_token(token: str, text: str) -> str:
-    """Remove the token from a message, because some servers, and h11, repeat what they received."""
+    """Remove the token from a message, because h11 and some servers quote the request headers."""
     return text.replace(token.strip(), "…") if token.strip() else text
 
 
 def _excerpt(body: bytes) -> str:
-    """Return the beginning of an error in plain text or JSON, or "" for HTML, whose beginning is useless."""
+    """Return the beginning of an error in plain text or JSON, or "" for HTML, which begins with markup."""
     text = " ".join(body[:200].decode("utf-8", "replace").split())
     return "" if text.startswith("<") else text
 

@@ -103,9 +103,10 @@ def is_title_card(url: str) -> bool:
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Yield one page per day since the watermark, always including yesterday and today, which still change.
+    """Yield one page for each unread day, and for yesterday and today in any case, because they still change.
 
-    A day that cannot be read is requested again by the next poll. It does not delay today's papers.
+    If a day cannot be read, the next poll requests it again. Continue with yesterday and today unless Hugging
+    Face asked to wait.
     """
     today = now.date()
     fault: SourceError | None = None
@@ -126,7 +127,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
 
 
 async def fetch_paper(client: Client, arxiv_id: str) -> ParseResult:
-    """Return the current record of a paper, without the listing and votes, which the response may lack.
+    """Return the current record of a paper. Omit its listing and votes, because the response may lack them.
 
     Return an empty result if Hugging Face does not have the paper.
     """

@@ -1,7 +1,8 @@
 """PURE. Hugging Face search pages saved as text. They contain titles but no ids.
 
 Paragraphs are separated by blank lines. A header with a day is followed by the title and abstract of each
-paper and, on some pages, by "• 4 authors · Apr 13 2" (a day, an optional year, an optional comment count).
+paper. On some pages, a line such as "• 4 authors · Apr 13 2" follows each abstract. It contains a day, and
+may contain a year and a number of comments.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _papers(body: list[str]) -> Iterator[_PartialPaper]:
 
 
 def _is_title(part: str, following: list[str]) -> bool:
-    """Return whether a paragraph after an abstract is a title: short, and followed by an abstract."""
+    """Return whether a paragraph after an abstract is a title: a short one that an abstract follows."""
     if "\n" in part or len(part) > LONGEST_TITLE or not following or _AUTHORS.match(following[0]):
         return False
     return len(following[0]) > len(part) and not part.endswith((".", ":", ";", ","))
@@ -110,7 +111,7 @@ def _listing_day(header: list[str], body: list[str], today: date) -> date | None
     """Return the day in the header, or None.
 
     A page omits the year in which it was saved. If the header has no year, assume the year after the newest
-    year on the page. If there is none, or it is the current year, return the latest such day up to `today`.
+    year on the page. If that is not a past year, return the latest such day up to `today`.
     """
     day = next((match for part in header if (match := _DAY.fullmatch(part))), None)
     if not day:

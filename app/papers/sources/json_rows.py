@@ -121,7 +121,7 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
 
 
 def collect(rows: Iterable[PaperRecord | Rejection], rejections: Sequence[Rejection] = ()) -> ParseResult:
-    """Separate records from rejections. Those in `rows` are placed after those in `rejections`."""
+    """Return the records in `rows`, and `rejections` followed by the rejections in `rows`."""
     records: list[PaperRecord] = []
     rejections = [*rejections]
     for row in rows:

@@ -25,7 +25,7 @@ from app.text import dates, identifiers, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
 URL = "https://oaipmh.arxiv.org/oai"
-PAGES_PER_POLL = 30  # about five minutes; the next poll continues
+PAGES_PER_POLL = 30  # these take about five minutes; the next poll continues after them
 NEW_WITHIN = timedelta(days=7)  # longest time from submission to announcement, including moderation
 NO_ID = "the record has no arXiv id"
 NO_TITLE = "the record has no title"
@@ -132,9 +132,9 @@ def _text(element: Element | None, tag: str, limit: int = 300) -> str:
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
-    """Yield the pages that follow the stored token, or the records that changed since the watermark.
+    """Yield the pages from the stored token on or, without a token, the changes since the watermark.
 
-    After PAGES_PER_POLL pages, the rest is left to the next poll.
+    Yield at most PAGES_PER_POLL pages. The next poll continues after them.
     """
     today = now.date()
     until = dates.day(state.config.get("until"))

@@ -26,7 +26,7 @@ class SourceState:
 class FetchedPage:
     """A fetched page. Once it is stored, all days up to `watermark` have been read completely.
 
-    `resumption_token` leads to the next page: "" if there is none, None to keep the stored token.
+    `resumption_token` leads to the next page. "" means that there is none, None that the stored token stays.
     """
 
     parsed: ParseResult

@@ -18,7 +18,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 def read(
     data: bytes | str, root_tag: str, tags: Collection[str], expected: str
 ) -> tuple[Element, list[Element], list[Rejection]]:
-    """Return the root, the complete elements with these tags, and a rejection if the rest is broken.
+    """Return the root, the complete elements with these tags, and a rejection if an XML error follows them.
 
     Raise UnreadableAnswer if the response is not `expected`, such as "an Atom feed", or declares entities.
     """
