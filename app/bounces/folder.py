@@ -61,7 +61,7 @@ class Folder:
             (self._incoming / name).unlink(missing_ok=True)
 
     def set_aside(self, names: Sequence[str]) -> None:
-        """Move files that an operator should look at to `cur` or `kept`."""
+        """Move unprocessed files to `cur` or `kept`, where an operator should look at them."""
         for name in names:
             target = self._path / ("cur" if self._maildir else SET_ASIDE)
             target /= f"{name}:2,F" if self._maildir else name

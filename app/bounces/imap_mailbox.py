@@ -39,11 +39,11 @@ class _Plain(imaplib.IMAP4):
 
 
 class _Tls(_Plain, imaplib.IMAP4_SSL):
-    """A watched connection over TLS."""
+    """A `_Plain` connection over TLS."""
 
 
 class _MailBox(BaseMailBox):
-    """A mailbox on a watched connection."""
+    """A mailbox on a connection that `connect` opens."""
 
     def __init__(self, connect: Callable[[], imaplib.IMAP4]) -> None:
         self._connect = connect

@@ -66,7 +66,7 @@ class Part:
 
 
 def parse(raw: bytes) -> Part:
-    """Parse any bytes as a message. Everything beyond the limits of this module is ignored."""
+    """Parse any bytes as a message, and ignore everything beyond the limits of this module."""
     text = raw[:MAX_BYTES].replace(b"\r\n", b"\n").replace(b"\r", b"\n").lstrip(b"\n")
     if text.startswith((b"From ", b">From ")):
         text = text.partition(b"\n")[2]

@@ -1,7 +1,7 @@
-"""Record bounces and complaints. Suppress addresses after one hard bounce, several soft ones or a complaint.
+"""Record bounces and complaints. Suppress addresses after a hard bounce, several soft bounces or a complaint.
 
-Each kind of event is recorded once per delivery, even if it is reported several times: by the relay's reply,
-a notice in the mailbox, and a webhook.
+Each kind of event is recorded once per delivery, even if the relay's reply, a notice in the mailbox and a
+webhook all report it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""PURE. Decide when soft bounces suppress an address: the score decays, and a delivered message resets it."""
+"""PURE. Decide when soft bounces suppress an address.
+
+The score of an address decays over time, and a delivered message resets it.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _AUTOMATIC = ("auto-submitted", "x-autoreply", "x-autorespond", "list-id", "x-fa
 
 @dataclass(frozen=True, slots=True)
 class UnsubscribeMail:
-    """A request to unsubscribe. Without a valid token, only `sender` shows who asks, and it can be forged."""
+    """A request to unsubscribe. Without a valid token, only `sender` shows who asks, but it can be forged."""
 
     tokens: tuple[str, ...]
     sender: str  # empty if it is unclear or the mail is automatic

@@ -27,7 +27,7 @@ class InvalidPayload(ValueError):
 
 
 def parse_webhook(provider: str, payload: bytes) -> tuple[Notice, ...]:
-    """Parse a payload into notices, ignoring unrelated events. Raise InvalidPayload if it is malformed."""
+    """Parse a payload into notices. Ignore unrelated events. Raise InvalidPayload if it is malformed."""
     try:
         return tuple(PROVIDERS[provider](json.loads(payload)))
     except InvalidPayload:
@@ -184,7 +184,7 @@ def _bounce(
     paths: tuple[str, ...],
     message_id: str,
 ) -> Notice:
-    """Build a bounce. `declared` is True if the relay calls it permanent, or None if it gives no verdict."""
+    """Build a bounce. `declared` is the relay's verdict: True if permanent, False if temporary, or None."""
     diagnostic = diagnostic[:MAX_REPLY].removeprefix("smtp; ").removeprefix("smtp;")
     diagnosis = responses.diagnose(diagnostic, status=responses.status_in(status), field=True)
     reason, hard, action = diagnosis.reason, diagnosis.hard, diagnosis.action

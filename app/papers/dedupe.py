@@ -65,7 +65,7 @@ _PERSON_WORD = re.compile(r"[^\W\d_]+")
 
 
 def title_key(title: str) -> str:
-    """Return only the letters and digits of a title, in lower case, without TeX commands and accents."""
+    """Return the letters and digits of a title in lower case, without TeX commands and accents."""
     return _normalize(title).replace(" ", "")[:KEY_CHARS]
 
 
@@ -86,7 +86,7 @@ def _normalize(title: str) -> str:
 def _latex_name(char: str) -> str:
     """Return the LaTeX name of a Greek letter or sign, or `char` if it has none.
 
-    Some sources write the sign, others its name.
+    This is needed because some sources write the sign, and others write its name.
     """
     name = unicodedata.name(char, "")
     if name.startswith("GREEK") and " LETTER " in name:
@@ -232,7 +232,7 @@ class PaperIdentity:
 
 
 def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
-    """Return a short reason why two records are the same paper, or "" if nothing shows that they are."""
+    """Return the reason why two records are the same paper, such as "same DOI", or "" if there is none."""
     if a.arxiv_id and b.arxiv_id:
         return "same arXiv id" if a.arxiv_id == b.arxiv_id else ""
     if a.doi and a.doi == b.doi:

@@ -66,7 +66,7 @@ class DuplicateCandidates:
 
 
 def find(session: Session, rows: Sequence[Row]) -> DuplicateCandidates:
-    """Return the candidates for a batch of records."""
+    """Return the papers that a batch of records may duplicate."""
     last_id = session.exec(select(func.max(Paper.id))).one() or 0
     identities = _Identities.load(session, [record for _, record in rows])
     new: list[Row] = []

@@ -187,7 +187,7 @@ class _Batch:
     # --- new papers that share no id or title with any other
 
     def _separate(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-        """Return the records that share no id or title with other records or stored rows, and all others."""
+        """Return the records that share no id or title with other records or rows, and all other records."""
         keys = {number: dedupe.title_key(record.title) for number, record in rows}
         uses = Counter[str]()
         for number, record in rows:
@@ -396,7 +396,7 @@ class _Batch:
         return BETTER_LISTING
 
     def _add_votes(self, identity: Paper, record: PaperRecord) -> bool:
-        """Add the record's figures to its series of votes. Return whether the series changed."""
+        """Add a record's upvotes, comments and stars to the votes of its row. Return whether they changed."""
         if record.upvotes is None:  # the source does not count votes, which is not the same as zero votes
             return False
         series = self.stored.votes.setdefault(id_of(identity), [])

@@ -16,7 +16,7 @@ from app.storage.models import Listing, Paper, Source, VoteCount
 
 
 class ListingView(NamedTuple):
-    """A day on which a source listed a paper, the paper's rank on that day, and who submitted it there."""
+    """A day on which a source listed a paper, with the paper's rank on that day and its submitter."""
 
     day: date
     source: str

@@ -28,7 +28,7 @@ _PIN = ("pinned_at", "pinned_until")  # taken from the row whose pin ends later
 def order(a: Paper, b: Paper) -> list[Paper]:
     """Return the paper that survives a merge, then the paper that it absorbs.
 
-    Prefer the paper with an arXiv id, then the one with a DOI, then the older one.
+    Prefer the paper with an arXiv id, then the paper with a DOI, then the older paper.
     """
     return sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
 
@@ -118,7 +118,7 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
 
 
 def merge_by_hand(session: Session, paper: Paper, other: Paper, now: datetime) -> Paper:
-    """Merge two papers that an operator says are the same, and return the surviving one.
+    """Merge two papers that an operator says are the same, and return the surviving paper.
 
     Raise Conflict if they are already one paper.
     """

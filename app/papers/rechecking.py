@@ -1,8 +1,8 @@
 """Query the sources again about papers that were sent or liked, to find withdrawals and new code.
 
-arXiv is queried about all recently sent or liked papers, a hundred per request. Hugging Face, which is
-queried about one paper per request, is only queried for the code of liked papers. Each source is queried at
-its usual pace, and is not polled in the meantime.
+arXiv is queried about all recently sent or liked papers, a hundred per request. Hugging Face is queried only
+for the code of liked papers, because it needs a request for each paper. Each source is queried at its usual
+pace, and is not polled in the meantime.
 """
 
 from __future__ import annotations

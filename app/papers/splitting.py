@@ -1,4 +1,4 @@
-"""Split a paper that is really two papers. They are recorded as different, so polls do not merge them again.
+"""Split a paper that is really two papers, and record these as different, so that polls do not merge them.
 
 Subscribers who were sent the paper before it was split count as having been sent both papers (see
 `canonical_rows.MergeHistory`).
@@ -21,7 +21,7 @@ REASON = "one paper, until an operator split it"
 
 
 def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Paper:
-    """Separate a row from the paper it was merged into. Raise NotFound if it was not merged into `paper`."""
+    """Separate a row from `paper`. Raise NotFound if the row was not merged into `paper`."""
     advisory_lock(session, "archive")
     row = session.get(Paper, row_id)
     if row is None or row is paper or row_id not in merging.with_absorbed(session, id_of(paper)):

@@ -26,7 +26,7 @@ def read_fields(paper: Paper) -> Fields:
 
 
 def write_fields(paper: Paper, new: Fields) -> bool:
-    """Set the fields that differ, except edited ones. Return whether subscribers can see a difference."""
+    """Set the fields that differ, except edited fields. Return whether subscribers can see a difference."""
     sourced = dict(paper.sourced or {})
     values = {**new.values, "author_count": new.author_count, "published_on": new.published_on}
     for name, value in values.items():

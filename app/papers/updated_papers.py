@@ -27,7 +27,10 @@ class UpdatedPaper(NamedTuple):
 
 
 def changed_since(session: Session, since: datetime) -> list[UpdatedPaper]:
-    """Return the papers that were withdrawn, or for which code was found, since a time. Omit hidden ones."""
+    """Return the papers that were withdrawn or for which code was found at or after `since`.
+
+    Omit hidden papers.
+    """
     updated: dict[int, Paper] = {}
     not_hidden = col(Paper.merged_into_id).is_(None), col(Paper.hidden_at).is_(None)
     for at in (col(Paper.withdrawn_at), col(Paper.code_found_at)):

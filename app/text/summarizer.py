@@ -131,7 +131,7 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences, but not after abbreviations, initials and numbers, or inside brackets."""
+    """Split a text into sentences. Do not split inside brackets or after abbreviations and initials."""
     complete, start = [], 0
     for match in _END.finditer(text):
         before = text[max(start, match.end() - LONGEST_ASIDE) : match.end()].rstrip()

@@ -110,7 +110,7 @@ class Client:
         """Send a GET request within the rate limits. Raise SourceError if there is no successful response.
 
         If `public_only`, the addresses of the host must be public or allowed. After a redirect to another
-        host, this check is always made.
+        host, always check the addresses of that host.
         """
         url = _normalized_url(url, params)
         service = service_of(url)

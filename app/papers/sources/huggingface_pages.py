@@ -111,7 +111,8 @@ def _listing_day(header: list[str], body: list[str], today: date) -> date | None
     """Return the day in the header, or None.
 
     A page omits the year in which it was saved. If the header has no year, assume the year after the newest
-    year on the page. If that is not a past year, return the latest such day up to `today`.
+    year on the page. If the page has no year, or its newest year is the current one, return the latest such
+    day up to `today`.
     """
     day = next((match for part in header if (match := _DAY.fullmatch(part))), None)
     if not day:
