@@ -71,7 +71,7 @@ Where to find limits, weights and intervals:
     when a digest is held or skipped            digests/too_few_papers.py, digests/compose.py
     the order of sections in a digest           digests/compose.py
     how many interests a subscriber may have    settings.py
-    a new subscriber's defaults                 settings.py, subscribers/preferences.py
+    a new subscriber's defaults                 settings.py, types.py (DEFAULT_MIN_PAPERS)
     notes and headings in a digest              digests/notes.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/mail_providers.py

@@ -58,6 +58,7 @@ from app.storage import (
 )
 from app.storage.models import Delivery
 from app.types import (
+    DEFAULT_MAX_PAPERS,
     Digest,
     IngestSummary,
     Interest,
@@ -395,7 +396,12 @@ def _builder(app: Application, now: datetime, day: date | None = None) -> Digest
 
 
 def backtest(
-    app: Application, now: datetime, interests: Sequence[Interest], days: int = 14, *, max_papers: int = 10
+    app: Application,
+    now: datetime,
+    interests: Sequence[Interest],
+    days: int = 14,
+    *,
+    max_papers: int = DEFAULT_MAX_PAPERS,
 ) -> list[backtesting.BacktestedEdition]:
     """Return the digests that these interests would have produced, oldest first. Nothing is stored."""
     _check_day(now.date(), "at")

@@ -12,6 +12,8 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+DEFAULT_MIN_PAPERS, DEFAULT_MAX_PAPERS = 1, 10  # in a digest
+
 
 class SourceKind(StrEnum):
     """The kind of a source. It determines how responses are parsed."""

@@ -14,13 +14,13 @@ from app.cli import output
 from app.relevance import suggestions
 from app.subscribers import Preferences
 from app.text.in_words import count_of
-from app.types import Digest, Interest, Skip
+from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip
 
 
 def preview(
     interest: Annotated[list[str], typer.Option(help="An interest. Repeat the option for more.")],
-    min_papers: output.MinPapers = 1,
-    max_papers: output.MaxPapers = 10,
+    min_papers: output.MinPapers = DEFAULT_MIN_PAPERS,
+    max_papers: output.MaxPapers = DEFAULT_MAX_PAPERS,
     max_trending: output.MaxTrending = None,
     mute: output.Mute = None,
     day: output.Day = None,

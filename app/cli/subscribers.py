@@ -18,7 +18,15 @@ from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.text.in_words import count_of
-from app.types import Cadence, EmptyDigestPolicy, Interest, SendOutcome, Skip
+from app.types import (
+    DEFAULT_MAX_PAPERS,
+    DEFAULT_MIN_PAPERS,
+    Cadence,
+    EmptyDigestPolicy,
+    Interest,
+    SendOutcome,
+    Skip,
+)
 
 group = typer.Typer(
     no_args_is_help=True, help="List, show, add, change, import, export and erase subscribers."
@@ -74,8 +82,8 @@ def add(
     zone: Annotated[
         str | None, typer.Option(help="The subscriber's time zone, such as Europe/Berlin.")
     ] = None,
-    min_papers: output.MinPapers = 1,
-    max_papers: output.MaxPapers = 10,
+    min_papers: output.MinPapers = DEFAULT_MIN_PAPERS,
+    max_papers: output.MaxPapers = DEFAULT_MAX_PAPERS,
     when_empty: Annotated[
         EmptyDigestPolicy, typer.Option(help="What to do if no papers match.")
     ] = EmptyDigestPolicy.SKIP,

@@ -22,7 +22,17 @@ from scipy import sparse
 
 from app.relevance import reasons
 from app.relevance.cut_offs import FLOOR
-from app.types import CardReason, DigestItem, EmptyDigestPolicy, Interest, PaperView, SkippedEdition, Trend
+from app.types import (
+    DEFAULT_MAX_PAPERS,
+    DEFAULT_MIN_PAPERS,
+    CardReason,
+    DigestItem,
+    EmptyDigestPolicy,
+    Interest,
+    PaperView,
+    SkippedEdition,
+    Trend,
+)
 
 Vector = np.ndarray[Any, Any]
 Matrix = np.ndarray[Any, Any]
@@ -101,8 +111,8 @@ class RankingRequest:
     """The parts of a subscriber's preferences and history that ranking and composing need."""
 
     interests: tuple[Interest, ...]
-    min_papers: int = 1
-    max_papers: int = 10
+    min_papers: int = DEFAULT_MIN_PAPERS
+    max_papers: int = DEFAULT_MAX_PAPERS
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
     skipped_editions: tuple[SkippedEdition, ...] = ()  # since the subscriber's last digest
     invalid_interests: tuple[str, ...] = ()  # texts that can no longer be parsed

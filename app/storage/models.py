@@ -17,7 +17,7 @@ from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
 from app.storage.database import BigId, CompressedJson, UtcDateTime, enum_type
-from app.types import Cadence, EmptyDigestPolicy, MailKind, SourceKind
+from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, MailKind, SourceKind
 
 SQLModel.metadata.naming_convention = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -297,8 +297,8 @@ class Subscriber(Row, table=True):
     weekday: int = 0  # the day of a weekly digest; Monday is 0
     hour: int = 8  # local time
     zone: str = Field(default="UTC", max_length=64)
-    min_papers: int = 1
-    max_papers: int = 10
+    min_papers: int = DEFAULT_MIN_PAPERS
+    max_papers: int = DEFAULT_MAX_PAPERS
     when_empty: EmptyDigestPolicy = Field(
         default=EmptyDigestPolicy.SKIP, sa_type=enum_type(EmptyDigestPolicy)
     )

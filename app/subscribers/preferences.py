@@ -9,7 +9,7 @@ from app.errors import InvalidInterest, InvalidPreference
 from app.relevance import query_language
 from app.settings import Settings
 from app.subscribers import schedule
-from app.types import Cadence, EmptyDigestPolicy, Interest
+from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
 ABSOLUTE_MAX_INTERESTS = (
     50  # the absolute limit; PAPERBOY_MAX_INTERESTS limits what subscribers can add themselves
@@ -29,8 +29,8 @@ class Preferences:
     weekday: int = 0  # of the weekly digest; 0 is Monday
     hour: int = 8  # local
     zone: str = "UTC"
-    min_papers: int = 1
-    max_papers: int = 10
+    min_papers: int = DEFAULT_MIN_PAPERS
+    max_papers: int = DEFAULT_MAX_PAPERS
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
     max_trending: int = 0  # maximum number of trending papers in a digest that match no interest
     paper_updates: bool = True  # news about papers sent earlier, at the end of a digest

@@ -21,7 +21,7 @@ from app.errors import InvalidInput, InvalidInterest
 from app.relevance import query_language
 from app.relevance.query_language import MAX_INTEREST_CHARS
 from app.subscribers import ABSOLUTE_MAX_INTERESTS, MAX_MUTED, Preferences, schedule
-from app.types import Cadence, EmptyDigestPolicy, Interest
+from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
 SPARE_ROWS = 3
 MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; the limits of validation are lower
@@ -67,8 +67,8 @@ class PreferencesForm:
     weekday: str = "0"
     hour: str = "8"
     zone: str = "UTC"
-    min_papers: str = "1"
-    max_papers: str = "10"
+    min_papers: str = str(DEFAULT_MIN_PAPERS)
+    max_papers: str = str(DEFAULT_MAX_PAPERS)
     when_empty: str = EmptyDigestPolicy.SKIP
     max_trending: str = "0"
     muted: str = ""  # one per line

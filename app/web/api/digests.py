@@ -16,7 +16,7 @@ from app.digests.explanation_types import Explanation
 from app.errors import Conflict, NotFound
 from app.storage import audit_log, hit_counters
 from app.subscribers import Preferences
-from app.types import Digest, Interest, SendOutcome, Skip, UpdateKind
+from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, SendOutcome, Skip, UpdateKind
 from app.web.api import problems
 from app.web.api.auth import Analysis, CanRead, CanSend, Id, Now, Paperboy
 from app.web.api.interests import HintOut
@@ -73,8 +73,8 @@ class PreviewRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
     day: Day | None = Field(default=None, description="The day of the digest. Default: today.")
-    min_papers: Integer = Field(default=1, ge=1, le=subscribers.MAX_PAPERS)
-    max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
+    min_papers: Integer = Field(default=DEFAULT_MIN_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
+    max_papers: Integer = Field(default=DEFAULT_MAX_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
     max_trending: Annotated[int, Field(ge=0, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
         default=None,
         description="Maximum number of trending papers beyond the interests. Default: the installation's.",
@@ -94,7 +94,7 @@ class BacktestRequest(BaseModel):
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
     days: Integer = Field(default=14, ge=1, le=backtesting.MAX_DAYS)
     at: Moment | None = Field(default=None, description="The time to look back from. Default: now.")
-    max_papers: Integer = Field(default=10, ge=1, le=subscribers.MAX_PAPERS)
+    max_papers: Integer = Field(default=DEFAULT_MAX_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
 
 
 class BacktestEdition(BaseModel):
