@@ -3,7 +3,8 @@
 Each sender has one journal file. The sender writes a short line right before it sends a mail's body, and
 another line after the relay's reply. The file is mapped into memory, so the kernel owns its content: lines
 survive `kill -9`, and writing a line does not need a system call. The sender holds a lock on the file until
-it exits. A process that finds an unlocked journal (`abandoned`) records what its sender left unfinished.
+it exits. An unlocked journal belongs to a dead sender, so another process records its results (see
+`abandoned`).
 
     <crc>  O  <owner>  <boot>  <durable or empty>    the first line
     <crc>  I  <id>                                   intent: may be sent soon; synced to disk if durable
@@ -34,7 +35,7 @@ from app.errors import JournalError
 from app.types import SendOutcome, SendResult
 
 ALLOCATION = 1 << 18  # bytes by which the file grows
-COMPACT_AT = 1 << 20  # bytes after which acknowledged lines are dropped
+COMPACT_AT = 1 << 20  # bytes in the file after which acknowledged lines are dropped
 MAX_REPLY_BYTES = 1000  # of the relay's reply
 MAX_END_LINE = MAX_REPLY_BYTES + 100
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -57,7 +58,7 @@ class AbandonedJournal:
     """The content of a dead sender's journal."""
 
     owner: str
-    complete: bool  # False: the machine restarted too, so lines may be missing
+    complete: bool  # False if lines may be missing: the machine restarted, and the journal is not durable
     unanswered: Mapping[int, tuple[str, str]]  # Message-ID and subject of mails that may have arrived
     results: tuple[AttemptResult, ...]
 
@@ -84,19 +85,19 @@ class Journal:
             raise _unwritable(self._path, error) from error
 
     def intend(self, delivery_ids: Iterable[int]) -> None:
-        """Write that these mails may be sent soon. After `sync`, the lines survive a crash of the machine."""
+        """Record that these mails may be sent soon. After `sync`, this survives a crash of the machine."""
         for delivery_id in delivery_ids:
             self._append(delivery_id, _line(f"I\t{delivery_id}"), len(self.in_flight))
 
     def sync(self) -> None:
-        """Wait until the file is on disk. May run in another thread. Raise JournalError on failure."""
+        """Flush the file to disk. May run in another thread. Raise JournalError on failure."""
         try:  # not `mmap.flush`, which holds the interpreter's lock while it waits
             os.fsync(self._file)
         except OSError as error:
             raise _unwritable(self._path, error) from error
 
     def begin(self, delivery_id: int, at: float, message_id: str, subject: str) -> None:
-        """Write that the body is about to be sent, and reserve space in the file for the result.
+        """Record that the body is about to be sent, and reserve space in the file for the result.
 
         If this raises JournalError, do not send the body, because its result could not be recorded.
         """
@@ -105,7 +106,7 @@ class Journal:
         self.in_flight.add(delivery_id)
 
     def end(self, attempt: AttemptResult) -> None:
-        """Write the result of an attempt. `begin` has reserved the space for it."""
+        """Record the result of an attempt. If the body was sent, `begin` has reserved the space."""
         delivery_id, result = attempt.delivery_id, attempt.result
         text = result.text.encode("utf-8", "replace")[:MAX_REPLY_BYTES].decode("utf-8", "ignore")
         line = _line(f"E\t{delivery_id}\t{attempt.at:.3f}\t{result.outcome}\t{result.code or ''}\t{text}")
@@ -113,7 +114,7 @@ class Journal:
         self.in_flight.discard(delivery_id)
 
     def acknowledge(self, delivery_ids: Iterable[int]) -> None:
-        """Drop the lines of these deliveries, because their results are in the ledger."""
+        """Drop the lines of these deliveries, because their results are now in the ledger."""
         for delivery_id in delivery_ids:
             if delivery_id not in self.in_flight:
                 self._needed_lines.pop(delivery_id, None)
@@ -134,8 +135,8 @@ class Journal:
     def close(self, *, complete: bool = True) -> None:
         """Close the journal, and delete it if nothing is left to recover.
 
-        Keep it if it contains results that are not in the ledger yet. Also keep it if some claimed mails have
-        no result (`complete` is false), because it proves that these mails were never sent.
+        Keep the file if it contains results that are not in the ledger yet. Also keep it if `complete` is
+        false, which means that some claimed mails have no result: the file proves that they were never sent.
         """
         if complete and not self._needed_lines:
             _remove(self._path)
@@ -184,7 +185,7 @@ class Journal:
 
 
 def abandoned(folder: Path) -> Iterator[AbandonedJournal]:
-    """Yield the journals of dead senders. Each is deleted when the caller asks for the next one."""
+    """Yield the journals of dead senders. Each file is deleted when the caller asks for the next journal."""
     for path in sorted(folder.glob("*.journal")):
         with _lock_if_abandoned(path) as locked:
             if not locked:

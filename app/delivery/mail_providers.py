@@ -1,4 +1,4 @@
-"""PURE. The mail providers behind addresses, and how many connections they accept."""
+"""PURE. The mail provider of each address, and the number of connections that a provider accepts."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 def sign_ahead(sender: Sender, now: datetime) -> int:
-    """Sign digests that are not due yet and return their number. The others are signed when they are sent.
+    """Sign digests that are not due yet, and return the number signed. Others are signed when they are sent.
 
     No two processes sign the same digest.
     """

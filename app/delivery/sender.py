@@ -39,7 +39,7 @@ TUNE_FROM = 100  # mails; for fewer, tuning the interpreter is not worthwhile
 
 @dataclass(frozen=True)
 class Sender:
-    """The sender and its settings. `on_failed` is called for each delivery that fails permanently."""
+    """A sender with its dependencies. `on_failed` is called for each delivery that fails permanently."""
 
     db: Database
     settings: Settings
@@ -91,7 +91,7 @@ class Sender:
         return +sender_ledger.counts
 
     async def send_test(self, digest: Digest, to: str, now: datetime) -> SendResult:
-        """Send a digest, marked as a test, without a ledger entry, and return the result."""
+        """Send a digest marked as a test, without adding it to the ledger, and return the result."""
         digest = replace(digest, note=f"{TEST_NOTE} {digest.note}".strip())
         try:
             draft = self.composer.draft(preview_request(digest, to, self.settings.mail_domain, now))
@@ -189,7 +189,10 @@ def _compose_failure(error: Exception) -> SendResult:
 
 
 def preview_request(digest: Digest, to: str, domain: str, now: datetime) -> MailRequest:
-    """Return a request for a mail without a ledger entry. Its links do nothing: there is no subscriber 0."""
+    """Return a request for a mail without a ledger entry.
+
+    Its links do nothing, because there is no subscriber 0.
+    """
     return MailRequest(
         delivery_id=0,
         kind=MailKind.DIGEST,

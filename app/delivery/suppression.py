@@ -1,4 +1,4 @@
-"""The suppression list: addresses to which nothing is sent. Their hashes outlive a subscriber's erasure."""
+"""The suppression list: hashes of addresses that must not receive mail, even after a subscriber's erasure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def suppress(session: Session, email: str, reason: str, now: datetime) -> None:
 
 
 def forget_reason(session: Session, email: str) -> None:
-    """Replace an entry's reason, because text from an operator or a server may name the subscriber."""
+    """Replace the reason of an address's entry, because the reason may name the subscriber."""
     entry = col(Suppression.address_hash) == address_hash(email)
     session.execute(update(Suppression).where(entry).values(reason="listed before its subscriber was erased"))
 
@@ -74,7 +74,7 @@ def list_page(session: Session, *, limit: int = 100, after: int = 0, text: str =
 
 
 def addresses_of(session: Session, entries: Collection[Suppression]) -> dict[str, str]:
-    """Return, by hash, the addresses that still belong to a subscriber.
+    """Return, by hash, the addresses of those entries that still belong to a subscriber.
 
     This hashes the addresses of all subscribers: 200,000 take about half a second.
     """

@@ -1,4 +1,4 @@
-"""PURE. The ramp of a new sending domain: how many mails each receiver gets per day.
+"""PURE. The ramp of a new sending domain: the number of mails that each receiver may get per day.
 
 Receivers do not trust a domain that suddenly sends a lot of mail. Amazon SES, SendGrid and Microsoft
 recommend starting with about 50 mails per day and receiver, and doubling the number every day or every few
@@ -63,7 +63,7 @@ class WarmUpStatus:
         return sum(use.waiting for use in self.receivers)
 
     def describe(self) -> str:
-        """Describe the warm-up to operators, in a sentence without an initial capital or a final period."""
+        """Describe the warm-up for operators. The text has no initial capital and no final period."""
         if self.day < self.start:
             return f"it begins on {self.start}; until then, there is no limit"
         if self.limit is None:

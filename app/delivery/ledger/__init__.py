@@ -10,15 +10,15 @@ than a second. So after a crash, only the mails in flight are uncertain. Mails t
 provably unsent. Functions take a session and never commit. The exceptions are `SenderLedger` and `recover`,
 because a mail that was sent cannot be rolled back.
 
-snapshots          papers as digests show them; each is stored once a day for all subscribers
+snapshots          copies of papers as digests show them, shared by all digests of a day
 entries            add mails and skipped digests; find papers that were already promised
 claims             claim mails for a sender, with a lease
 sender_ledger      claim, journal, commit and record, for one running sender
 circuit_breaker    pause sending when the relay refuses too many mails
-receiver_backoffs  providers that asked us to send less, and for how long
-daily_limits       the limits of receivers during the warm-up of a sending domain
+receiver_backoffs  delay mails to providers that asked us to send less
+daily_limits       limit the mails to each receiver while a sending domain warms up
 outcomes           record the results of attempts; retry delays
-transitions        the changes of a row's state
+transitions        change a row's state
 recovery           recover the mails of dead senders
 expiry             give up on mails that have waited too long
 controls           pause, resume, hold until approved, cancel, resend, confirm

@@ -14,7 +14,7 @@ from app.storage.database import Database
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
 from app.storage.models import DeliveryState as State
 
-ID_GAP = 1_000_000  # more than the number of mails sent since the backup
+ID_GAP = 1_000_000  # must exceed the number of mails added since the backup
 BATCH = 1000  # rows
 NOT_SENT = (State.SKIPPED, State.FAILED, State.SUPPRESSED)
 FINAL_STATES = (State.SENT, State.UNCERTAIN, *NOT_SENT)
@@ -52,7 +52,7 @@ def skip_ids(session: Session) -> None:
         newest = max((session.scalar(select(func.max(table.c.id))) or 0) + gap, 1)
         if session.get_bind().dialect.name == "postgresql":
             session.execute(select(func.setval(func.pg_get_serial_sequence(table.name, "id"), newest)))
-        elif gap:  # without a gap, SQLite counts on from the newest row anyway
+        elif gap:  # without a gap, SQLite continues from the newest row anyway
             values = {"name": table.name, "newest": newest}
             session.execute(text("DELETE FROM sqlite_sequence WHERE name = :name"), values)
             session.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :newest)"), values)
@@ -61,8 +61,8 @@ def skip_ids(session: Session) -> None:
 def copy_since(session: Session, previous: Database, backup_at: datetime) -> int:
     """Copy mails that reached a final state since the backup, or are in flight, from the previous database.
 
-    Return how many of them may have been sent. Papers are copied as well, so that the ids in digests refer to
-    the same papers.
+    Return how many of them may have been sent. Papers are copied as well, so that the ids in digests still
+    refer to the same papers.
     """
     copied = 0
     with previous.read() as source:

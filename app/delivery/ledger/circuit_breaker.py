@@ -7,7 +7,7 @@ from collections import Counter, deque
 
 from app.types import SendOutcome, SendResult
 
-WINDOW, MINIMUM = 100, 20  # the replies that are counted, and the fewest that can stop sending
+WINDOW, MINIMUM = 100, 20  # the last WINDOW replies count; with fewer than MINIMUM, sending goes on
 REFUSALS = (
     SendOutcome.HARD_BOUNCE,
     SendOutcome.SOFT_BOUNCE,
@@ -19,14 +19,17 @@ _PERSONAL = re.compile(r"<[^>]*>|\S*@\S*")
 
 
 class CircuitBreaker:
-    """A limit on the share of refusals, in percent, among the relay's last WINDOW replies."""
+    """A limit on the percentage of refusals among the relay's last WINDOW replies."""
 
     def __init__(self, percent: int) -> None:
         self._percent = percent
         self._refusals: deque[str] = deque(maxlen=WINDOW)  # texts; empty if the reply was not a refusal
 
     def add(self, result: SendResult) -> str:
-        """Count a result. Return a reason to pause sending that quotes the most common refusal, or ""."""
+        """Count a result. If refusals reach the limit, return the reason to pause sending, otherwise "".
+
+        The reason quotes the most common refusal.
+        """
         if result.outcome not in ANSWERS:
             return ""
         is_refusal = result.outcome in REFUSALS

@@ -1,4 +1,4 @@
-"""Claim mails for a sender, with a lease, and decide which of them may still be sent."""
+"""Claim mails for a sender under a lease, and decide which of them may still be sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL_EDITIONS = "*"
 # Longer than the ten minutes that a relay may take to reply to the final dot.
 LEASE = timedelta(minutes=20)
 BATCH_SIZE = 300
-# Claimed in this order, so that mails that were never tried are sent first.
+# Mails are claimed in this order, so that mails that were never tried are sent first.
 WAITING_STATES = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
 LEASED_STATES = (State.CLAIMED, State.COMMITTING)
 
@@ -42,7 +42,7 @@ _MAILS = (
 
 
 class SkipReason(NamedTuple):
-    """The state of a mail that is not sent, and the reason. The state is final or lasts `until` a time."""
+    """The state of a mail that is not sent, and the reason. The state is final unless `until` is set."""
 
     state: State
     reason: str
@@ -51,7 +51,7 @@ class SkipReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedBatch:
-    """The mails from one claim: requests to send, and the states of mails that must not be sent."""
+    """The mails from one claim: requests to send, and the states of the mails to skip, by id."""
 
     requests: tuple[MailRequest, ...] = ()
     skipped: Mapping[int, State] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def exceeds_a_batch(session: Session, now: datetime) -> bool:
 def is_sendable(now: datetime) -> ColumnElement[bool]:
     """Return the condition that a mail is due, not overdue and not paused.
 
-    An uncertain mail that is not to be sent again has no `next_attempt_at`.
+    An uncertain mail that must not be sent again has no `next_attempt_at`, so it is never due.
     """
     return (
         (col(Delivery.next_attempt_at) <= now)
@@ -126,7 +126,7 @@ def _not_paused() -> ColumnElement[bool]:
 def load_claimed(
     session: Session, claimed_ids: Collection[int], snapshots: SnapshotStore, now: datetime
 ) -> tuple[tuple[MailRequest, ...], dict[int, SkipReason]]:
-    """Load claimed mails. Return the requests to send and, by id, the reasons to skip or defer the others."""
+    """Load claimed mails. Return the requests to send and, by id, the reasons to skip or defer the rest."""
     rows = _load_rows(session, claimed_ids)
     skips = _skip_reasons(session, rows, now)
     return _mail_requests(session, [row for row in rows if row.id not in skips], snapshots), skips
@@ -135,12 +135,12 @@ def load_claimed(
 def mail_requests(
     session: Session, ids: Collection[int], snapshots: SnapshotStore
 ) -> tuple[MailRequest, ...]:
-    """Return the contents of deliveries as they were composed, in the order of their ids."""
+    """Return a request for each delivery, with its digest as it was composed, ordered by delivery id."""
     return _mail_requests(session, _load_rows(session, ids), snapshots)
 
 
 def _load_rows(session: Session, ids: Collection[int]) -> Sequence[Any]:
-    """Load deliveries with their subscribers, as rows: ORM objects would take three times as long."""
+    """Load deliveries and their subscribers as rows, because ORM objects would take three times as long."""
     selected = in_array(session, DELIVERIES.c.id, ids)
     return session.connection().execute(_MAILS.where(selected).order_by(DELIVERIES.c.id)).all()
 
@@ -169,7 +169,7 @@ def _mail_requests(
 
 
 def skip_reason(kind: MailKind, subscriber: SubscriberState, suppressed: str | None) -> SkipReason | None:
-    """Return why a mail must not be sent, or None. `suppressed` is the reason for a suppression, if any."""
+    """Return the reason to skip a mail, or None. `suppressed` is its address's suppression reason, if any."""
     if suppressed is not None:
         return SkipReason(State.SUPPRESSED, f"the address is suppressed: {suppressed}")
     if subscriber is SubscriberState.ERASED:
@@ -210,7 +210,8 @@ def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) 
 def still_sendable(session: Session, owner: str, now: datetime) -> set[int]:
     """Return the ids of claimed mails that a sender may still send.
 
-    Mails that were paused or cancelled are left out, as are those that `skip_reason` rejects.
+    Leave out mails that were paused or cancelled, mails that `skip_reason` rejects, and mails to providers
+    that asked us to send less.
     """
     claimed = (
         select(DELIVERIES.c.id, DELIVERIES.c.kind, _SUBSCRIBERS.c.email, _SUBSCRIBERS.c.state)

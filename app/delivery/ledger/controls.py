@@ -1,4 +1,4 @@
-"""Operator controls: pause, resume, cancel, resend or confirm uncertain mails, and retry failed ones."""
+"""Operator controls: pause, resume, cancel, resend or confirm uncertain mails, and retry failed digests."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> None:
     """Pause one edition or all sending. If it is already paused, keep the existing reason.
 
-    A pause that an import began gets the new reason; otherwise, the pause would end with the import (see
-    `end_import_pause`).
+    If an import began the existing pause, replace its reason; otherwise, the pause would end with the import
+    (see `end_import_pause`).
     """
     values = {"reason": reason, "since": now}
     if insert_or_ignore(session, SendingPause, ["edition"], edition=edition, **values) is not None:
@@ -63,7 +63,7 @@ def _name(edition: str) -> str | None:
 
 
 def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITIONS) -> bool:
-    """End the pause that an import began at `since`. Return False if it has ended or has been replaced."""
+    """End the pause that an import began at `since`. Return False if it is over or was replaced."""
     own = col(SendingPause.edition) == scope, col(SendingPause.reason) == IMPORTED
     ended = session.execute(delete(SendingPause).where(*own, col(SendingPause.since) == since))
     if not ended.rowcount:  # type: ignore[attr-defined]
@@ -74,14 +74,14 @@ def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITION
 
 
 def _release_first_digests(session: Session) -> None:
-    """Release the held digests. The pause must be deleted first, so that planning holds no more of them."""
+    """Release the held digests. Delete the pause first, so that planning does not hold more digests."""
     session.execute(update(Delivery).where(is_held()).values(next_attempt_at=Delivery.due_at))
 
 
 def hold_new(session: Session, editions: Collection[str], now: datetime) -> None:
-    """Pause the editions that have no mail yet, until an operator approves them by resuming them.
+    """Pause the editions that have no mails yet, until an operator approves them by resuming them.
 
-    Must be called before their first mails are added, in the same transaction.
+    Call this in the transaction that adds the first mails of these editions, before adding them.
     """
     for edition in sorted(set(editions) - planned_editions(session, editions)):
         pause(session, AWAITS_APPROVAL, now, edition)
@@ -90,8 +90,8 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
 def hold(session: Session, edition: str, now: datetime) -> None:
     """Pause an upcoming edition, such as 2026-11-20, until an operator approves it.
 
-    Raise InvalidInput if it is not a date, is over or is too far ahead. Raise Conflict if it is planned or
-    held.
+    Raise InvalidInput if the edition is not a date, is over or is too far ahead. Raise Conflict if it has
+    been planned or is already held.
     """
     try:
         day = date.fromisoformat(edition)
@@ -111,14 +111,15 @@ def hold(session: Session, edition: str, now: datetime) -> None:
 
 
 def planned_editions(session: Session, editions: Collection[str]) -> set[str]:
-    """Return which of these editions have mails."""
+    """Return the editions among `editions` that have mails."""
     return set(session.exec(select(Delivery.edition).where(col(Delivery.edition).in_(editions)).distinct()))
 
 
 def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:
     """End a pause. Return False if there was none.
 
-    Raise Conflict if the database was moved, because the new one sends the digests. `force` resumes anyway.
+    Raise Conflict if the database was moved, because the new one sends the digests. With `force`, resume
+    anyway.
     """
     pause = session.exec(select(SendingPause).where(SendingPause.edition == edition)).first()
     if pause and pause.reason.startswith(MOVED) and not force:
@@ -153,7 +154,10 @@ def cancel(session: Session, edition: str) -> int:
 
 
 def resend(session: Session, delivery_id: int, now: datetime) -> None:
-    """Send an uncertain mail again, with the same Message-ID and bytes. Raise NotFound or Conflict."""
+    """Have an uncertain mail sent again with the same Message-ID and bytes.
+
+    Raise NotFound if there is no such delivery. Raise Conflict if it is not uncertain or its content is lost.
+    """
     delivery = session.get(Delivery, delivery_id)
     if delivery is None:
         raise NotFound(f"there is no delivery {delivery_id}")
@@ -177,9 +181,10 @@ def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
 
 
 def confirm_arrival(session: Session, delivery_id: int, now: datetime) -> None:
-    """Record an uncertain mail as sent, because it arrived. Raise NotFound or Conflict.
+    """Record an uncertain mail as sent, because it arrived.
 
-    If its sender reports the relay's reply later, the reply is recorded as well.
+    If its sender reports the relay's reply later, the reply is recorded as well. Raise NotFound if there is
+    no such delivery, and Conflict if it is not uncertain.
     """
     if not _record_arrival(session, col(Delivery.id) == delivery_id, now):
         delivery = session.get(Delivery, delivery_id)
@@ -204,7 +209,7 @@ def _record_arrival(session: Session, mails: ColumnElement[bool], now: datetime)
 
 
 def count_held_uncertain(session: Session, since: datetime) -> dict[str, int]:
-    """Count the digests created since `since` that an operator must resend or confirm, by edition."""
+    """Count the digests created at or after `since` that an operator must resend or confirm, by edition."""
     held = sql_select(col(Delivery.edition)).where(
         col(Delivery.created_at) >= since,
         col(Delivery.kind) == MailKind.DIGEST,
@@ -221,7 +226,7 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
     subscriber was or will be sent a later digest, which may contain the same papers.
     """
     failed = select(col(Delivery.subscriber_id)).where(_failed_digests(), col(Delivery.edition) == edition)
-    # Planning locks the subscribers whose history it reads, so it cannot choose the same papers now.
+    # Planning locks the subscribers whose history it reads, so it cannot choose the same papers meanwhile.
     active = session.exec(_active().where(col(Subscriber.id).in_(failed)).with_for_update()).all()
     retried = _retryable(col(Delivery.id)).where(
         col(Delivery.edition) == edition, in_array(session, col(Delivery.subscriber_id), active)
@@ -232,7 +237,7 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
 
 
 def count_retryable(session: Session, since: datetime) -> dict[str, int]:
-    """Count the digests created since `since` that `retry_failed` would send again, by edition."""
+    """Count the digests created at or after `since` that `retry_failed` would send again, by edition."""
     is_active = _active().where(col(Subscriber.id) == Delivery.subscriber_id).exists()
     retryable = _retryable(col(Delivery.edition)).where(col(Delivery.created_at) >= since, is_active)
     return _count_by_edition(session, retryable)
@@ -252,7 +257,7 @@ def _failed_digests() -> ColumnElement[bool]:
 
 
 def _retryable(*columns: Any) -> Select[Any]:
-    """Select failed digests that did not arrive and whose subscribers have no later digest."""
+    """Select failed digests that cannot have arrived and whose subscribers have no later digest."""
     later = aliased(Delivery)
     has_later = exists().where(
         col(later.subscriber_id) == Delivery.subscriber_id,
@@ -288,7 +293,7 @@ def pauses(session: Session) -> list[SendingPause]:
 
 
 def hold_reason(current: Collection[SendingPause], delivery: Delivery) -> str:
-    """Return why an unsent mail is held back, or "". `current` is the result of `pauses`."""
+    """Return the reason why an unsent mail is held back, or "". `current` is the result of `pauses`."""
     scopes = {ALL_EDITIONS, delivery.edition}
     if delivery.next_attempt_at is None:
         scopes.add(FIRST_DIGESTS)

@@ -1,4 +1,4 @@
-"""Count the mails to each receiver while a sending domain warms up; defer those beyond its daily limit.
+"""Count the mails to each receiver while a sending domain warms up; defer digests beyond its daily limit.
 
 During the warm-up, claiming a mail writes its receiver to its row. An index of the rows with a receiver makes
 it fast to count today's mails. Without a warm-up, the index is empty and costs nothing.
@@ -39,7 +39,7 @@ def warm_up_of(settings: Settings) -> WarmUp | None:
 
 
 def lock(session: Session) -> None:
-    """Serialise the claims of all senders until the transaction ends, so that their counts add up."""
+    """Serialise the claims of all senders until the transaction ends, so that each count is complete."""
     advisory_lock(session, LOCK)
 
 
@@ -91,7 +91,7 @@ def use_today(session: Session, receivers: Collection[str] | None, now: datetime
 
 
 def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
-    """Count the mails to each receiver that senders have claimed and may send."""
+    """Count the claimed mails to each receiver that may still be sent, except those in `exclude`."""
     # A condition on the receiver would make SQLite read all of today's mails.
     claimed = select(Delivery.id, Delivery.receiver).where(col(Delivery.state).in_(LEASED_STATES))
     return Counter(
@@ -100,7 +100,7 @@ def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
 
 
 def warm_up_status(session: Session, warm_up: WarmUp | None, now: datetime) -> WarmUpStatus | None:
-    """Return the warm-up's progress and the mails of each receiver, or None if there is no warm-up."""
+    """Return the warm-up's progress and the number of mails to each receiver, or None without a warm-up."""
     if warm_up is None:
         return None
     sent, receiver = use_today(session, None, now), col(Delivery.receiver)

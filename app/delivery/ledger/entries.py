@@ -51,7 +51,7 @@ def is_held() -> ColumnElement[bool]:
 
 
 def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> list[int | None]:
-    """Add rows and return their ids in order. An id is None if the subscriber already has this edition."""
+    """Add entries and return their ids in order. An id is None if the subscriber already has this edition."""
     digests = [entry.digest for entry in entries if isinstance(entry.digest, Digest)]
     stored = store(session, digests, now)
     rows: list[dict[str, Any]] = []
@@ -99,8 +99,8 @@ def enqueue(
 ) -> int | None:
     """Add one mail and return its id, or None if the subscriber already has this edition.
 
-    `now` is from this machine's clock, which may be wrong. So the due time of a mail that is due now is
-    converted to the database's clock, unless the mail is a digest.
+    `now` is from this machine's clock, which may be wrong. So if the mail is due now and is not a digest, its
+    due time is converted to the database's clock.
     """
     ahead = skew(session)
     due_at += ahead if due_at == now and kind is not MailKind.DIGEST else timedelta()
@@ -117,7 +117,7 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
 
 
 def with_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
-    """Return the subscribers who were sent a digest or will be. Held digests do not count."""
+    """Return the ids of the subscribers who were or will be sent a digest. Held digests do not count."""
     digests = select(Delivery.subscriber_id).where(
         col(Delivery.subscriber_id).in_(subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
@@ -130,7 +130,10 @@ def with_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
 def skipped_since_last_digest(
     session: Session, subscriber_ids: Collection[int], since: datetime
 ) -> dict[int, tuple[SkippedEdition, ...]]:
-    """Return, by subscriber, the editions skipped from `since` on and after the last digest, oldest first."""
+    """Return, by subscriber, the editions skipped since the last digest, oldest first.
+
+    Editions that were due before `since` do not count.
+    """
     digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, DigestContent.delivery_id)
     due = digests.outerjoin(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
         in_array(session, col(Delivery.subscriber_id), subscriber_ids),
@@ -147,7 +150,7 @@ def skipped_since_last_digest(
 
 
 def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """Return the range of editions that contains all digests created or due at or after `since`.
+    """Return conditions for a range of editions that contains all digests created or due since `since`.
 
     After an outage, a digest may be created up to a week after the day of its edition.
     """
@@ -190,7 +193,7 @@ def _promising_digests(
 
 
 class PromisedContent(NamedTuple):
-    """The requested papers that a subscriber's digests contain, and all news in these digests."""
+    """The requested papers in a subscriber's digests, and all news in these digests."""
 
     papers: set[int]
     updates: set[tuple[UpdateKind, int]]
@@ -199,7 +202,7 @@ class PromisedContent(NamedTuple):
 def promised_content(
     session: Session, subscriber_ids: Collection[int], since: datetime, paper_ids: Set[int], days: Set[date]
 ) -> dict[int, PromisedContent]:
-    """Return, by subscriber, which of these papers and which news their digests from `since` on contain.
+    """Return, by subscriber, the papers in `paper_ids` and all news in digests created at or after `since`.
 
     `days` are the UTC days of digests that can contain one of the papers. The query skips all other digests
     without news. Digests are searched as text, because decoding thousands of them would take seconds.

@@ -16,7 +16,7 @@ from app.types import MailKind
 
 
 def expire_overdue(session: Session, now: datetime) -> Counter[str]:
-    """Give up mails whose `give_up_at` has passed. Return their number by new state."""
+    """Give up on mails whose `give_up_at` has passed. Return the number of mails by new state."""
     rows = lock_rows(session, is_overdue(now))
     for delivery in rows:
         why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"

@@ -24,7 +24,7 @@ from app.types import SendOutcome, SendResult
 # Called in the transaction that records a permanent failure, with the ids of the delivery and the subscriber.
 OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
 FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
-# States in which the owner's result counts. In all others, the mail was released, sent or given up.
+# States in which the owner's result counts. In all other states, the mail was released, sent or given up.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 RETRIED = (
@@ -96,7 +96,7 @@ def _record_accepted(session: Session, attempts: Sequence[AttemptResult], owner:
             "subjects": [attempt.subject for attempt in attempts],
         }
         recorded = session.connection().execute(_ACCEPTED_BY_POSTGRES, columns | {"owner": owner}).rowcount
-    else:  # also in one statement, because the driver releases and reacquires Python's lock for each one
+    else:  # also in one statement, because the driver releases and reacquires the GIL for each
         rows = [
             (delivery_id, sqlite_timestamp(datetime.fromtimestamp(at, UTC)), code, text, message_id, subject)
             for delivery_id, (_, code, text), at, message_id, subject in attempts
@@ -157,7 +157,7 @@ def _back_off(
     attempts: Mapping[int, AttemptResult],
     now: datetime,
 ) -> Mapping[str, ReceiverBackoff]:
-    """Record the providers that asked us to send less. Return all current back-offs."""
+    """Record a back-off for each provider that asked us to send less. Return all current back-offs."""
     for delivery, subscriber in rows:
         result = attempts[delivery.id or 0].result
         if result.outcome is SendOutcome.THROTTLED and subscriber.state is not SubscriberState.ERASED:
@@ -207,6 +207,6 @@ def _text(result: SendResult) -> str:
 
 
 def retry_delay(attempts: int, delivery_id: int) -> timedelta:
-    """Return the delay after the n-th attempt. It doubles each time, and varies by id to spread the load."""
+    """Return the delay after the n-th attempt. It doubles each time and varies by id to spread the load."""
     spread: float = 0.75 + 0.5 * (delivery_id * 2654435761 % 2**32) / 2**32
     return min(FIRST_DELAY * (1 << min(attempts - 1, 16)), LONGEST_DELAY) * spread

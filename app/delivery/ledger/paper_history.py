@@ -22,19 +22,19 @@ DAY = timedelta(days=1)
 
 
 class PaperDelivery(NamedTuple):
-    """A digest with a paper, and why the paper is in it."""
+    """A digest that contains a paper, with the interest that the paper matches and the reason."""
 
     delivery_id: int
     subscriber_id: int
     edition: str
     state: State
     interest: str
-    reason: str | int  # an id until the text is loaded
+    reason: str | int  # the id of a shared reason until its text is loaded
 
 
 @dataclass(frozen=True, slots=True)
 class PaperHistory:
-    """The digests with a paper: their number by state, and the newest digests."""
+    """The digests that contain a paper: their number by state, and the newest digests."""
 
     states: dict[State, int]
     newest: tuple[PaperDelivery, ...]
@@ -42,9 +42,10 @@ class PaperHistory:
 
 
 def paper_history(session: Session, papers: Collection[int]) -> PaperHistory:
-    """Return the digests that contain a paper. `papers` are the ids of its rows.
+    """Return the digests that contain a paper. `papers` are the ids of its row and of rows merged into it.
 
-    The paper's snapshots show on which days it was in a digest, so only digests from these days are read.
+    Only digests from the days between the paper's first and last snapshot are read, because the others cannot
+    contain it.
     """
     created = col(PaperSnapshot.created_at)
     days = select(func.min(created), func.max(created)).where(col(PaperSnapshot.paper_id).in_(papers))

@@ -32,7 +32,7 @@ def totals(session: Session) -> dict[State, int]:
 
 
 def editions(session: Session, limit: int, before: str | None = None) -> list[str]:
-    """Return the names of the newest `limit` editions (before `before`), in descending order.
+    """Return the `limit` newest editions, or the newest ones before `before`, in descending order.
 
     Each name takes one lookup in the index. DISTINCT would read every row of the ledger.
     """
@@ -82,7 +82,7 @@ class ReasonCount(NamedTuple):
 
 
 def commonest_reasons(session: Session, edition: str, limit: int = 10) -> list[ReasonCount]:
-    """Return why digests of an edition were not sent, most common first."""
+    """Return the reasons why digests of an edition were not sent, with counts, most common first."""
     state, reason, count = col(Delivery.state), col(Delivery.reason), func.count()
     reasons = select(state, reason, count).where(
         Delivery.edition == edition, Delivery.kind == MailKind.DIGEST, Delivery.reason != ""
@@ -100,11 +100,11 @@ def commonest_reasons(session: Session, edition: str, limit: int = 10) -> list[R
 
 
 class WaitingMails(NamedTuple):
-    """The mails of one kind that are still to be sent."""
+    """The number of mails of one kind that are still to be sent, and the earliest time for an attempt."""
 
     kind: MailKind
     mails: int
-    next_attempt_at: datetime  # the earliest time
+    next_attempt_at: datetime  # of the first mail
 
 
 def waiting_mails(session: Session) -> list[WaitingMails]:
@@ -124,7 +124,7 @@ def any_sent(session: Session) -> bool:
 
 
 def draw_waiting(session: Session, edition: str, size: int) -> Sequence[Delivery]:
-    """Return some of an edition's digests that have not been sent yet, drawn at random."""
+    """Return up to `size` of an edition's unsent digests, drawn at random."""
     waiting = select(Delivery).where(
         Delivery.edition == edition,
         Delivery.kind == MailKind.DIGEST,
@@ -135,13 +135,13 @@ def draw_waiting(session: Session, edition: str, size: int) -> Sequence[Delivery
 
 
 def draw_held(session: Session, size: int) -> tuple[int, Sequence[Delivery]]:
-    """Return the number of held first digests, and some of them, drawn at random."""
+    """Return the number of held first digests, and up to `size` of them, drawn at random."""
     count = session.exec(select(func.count()).select_from(Delivery).where(is_held())).one()
     return count, session.exec(select(Delivery).where(is_held()).order_by(func.random()).limit(size)).all()
 
 
 def stored_digests(session: Session, delivery_ids: Collection[int | None]) -> dict[int, dict[str, Any]]:
-    """Return stored digests by delivery id (see `snapshots`). Omit other mails and deleted deliveries."""
+    """Return stored digests by delivery id (see `snapshots`). Omit deliveries without a stored digest."""
     selected = in_array(session, col(DigestContent.delivery_id), delivery_ids)
     rows = session.exec(select(DigestContent.delivery_id, DigestContent.digest).where(selected))
     return {delivery_id: dict(digest) for delivery_id, digest in rows}

@@ -1,4 +1,4 @@
-"""Providers that asked us to send less. All mails to them wait; other mails are sent."""
+"""Providers that asked us to send less. Mails to them wait; mails to other providers are sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.storage.models import ReceiverBackoff
 from app.text import sanitize
 
 FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(minutes=10), timedelta(hours=4)
-MEMORY = timedelta(hours=12)  # after a back-off ends, until its count is forgotten
+MEMORY = timedelta(hours=12)  # for which the count is remembered after a back-off ends
 
 
 def extend(session: Session, recipient: str, reply: str, now: datetime) -> None:
@@ -40,7 +40,7 @@ def active(session: Session, now: datetime) -> Mapping[str, ReceiverBackoff]:
 
 
 def find(backoffs: Mapping[str, ReceiverBackoff], recipient: str) -> ReceiverBackoff | None:
-    """Return the back-off from a recipient's provider, or None."""
+    """Return the back-off of a recipient's provider, or None."""
     return backoffs.get(provider_of(recipient)) if backoffs else None
 
 

@@ -71,7 +71,7 @@ def replay_journal(
     policy: UncertainPolicy,
     on_failed: OnFailed,
 ) -> Counter[str]:
-    """Record a dead sender's mails according to its journal: answered, uncertain or provably unsent."""
+    """Record each mail of a dead sender as answered, uncertain or unsent, according to the journal."""
     advisory_lock(session, abandoned.owner)  # its last claim's transaction may still be running
     answered = record_results(
         session, abandoned.results, owner=abandoned.owner, now=now, policy=policy, on_failed=on_failed

@@ -41,7 +41,7 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
 
 
 def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | None]) -> int:
-    """Take papers out of some deliveries. On PostgreSQL, skip deliveries that are being claimed."""
+    """Take papers out of these deliveries. On PostgreSQL, skip deliveries that are being claimed."""
     joined = select(Delivery, DigestContent).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )

@@ -31,7 +31,7 @@ def prune_deliveries(session: Session, before: datetime) -> Counter[str]:
 
 
 def prune_events(session: Session, before: datetime) -> Counter[str]:
-    """Delete a batch of the events before `before` and return their number. Repeat until it is zero."""
+    """Delete a batch of the events before `before` and return their number. Call this until it is 0."""
     ids = _oldest_ids(session, col(Event.at), col(Event.id), before)
     return Counter(events=_delete(session, delete(Event).where(in_array(session, col(Event.id), ids))))
 
@@ -45,10 +45,10 @@ def first_id_since(session: Session, since: datetime) -> int:
 
 
 def drop_signatures(session: Session, first_id: int) -> tuple[int, int]:
-    """Drop the signatures of a batch of sent digests, starting at `first_id`: they are not needed again.
+    """Drop the signatures of a batch of sent digests, starting at `first_id`.
 
-    Return the number of dropped signatures, and the first id of the next batch (0 if there is none). If such
-    a mail is ever sent again, it is signed again, which gives the same bytes as long as the key is the same.
+    Return the number of dropped signatures, and the first id of the next batch (0 if there is none). If a
+    sent mail is ever resent, it is signed again, which gives the same bytes as long as the key is the same.
     """
     number = col(Delivery.id)
     batch = select(number, col(Delivery.state)).where(number >= first_id).order_by(number).limit(BATCH_SIZE)

@@ -192,7 +192,7 @@ class SenderLedger:
             self._intended_ids.update(ids)
 
     def may_send(self, mail: OutgoingMail) -> bool:
-        """Return whether the last refresh allows sending a mail and its provider has no back-off."""
+        """Return whether a mail may be sent now. Mails to a provider that has just throttled us wait."""
         if self._backed_off and self._backed_off.get(provider_of(mail.recipient), 0) > monotonic():
             return False
         return self._may_commit(mail)
@@ -208,7 +208,7 @@ class SenderLedger:
         )
 
     def commit(self, mail: OutgoingMail) -> bool:
-        """Return whether the body may be sent. If True, the journal says that it is about to be sent.
+        """Return whether the body may be sent. If True, the journal now says that it is about to be sent.
 
         Raise JournalError if the journal cannot be written. In that case, nothing more is sent.
         """
@@ -222,7 +222,7 @@ class SenderLedger:
         return True
 
     def record(self, mail: OutgoingMail, result: SendResult) -> None:
-        """Record a mail's result: in the journal now, if it was attempted; in the database soon after."""
+        """Record a mail's result in the journal now (if it was attempted) and in the database soon after."""
         if result.outcome is SendOutcome.THROTTLED:
             self._backed_off[provider_of(mail.recipient)] = monotonic() + FIRST_BACKOFF.total_seconds()
         committed = mail.delivery_id in self._journal.in_flight
@@ -327,7 +327,7 @@ class SenderLedger:
                 self._error = self._error or error
 
     async def refresh(self) -> None:
-        """Withdraw mails that must not be sent, mark mails that are long in flight, and renew the lease."""
+        """Withdraw mails that must no longer be sent, mark slow mails as `committing`, renew the lease."""
         claimed_ids, now = frozenset(self._claimed_ids), monotonic()
         if not claimed_ids:
             return

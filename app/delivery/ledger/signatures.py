@@ -30,7 +30,7 @@ class Signature(NamedTuple):
 
 
 def lock_unsigned(session: Session, now: datetime, *, limit: int) -> dict[int, bool]:
-    """Return up to `limit` digests without a stored `Signature`, as {id: True if it is not due yet}.
+    """Return the ids of up to `limit` unsigned digests, each mapped to True if the digest is not due yet.
 
     PostgreSQL locks them until the transaction ends, and skips those that another process has locked.
     """

@@ -1,4 +1,4 @@
-"""Snapshots of papers as digests show them. Each is stored once a day for all subscribers.
+"""Snapshots: copies of papers as digests show them, shared by all digests of a day.
 
 `DigestContent.digest` is {"edition", "note", "considered", "sections": [{"interest", "heading", "cards",
 "papers", "why", "marks", "scores", "reasons"}]}. The items of a section are stored as columns of equal
@@ -7,7 +7,7 @@ once, and "marks" contains texts, which can be keys of a cache (see `_decode_mar
 item are in its snapshot. A reason that at least MIN_SHARING subscribers in a shard receive is stored in
 a separate snapshot, together with its marks. In that case, "reasons" contains the id of that snapshot, and
 the item's marks are empty. If a digest has news about earlier papers, "updates" contains [kind, paper id,
-title, URL] for each.
+title, URL] for each item.
 
 Snapshots do not change when the paper does, so a delivery can be rendered again, byte for byte, until it is
 deleted. Columns are compact, because they are read for each mail.
@@ -104,7 +104,7 @@ def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> 
 
 
 class _EncodedItem(NamedTuple):
-    """An item as its digests and snapshots store it."""
+    """An item as digests and snapshots store it."""
 
     card_key: str
     text: _ReasonText
@@ -136,7 +136,7 @@ def _store_snapshots(
 
 
 def _snapshot(content: DigestItem | _ReasonText) -> dict[str, Any]:
-    """Return the snapshot of a card or of a reason."""
+    """Return the column values of a snapshot of an item or of a shared reason."""
     if isinstance(content, DigestItem):
         paper_id, *values = _snapshot_values(content)
         return {"paper_id": paper_id, "fields": dict(zip(SHARED_FIELDS, values, strict=True))}
@@ -161,7 +161,7 @@ def _section_columns(section: Section, stored: Mapping[int, _ItemColumns]) -> di
 
 
 def _decode_marks(text: str) -> Marks | None:
-    """Return the marks that a digest stores as text. Raise TypeError or ValueError if it is malformed."""
+    """Return the marks that a digest stores as text. Raise TypeError or ValueError on malformed text."""
     if text == "":
         return None
     title, summary, rest = json.loads(text)
@@ -186,7 +186,7 @@ _card_key = lru_cache(maxsize=MAX_CACHED_SNAPSHOTS)(_new_key)
 
 
 def prune_snapshots(session: Session, before: datetime) -> int:
-    """Delete snapshots that only deliveries created before `before` can use, and return their number.
+    """Delete the snapshots that only deliveries created before `before` can use. Return the number deleted.
 
     A digest may use a snapshot up to a day older than itself.
     """
@@ -206,7 +206,7 @@ class RestoredDigest:
 
 
 class SnapshotStore:
-    """A thread-safe cache of snapshots and items that restores digests. One per process and database."""
+    """A thread-safe cache of snapshots and items that restores digests. There is one per process."""
 
     def __init__(self) -> None:
         self._snapshots: dict[int, SnapshotFields] = {}
@@ -215,7 +215,7 @@ class SnapshotStore:
         self._item_count = 0
 
     def restore(self, session: Session, stored: Sequence[Mapping[str, Any]]) -> list[RestoredDigest]:
-        """Return stored digests in the given order, with at most one database query. Skip unreadable items.
+        """Restore stored digests in the given order, with at most one database query. Skip unreadable items.
 
         Subscribers with the same item and reason share one `DigestItem`.
         """
@@ -225,7 +225,7 @@ class SnapshotStore:
         return [digest or next(loaded) for digest in cached]
 
     def _restore_from_cache(self, stored: Mapping[str, Any]) -> RestoredDigest | None:
-        """Return a digest, or None unless all of its items are cached, as is usual in the morning run."""
+        """Return a digest if all of its items are cached (usual in the morning run), otherwise None."""
         restored = []
         try:
             for section in stored["sections"]:
@@ -269,7 +269,7 @@ class SnapshotStore:
         return digests
 
     def _item(self, stored: _StoredItem, snapshots: Mapping[int, SnapshotFields]) -> DigestItem | None:
-        """Return the object for an item, shared by all its digests, or None if it is unreadable."""
+        """Return the object that all digests share for a stored item, or None if the item is unreadable."""
         snapshot_id, _, reason, marks, score = stored
         if not (isinstance(reason, str | int) and _is_score(score)):
             return None
@@ -324,7 +324,7 @@ def paper_ids(stored: Mapping[str, Any]) -> list[int]:
 
 
 def is_readable(section: Any) -> bool:
-    """Return whether a stored section has all columns and they have the same length."""
+    """Return whether a stored section has all columns, each of the same length."""
     columns = [section.get(name) for name in COLUMNS] if isinstance(section, dict) else [None]
     lengths = {len(column) if isinstance(column, list) else None for column in columns}
     return len(lengths) == 1 and None not in lengths
@@ -345,7 +345,7 @@ def items_of(stored: Mapping[str, Any], papers: Collection[int]) -> list[tuple[s
 
 
 def shared_reasons(session: Session, reasons: Iterable[str | int]) -> dict[str | int, str]:
-    """Return the text of each reason that is given as the id of a snapshot."""
+    """Return, by id, the text of each reason that is given as the id of a snapshot."""
     ids = {reason for reason in reasons if isinstance(reason, int)}
     rows = session.exec(select(PaperSnapshot).where(in_array(session, col(PaperSnapshot.id), ids)))
     return {row.id or 0: str(row.fields.get("reason", "")) for row in rows if isinstance(row.fields, dict)}

@@ -10,7 +10,7 @@ from app.storage.models import DeliveryState as State
 
 def set_state(delivery: Delivery, state: State, reason: str, next_attempt_at: datetime | None = None) -> None:
     delivery.state, delivery.reason, delivery.next_attempt_at = state, reason, next_attempt_at
-    delivery.lease_until = None  # keep `lease_owner`, because its late result still counts
+    delivery.lease_until = None  # keep `lease_owner`, because the owner's late result still counts
 
 
 def requeue(delivery: Delivery, next_attempt_at: datetime | None) -> None:

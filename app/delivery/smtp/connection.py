@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). Some mails are sent twice if `end` is shorter."""
+    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). If `end` is shorter, mails may be sent twice."""
 
     connect: float = 300.0  # until the relay's greeting
     mail: float = 300.0
@@ -171,7 +171,7 @@ class SmtpConnection(asyncio.Protocol):
         queued = self._next
         if queued is None or self._transport.is_closing():
             return
-        # More replies would be to commands that the relay cannot have read yet.
+        # Any further reply would answer a command that the relay cannot have read yet.
         if self._more_replies or self._parser.has_more:
             self._protocol_error()
             return
@@ -371,7 +371,7 @@ class SmtpConnection(asyncio.Protocol):
             self._timer = None
 
     def _check_deadline(self) -> None:
-        """Close if the deadline has passed. There is one timer per connection, not one per command."""
+        """Close the connection after the deadline. There is one timer per connection, not one per command."""
         self._timer = None
         if not self._pending:
             return

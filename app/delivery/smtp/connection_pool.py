@@ -108,7 +108,7 @@ class ConnectionPool:
             raise self._failure
 
     def stop(self, reason: str = "") -> None:
-        """Start nothing new. Waiting mails are not attempted; mails in flight still await their replies."""
+        """Start no new mails or connections. Mails in flight still await their replies."""
         if self.stopped:
             return
         self.stopped = True
@@ -178,7 +178,7 @@ class ConnectionPool:
     # --- called by connections
 
     def next_mail(self, connection: SmtpConnection) -> QueuedMail | None:
-        """Return a connection's next mail. After None, the pool calls `resume` once a mail is waiting."""
+        """Return a connection's next mail, or None. After None, `resume` is called once a mail waits."""
         self._waiting_for_mail.pop(connection, None)
         while (queued := self._queue.take(connection.carried)) and not self._ask(
             self._tracker.may_send, queued.mail
@@ -206,7 +206,7 @@ class ConnectionPool:
         """Record the result of a mail that a connection took."""
         self._queue.release(queued, connection.carried)
         self._record(queued.mail, result)
-        if self._waiting_for_mail and len(self._queue):  # the provider's next mail may use another one
+        if self._waiting_for_mail and len(self._queue):  # the provider's next mail may use another connection
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     def retry_or_record(self, queued: QueuedMail, connection: SmtpConnection, result: SendResult) -> None:

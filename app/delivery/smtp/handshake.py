@@ -17,7 +17,7 @@ _SIZE_DIGITS = 20  # RFC 1870; Python refuses to parse numbers with thousands of
 
 
 def tls_context(security: SmtpSecurity) -> ssl.SSLContext:
-    """Return the TLS settings. This is slow, because it loads the system's certificate authorities."""
+    """Return the TLS context. This is slow, because it loads the system's certificate authorities."""
     context = ssl.create_default_context()
     if security == SmtpSecurity.OPPORTUNISTIC:
         # Encryption to an unverified server is better than no encryption (RFC 7435).
@@ -75,7 +75,7 @@ async def open_client(settings: Settings, timeouts: Timeouts, tls: ssl.SSLContex
 
 
 def connect_error_result(error: BaseException) -> SendResult:
-    """Return the result of a failed connection. Before MAIL, errors do not concern the recipient."""
+    """Return the result of a mail if connecting failed. Errors before MAIL do not concern its recipient."""
     message = error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)
     text = printable_line(message) or repr(error)
     if isinstance(error, aiosmtplib.SMTPResponseException):

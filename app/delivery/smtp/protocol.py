@@ -28,7 +28,7 @@ class Reply(NamedTuple):
         return printable_line(self.raw_text.decode("utf-8", "replace"))
 
 
-# The first four bytes of a reply's last line, mapped to its code, and the first four of the lines before it.
+# The first four bytes of a reply's last line, mapped to the reply's code, and those of its other lines.
 _LAST_LINES = {b"%d%s" % (code, end): code for code in range(200, 600) for end in (b" ", b"\r", b"")}
 _OTHER_LINES = {b"%d-" % code for code in range(200, 600)}
 
@@ -112,7 +112,7 @@ def dot_stuffed(mail: OutgoingMail) -> bytes:
 
 
 def printable_line(text: str) -> str:
-    """Return text from a relay, which is untrusted, as one line of at most 500 printable characters."""
+    """Return untrusted text from a relay as one line of at most 500 printable characters."""
     if not text.isprintable():
         encodable = text.encode("utf-8", "replace").decode()
         text = "".join(char if char.isprintable() else " " for char in encodable)

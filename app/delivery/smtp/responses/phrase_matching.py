@@ -19,7 +19,7 @@ _ABBREVIATIONS = {
 
 
 def phrases_in(block: str) -> list[str]:
-    """Return the phrases in a block, one per line."""
+    """Return the phrases in a block, which contains one phrase per line."""
     return [line.strip() for line in _CONTINUED.sub("", block).strip().split("\n")]
 
 

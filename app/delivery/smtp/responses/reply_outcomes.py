@@ -1,4 +1,4 @@
-"""PURE. A relay's reply → the outcome of a mail: is the mail, the sender or the receiver at fault?"""
+"""PURE. A relay's reply → the outcome of a mail, which depends on who is at fault."""
 
 from __future__ import annotations
 
