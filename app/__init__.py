@@ -22,7 +22,7 @@ The interfaces:
     web            pages, feeds, webhooks and the admin API
     cli            the commands, the demo and its sample data
     doctor         checks of the installation, each with a suggested fix
-    jobs           the times at which functions run, with APScheduler (one process) or procrastinate (many)
+    jobs           run functions at fixed times, with APScheduler (one process) or procrastinate (many)
 
 Modules:
 
@@ -97,6 +97,6 @@ Where to find limits, weights and intervals:
 import os
 
 # One BLAS thread: our matrix products are too small to gain from a second one. On a busy machine, a second
-# one makes them several times slower, because threads spin while they wait. numpy reads this variable at its
+# thread makes them several times slower, because threads spin while waiting. numpy reads this variable at its
 # first import.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

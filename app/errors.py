@@ -1,4 +1,4 @@
-"""The exceptions that Paperboy raises deliberately. The docstring of each is its default message.
+"""The exceptions that Paperboy raises deliberately. An exception's docstring is its default message.
 
 PaperboyError
 ├── InvalidInput            unusable input; the message says what to change

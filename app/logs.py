@@ -34,7 +34,7 @@ _QUIET = ("httpx", "httpcore", "apscheduler", "procrastinate", "alembic", "aiosm
 
 
 def configure(settings: Settings, level: str | None = None) -> None:
-    """Write all log lines, our own and those of libraries, to standard error in one format.
+    """Write our own log lines and those of libraries to standard error in one format.
 
     `level` overrides the configured level, for commands that print their own results.
     """

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 def build(settings: Settings) -> Application:
-    """Build the application. The caller must call `app.db.dispose()` when it is no longer needed."""
+    """Build the application. The caller must call `app.db.dispose()` at the end."""
     interpreter.limit_malloc_arenas()
     tracing.configure(settings.otel_endpoint)
     signer = build_signer(settings)

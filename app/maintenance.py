@@ -122,7 +122,9 @@ def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -
 
 
 def prune(app: Application, now: datetime) -> Counter[str]:
-    """Delete rows whose retention has passed. No paper is sent twice, because papers that old are not sent.
+    """Delete rows whose retention has passed.
+
+    No paper is sent twice as a result, because papers that old are never sent.
 
     Deliveries and events are deleted in batches of a few thousand, so that other transactions do not wait
     long. If the service stops, return between two transactions; the next nightly run continues.
@@ -257,7 +259,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A completed move: what was copied, and the reason for a pause in the new database, or ""."""
+    """A completed move: the manifest of the copied data, and why the new database is paused ("" if not)."""
 
     manifest: Manifest
     pause_reason: str

@@ -6,7 +6,7 @@ recheck()          papers that subscribers were sent or liked → withdrawals an
 read_files()       saved responses → records → the archive
 summarise()        papers without a summary → one sentence from a language model, if one is configured
 fetch_pictures()   recently listed papers with the URL of a picture → small copies of the pictures
-train()            the archive → a new model, at night and when the archive has outgrown the old one
+train()            the archive → a new model, at night and when the archive has outgrown the old model
 answer_requests()  submitted forms → a confirmation, a link or nothing → mail
 plan()             due subscribers → match → compose → the ledger
 plan_first()       the first digest of one subscriber, at once → the ledger
@@ -86,7 +86,7 @@ def refresh(app: Application, now: datetime, *, source_id: int | None = None) ->
 
 
 def recheck(app: Application, now: datetime) -> IngestSummary:
-    """Ask the sources again about papers that subscribers were sent or liked, and store what changed.
+    """Query the sources again for papers that subscribers were sent or liked, and store the changes.
 
     The next digests report these changes. Raise SourceError if a source cannot be queried. Must not be
     called from a running event loop.
@@ -121,7 +121,7 @@ def _train_if_outgrown(app: Application, now: datetime) -> None:
 
 
 def summarise(app: Application, now: datetime) -> Counter[str]:
-    """Have a language model summarise papers without a summary, if one is configured.
+    """Summarise papers that have no summary with a language model, if the settings name one.
 
     Only one process does so at a time. Must not be called from a running event loop.
     """
@@ -191,7 +191,7 @@ def train(app: Application, now: datetime) -> TrainingResult:
 def plan(app: Application, now: datetime) -> Counter[str]:
     """Compose the digests that are due now or soon, and store them in the ledger.
 
-    `send` can send each shard as soon as it is planned. Safe to run repeatedly and in several processes at
+    `send` can send each shard as soon as it is planned. Safe to call repeatedly and in several processes at
     once. No job run is recorded if nobody is due.
     """
     time = app.timeline(now)
@@ -203,7 +203,7 @@ def plan(app: Application, now: datetime) -> Counter[str]:
 
 
 def plan_first(app: Application, subscriber_id: int, now: datetime) -> Delivery | None:
-    """Compose a subscriber's first digest now, unless there is one, and return its row in the ledger.
+    """Compose a subscriber's first digest now, unless it exists, and return its row in the ledger.
 
     Return None if the digest could not be planned, for example because another process is planning it. In
     that case, the scheduler plans it later. Raise Conflict if the subscription is not active.
@@ -251,7 +251,7 @@ def sign_ahead(app: Application, now: datetime) -> Counter[str]:
 def send(app: Application, now: datetime) -> Counter[str]:
     """Send the mails that are sendable now, and recover the mails that dead senders had claimed.
 
-    Safe in several processes at once, because they claim mails in the ledger. If this process is already
+    Several processes may send at once, because they claim mails in the ledger. If this process is already
     sending, return at once: the running call continues until nothing is left. No job run is recorded if there
     is nothing to do.
     """
@@ -439,7 +439,7 @@ def send_test(app: Application, digest: Digest, to: str, now: datetime) -> SendR
 
 
 def read_bounces(app: Application, now: datetime) -> Counter[str]:
-    """Apply the notices in the bounce mailbox and folder. Return the number of notices by kind.
+    """Apply the notices in the bounce mailbox and folder. Return the number of notices by outcome.
 
     Only one process does so at a time.
     """
@@ -447,7 +447,7 @@ def read_bounces(app: Application, now: datetime) -> Counter[str]:
 
 
 def apply_bounces(app: Application, notices: Sequence[Notice], now: datetime) -> Counter[str]:
-    """Apply notices from a webhook. Return their number by kind. A repeated notice has no effect."""
+    """Apply notices from a webhook. Return their number by outcome. A repeated notice has no effect."""
     counts, unknown = processing.apply(app.bounce_context, notices, now)
     for rejection in unknown:
         log.info("webhook notice for an unknown mail", detail=rejection.detail)

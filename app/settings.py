@@ -340,7 +340,7 @@ class Settings(BaseSettings):
 
 
 def _bare_address(value: str) -> str:
-    """Return an address with its domain encoded as IDNA. Few relays accept more than ASCII in headers."""
+    """Return an address with its domain encoded as IDNA, because few relays accept non-ASCII addresses."""
     if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
         raise ValueError("must be an address without a name; the sender's name is PAPERBOY_SITE_NAME")
     local, _, domain = value.rpartition("@")

@@ -239,7 +239,7 @@ class Interest:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A subscriber's like or dislike of a paper in the archive, or of one that they pasted."""
+    """A subscriber's like or dislike of a paper in the archive, or of a paper that they pasted."""
 
     title: str
     abstract: str
@@ -255,7 +255,7 @@ Spans = tuple[tuple[int, int], ...]  # (start, end) of excerpts from a text, in 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The words on a paper's card that match an interest, and the rest of the reason in words."""
+    """The words to mark on a paper's card, and in `rest` the reasons that the marks do not show."""
 
     title: Spans = ()
     summary: Spans = ()
@@ -301,7 +301,7 @@ class DigestItem:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The items under one interest, or items that match none (`interest` is empty)."""
+    """The items under one interest or, if `interest` is empty, items that match no interest."""
 
     interest: str
     picks: tuple[DigestItem, ...]

@@ -56,7 +56,7 @@ _OPEN = (DeliveryState.PENDING, DeliveryState.CLAIMED, DeliveryState.COMMITTING,
 
 
 def check_url(settings: Settings, url: str) -> None:
-    """Raise InvalidInput if a private host is not allowed, or if the settings do not name an http:// host."""
+    """Raise InvalidInput for a URL with a private host or http://, unless the settings allow its host."""
     try:
         parts = urlsplit(url.strip())
         host = (parts.hostname or "").lower()

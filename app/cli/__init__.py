@@ -14,7 +14,7 @@ papers        papers search, show, edit, hide, unhide, pin, unpin, merge, split
 model         model train, list
 preview       show the digest for some interests
 backtest      show which papers interests would have matched over recent days
-explain       show why a paper was or was not sent, or what a subscriber was sent
+explain       show why a paper was or was not sent, or list a subscriber's mails
 send          compose and send the digests that are due
 sending       sending status, rates, notices, sample, hold, pause, resume, cancel, resend,
               arrived, retry

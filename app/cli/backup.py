@@ -31,7 +31,7 @@ def backup(
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Write a backup of the database and the senders' journals, while the service is running.
+    """Write a backup of the database and the senders' journals. The service may keep running.
 
     The backup contains addresses and key hashes, so keep it private. Back up .env and DKIM keys separately.
     """
@@ -141,7 +141,7 @@ def _default_file(now: datetime) -> Path:
 
 
 def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> None:
-    """Print what `restore` loaded, which mails it holds, and what the operator has to decide."""
+    """Print the size and origin of the backup, the held mails, and the decisions left to the operator."""
     console = output.out()
     console.print(f"Restored {output.escaped(origin)}. All sending is paused.", soft_wrap=True)
     rows = [("waiting or in flight at the time of the backup", report.waiting)]

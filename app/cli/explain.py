@@ -1,4 +1,4 @@
-"""explain: show why a paper was or was not sent to a subscriber, or what they were sent."""
+"""explain: show why a paper was or was not sent to a subscriber, or list the subscriber's mails."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def explain(
 ) -> None:
     """Show why a paper was or was not sent to a subscriber, with all scores.
 
-    If no paper is given, show what the subscriber was and was not sent, and why, and what they would get now.
+    If no paper is given, show the subscriber's latest mails and events, the reasons for digests that were not
+    sent, and the papers that the subscriber would get now.
 
     With --at, the listings, votes, feedback, sent mails and the subscriber's state are as of that time.
     The subscriber's preferences and interests are the current ones.
@@ -89,7 +90,7 @@ def explain(
 
 
 def print_history(subscriber: str, *, as_json: bool) -> None:
-    """Print a subscriber's state, what they would get now, and their latest mails and events."""
+    """Print a subscriber's state, the papers that they would get now, and their latest mails and events."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         with app.db.read() as session:
@@ -138,7 +139,7 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
 
 
 def _obstacle(row: Subscriber, suppressed: Suppression | None) -> str:
-    """Return why a subscriber gets no digests at all, or ""."""
+    """Return the reason why a subscriber gets no digests at all, or ""."""
     if suppressed:
         return f"the address is suppressed (to lift it: `paperboy suppressions lift {row.email} --reason …`)"
     return "" if row.state is SubscriberState.ACTIVE else f"the subscription is {row.state}"

@@ -40,9 +40,7 @@ def ingest(
     day: output.Day = None,
     source: Annotated[
         str | None,
-        typer.Option(
-            help="Poll only the source with this name or number, now, even if it is paused or not due."
-        ),
+        typer.Option(help="Poll only the source with this name or number, even if it is paused or not due."),
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:

@@ -20,13 +20,13 @@ from app.text.in_words import count_of
 keys = typer.Typer(no_args_is_help=True, help="Manage API keys. Create DKIM keys and secrets.")
 
 HOUR = timedelta(hours=1)
-Name = Annotated[str, typer.Argument(help="Who or what uses the key.")]
+Name = Annotated[str, typer.Argument(help="The name of the key, for example the program that uses it.")]
 
 
 @keys.command()
 def create(
     name: Name,
-    scope: Annotated[list[Scope], typer.Option(help="What the key may do. Repeat the option for more.")],
+    scope: Annotated[list[Scope], typer.Option(help="A scope of the key. Repeat the option for more.")],
     expires: Annotated[
         int,
         typer.Option(
@@ -83,7 +83,7 @@ def revoke(name: Name) -> None:
 def rotate(
     name: Name,
     hours: Annotated[
-        int, typer.Option(help="The hours for which the old key still works.", min=0)
+        int, typer.Option(help="The number of hours for which the old key still works.", min=0)
     ] = api_keys.OVERLAP // HOUR,
 ) -> None:
     """Replace an API key with one that has the same name and scopes. The new key is shown once."""

@@ -139,7 +139,7 @@ def digest_object(digest: Digest | Skip) -> dict[str, Any]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Print a table. Escape all cells, and cut long ones if the output is not a terminal."""
+    """Print a table. Escape all cells, and cut long cells if the output is not a terminal."""
     printed = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         printed.add_column(column, overflow="fold")

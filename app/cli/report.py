@@ -21,7 +21,7 @@ def report(
     day: output.Day = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show a day's digests, mail and papers, and what needs attention now. Default: yesterday."""
+    """Show a day's digests, mail and papers, and the current problems. Default: yesterday."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         built = daily_report.build(app, now, day)

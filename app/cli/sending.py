@@ -109,7 +109,7 @@ def show_notices(
     limit: Annotated[int, typer.Option(help="The maximum number of notices.", min=1, max=10_000)] = 50,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show complaints and then bounces, each newest first, with their subscribers."""
+    """Show complaints, then bounces, each newest first, with the subscribers concerned."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         notices = rates.newest_notices(session, clock.utcnow(), days, limit)
     if as_json:
@@ -165,7 +165,7 @@ def show_sample(
 
 
 def _reason_for_no_sample(session: Session, edition: str | None, now: datetime) -> str:
-    """Return why no digest of an edition is waiting. If it is None, return why no first digest is held."""
+    """Return the reason why no digest of an edition is waiting or, if it is None, no first digest is held."""
     if edition is None:
         return "No first digest is held. An import holds the first digests of the subscribers that it adds."
     totals = ledger.digest_totals_by_edition(session, [edition])[edition]
@@ -240,7 +240,7 @@ def _check_one_given(delivery: int | None, edition: str) -> None:
 
 @sending.command()
 def resend(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
-    """Resend a held mail whose outcome is unknown, with the same Message-ID and content."""
+    """Resend an uncertain mail, or those of an edition, with the same Message-ID and content."""
     now = clock.utcnow()
     _check_one_given(delivery, edition)
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
@@ -286,7 +286,7 @@ def retry(edition: Annotated[str, typer.Argument(help="The edition, such as 2026
 
 
 def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
-    """Return how many mails are waiting, and when they will be tried."""
+    """Return a text with the number of waiting mails and the time of the next attempt."""
     count = sum(mails.mails for mails in waiting)
     at = output.format_time(min(mails.next_attempt_at for mails in waiting))
     return f"{count_of(count, 'mail')} {'is' if count == 1 else 'are'} waiting; the next attempt is at {at}"

@@ -85,7 +85,7 @@ def add(
     min_papers: output.MinPapers = DEFAULT_MIN_PAPERS,
     max_papers: output.MaxPapers = DEFAULT_MAX_PAPERS,
     when_empty: Annotated[
-        EmptyDigestPolicy, typer.Option(help="What to do if no papers match.")
+        EmptyDigestPolicy, typer.Option(help="The policy if no papers match.")
     ] = EmptyDigestPolicy.SKIP,
     max_trending: output.MaxTrending = None,
     mute: output.Mute = None,
@@ -142,7 +142,7 @@ def send_test(
     subscriber: SubscriberName,
     to: Annotated[str, typer.Option(help="Your own address. The links in the mail do not work.")],
 ) -> None:
-    """Mail a subscriber's digest, as it would be now, to yourself. The subscriber gets nothing."""
+    """Mail yourself the digest that a subscriber would get now. The subscriber gets nothing."""
     now, to = clock.utcnow(), subscribers.normalise_address(to)
     with output.open_application() as app:
         with app.db.read() as session:
@@ -158,7 +158,7 @@ def send_test(
 
 @group.command()
 def why(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
-    """Show what a subscriber was and was not sent, and why, and what they would get now.
+    """Show a subscriber's latest mails, the reasons for missing digests, and the papers they would get now.
 
     For a single paper, use `paperboy explain`.
     """

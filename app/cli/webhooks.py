@@ -141,7 +141,7 @@ def remove(number: Number) -> None:
 
 @contextmanager
 def _changing(number: int, change: str) -> Iterator[tuple[Session, WebhookEndpoint, datetime]]:
-    """Yield a webhook and the session in which it is changed, and record the change."""
+    """Record a change of a webhook. Yield the session for the change, the webhook and the current time."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         row = webhook_endpoints.get(session, number)

@@ -24,7 +24,7 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A function of the service, and when it runs: hour and minute in UTC, in cron notation.
+    """A function of the service and its times: hour and minute in UTC, in cron notation.
 
     Several processes may run the job at once if `is_shared` is set. `has_more` returns whether there is
     enough work for another process.
@@ -67,7 +67,7 @@ NIGHTLY_LEASE = timedelta(hours=2)  # after which another machine may start the 
 
 
 def run(app: Application, job: Job, now: datetime) -> None:
-    """Run a job, unless it runs once a day and has run today."""
+    """Run a job, unless it is a daily job that has already run today."""
     if not job.once_a_day:
         job.work(app, now)
         return

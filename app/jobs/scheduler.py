@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 def running(app: Application) -> Iterator[BackgroundScheduler]:
     """Run every job at its scheduled times during the block.
 
-    At the end of the block, running jobs finish first, so that a mail in flight gets its reply.
+    At the end of the block, wait for the running jobs, so that mails in flight get their replies.
     """
     scheduler = BackgroundScheduler(timezone=UTC)
     for job in schedule.JOBS:

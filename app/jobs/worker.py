@@ -5,9 +5,9 @@ and one process runs the job. A process that finds more work than it can do alon
 This happens at most once per other process, so that a job that fails at once is not repeated endlessly.
 
 A job does not refer to particular mails: the ledger and the other tables determine what is left to do. So a
-job may be lost or run twice. If a process dies, another process retries its jobs when its heartbeats have
-stopped. If a connection breaks while a job is being fetched or its end is being recorded, the process itself
-retries the job.
+job may be lost or run twice. If a process dies and its heartbeats stop, another process retries its jobs.
+If a connection breaks while a job is being fetched or its end is being recorded, the process itself retries
+the job.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from app.jobs.schedule import Job, Lane
 from app.storage import worker_registry
 
 UPKEEP_JOBS = 4  # jobs of the upkeep lane that a process runs in parallel
-# Of each lane: the interval of its heartbeats, and the time without any after which it counts as stalled.
+# The interval of a lane's heartbeats, and the time without a heartbeat after which a lane counts as stalled.
 HEARTBEAT_SECONDS, STALLED_SECONDS = 10.0, 30.0
 MAX_RETRIES = 2  # of a job whose process died, and of a failed nightly job
 RETRY_SECONDS = 600
@@ -55,7 +55,7 @@ log = structlog.get_logger(__name__)
 
 @contextmanager
 def running(app: Application) -> Iterator[Worker]:
-    """Take part in running the jobs during the block. At the end of the block, running jobs finish first."""
+    """Take part in running the jobs during the block. At its end, wait for the running jobs."""
     worker = Worker(app)
     worker.start()
     try:
@@ -159,7 +159,7 @@ class Worker:
             log.warning("could not defer a job", job=name, error=str(error))
 
     async def _rescue(self, timestamp: int = 0) -> None:
-        """Retry the jobs of processes that died. Give up a job that may have killed its processes."""
+        """Retry the jobs of processes that died. Give up on a job that may have killed its processes."""
         manager = self._engines[Lane.UPKEEP].job_manager
         for job in await manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_SECONDS):
             log.warning("a process died while it ran a job", job=job.task_name, attempts=job.attempts)
@@ -235,7 +235,7 @@ class Worker:
     async def _note_running(
         self, work: Callable[[], Awaitable[Any]], context: JobContext, _lane: LaneWorker
     ) -> Any:
-        """Run a job, and record its number while it is running, because procrastinate does not report it."""
+        """Run a job, and record its id while it runs, because procrastinate does not list running jobs."""
         self._running_jobs.add(context.job.id)
         try:
             return await work()

@@ -28,7 +28,7 @@ def tuned_for_throughput() -> Iterator[None]:
     """Collect garbage less often and switch threads sooner, for a block that sends thousands of mails.
 
     Sending creates hardly any cyclic garbage, but collecting after every 700 objects took 1/12 of the time.
-    Connections lost as much time again waiting for the interpreter while mails were claimed. Blocks may
+    While mails were claimed, connections spent as much time waiting for the interpreter lock. Blocks may
     overlap: the first one changes the settings, and the last one restores them.
     """
     global _users, _saved

@@ -93,7 +93,7 @@ class _Pool:
 
 
 class _Child:
-    """A child process that runs calls, one after the other."""
+    """A child process that runs one call after the other."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -158,7 +158,7 @@ _pool = _Pool()
 
 
 def main() -> None:
-    """Answer calls from standard input until it ends."""
+    """Run the calls from standard input until it ends, and write their results to standard output."""
     import resource  # not available on Windows, where `main` is not called
 
     calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
@@ -183,7 +183,7 @@ def _run_call(message: bytes) -> tuple[bool, Any]:
 
     try:
         seconds, function, args, options = pickle.loads(message)  # noqa: S301  # the parent wrote it
-        # Have the system kill this process once it has used `seconds` more of CPU time.
+        # Have the system kill this process once it has used `seconds` more seconds of CPU time.
         signal.signal(signal.SIGXCPU, signal.SIG_DFL)
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
         with suppress(ValueError, OSError):

@@ -78,7 +78,7 @@ def fail(current: Any, reason: str) -> None:
 
 
 def current_ids() -> dict[str, str]:
-    """Return the ids of the current trace and span, in hexadecimal digits; empty outside a span."""
+    """Return the hexadecimal ids of the current trace and span, or {} outside a span."""
     context = trace.get_current_span().get_span_context() if trace is not None else None
     if context is None or not context.is_valid:
         return {}

@@ -1,6 +1,6 @@
 """Tables, sessions, locks and the service's own records.
 
-models          SQLModel tables, in flow order
+models          SQLModel tables, in the order of the data flow
 database        engine, sessions, column types, bulk helpers
 compressed_json  compressed JSON
 schema          migrations, and a check that the database belongs to this release

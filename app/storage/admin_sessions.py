@@ -31,7 +31,7 @@ def create(session: Session, key: ApiKeyIdentity, now: datetime) -> str:
 def find(
     session: Session, secret: str, now: datetime, idle: timedelta, longest: timedelta
 ) -> tuple[ApiKeyIdentity, bool] | None:
-    """Return the holder of a session, and whether `touch` should be called.
+    """Return the identity of a session's key, and True if `touch` should be called.
 
     Return None if the session was unused for `idle`, is older than `longest`, or has an inactive key.
     """
@@ -55,7 +55,7 @@ def close(session: Session, secret: str) -> None:
 
 
 def prune(session: Session, before: datetime) -> None:
-    """Delete the sessions that were opened before a time."""
+    """Delete the sessions that were opened at or before `before`."""
     ended = col(AdminSession.created_at) <= before
     session.connection().execute(delete(AdminSession).where(ended))
 

@@ -20,7 +20,7 @@ PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a re
 MAX_NAME = 100
 DAYS, MAX_DAYS = 365, 3650  # the default and the maximum number of days until a key expires
 COMMANDS = "cli"  # the name of the command line in the audit log
-BY_MAIL = ", by mail"  # ends the names of keys that a mailed link created
+BY_MAIL = ", by mail"  # the suffix of the names of keys that a mailed link created
 LINK_NAME = "sign-in link to"
 OVERLAP = timedelta(days=1)  # a key still works this long after it has been replaced
 _SECRET_BYTES = 32
@@ -85,7 +85,7 @@ def _refuse_reserved(name: str) -> None:
 
 
 def _earlier(expires_at: datetime | None, creator: ApiKeyIdentity | None) -> datetime | None:
-    """Return the time at which a key expires: no later than the key of its creator."""
+    """Return `expires_at` or the time at which the creator's key expires, whichever is earlier."""
     ends = [expires_at, creator.expires_at if creator else None]
     return min((at for at in ends if at is not None), default=None)
 
@@ -140,7 +140,7 @@ def touch(session: Session, key_id: int, now: datetime) -> None:
 
 
 def get(session: Session, key_id: int) -> ApiKey:
-    """Return a key that is not revoked. Raise NotFound if there is no such key with this id."""
+    """Return a key by its id. Raise NotFound if there is no such key or it is revoked."""
     row = session.get(ApiKey, key_id)
     if row is None or row.revoked_at:
         raise NotFound(f"there is no active key {key_id}")
@@ -159,7 +159,7 @@ def create_link(session: Session, email: str, now: datetime, expires_at: datetim
 def redeem_link(session: Session, token: str, now: datetime, expires_at: datetime) -> ApiKeyIdentity | None:
     """Revoke a link and return a new key with an operator's scopes. The key expires at `expires_at`.
 
-    Return None if the link has been used or has expired, or if the token is not a link's.
+    Return None if the link has been used or has expired, or if the token does not belong to a link.
     """
     link = authenticate(session, token, now)
     if link is None or not link.name.startswith(LINK_NAME):
@@ -189,9 +189,9 @@ def active(session: Session, name: str, now: datetime) -> ApiKey:
 
 
 def revoke(session: Session, name: str, now: datetime) -> ApiKey:
-    """Revoke all keys with a name at once, and return the newest. A rotation leaves two keys for a while.
+    """Revoke all keys with a name and return the newest. After a rotation, two keys have the same name.
 
-    The rows are kept for the audit log. Raise NotFound if all keys with this name are already revoked.
+    The rows are kept for the audit log. Raise NotFound if no key with this name is left to revoke.
     """
     statement = select(ApiKey).where(ApiKey.name == name, col(ApiKey.revoked_at).is_(None))
     rows = session.exec(statement.order_by(col(ApiKey.id))).all()
@@ -204,7 +204,7 @@ def revoke(session: Session, name: str, now: datetime) -> ApiKey:
 
 
 def revoke_by_id(session: Session, key_id: int, now: datetime) -> ApiKey:
-    """Revoke a key at once. Raise NotFound if there is no such key or it is already revoked."""
+    """Revoke a key and return its row. Raise NotFound if there is no such key or it is already revoked."""
     row = get(session, key_id)
     row.revoked_at = now
     session.add(row)

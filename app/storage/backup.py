@@ -69,7 +69,8 @@ class Manifest:
 def write(db: Database, target: Path, journals: Path, now: datetime, release: str) -> Manifest:
     """Write a backup while the service is running. All tables are read from one snapshot.
 
-    The file appears when it is complete, and only its owner can read it. Raise InvalidInput if it exists.
+    The file appears only when it is complete, and only its owner can read it. Raise InvalidInput if the file
+    already exists.
     """
     if target.exists():
         raise InvalidInput(f"{target} already exists: choose another name")
@@ -295,7 +296,7 @@ def _member(table: str) -> str:
 
 
 def _encode(value: object) -> str:
-    """Return the text of a value whose type JSON lacks. Times are in UTC."""
+    """Return a value as text if JSON lacks its type. Times are in UTC."""
     match value:
         case datetime():
             return (value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)).isoformat()

@@ -1,6 +1,6 @@
 """PURE. Compress JSON, mainly digest contents, which are stored for each subscriber and day.
 
-The bytes begin with a mark, so that plain JSON, as earlier releases stored it, can be read as well.
+The bytes begin with a mark, so that the plain JSON of earlier releases can be read as well.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Set the demo's clock. A file beside its database records how far this clock is ahead of this machine's.
+"""Set the demo's clock. A file beside its database records how far it is ahead of this machine's clock.
 
-Commands on that database use the demo's clock, too. With this machine's clock, a command would plan digests
-months after the demo's date, and the demo itself would have nothing left to plan.
+Commands on that database also use the demo's clock. With this machine's clock, a command would plan digests
+for a day months after the demo's date, and the demo itself would have nothing left to plan.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def limit(session: Session, name: str, most: int, now: datetime, lasting: timede
 
 @cache
 def _count(dialect: str) -> Executable:
-    """Return the statement that counts a hit. Building it takes longer than executing it."""
+    """Return the statement that counts a hit, cached because building it takes longer than executing it."""
     insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
     at, until = (bindparam(name, type_=_ROWS.c.expires_at.type) for name in ("at", "until"))
     expired = _ROWS.c.expires_at <= at

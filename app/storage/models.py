@@ -39,7 +39,7 @@ def _partial_index(name: str, condition: str, *columns: str) -> Index:
 
 
 def _bytewise(length: int) -> TypeEngine[str]:
-    """Return a type for text compared byte by byte, so that an index finds texts by their beginning."""
+    """Return a text type that compares byte by byte, so that an index can find texts by prefix."""
     return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 
@@ -86,7 +86,7 @@ class Scope(StrEnum):
 
 
 class WebhookEvent(StrEnum):
-    """The events that operators can have sent to their own URLs."""
+    """The events that can be sent to operators' URLs."""
 
     CONFIRMED = "subscriber.confirmed"
     UNSUBSCRIBED = "subscriber.unsubscribed"
@@ -145,7 +145,7 @@ class Paper(Row, table=True):
     __table_args__ = (
         _partial_index("ix_paper_withdrawn_at", "withdrawn_at IS NOT NULL", "withdrawn_at"),
         _partial_index("ix_paper_code_found_at", "code_found_at IS NOT NULL", "code_found_at"),
-        # Small indexes: a paper with an arXiv id is merged only with the few rows that have none.
+        # Small indexes: a paper with an arXiv id is merged only with one of the few rows without an id.
         _partial_index("ix_paper_title_key_without_id", "arxiv_id IS NULL", "title_key"),
         _partial_index("ix_paper_title_end_without_id", "arxiv_id IS NULL", "title_end"),
     )
@@ -172,7 +172,7 @@ class Paper(Row, table=True):
     project_url: str = Field(default="", sa_type=Text)
     thumbnail_url: str = Field(default="", sa_type=Text)
     withdrawn_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    # When a source first linked to the code. None if the first record had a link, or if no source has one.
+    # The time of the first link to code. None if the first record already had a link, or no source has one.
     code_found_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     content_hash: str = Field(max_length=64)
     # The time and the kind of source of each field. An older record never overwrites a newer one, regardless
@@ -181,7 +181,7 @@ class Paper(Row, table=True):
     # The sources' values of the fields that an operator has edited (see papers.editing).
     sourced: dict[str, Any] | None = Field(default=None, sa_type=JSON, nullable=True)
     edited_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    # When an operator hid the paper. A hidden paper is neither sent nor shown.
+    # The time at which an operator hid the paper. A hidden paper is neither sent nor shown.
     hidden_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
     pinned_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     pinned_until: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
@@ -270,7 +270,7 @@ class Merge(Row, table=True):
 
 
 class TrainedModel(Row, table=True):
-    """A model trained on the archive. `papers`, `newest_id` and `changed_at` describe the archive then."""
+    """A model and the state of the archive on which it was trained: `papers`, `newest_id`, `changed_at`."""
 
     id: int | None = Field(default=None, primary_key=True)
     trained_at: datetime = Field(sa_type=UtcDateTime)
@@ -378,7 +378,7 @@ class InterestRow(Row, table=True):
 
 
 class PaperSnapshot(Row, table=True):
-    """A paper's card, or the reason for a paper, stored once per UTC day for all digests that contain it."""
+    """A copy of a paper's card or of a reason, shared by all digests of a UTC day that contain it."""
 
     __table_args__ = ({"sqlite_autoincrement": True},)  # digests refer to ids, so ids are never reused
 
@@ -413,7 +413,7 @@ class Delivery(Row, table=True):
     kind: MailKind = Field(default=MailKind.DIGEST, sa_type=enum_type(MailKind))
     edition: str = Field(max_length=40)
     state: DeliveryState = Field(default=DeliveryState.PENDING, sa_type=enum_type(DeliveryState))
-    reason: str = Field(default="", sa_type=Text)  # why skipped, failed, suppressed or held
+    reason: str = Field(default="", sa_type=Text)  # why it was skipped, deferred, failed, suppressed or held
     subject: str = Field(default="", sa_type=Text)
     message_id: str = Field(default="", max_length=200)
     attempts: int = 0
@@ -447,7 +447,7 @@ class DigestContent(Row, table=True):
     # True if `digest` has news about earlier papers, so that such digests are found without reading them all.
     has_updates: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     signature: str = Field(default="", sa_type=Text)  # DKIM-Signature header lines, if signed ahead
-    # The fingerprint of the signed content. Empty if it is yet to be signed ahead, and "-" if it will not be.
+    # The fingerprint of the signed content. Empty before signing ahead; "-" if it is not signed ahead.
     signature_fingerprint: str = Field(default="", max_length=64)
 
 
@@ -495,7 +495,7 @@ class Event(Row, table=True):
 
 
 class Suppression(Row, table=True):
-    """An address that no mail is sent to. Only a hash is stored, so it may outlive the subscriber's data."""
+    """An address that no mail is sent to. Only a hash is stored, so the row may outlive the subscriber."""
 
     id: int | None = Field(default=None, primary_key=True)
     address_hash: str = Field(unique=True, max_length=64)
@@ -611,9 +611,9 @@ class WebhookEndpoint(Row, table=True):
 
 
 class WebhookMessage(Row, table=True):
-    """The outbox: an event for an endpoint, stored in the transaction of the event, and its attempts.
+    """A row of the outbox: an event for an endpoint and its attempts, stored in the transaction of the event.
 
-    It contains no address: the address is looked up when the event is sent.
+    The row contains no address: the address is looked up when the event is sent.
     """
 
     __table_args__ = (

@@ -71,7 +71,7 @@ def revisions(db: Database) -> tuple[str | None, str]:
 
 
 def revision_fault(db: Database) -> str:
-    """Return why the database's revision does not match this release, or ""."""
+    """Return a message if the database's revision does not match this release, otherwise ""."""
     current, newest = revisions(db)
     if current == newest:
         return ""
@@ -81,7 +81,7 @@ def revision_fault(db: Database) -> str:
 
 
 def table_fault(db: Database) -> str:
-    """Return how the tables differ from the models of this release, or "".
+    """Return a message if the tables differ from the models of this release, otherwise "".
 
     Columns and indexes are compared by name, and columns also by whether they may be empty. Tables and
     indexes that an operator added do not matter.

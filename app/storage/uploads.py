@@ -66,7 +66,7 @@ def delete_expired(directory: Path, now: datetime) -> None:
 
 
 def _path(directory: Path, name: str, owner: str) -> Path:
-    """Return the path, which contains neither the name nor the owner."""
+    """Return the path of a file. It contains only a hash of the name and the owner."""
     return directory / (hashlib.sha256(f"{owner} {name}".encode()).hexdigest() + _SUFFIX)
 
 

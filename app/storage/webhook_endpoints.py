@@ -42,7 +42,7 @@ class WebhookAttempt:
 
 
 def new_secret() -> str:
-    """Return a new secret in the form of Standard Webhooks."""
+    """Return a new secret in the format that Standard Webhooks defines."""
     return f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
 
 
@@ -85,7 +85,7 @@ def change(
 
 
 def _check_url(session: Session, url: str, own_id: int | None) -> str:
-    """Return the URL without surrounding spaces. Each request checks whether its host is allowed."""
+    """Check a URL's syntax and return it without surrounding spaces. Each request checks the host."""
     url = url.strip()
     if not re.fullmatch(r"https?://[^/?#@\s]+([/?][!-\"$-~]*)?", url, re.ASCII) or len(url) > 2000:
         raise InvalidInput(
@@ -104,7 +104,7 @@ def origin(url: str) -> str:
 
 
 def label(row: WebhookEndpoint) -> str:
-    """Return an endpoint's number and origin, to show to people."""
+    """Return an endpoint's number and origin for display."""
     return f"{row.id} ({origin(row.url)})"
 
 
@@ -140,7 +140,7 @@ def rotate(session: Session, row: WebhookEndpoint, now: datetime) -> None:
 
 
 def secrets_of(row: WebhookEndpoint, now: datetime) -> list[str]:
-    """Return the secrets that sign now, the newest first."""
+    """Return the secrets that sign events at `now`, newest first."""
     both = row.previous_until is not None and now < row.previous_until
     return [row.secret, row.previous_secret] if both else [row.secret]
 
@@ -148,9 +148,9 @@ def secrets_of(row: WebhookEndpoint, now: datetime) -> list[str]:
 def emit(
     session: Session, event: WebhookEvent, data: Mapping[str, Any], now: datetime, key: str | None = None
 ) -> None:
-    """Store an event for each endpoint that listens to it, once per endpoint if it has a `key`.
+    """Store an event for each endpoint that listens to it. With a `key`, it is stored only once per endpoint.
 
-    `data` must not contain an address. For endpoints that get addresses, it is added when sending.
+    `data` must not contain an address. For endpoints that get addresses, the address is added when sending.
     """
     rows = listeners(session, event)
     messages = [message(row.id or 0, event, now, data) | {"key": key} for row in rows]
@@ -169,7 +169,7 @@ def is_stored(session: Session, key: str) -> bool:
 
 
 def message(endpoint_id: int, event: str, now: datetime, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of an event that is due now."""
+    """Return the column values of an event that is due now."""
     return {
         "endpoint_id": endpoint_id, "message_id": f"msg_{secrets.token_hex(16)}", "event": event, "at": now,
         "data": dict(data), "state": WebhookState.PENDING, "attempts": 0, "next_attempt_at": now,
@@ -192,9 +192,10 @@ def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequen
 
 
 def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, now: datetime) -> None:
-    """Record an attempt: the event's state or its next attempt. Disable an endpoint that keeps failing.
+    """Record the outcome of an attempt, and schedule the next attempt or give up on the event.
 
-    It keeps failing if it responds with GONE, or has accepted nothing since a given-up event was created.
+    Disable the endpoint if it responds with GONE, or if the event is given up and the endpoint has accepted
+    nothing since the event was created.
     """
     row = session.get(WebhookMessage, message_id)
     endpoint = session.get(WebhookEndpoint, row.endpoint_id) if row else None
@@ -215,7 +216,7 @@ def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, n
 def set_outcome(
     row: WebhookMessage, endpoint: WebhookEndpoint, attempt: WebhookAttempt, now: datetime
 ) -> None:
-    """Set the outcome of an attempt on both rows."""
+    """Set the outcome of an attempt on the event and on the endpoint."""
     row.attempts, row.attempted_at = row.attempts + 1, now
     row.status, row.error = attempt.status, attempt.error
     endpoint.error = attempt.error
@@ -277,7 +278,7 @@ def count_by_state(session: Session, endpoint_id: int) -> dict[WebhookState, int
 
 
 def prune(session: Session, before: datetime) -> int:
-    """Delete events from before a time, except waiting events, and return their number."""
+    """Delete events from before `before` that are not waiting, and return their number."""
     outdated = delete(WebhookMessage).where(
         col(WebhookMessage.at) < before, col(WebhookMessage.next_attempt_at).is_(None)
     )

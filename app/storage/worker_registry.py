@@ -56,7 +56,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobCount:
-    """The number of jobs with one name and state, and when the oldest and newest entered that state."""
+    """The number of jobs with one name and state, and the times at which the first and last entered it."""
 
     job: str
     state: str
@@ -115,7 +115,7 @@ def statuses(session: Session) -> Sequence[WorkerStatus]:
 
 
 def job_counts(session: Session) -> Sequence[JobCount]:
-    """Return the waiting, running and failed jobs. With SQLite, there is no list of jobs."""
+    """Count the waiting, running and failed jobs by name. SQLite has no stored jobs to count."""
     if session.get_bind().dialect.name != "postgresql":
         return []
     return [JobCount(job, _STATES[state], *rest) for job, state, *rest in session.execute(_JOBS)]

@@ -100,7 +100,7 @@ def write_env_file(file: Path, values: Mapping[str, str]) -> None:
 
 
 def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
-    """Read the sample file by file, and send what is due in between. Return the final time and summaries."""
+    """Read the sample file by file, and send the mails due in between. Return the end time and summaries."""
     files = sample.sample_files()
     moment = files[0].at - SIGN_UP_LEAD
     sign_up(app, moment)
@@ -120,7 +120,7 @@ def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[st
 
 
 def run_live(app: Application, now: datetime, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
-    """Poll the real sources now, and send what becomes due within a day. Return the end and summary."""
+    """Poll the real sources now, and send the mails due within a day. Return the end time and a summary."""
     sign_up(app, now)
     with console.status("Polling the sources …"):
         result = pipeline.refresh(app, now)
@@ -137,7 +137,7 @@ def sign_up(app: Application, now: datetime) -> None:
 
 
 def print_explain_command(outcome: summary.Report, console: Console) -> None:
-    """Print an `explain` command, with the demo's own settings, for a paper that was sent."""
+    """Print an `explain` command that uses the demo's settings, for a paper that was sent."""
     mailbox = next((mailbox for mailbox in outcome.mailboxes if mailbox.latest), None)
     if mailbox:
         explain = f"../../.venv/bin/paperboy explain {mailbox.email} {mailbox.latest}"

@@ -67,7 +67,7 @@ def install(site: FastAPI, mail_server: DemoMailServer) -> None:
 
     @routes.post("/later", dependencies=[Depends(security.same_site)])
     def pass_a_day() -> RedirectResponse:
-        """Advance the clock by a day and send what is due, including to people who signed up in the demo."""
+        """Advance the clock by a day and send all due mails, also to people who signed up in the demo."""
         start, end = clock.utcnow(), clock.utcnow() + DAY
         pipeline.send_due(app, start)  # send the mails that an operator has released
         replay.deliver_between(app, start, end)

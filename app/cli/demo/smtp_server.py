@@ -68,7 +68,7 @@ class ReceivedMail:
 
 
 class DemoMailServer:
-    """An SMTP server on a free local port. It runs while its context is open.
+    """An SMTP server on a free local port. It runs during its `with` block.
 
     It refuses mail to `unknown` addresses permanently, and the first mail to each `greylisted` address
     temporarily, as many real servers do.

@@ -34,7 +34,7 @@ def hold(folder: Path, url: str) -> Iterator[None]:
 
 
 def clear(folder: Path) -> None:
-    """Create the folder, and delete the files of an earlier demo. Keep all others, such as backups."""
+    """Create the folder, and delete the files of an earlier demo. Keep all other files, such as backups."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in (path for pattern in OWN_FILES for path in folder.glob(pattern)):
         if path.is_dir() and not path.is_symlink():

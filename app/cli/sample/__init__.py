@@ -1,4 +1,4 @@
-"""List the bundled sample of recorded responses, and the time at which a service would poll each file."""
+"""List the bundled sample files (recorded responses), each with the time at which it would be polled."""
 
 from __future__ import annotations
 
