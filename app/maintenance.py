@@ -73,10 +73,10 @@ def import_subscribers(
 ) -> ImportResult:
     """Add the subscribers in a CSV file, who must have consented elsewhere. Skip invalid rows.
 
-    If `hold` is true, pause all sending first. If it is None, do so only if no digest has ever been sent;
-    otherwise, hold only the first digests of the new subscribers. The pause ends if nobody is added. Raise
-    InvalidInput, and change nothing, if the file is not a table of subscribers. An interrupted import can be
-    repeated. `run_id` is the id of a run that has already begun.
+    If `hold` is true, pause all sending first. If it is false, pause nothing. If it is None, pause all
+    sending if no digest has ever been sent; otherwise, hold only the first digests of the new subscribers.
+    The pause ends if nobody is added. Raise InvalidInput, and change nothing, if the file is not a table of
+    subscribers. An interrupted import can be repeated. `run_id` is the id of a run that has already begun.
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
     contents = subscribers.survey(file, name)  # before the run: an unreadable file is not a failed job

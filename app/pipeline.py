@@ -75,7 +75,7 @@ FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previe
 
 
 def refresh(app: Application, now: datetime, *, source_id: int | None = None) -> PollResult:
-    """Poll the sources that are due, or only the one with `source_id`, and store their papers.
+    """Poll the sources that are due, or only the source with `source_id`, and store their papers.
 
     Only one process polls a source at a time. Must not be called from a running event loop.
     """
@@ -110,7 +110,7 @@ def read_files(
 
 
 def _train_if_outgrown(app: Application, now: datetime) -> None:
-    """Train a model if the archive has outgrown the current one. A failure is logged, not raised."""
+    """Train a model if the archive has outgrown the current model. A failure is logged, not raised."""
     try:
         with app.db.read() as session:
             outgrown = app.models.needs_training(session)
@@ -418,7 +418,7 @@ def preview_due(
 def explain(
     app: Application, now: datetime, subscriber: str, paper: str, at: datetime | None = None
 ) -> Explanation:
-    """Explain why a subscriber was sent a paper or not, as of `at` (default: now). Nothing is stored."""
+    """Explain why a subscriber was or was not sent a paper, as of `at` (default: now). Nothing is stored."""
     _check_day((at or now).date(), "at")
     return explanation.explain(app.digest_context, now, subscriber, paper, at.astimezone(UTC) if at else None)
 

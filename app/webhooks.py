@@ -75,7 +75,7 @@ def check_url(settings: Settings, url: str) -> None:
 def send_events(app: Application, now: datetime) -> Counter[str]:
     """Send the events that are due. Return their number by outcome. Only one process does so at a time.
 
-    Each endpoint gets its events one after the other. If an event fails, the later ones wait for the next
+    Each endpoint gets its events one after the other. If an event fails, later events wait for the next
     run. No job run is recorded if nothing is due. Must not be called from a running event loop.
     """
     app.schema.require()

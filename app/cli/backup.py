@@ -104,9 +104,10 @@ def move(
     to: Annotated[str, typer.Option("--to", help="The URL of an empty database.", callback=_database_url)],
     as_json: output.AsJson = False,
 ) -> None:
-    """Copy everything into an empty database, for example from SQLite to PostgreSQL, and compare the two.
+    """Copy all data into an empty database and compare the two, for example to change to PostgreSQL.
 
-    Stop all processes first. All sending from the old database stays paused. Repeat an interrupted move.
+    Stop all processes first. All sending from the old database stays paused. You can repeat an interrupted
+    move.
     """
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:

@@ -131,7 +131,7 @@ def show_sample(
     size: Annotated[int, typer.Option(help="The number of digests.", min=1, max=50)] = 5,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show some of the waiting digests, to review before you approve them with `sending resume`."""
+    """Show some of the waiting digests. Review them before you approve all with `sending resume`."""
     if (edition is None) == (not first_digests):
         raise InvalidInput("give either an edition or --first-digests, not both")
     with output.open_application(needs_secret=False) as app, app.db.read() as session:

@@ -171,7 +171,7 @@ def new_links(subscriber: SubscriberName) -> None:
     """Invalidate all links that were sent to a subscriber, and send new ones.
 
     The unsubscribe links in earlier e-mails still work. You can do this once an hour per subscriber. If
-    no mail can be sent now, the links stay as they are.
+    no mail can be sent now, the old links stay valid.
     """
     now = clock.utcnow()
     with output.open_application() as app:

@@ -37,7 +37,7 @@ def import_subscribers(
     semicolon within an interest). Optional: weights and quotas of the interests (separated by “;”), cadence,
     weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, paper_updates (yes or no), muted
     (separated by “;”), state, consent_at and consent_version. Subscribers whose state is neither active nor
-    paused are skipped. Exit code 1 if a row was skipped or the import was stopped; you can import again.
+    paused are skipped. Exit code 1 if a row was skipped or the import was stopped; you can repeat the import.
     """
     console = output.err()
     with (

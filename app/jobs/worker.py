@@ -243,7 +243,7 @@ class Worker:
             self._running_jobs.discard(context.job.id)
 
     async def _retry_lost_jobs(self) -> None:
-        """Retry the jobs that are recorded as running in this process, but are not.
+        """Retry jobs that the database records as running in this process although they are not running.
 
         If the connection breaks while a job is being fetched or its end is being recorded, the database's
         reply is lost. Without this retry, the job would block all later jobs of its name, because its process

@@ -122,7 +122,7 @@ def enum_type(kind: type[StrEnum]) -> Enum:
 
 
 class Database:
-    """Sessions on one engine. Application code never commits; the end of a `write` block does."""
+    """An engine and its sessions. Application code never commits: a `write` block commits when it ends."""
 
     def __init__(self, url: str) -> None:
         self.url = make_url(url)

@@ -14,7 +14,7 @@ AFTERWARDS = timedelta(hours=2)  # after the last file, so that deferred mails a
 
 
 def deliver_between(app: Application, start: datetime, end: datetime) -> None:
-    """Run the send job for each time at which a mail is due, without waiting."""
+    """Run the send job once for each time at which a mail is due between `start` and `end`. Do not wait."""
     due = select(func.min(Subscriber.next_due_at)).where(Subscriber.state == SubscriberState.ACTIVE)
     sendable = col(Delivery.state).in_((DeliveryState.PENDING, DeliveryState.DEFERRED))
     retry = select(func.min(Delivery.next_attempt_at)).where(sendable)

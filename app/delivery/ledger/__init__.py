@@ -22,7 +22,7 @@ transitions        change a row's state
 recovery           recover the mails of dead senders
 expiry             give up on mails that have waited too long
 controls           pause, resume, hold until approved, cancel, resend, confirm
-removal            take a paper out of digests that have not been sent yet
+removal            remove a paper from digests that have not been sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting mails

@@ -59,7 +59,7 @@ def skip_ids(session: Session) -> None:
 
 
 def copy_since(session: Session, previous: Database, backup_at: datetime) -> int:
-    """Copy mails that reached a final state since the backup, or are in flight, from the previous database.
+    """Copy from the previous database the mails that ended since the backup or are in flight.
 
     Return how many of them may have been sent. Papers are copied as well, so that the ids in digests still
     refer to the same papers.

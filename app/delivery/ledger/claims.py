@@ -71,7 +71,7 @@ def claim(
     limit: int | None = None,
     ids: Collection[int] | None = None,
 ) -> list[int]:
-    """Claim mails that are due and return their ids. No row is claimed by two senders at the same time."""
+    """Claim mails that are due and return their ids. No two senders claim a row at the same time."""
     limit = limit or BATCH_SIZE
     claimed_ids: list[int] = []
     # One query per state: the index returns a state's mails in order. Sorting all waiting mails takes longer.
@@ -126,7 +126,7 @@ def _not_paused() -> ColumnElement[bool]:
 def load_claimed(
     session: Session, claimed_ids: Collection[int], snapshots: SnapshotStore, now: datetime
 ) -> tuple[tuple[MailRequest, ...], dict[int, SkipReason]]:
-    """Load claimed mails. Return the requests to send and, by id, the reasons to skip or defer the rest."""
+    """Load claimed mails. Return the requests to send and, by id, the reasons to skip or defer mails."""
     rows = _load_rows(session, claimed_ids)
     skips = _skip_reasons(session, rows, now)
     return _mail_requests(session, [row for row in rows if row.id not in skips], snapshots), skips

@@ -118,8 +118,8 @@ def planned_editions(session: Session, editions: Collection[str]) -> set[str]:
 def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:
     """End a pause. Return False if there was none.
 
-    Raise Conflict if the database was moved, because the new one sends the digests. With `force`, resume
-    anyway.
+    Raise Conflict if the database was moved, because the new database sends the digests. With `force`,
+    resume anyway.
     """
     pause = session.exec(select(SendingPause).where(SendingPause.edition == edition)).first()
     if pause and pause.reason.startswith(MOVED) and not force:

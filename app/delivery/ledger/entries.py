@@ -179,7 +179,7 @@ def paper_ids_promised(
 def _promising_digests(
     session: Session, subscriber_ids: Collection[int], since: datetime
 ) -> Select[int, datetime, bytes]:
-    """Select the digests that were sent, will be, or may have arrived: subscriber, time, compressed JSON."""
+    """Select subscriber, time and JSON of the digests that were or will be sent, or may have arrived."""
     content = type_coerce(col(DigestContent.digest), LargeBinary)
     columns = select(col(Delivery.subscriber_id), col(Delivery.created_at), content)
     digests = columns.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id)

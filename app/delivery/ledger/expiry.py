@@ -36,5 +36,5 @@ def is_overdue(now: datetime) -> ColumnElement[bool]:
 
 
 def lock_rows(session: Session, condition: ColumnElement[bool]) -> list[Delivery]:
-    """Lock and return the deliveries that meet a condition. Skip those locked by other transactions."""
+    """Lock and return the deliveries that meet a condition. Skip rows that other transactions have locked."""
     return list(session.exec(select(Delivery).where(condition).with_for_update(skip_locked=True)))

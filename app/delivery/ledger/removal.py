@@ -1,4 +1,4 @@
-"""Take a paper out of the digests that have been composed but not sent yet."""
+"""Remove a paper from the digests that have been composed but not sent yet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNSENT = (State.PENDING, State.DEFERRED)
 
 
 def leave_out(session: Session, papers: Collection[int]) -> int:
-    """Take papers, and news about them, out of all unsent digests. Return the number of changed digests.
+    """Remove papers and news about them from all unsent digests. Return the number of changed digests.
 
     A digest that contained no other paper is skipped.
     """
@@ -41,7 +41,7 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
 
 
 def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | None]) -> int:
-    """Take papers out of these deliveries. On PostgreSQL, skip deliveries that are being claimed."""
+    """Remove papers from these deliveries. On PostgreSQL, skip deliveries that are being claimed."""
     joined = select(Delivery, DigestContent).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )

@@ -63,7 +63,7 @@ log = structlog.get_logger(__name__)
 
 
 class SenderLedger:
-    """The mails that one sender has claimed, and their results. Used as `async with SenderLedger(...)`.
+    """The mails that one sender has claimed, and their results. Use it as `async with SenderLedger(...)`.
 
     This class is the connection pool's `DeliveryTracker`. `commit` and `record` never wait: they write to the
     journal at once, and a thread flushes the results to the database in batches. While the database is

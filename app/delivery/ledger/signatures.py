@@ -32,7 +32,7 @@ class Signature(NamedTuple):
 def lock_unsigned(session: Session, now: datetime, *, limit: int) -> dict[int, bool]:
     """Return the ids of up to `limit` unsigned digests, each mapped to True if the digest is not due yet.
 
-    PostgreSQL locks them until the transaction ends, and skips those that another process has locked.
+    PostgreSQL locks these digests until the transaction ends, and skips digests that others have locked.
     """
     waits = (col(Delivery.state) == State.PENDING) & (col(Delivery.next_attempt_at) > now)
     # A literal, as in the index: a parameter would not match the partial index.

@@ -36,7 +36,7 @@ class DeliveryTracker(Protocol):
 
 
 class ConnectionPool:
-    """The connections for one run. Used as `async with ConnectionPool(settings, tracker) as pool`.
+    """The connections for one run. Use it as `async with ConnectionPool(settings, tracker) as pool`.
 
     The pool stops if the relay cannot be reached or refuses the sender, or if the tracker fails. Mails that
     have not been started when it stops get the result NOT_ATTEMPTED.
