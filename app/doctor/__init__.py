@@ -1,17 +1,17 @@
-"""Check this installation. Each finding says what is wrong and how to fix it.
+"""Check this installation. A finding that reports a problem also says how to fix it.
 
 findings          the result of a check
 configuration     the settings: names, addresses, folders, DKIM keys
 service_state     the database and its records: sources, jobs, late digests, pauses, keys, models
-bounces           the mailbox, folder or webhook that bounce notices are read from
+bounces           the mailbox, folder or webhook through which bounce notices arrive
 relay             the relay: its extensions, TLS and size limit
 dns_records       the MX, SPF, DKIM, DMARC, PTR, MTA-STS and TLS-RPT records
-dns_lookup        DNS queries with a deadline; the tag=value lists of DKIM and DMARC records
+dns_lookup        DNS queries with a deadline; a parser for the tag=value lists of DKIM and DMARC records
 spf               SPF evaluation
 daily_report      the daily report to the operators
 alerts            alerts to the operators as soon as something needs attention
 operator_mail     mails to the operators
-web_reachability  the web app at the base URL; the check uses the network, so it runs only on request
+web_reachability  the web app at the base URL, requested over the network; runs only with --online
 test_mail         a test digest, sent from a temporary service to our own mail server
 smtp_sink         the mail server for the test digest
 message_checks    the headers, signatures, content and size of the received test digest
@@ -47,7 +47,7 @@ def run_checks(
     online: http_client.HttpTransport | None = None,
     service: TemporaryService | None = None,
 ) -> list[Finding]:
-    """Run all checks concurrently, because some wait for slow servers. A check that crashes yields an error.
+    """Run all checks concurrently, because some wait for slow servers. Report a crashed check as an error.
 
     `resolver` answers DNS queries; the default is the system's resolver. `online` is the HTTP transport for
     requesting the web app at its base URL; if it is None, the web app is not requested. `service` builds the

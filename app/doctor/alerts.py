@@ -15,13 +15,13 @@ from app.storage.models import OperatorAlert
 from app.types import OperatorReport, ReportSection
 
 MAX_CAUSE = 200  # characters
-REPEAT_AFTER = timedelta(days=1)  # a cause is reported again if it recurs after being absent for longer
+REPEAT_AFTER = timedelta(days=1)  # a cause that was absent for longer is reported again
 
 
 def send_alerts(app: Application, now: datetime) -> None:
-    """Mail one alert about all new causes. A cause that persists is not reported again.
+    """Mail the operators one alert about all new causes. Do not repeat an alert while its cause persists.
 
-    Raise DeliveryError if the relay does not accept the mail. A later run tries again.
+    Raise DeliveryError if the relay accepts the mail for no operator. A later run tries again.
     """
     if not app.settings.admin_addresses:
         return
@@ -46,7 +46,7 @@ def send_alerts(app: Application, now: datetime) -> None:
 
 
 def _new_causes(session: Session, urgent: dict[str, Finding], now: datetime) -> list[str]:
-    """Store the causes of current alerts, and return those that have not been mailed yet."""
+    """Store the causes of the `urgent` findings. Return those that have not been mailed yet."""
     for alert in session.exec(select(OperatorAlert)):
         if alert.cause in urgent:
             alert.seen_at = now

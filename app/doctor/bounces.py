@@ -20,12 +20,12 @@ from app.storage import api_keys
 from app.storage.database import Database
 from app.storage.models import Scope
 
-TIMEOUT = 4.0  # seconds, for each reply from the mailbox
+TIMEOUT = 4.0  # seconds to wait for each reply from the mail server
 MAX_COUNTED = 1000
 
 
 def check(settings: Settings, database: Database, now: datetime) -> Iterator[Finding]:
-    """Log in to the mailbox, list the folder, and count the waiting notices without reading them."""
+    """Check the mailbox, folder and webhooks. Count the waiting notices without reading them."""
     if settings.bounce_mailbox:
         try:
             with Mailbox(settings.bounce_mailbox, TIMEOUT) as mailbox:
@@ -70,7 +70,7 @@ def _check_webhooks(settings: Settings, database: Database) -> Iterator[Finding]
 
 
 def check_encryption(url: str) -> Iterator[Finding]:
-    """Warn if a mailbox's password is sent unencrypted over a network."""
+    """Warn if the password of a mailbox is sent over a network without encryption."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -83,7 +83,10 @@ def check_encryption(url: str) -> Iterator[Finding]:
 
 
 def _check_signatures(settings: Settings) -> Iterator[Finding]:
-    """Report the relays whose signatures are verified. Warn if the configured relay is not among them."""
+    """Report the relays whose webhook signatures are verified.
+
+    Warn if the configured relay signs its webhooks, but the signatures are not verified.
+    """
     check_name, is_reported = "webhook signatures", False
     for relay, host, value, name in (
         ("Amazon SNS", ".amazonaws.com", settings.sns_topics, "PAPERBOY_SNS_TOPICS"),
@@ -108,9 +111,9 @@ def _check_signatures(settings: Settings) -> Iterator[Finding]:
 
 
 def _has_webhook_key(database: Database) -> bool:
-    """Return whether a key with the `bounces` scope exists.
+    """Return whether there is a key with the `bounces` scope that has not been revoked.
 
-    Return False if the database is unreachable: `service_state` reports that.
+    Return False if the database is unreachable, because `service_state` reports that.
     """
     try:
         with database.read() as session:

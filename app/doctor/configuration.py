@@ -81,7 +81,7 @@ def is_public_domain(domain: str) -> bool:
 
 
 def _check_files(settings: Settings) -> Iterator[Finding]:
-    """Check that the folders are writable, and that other users cannot read the journals or the database."""
+    """Check that our folders are writable, and that other users cannot read the journals or the database."""
     yield _check_folder(settings, "journal_dir", "sending")
     yield _check_folder(settings, "search_dir", "searching")
     files = [("journal_dir", Path(settings.journal_dir), "700")]
@@ -116,7 +116,7 @@ def _readable_by_others(check_name: str, path: Path, mode: str) -> Finding:
 
 
 def write_error(folder: Path) -> str:
-    """Return why files cannot be created in a folder, or an empty string if they can."""
+    """Try to create a file in a folder. Return the error, or an empty string on success."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return ""

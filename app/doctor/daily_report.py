@@ -1,4 +1,4 @@
-"""Build and mail the daily report: digests, mail, subscribers, sources, and what needs attention."""
+"""Build and mail the daily report: current problems, digests, mail, subscribers and sources."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _STATES = (
 
 
 def send_daily_report(app: Application, now: datetime) -> None:
-    """Mail the report about yesterday, once a day, at the configured hour or later.
+    """Mail the report about yesterday once a day, at the configured hour or later.
 
-    Raise DeliveryError if the relay does not accept the report. A later run tries again.
+    Raise DeliveryError if the relay accepts the report for no operator. A later run tries again.
     """
     local = now.astimezone(ZoneInfo(app.settings.default_zone))
     if not app.settings.admin_addresses or local.hour < app.settings.report_hour:

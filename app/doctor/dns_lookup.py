@@ -11,7 +11,7 @@ import dns.reversename
 
 Address = IPv4Address | IPv6Address
 
-QUERY_TIMEOUT, TOTAL_TIMEOUT = 2.5, 9.0  # seconds, for one query and for all together
+QUERY_TIMEOUT, TOTAL_TIMEOUT = 2.5, 9.0  # seconds, for one query and for all queries together
 
 
 class DnsError(Exception):
@@ -19,7 +19,7 @@ class DnsError(Exception):
 
 
 class DnsLookup:
-    """DNS queries with a shared deadline. Missing records give an empty list; failures raise DnsError."""
+    """DNS queries with a shared deadline. Return [] if there are no records. Raise DnsError on failure."""
 
     def __init__(self, resolver: dns.resolver.Resolver | None) -> None:
         self._resolver = resolver
@@ -42,7 +42,7 @@ class DnsLookup:
         return [b"".join(record.strings).decode("utf-8", "replace") for record in answer]
 
     def can_resolve_root(self) -> bool:
-        """Return whether the DNS root resolves. On a closed network, every query may get NXDOMAIN."""
+        """Return whether the root zone resolves. On a closed network, all queries may return NXDOMAIN."""
         return bool(self._query(".", "NS"))
 
     def texts(self, name: str) -> list[str]:
@@ -50,7 +50,7 @@ class DnsLookup:
         return self._query(name, "TXT")
 
     def addresses(self, host: str) -> list[Address]:
-        """Return the A and AAAA records of a host. An IP address is returned unchanged."""
+        """Return the addresses in the A and AAAA records of a host. If `host` is an IP address, return it."""
         try:
             return [ip_address(host)]
         except ValueError:
@@ -61,7 +61,7 @@ class DnsLookup:
         return [record.split()[1].rstrip(".") for record in self._query(domain, "MX")]
 
     def host_names(self, address: Address) -> list[str]:
-        """Return the PTR records of an address."""
+        """Return the host names in the PTR records of an address."""
         reverse = dns.reversename.from_address(str(address)).to_text()
         return [name.rstrip(".") for name in self._query(reverse, "PTR")]
 

@@ -48,7 +48,7 @@ def check(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> 
 
 
 def _check_mx(domain: str, lookup: DnsLookup) -> Finding:
-    """Check that the domain accepts mail. Return paths are on this domain, so bounces are sent there."""
+    """Check that the domain accepts mail, because bounces are sent to return paths on this domain."""
     hosts = lookup.mail_exchanges(domain)
     if any(hosts):
         return ok("mx", f"bounces are sent to {', '.join(sorted(hosts))}")
@@ -157,7 +157,7 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
 
 
 def _decode_public_key(published: str) -> bytes:
-    """Decode a `p=` tag. RSA keys are published in two encodings; convert both to SubjectPublicKeyInfo."""
+    """Decode the public key in a `p=` tag. Convert both encodings of RSA keys to SubjectPublicKeyInfo."""
     try:
         raw = base64.b64decode(published, validate=True)
     except ValueError:
@@ -202,7 +202,7 @@ def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
 
 
 def _check_tls_policies(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
-    """Check the optional records for mail sent to the domain, such as bounces, and suggest missing ones."""
+    """Check the optional TLS records for mail to the domain, such as bounces. Suggest missing records."""
     domain = settings.mail_domain
     for check_name, name, version, purpose, advice in (
         (
@@ -239,7 +239,7 @@ def _check_ptr(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
         if confirmed:
             yield ok("ptr", f"the relay's address {address} is named {confirmed[0]}, which resolves back")
             continue
-        problem = f"names {names[0]}, which does not resolve back" if names else "has no PTR record"
+        problem = f"has the name {names[0]}, which does not resolve back" if names else "has no PTR record"
         yield warning(
             "ptr",
             f"the relay's address {address} {problem}: large providers refuse mails from it",

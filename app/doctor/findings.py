@@ -13,7 +13,7 @@ class Level(StrEnum):
 
 
 class RemedyAction(StrEnum):
-    """An action that an operator can take on a finding with one button on the admin pages."""
+    """An action that resolves a finding. The admin pages have a button for it."""
 
     POLL_SOURCE = "poll_source"
     RESUME_SOURCE = "resume_source"
@@ -32,8 +32,8 @@ class RemedyAction(StrEnum):
 class Remedy:
     """The action that resolves a finding.
 
-    `action` is None if an operator has to choose one. `subject` is the id or the edition that the action
-    applies to, or "" if it needs neither.
+    `action` is None if an operator has to choose an action. `subject` is the edition, or the id of
+    the source, key or webhook, to which the action applies. It is "" for other actions.
     """
 
     action: RemedyAction | None

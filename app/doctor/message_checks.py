@@ -43,7 +43,7 @@ class Mail:
 
     @cached_property
     def headers(self) -> list[tuple[str, str]]:
-        """The name in lower case and the unfolded value of each header."""
+        """The headers, each as its name in lower case and its unfolded value."""
         head = re.sub(rb"\r\n(?=[ \t])", b"", self.received.raw.partition(b"\r\n\r\n")[0])
         lines = (line.decode("utf-8", "replace").partition(":") for line in head.split(b"\r\n"))
         return [(name.strip().lower(), value.strip()) for name, _, value in lines]
@@ -78,7 +78,7 @@ class Mail:
 
 
 def check(mail: Mail) -> Iterator[Finding]:
-    """Run all checks. Yield the problems that each one finds, or one OK finding if there are none."""
+    """Run all checks. For each check, yield the problems that it found, or an OK finding."""
     selectors = ", ".join(tags.get("s", "") for tags in _signature_tags(mail))
     signed = f"signed by {selectors}, verified by dkimpy" if selectors else "not signed by us: no key is set"
     html = len(mail.part("html").encode())
@@ -178,7 +178,7 @@ def _signature_tags(mail: Mail) -> list[dict[str, str]]:
 
 
 def _verifies(raw: bytes, index: int, key: dkim.Key) -> bool:
-    """Verify a signature with our own public key. `dns_records` checks the published key."""
+    """Return whether a signature is valid for our own public key. `dns_records` checks the published key."""
     _, record = key.record("")
 
     def published(_name: bytes, timeout: int = 5) -> bytes:
@@ -224,7 +224,7 @@ def _size_problems(mail: Mail) -> Iterator[Finding]:
 
 
 class _ExternalContentParser(HTMLParser):
-    """A parser that collects content that is fetched or run: pictures, fonts, styles, scripts, frames."""
+    """A parser that collects content that mail programs fetch or run: pictures, fonts, scripts, frames."""
 
     _CSS = re.compile(r"url\(\s*['\"]?(?!data:)([^'\")\s]+)|@import\s+['\"]([^'\"]+)")
     _URL_ATTRIBUTES = ("src", "srcset", "background", "poster", "data")
@@ -246,7 +246,7 @@ class _ExternalContentParser(HTMLParser):
         self.external += [url or imported for url, imported in self._CSS.findall(data)]
 
     def handle_comment(self, data: str) -> None:
-        """Parse conditional comments, which Outlook renders."""
+        """Parse the content of conditional comments, because Outlook renders it."""
         if data.startswith("[if"):
             inner = _ExternalContentParser()
             inner.feed(data)

@@ -1,4 +1,4 @@
-"""Check one-click unsubscribe (RFC 8058) and the unsubscribe address, using our own web app and folder."""
+"""Check one-click unsubscribe (RFC 8058) and the unsubscribe address, without using the network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORM_ENCODINGS = {
 
 
 def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iterator[Finding]:
-    """Open the unsubscribe link, then post to it in each encoding. This changes the subscriber's state."""
+    """Check that GET on the unsubscribe link changes nothing, and that POST in each encoding unsubscribes."""
     problems = []
     reply = send_request(site, "GET", url)
     if _state(app, subscriber_id) is not SubscriberState.ACTIVE:
@@ -58,7 +58,7 @@ def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iter
 def check_mailto(app: Application, subscriber_id: int, address: str) -> Iterator[Finding]:
     """Put a mail to the unsubscribe address in the temporary service's folder, and process it."""
     if not app.settings.bounce_folder:
-        return  # a person reads the mails to this address
+        return  # without a mailbox or folder, a person reads the mails to this address
     with app.db.write() as session:
         session.get_one(Subscriber, subscriber_id).state = SubscriberState.ACTIVE
     file = Path(app.settings.bounce_folder) / "unsubscribe.eml"

@@ -25,9 +25,9 @@ LEASE = timedelta(minutes=10)  # longer than it takes to send a report or an ale
 
 
 def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[str] = ()) -> int:
-    """Send a report to each operator, or to the addresses in `to`. Return how many mails the relay accepted.
+    """Send a report to each operator, or to the addresses in `to`.
 
-    Raise DeliveryError if the relay accepted none.
+    Return the number of mails that the relay accepted. Raise DeliveryError if it accepted none.
     """
     refusals, addresses = [], to or app.settings.admin_addresses
     for address in addresses:
@@ -43,14 +43,14 @@ def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[s
 
 
 def findings_of(app: Application, now: datetime) -> Iterable[Finding]:
-    """Run the checks that need no network: the service's records, its warm-up and its disk."""
+    """Run the checks that need no network: the database and its records, the warm-up and the disk."""
     yield from service_state.check(app.db, app.models, now)
     yield from service_state.check_warm_up(app.db, app.settings, now)
     yield from service_state.check_disk(app.db, Path(app.settings.journal_dir))
 
 
 def lines_of(findings: Sequence[Finding]) -> Iterable[str]:
-    """Return two lines for each finding: what is wrong, and how to fix it."""
+    """Yield two lines for each finding: the problem and the fix."""
     for finding in findings:
         yield f"{finding.check}: {finding.message}"
         yield f"→ {finding.fix}"

@@ -1,4 +1,4 @@
-"""Check the relay: connect as a sender does and read what the relay announces. No mail is sent."""
+"""Check the relay: connect as a sender does, and read its announced extensions. No mail is sent."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def check(settings: Settings, now: datetime) -> Iterator[Finding]:
 
 
 def require_sending(db: Database, settings: Settings, now: datetime) -> None:
-    """Raise Conflict if a mail could not be sent now: sending is paused, or the relay cannot be used."""
+    """Raise Conflict if no mail can be sent now, because sending is paused or the relay cannot be used."""
     with db.read() as session:
         everything = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
         reasons = [f"all sending is paused: {each.reason}" for each in everything]
-    # Other errors, such as a size limit that is too low for a full digest, do not stop the mail.
+    # Other errors, such as a size limit that is too low for a full digest, do not prevent sending.
     reasons = reasons or [
         each.message
         for each in check(settings, now)
@@ -82,7 +82,7 @@ def require_sending(db: Database, settings: Settings, now: datetime) -> None:
 
 
 async def _connect(settings: Settings) -> RelayConnection:
-    """Connect, begin a message from one of our return paths, then quit."""
+    """Connect, send MAIL FROM with one of our return paths, and quit. Return the connection's properties."""
     security = settings.relay_security
     context = None if security is SmtpSecurity.NONE else handshake.tls_context(security)
     async with asyncio.timeout(TIMEOUT):
@@ -110,7 +110,7 @@ async def _connect(settings: Settings) -> RelayConnection:
 
 
 def check_connection(connection: RelayConnection, settings: Settings, now: datetime) -> Iterator[Finding]:
-    """Check the sender, TLS, the size limit and PIPELINING."""
+    """Check that the relay accepts our return path. Check its TLS, size limit and PIPELINING."""
     if connection.sender_rejection:
         yield error(
             "relay sender",

@@ -179,14 +179,14 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _has_failed(source: Source) -> bool:
-    """Return whether the last polls of a source failed. Ignore a first failure that is being retried."""
+    """Return whether a source's last polls failed. Ignore a first failure while its retry is running."""
     return source.failures > source_registry.is_unfinished(source)
 
 
 def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[Finding]:
     """Check whether mails wait because of the warm-up of the sending domain.
 
-    Yield nothing if no warm-up is configured, or if the database cannot be used: `check` reports that.
+    Yield nothing if no warm-up is configured or the database cannot be used. `check` reports database errors.
     """
     warm_up, status = ledger.warm_up_of(settings), None
     with suppress(SQLAlchemyError):
@@ -201,7 +201,7 @@ def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[F
 
 
 def check_disk(db: Database, journals: Path) -> Iterator[Finding]:
-    """Check the disk space for the database, if it is a file, and for the journals."""
+    """Check the free disk space for the journals and for an SQLite database."""
     folders = {journals}
     if db.url.get_backend_name() == "sqlite" and db.url.database:
         folders.add(Path(db.url.database).parent)
@@ -217,9 +217,9 @@ def check_disk(db: Database, journals: Path) -> Iterator[Finding]:
 
 
 def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
-    """Check the last finished run of each job, the clocks, and that digests are planned once and on time.
+    """Check each job's last finished run, the clocks, and that due digests were planned once and on time.
 
-    A failed source has its own finding, so a run that failed only because of it is not reported as failed.
+    Do not report a run that failed only because of failed sources, because they have their own findings.
     """
     failed_sources = [source.name for source in source_registry.all_sources(session) if _has_failed(source)]
     for run in job_runs.last_runs(session):
@@ -282,7 +282,7 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _format_span(span: timedelta) -> str:
-    """Format a time span in the largest unit in which it is at least two."""
+    """Format a time span in the largest unit that fits at least twice, such as "47 hours"."""
     units = (("days", timedelta(days=1)), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1)))
     unit, length = next(((name, size) for name, size in units if span >= 2 * size), units[-1])
     return f"{round(span / length)} {unit}"

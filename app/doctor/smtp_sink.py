@@ -58,7 +58,7 @@ class _Server(socketserver.ThreadingTCPServer):
         self.sink = sink
 
     def handle_error(self, *_: object) -> None:
-        """Ignore broken connections: the sender reports them."""
+        """Ignore broken connections, because the sender reports them."""
 
 
 class _SmtpHandler(socketserver.StreamRequestHandler):
@@ -93,7 +93,7 @@ class _SmtpHandler(socketserver.StreamRequestHandler):
                 self._reply("250 2.0.0 ok")
 
     def _read_data(self) -> bytes:
-        """Read the message up to the final dot, including bare CRs and LFs."""
+        """Read the message up to the final dot, and undo dot-stuffing. Keep bare CRs and LFs."""
         raw = bytearray(b"\r\n")
         while not raw.endswith(_END):
             line = self.rfile.readline()

@@ -1,4 +1,4 @@
-"""Evaluate SPF records (RFC 7208) to the extent that this is possible without a message."""
+"""Evaluate SPF records (RFC 7208) as far as this is possible without a message."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def evaluate(domain: str, record: str, addresses: Collection[Address], dns: DnsL
 def _follow(
     domain: str, record: str, addresses: Collection[Address], dns: DnsLookup, result: SpfResult
 ) -> str:
-    """Add a record to the result. Return its `all` term, or that of the record that it redirects to."""
+    """Add a record to the result. Return the `all` term of the record or of its redirect target."""
     default = redirect = ""
     for sign, name, value in _terms(record):
         result.lookups += name in _LOOKUP_TERMS

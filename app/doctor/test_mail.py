@@ -56,7 +56,7 @@ class TemporaryService:
 
 
 def check(settings: Settings, service: TemporaryService, sink: Sink | None = None) -> Iterator[Finding]:
-    """Send a signed digest of many papers, check the received message, and use its unsubscribe link."""
+    """Send a digest of many papers, check the received message, and try both ways to unsubscribe."""
     try:
         with sink or Sink() as listening, _running(settings, service, listening.port) as app:
             subscriber_id = _send_digest(app, service.sample)
@@ -85,7 +85,7 @@ def check(settings: Settings, service: TemporaryService, sink: Sink | None = Non
 def _running(settings: Settings, service: TemporaryService, port: int) -> Iterator[Application]:
     with TemporaryDirectory(prefix="paperboy-doctor-") as folder:
         url = f"sqlite:///{folder}/paperboy.db"
-        notices = Path(folder) / "notices"  # other files here would be read as notices
+        notices = Path(folder) / "notices"  # a separate folder, because all its files are read as notices
         notices.mkdir()
         changes = {
             "database_url": url,

@@ -1,4 +1,4 @@
-"""Check that the web app responds at the base URL. The check uses the network, so it runs only on request."""
+"""Check that the web app responds at the base URL. The check runs only with `paperboy doctor --online`."""
 
 from __future__ import annotations
 
